@@ -222,12 +222,8 @@ def _check_weights(name: str, weights: str) -> Check:
 def _check_llama(models: list[str]) -> Check:
     """Check the libraries of llama.cpp, which only `bundled` and `gguf:` need."""
     from colligate.cli.roles import runs_on_llama
-    from colligate.models.llama.libraries import (
-        LIBRARY,
-        VERSION,
-        describe_library,
-        find_libraries,
-    )
+    from colligate.models.llama.api import describe_library
+    from colligate.models.llama.libraries import LIBRARY, VERSION, find_libraries
 
     needed = any(runs_on_llama(name) for name in models)
     try:
@@ -239,10 +235,7 @@ def _check_llama(models: list[str]) -> Check:
     except ColligateError as error:
         return replace(_fail(LIBRARY, error), needed=needed)
     uses = ", ".join(facts.uses)
-    found = f"{facts.version} in {folder}, on {', '.join(facts.devices)}; it uses {uses}"
-    if facts.version != VERSION:
-        hint = f"name a folder with {LIBRARY} {VERSION} in COLLIGATE_LLAMA, or nothing"
-        return Check(LIBRARY, False, f"{found}; {VERSION} is expected", hint, needed)
+    found = f"{VERSION} in {folder}, on {', '.join(facts.devices)}; it uses {uses}"
     if facts.unused:
         hint = f"build {LIBRARY} {VERSION} on this machine and name its folder in COLLIGATE_LLAMA"
         found += f"; the processor has {', '.join(facts.unused)}, which it does not use"

@@ -353,7 +353,7 @@ def test_libraries_of_another_version_are_one_line(tiny_gguf, tmp_path):
     assert ended.returncode == 1
     last = ended.stderr.splitlines()[-1]
     assert "it is version 0.4.9" in last
-    assert f"give a folder with version {VERSION} in COLLIGATE_LLAMA" in last
+    assert f"name a folder with version {VERSION} in COLLIGATE_LLAMA" in last
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.999])

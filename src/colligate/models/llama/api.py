@@ -10,7 +10,9 @@ from __future__ import annotations
 import ctypes as c
 import logging
 import os
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,9 @@ from numpy.typing import NDArray
 
 from colligate.concurrency import wait_without_spinning
 from colligate.errors import ServerFailed, WeightsUnavailable
-from colligate.models.llama.libraries import find_library_file
+from colligate.models.llama.libraries import LIBRARY, PARTS, VERSION, find_library_file
 
 _logger = logging.getLogger(__name__)
-
-_DECLARED = "v0.5.0"  # the version of llama.cpp whose structures are declared here
 
 _FLASH_ON = 1  # `llama_flash_attn_type`
 _F32, _F16 = 0, 1  # `ggml_type`
@@ -206,9 +206,14 @@ _LLAMA: dict[str, tuple[Any, ...]] = {  # function: result, arguments
 }
 _GGML: dict[str, tuple[Any, ...]] = {
     "ggml_backend_load_all_from_path": (None, c.c_char_p),
+    "ggml_backend_dev_count": (c.c_size_t,),
+    "ggml_backend_dev_get": (c.c_void_p, c.c_size_t),
+    "ggml_backend_dev_name": (c.c_char_p, c.c_void_p),
+    "ggml_backend_dev_description": (c.c_char_p, c.c_void_p),
+    "ggml_backend_dev_backend_reg": (c.c_void_p, c.c_void_p),
+    "ggml_backend_reg_get_proc_address": (c.c_void_p, c.c_void_p, c.c_char_p),
     "ggml_backend_tensor_get": (None, c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t),
 }
-
 
 # What llama.cpp sets, from the first field to the last: other places would have other values.
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -244,8 +249,7 @@ class LlamaLibrary:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # In the order in which they need each other.
-        opened = [_open(folder, stem) for stem in ("ggml-base", "ggml", "llama")]
+        opened = [_open(folder, part) for part in PARTS]
         for name, (result, *arguments) in (_GGML | _LLAMA).items():
             function = next((getattr(each, name) for each in opened if hasattr(each, name)), None)
             if function is None:
@@ -253,7 +257,7 @@ class LlamaLibrary:
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
         self.version: str = self.llama_version().decode()
-        if self.version.partition("-")[0] != _DECLARED.removeprefix("v"):
+        if self.version.partition("-")[0] != VERSION.removeprefix("v"):
             raise _unfit(folder, f"it is version {self.version}")
         for create, values in _DEFAULTS.items():
             params = getattr(self, create)()
@@ -280,10 +284,10 @@ def load_library(folder: Path) -> LlamaLibrary:
     return LlamaLibrary(folder)
 
 
-def _open(folder: Path, stem: str) -> c.CDLL:
-    file = find_library_file(folder, stem)
+def _open(folder: Path, part: str) -> c.CDLL:
+    file = find_library_file(folder, part)
     if file is None:
-        raise _unfit(folder, f"it has no library {stem}")
+        raise _unfit(folder, f"it has no lib{part}")
     try:
         return c.CDLL(str(file), mode=c.RTLD_GLOBAL)
     except OSError as error:
@@ -294,11 +298,12 @@ def _unfit(folder: Path, why: str) -> WeightsUnavailable:
     return WeightsUnavailable(
         f"cannot use the llama.cpp libraries in {folder}",
         why,
-        f"give a folder with version {_DECLARED} in COLLIGATE_LLAMA, or unset it",
+        f"name a folder with version {VERSION} in COLLIGATE_LLAMA, or nothing and run "
+        f"colligate models pull {LIBRARY}",
     )
 
 
-_ERROR, _CONTINUED = 4, 5  # `ggml_log_level`
+_ERROR = 4  # `ggml_log_level`
 _last_error = ""
 
 
@@ -315,6 +320,77 @@ def _log(level: int, text: bytes, _: object) -> None:
 def _forget_error() -> None:
     global _last_error
     _last_error = ""
+
+
+# What the libraries say of themselves
+
+
+@dataclass(frozen=True)
+class LibraryFacts:
+    """What the libraries compute with, and what the processor has.
+
+    `devices` are names with descriptions. `uses` and `processor` are instruction sets by
+    llama.cpp's names; `processor` is empty where the system does not say.
+    """
+
+    devices: tuple[str, ...]
+    uses: tuple[str, ...]
+    processor: tuple[str, ...]
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Instruction sets that the processor has, would help, and are not used."""
+        covered = {"AVX_VNNI"} if "AVX512_VNNI" in self.uses else set()
+        return tuple(one for one in self.processor if one not in {*self.uses, *covered})
+
+
+class _Feature(c.Structure):
+    """`ggml_backend_feature`."""
+
+    _fields_ = (("name", c.c_char_p), ("value", c.c_char_p))
+
+
+_ReadFeatures = c.CFUNCTYPE(c.POINTER(_Feature), c.c_void_p)
+
+
+def describe_library(folder: Path) -> LibraryFacts:
+    """Load the libraries of a folder and return what they say; errors as `load_library`."""
+    library = load_library(folder)
+    devices, uses = [], []
+    for number in range(library.ggml_backend_dev_count()):
+        device = library.ggml_backend_dev_get(number)
+        name = library.ggml_backend_dev_name(device).decode()
+        about = library.ggml_backend_dev_description(device).decode().strip()
+        devices.append(f"{name} ({about})")
+        registry = library.ggml_backend_dev_backend_reg(device)
+        address = library.ggml_backend_reg_get_proc_address(registry, b"ggml_backend_get_features")
+        if address and name.startswith("CPU"):
+            for feature in _ReadFeatures(address)(registry):
+                if not feature.name:  # the last one
+                    break
+                if feature.value != b"0":
+                    uses.append(feature.name.decode())
+    return LibraryFacts(tuple(devices), tuple(uses), _read_instructions())
+
+
+# The system's name of each instruction set, and llama.cpp's.
+_INSTRUCTIONS = {
+    **{"pni": "SSE3", "ssse3": "SSSE3", "avx": "AVX", "f16c": "F16C", "fma": "FMA"},
+    **{"bmi2": "BMI2", "avx2": "AVX2", "avx_vnni": "AVX_VNNI", "avx512f": "AVX512"},
+    **{"avx512vbmi": "AVX512_VBMI", "avx512_vnni": "AVX512_VNNI", "avx512_bf16": "AVX512_BF16"},
+    **{"amx_int8": "AMX_INT8", "asimd": "NEON", "asimdhp": "FP16_VA", "asimddp": "DOTPROD"},
+    **{"i8mm": "MATMUL_INT8", "sve": "SVE"},
+}
+
+
+def _read_instructions() -> tuple[str, ...]:
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return ()
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    has = set(found[1].split()) if found else set()
+    return tuple(ours for theirs, ours in _INSTRUCTIONS.items() if theirs in has)
 
 
 class Model:

@@ -7,7 +7,6 @@ from llama.cpp's own release or from the npm registry. Only the digest is truste
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gzip
 import json
 import os
@@ -46,6 +45,9 @@ from colligate.models.weights import (
 LIBRARY = "llama.cpp"
 """The libraries' name in `colligate models list` and `pull`."""
 
+PARTS = ("ggml-base", "ggml", "llama")
+"""The shared libraries, in the order in which they need each other."""
+
 
 @dataclass(frozen=True)
 class Archive:
@@ -65,7 +67,7 @@ class Archive:
 _TABLE = tomllib.loads(files(__package__).joinpath("libraries.toml").read_text("utf-8"))
 
 VERSION: str = _TABLE["version"]
-"""The release of llama.cpp that is pinned, and that an own build must have."""
+"""The release of llama.cpp that is pinned, and that a build of the user must have."""
 
 BUILDS: Mapping[str, Mapping[str, Archive]] = {
     platform: {source: Archive(**archive) for source, archive in sources.items()}
@@ -82,10 +84,10 @@ def find_libraries() -> Path | None:
     Raises:
         WeightsUnavailable: COLLIGATE_LLAMA names no such folder, or no build fits this machine.
     """
-    if own := _own_folder():
+    if own := _user_folder():
         return own
-    folder = _folder(_choose()[0])
-    return folder if _is_whole(folder) else None
+    folder = _folder(_choose_build()[0])
+    return folder if _is_complete(folder) else None
 
 
 def pull_libraries(on_progress: OnProgress | None = None) -> Path:
@@ -100,12 +102,12 @@ def pull_libraries(on_progress: OnProgress | None = None) -> Path:
     """
     if found := find_libraries():
         return found
-    key, archives = _choose()
+    key, archives = _choose_build()
     folder = _folder(key)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{folder.name}.lock"):
-            if not _is_whole(folder):
+            if not _is_complete(folder):
                 _install(key, archives, folder, on_progress or _ignore)
     except OSError as error:
         size = 5 * max(archive.size for archive in archives.values())  # packed and unpacked
@@ -116,7 +118,7 @@ def pull_libraries(on_progress: OnProgress | None = None) -> Path:
 def verify_libraries() -> list[Path]:
     """Return the downloaded files that have a wrong digest or are missing; reads every byte."""
     folder = find_libraries()
-    if folder is None or folder == _own_folder():
+    if folder is None or folder == _user_folder():
         return []
     manifest = _read_manifest(folder)
     return [folder / n for n, file in manifest.items() if hash_file(folder / n) != file["sha256"]]
@@ -131,16 +133,16 @@ def remove_libraries() -> bool:
 
 
 def library_entry() -> WeightsEntry:
-    """Return the line of `colligate models list`; of an own folder, size and digest are empty."""
+    """Return the line of `colligate models list`; a user's folder has no size and no digest."""
     size, digest, present = 0, "", False
     try:
-        if own := _own_folder():
+        if own := _user_folder():
             which, path, present = "the folder in COLLIGATE_LLAMA", own, True
         else:
-            which, archives = _choose()
+            which, archives = _choose_build()
             first = next(iter(archives.values()))
             size, digest, path = first.size, first.sha256, _folder(which)
-            present = _is_whole(path)
+            present = _is_complete(path)
     except WeightsUnavailable as error:
         which, path = error.why, home() / "llama"
     return WeightsEntry(
@@ -172,17 +174,16 @@ def _ignore(done_bytes: int, total_bytes: int, what: str) -> None: ...
 
 # Which libraries
 
-_PARTS = ("ggml-base", "ggml", "llama")  # in the order in which they need each other
 _VARIANTS = {"cpu", *("-".join(key.split("-")[2:]) for key in BUILDS)} - {""}
 
 
-def _own_folder() -> Path | None:
+def _user_folder() -> Path | None:
     """Return the folder that COLLIGATE_LLAMA names, None if it names none."""
     named = os.environ.get("COLLIGATE_LLAMA", "").strip()
     if not named or named in _VARIANTS:
         return None
     folder = Path(named).expanduser().absolute()
-    missing = [f"lib{part}" for part in _PARTS if find_library_file(folder, part) is None]
+    missing = [f"lib{part}" for part in PARTS if find_library_file(folder, part) is None]
     if not missing:
         return folder
     raise WeightsUnavailable(
@@ -193,7 +194,7 @@ def _own_folder() -> Path | None:
     )
 
 
-def _choose() -> tuple[str, Mapping[str, Archive]]:
+def _choose_build() -> tuple[str, Mapping[str, Archive]]:
     """Return the platform's key and the archives that run on it."""
     variant = os.environ.get("COLLIGATE_LLAMA", "").strip()
     key = _platform()
@@ -203,8 +204,10 @@ def _choose() -> tuple[str, Mapping[str, Archive]]:
     why = f"there is none for {key}"
     if archives and key.startswith("linux"):
         glibc = _glibc()
-        oldest = min((a.glibc or "0" for a in archives.values()), key=_numbers)
-        archives = {s: a for s, a in archives.items() if _numbers(glibc) >= _numbers(a.glibc)}
+        oldest = min((a.glibc or "0" for a in archives.values()), key=_parse_version)
+        archives = {
+            s: a for s, a in archives.items() if _parse_version(glibc) >= _parse_version(a.glibc)
+        }
         why = f"this system has GLIBC {glibc}, they need {oldest}"
         if glibc is None:
             why = f"this system's C library is not GLIBC (is it musl?), they need GLIBC {oldest}"
@@ -235,7 +238,7 @@ def _glibc() -> str | None:
     return version if name == "glibc" else None
 
 
-def _numbers(version: str | None) -> tuple[int, ...]:
+def _parse_version(version: str | None) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version or ""))
 
 
@@ -267,7 +270,7 @@ def _install(
     """Download and unpack the archive of the first source that has one that can be loaded."""
     tried: list[str] = []
     useless: set[Archive] = set()
-    for source, archive, download in _ways(archives):
+    for source, archive, download in _list_downloads(archives):
         if archive in useless:
             continue
         unfinished = folder.parent / f"{folder.name}-{archive.sha256[:8]}.partial"
@@ -300,7 +303,9 @@ def _report(on_progress: OnProgress, size: int, what: str, done: int) -> None:
     on_progress(done, size, what)
 
 
-def _ways(archives: Mapping[str, Archive]) -> Iterator[tuple[str, Archive, Callable[..., None]]]:
+def _list_downloads(
+    archives: Mapping[str, Archive],
+) -> Iterator[tuple[str, Archive, Callable[..., None]]]:
     for archive in archives.values():
         if archive.url is not None:
             fetch = partial(mirror.download_file, archive.url, most=archive.size)
@@ -367,7 +372,7 @@ def _unpack(archive: Path, folder: Path, source: str) -> None:
         _extract(archive, fresh)
     except _BAD_ARCHIVE as error:
         raise SourceFailed(f"its archive cannot be read ({error})") from None
-    if missing := [part for part in _PARTS if find_library_file(fresh, part) is None]:
+    if missing := [part for part in PARTS if find_library_file(fresh, part) is None]:
         raise SourceFailed(f"its archive holds no lib{' and no lib'.join(missing)}")
     if problem := _try_loading(fresh):
         raise SourceFailed(f"its libraries cannot be loaded ({problem})")
@@ -415,7 +420,7 @@ _LOAD = """
 import sys
 from pathlib import Path
 from colligate.errors import WeightsUnavailable
-from colligate.models.llama.libraries import describe_library
+from colligate.models.llama.api import describe_library
 try:
     facts = describe_library(Path(sys.argv[1]))
 except WeightsUnavailable as error:
@@ -456,118 +461,9 @@ def _read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
     return listed
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     listed = _read_manifest(folder)
     return bool(listed) and all(
         (folder / name).is_file() and (folder / name).stat().st_size == file["size"]
         for name, file in listed.items()
     )
-
-
-# What a library says of itself
-
-
-@dataclass(frozen=True)
-class LibraryFacts:
-    """What the libraries of a folder say of themselves, and what the processor has.
-
-    `version` is llama.cpp's, such as v0.5.0. `devices` are names with descriptions. `uses` and
-    `processor` are instruction sets by llama.cpp's names; `processor` is empty where the system
-    does not say.
-    """
-
-    folder: Path
-    version: str
-    devices: tuple[str, ...]
-    uses: tuple[str, ...]
-    processor: tuple[str, ...]
-
-    @property
-    def unused(self) -> tuple[str, ...]:
-        """Instruction sets that the processor has, would help, and are not used."""
-        covered = {"AVX_VNNI"} if "AVX512_VNNI" in self.uses else set()
-        return tuple(one for one in self.processor if one not in {*self.uses, *covered})
-
-
-class _Feature(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("value", ctypes.c_char_p))
-
-
-_LogCallback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
-_silent = _LogCallback(lambda level, text, data: None)
-
-
-def describe_library(folder: Path) -> LibraryFacts:
-    """Load the libraries of a folder into this process and return what they say.
-
-    Raises:
-        WeightsUnavailable: they cannot be loaded here.
-    """
-    try:
-        loaded = [ctypes.CDLL(str(find_library_file(folder, part))) for part in _PARTS]
-    except OSError as error:
-        raise WeightsUnavailable(
-            f"the libraries of {LIBRARY} in {folder} cannot be loaded",
-            str(error),
-            f"delete the folder and run colligate models pull {LIBRARY}, or build {VERSION} here "
-            "and name its folder in COLLIGATE_LLAMA",
-        ) from None
-
-    def call(name: str, result: Any, *given: Any) -> Any:
-        function = next((getattr(one, name) for one in loaded if hasattr(one, name)), None)
-        if function is None:
-            return None
-        function.restype = result
-        function.argtypes = [type(value) for value in given]
-        return function(*given)
-
-    text, pointer = ctypes.c_char_p, ctypes.c_void_p
-    call("ggml_log_set", None, _silent, pointer())
-    if not call("ggml_backend_dev_count", ctypes.c_size_t):
-        call("ggml_backend_load_all_from_path", None, text(os.fsencode(folder)))
-    uses: dict[str, None] = {}
-    devices = []
-    for number in range(call("ggml_backend_dev_count", ctypes.c_size_t) or 0):
-        device = pointer(call("ggml_backend_dev_get", pointer, ctypes.c_size_t(number)))
-        name = call("ggml_backend_dev_name", text, device).decode()
-        about = call("ggml_backend_dev_description", text, device).decode().strip()
-        devices.append(f"{name} ({about})")
-        registry = pointer(call("ggml_backend_dev_backend_reg", pointer, device))
-        wanted = text(b"ggml_backend_get_features")
-        address = call("ggml_backend_reg_get_proc_address", pointer, registry, wanted)
-        if not address or not name.startswith("CPU"):
-            continue
-        features = ctypes.CFUNCTYPE(ctypes.POINTER(_Feature), pointer)(address)(registry)
-        for feature in features:
-            if not feature.name:
-                break
-            if feature.value != b"0":
-                uses[feature.name.decode()] = None
-    own = call("llama_version", text)
-    return LibraryFacts(
-        folder,
-        f"v{own.decode().removesuffix('-dev')}" if own else "an unknown version",
-        tuple(devices),
-        tuple(uses),
-        _processor(),
-    )
-
-
-# The system's name of each instruction set, and llama.cpp's.
-_INSTRUCTIONS = {
-    **{"pni": "SSE3", "ssse3": "SSSE3", "avx": "AVX", "f16c": "F16C", "fma": "FMA"},
-    **{"bmi2": "BMI2", "avx2": "AVX2", "avx_vnni": "AVX_VNNI", "avx512f": "AVX512"},
-    **{"avx512vbmi": "AVX512_VBMI", "avx512_vnni": "AVX512_VNNI", "avx512_bf16": "AVX512_BF16"},
-    **{"amx_int8": "AMX_INT8", "asimd": "NEON", "asimdhp": "FP16_VA", "asimddp": "DOTPROD"},
-    **{"i8mm": "MATMUL_INT8", "sve": "SVE"},
-}
-
-
-def _processor() -> tuple[str, ...]:
-    try:
-        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
-    except OSError:
-        return ()
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
-    has = set(found[1].split()) if found else set()
-    return tuple(ours for theirs, ours in _INSTRUCTIONS.items() if theirs in has)

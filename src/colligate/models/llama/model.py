@@ -28,7 +28,7 @@ from colligate.models.gguf import read_header
 from colligate.models.llama.adapters import convert_adapter
 from colligate.models.llama.api import Model, load_library
 from colligate.models.llama.engine import AttentionRequest, LlamaEngine, Request, ScoreRequest
-from colligate.models.llama.libraries import pull_libraries
+from colligate.models.llama.libraries import VERSION, pull_libraries
 from colligate.models.local import LocalBackend, LocalModel, Pair, Work
 from colligate.models.prompts import Prompts
 from colligate.models.weights import OnProgress, home
@@ -71,7 +71,7 @@ class LlamaCpp(LocalModel):
 
 def _version(path: Path) -> str:
     stat = path.stat()
-    return f"{stat.st_size}-{stat.st_mtime_ns}"
+    return f"{VERSION}-{stat.st_size}-{stat.st_mtime_ns}"
 
 
 FORMATS = {"Q4_0": 2, "Q8_0": 7}
