@@ -2,7 +2,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.core.citing import UNCITED, Joined, Quote, Statement, cite, resolve
+from colligate.core.citing import (
+    UNCITED,
+    Joined,
+    Quote,
+    Statement,
+    cite,
+    find_short_answer,
+    resolve,
+)
 from colligate.documents import Page, Span
 from support.documents import make
 
@@ -242,3 +250,35 @@ def test_the_number_of_a_heading_is_no_number_of_what_stands_under_it():
     fiscal = terms.passage(Span("terms", start, len(NUMBERED) - 1))
     right = said(1, "Revenue was 40 million", "Revenue was 40 million in 2022.")
     assert cite("How much?", [right], [fiscal], {"terms": terms}).citations
+
+
+def placed(short: str, question: str, passages=(RENT, NOTICE)):
+    found = find_short_answer(short, question, passages, DOCUMENTS)
+    return found and [LEASE.slice(place.span) for place in found.places]
+
+
+def test_a_short_answer_is_placed_in_the_sentence_that_holds_it_and_the_question():
+    assert placed("900 euros", "How many euros a month does the tenant pay?") == [PAYS]
+    assert placed("three months", "What notice may a side give?") == [MONTHS]
+    assert placed("third day", "When does the rent fall due?", [NOTICE]) is None
+
+
+@pytest.mark.parametrize(
+    ("short", "question"),
+    [
+        ("", "What does the tenant pay a month?"),
+        ("Yes.", "Does the tenant pay 900 euros a month?"),
+        ("800 euros", "What does the tenant pay a month?"),
+        ("900 months", "What does the tenant pay a month?"),
+        ("900 euros", "Who painted the ceiling of the chapel?"),
+        ("900 euros", "What did the tenant pay a month in 1990?"),
+    ],
+)
+def test_a_short_answer_without_such_a_sentence_has_no_place(short, question):
+    assert placed(short, question) is None
+
+
+def test_two_sentences_may_hold_a_short_answer_and_its_question_together():
+    assert placed("third day", "On which day does the tenant pay 900 euros?") == [
+        "The tenant pays 900 euros a month. Rent falls due on the third day."
+    ]

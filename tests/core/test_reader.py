@@ -1,16 +1,19 @@
 """The reader's prompt, what it has room for, and a reader that does not quote what it found."""
 
+import json
 import math
 
 import pytest
 
 from colligate.core import Form, fit_reader, read
-from colligate.core.citing import NOT_FOUND, Joined
+from colligate.core.citing import NOT_FOUND, Joined, Place, Stated
 from colligate.core.events import Noted
 from colligate.core.reader import FORMS, ReaderReply, reader_messages, render_passages
 from colligate.documents import Passage, Span
+from colligate.errors import BudgetExceeded, ContextTooSmall, NotAuthorised, ServerFailed
 from colligate.library import InMemorySources
-from colligate.models import Message, Role
+from colligate.models import Completion, Message, Role, Usage
+from support.runs import LEASE
 
 
 def passage(text: str, title: str = "A", section: tuple[str, ...] = (), page: int | None = None):
@@ -118,9 +121,11 @@ async def asked(make_run, documents):
         lease = documents[0]
         passages = [lease.passage(Span(lease.id, 0, len(lease.text)))]
 
-        async def ask(*replies, **options):
+        async def ask(*replies, question=QUESTION, known=(), paid=False, **options):
             run, model = make_run(sources, replies, **options)
-            answer = await read(QUESTION, passages, run, strategy="s", evidence=())
+            if paid:  # an earlier step has asked the model
+                run.meter.chat("reader", "scripted", Usage(9, 9), seconds=0.1)
+            answer = await read(question, passages, run, strategy="s", evidence=(), known=known)
             noted = [event.text for _, event in run.trace.events if isinstance(event, Noted)]
             return answer, model.calls, noted
 
@@ -147,15 +152,14 @@ async def test_a_reader_that_found_what_it_does_not_quote_is_asked_once_more(ask
 @pytest.mark.parametrize("again", ["nothing", "no JSON"])
 async def test_one_that_quotes_nothing_again_is_a_refusal(again, asked, reply):
     empty = reply(found=True)
-    replies = [empty] * 4 if again == "nothing" else [empty, *["no JSON"] * 3]
-    answer, calls, _ = await asked(*replies)
+    answer, calls, _ = await asked(empty, empty if again == "nothing" else again)
     assert not answer.found
     assert answer.text == NOT_FOUND
-    assert len(calls) == len(replies)
+    assert len(calls) == 2
 
 
 async def test_a_reader_that_found_nothing_is_believed(asked, reply):
-    answer, calls, noted = await asked(reply(found=False))
+    answer, calls, noted = await asked(reply(found=False), known=[KNOWN])
     assert not answer.found
     assert len(calls) == 1
     assert not noted
@@ -165,4 +169,69 @@ async def test_a_refusal_stands_where_no_tokens_are_left_to_ask_again(asked, rep
     answer, calls, noted = await asked(reply(found=True), max_tokens=1100)
     assert not answer.found
     assert len(calls) == 1
-    assert "first reply" in noted[-1]
+    assert "first reply" in noted[1]
+
+
+@pytest.mark.parametrize("statements", [[], [(1, "made up", "It is in Rome.")]])
+async def test_a_short_answer_that_a_passage_holds_is_cited_without_a_second_call(
+    asked, reply, statements
+):
+    said = reply(*statements, short="Mill Street", found=True)
+    answer, calls, _ = await asked(said, question="Where is the flat of the tenant?")
+    assert answer.found
+    assert answer.short == "Mill Street"
+    (citation,) = answer.citations
+    assert citation.quote == "The tenant pays 900 euros a month for the flat in Mill Street."
+    assert answer.text == f"{citation.quote} [1]"
+    assert len(calls) == 1
+
+
+async def test_a_reply_without_its_verdict_is_what_it_states(asked, reply):
+    stated = json.loads(reply(SAID, short="900 euros"))
+    del stated["found"]
+    answer, calls, _ = await asked(json.dumps(stated))
+    assert answer.found
+    assert len(calls) == 1
+
+
+async def test_a_reply_that_was_cut_keeps_its_complete_statements(asked, reply):
+    whole = reply(SAID, (1, "three months", "Notice is three months."), short="900 euros")
+    cut = Completion(whole[: whole.index("Notice is")], finish_reason="length")
+    answer, calls, _ = await asked(cut)
+    assert answer.text == "The rent is 900 euros a month. [1] three months [2]"
+    assert len(calls) == 1
+
+
+KNOWN = Stated("The rent is 900 euros.", (Place(Span("lease", 9, 40), "exact"),))
+EMPTY = '{"statements": [], "short_answer": "", "found": true}'
+UNUSABLE = {
+    "prose": ["It is 900 euros."] * 2,
+    "server down": [ServerFailed("the server fails")],
+    "nothing quoted": [EMPTY] * 2,
+    "made up": ['{"statements": [{"passage": 1, "quote": "x", "sentence": "It is 7."}]}'],
+    "window": [ContextTooSmall("too long")],
+}
+
+
+@pytest.mark.parametrize("replies", UNUSABLE.values(), ids=UNUSABLE)
+async def test_what_earlier_steps_verified_is_the_answer_of_a_reader_that_fails(asked, replies):
+    answer, _, noted = await asked(*replies, known=[KNOWN], paid=True)
+    assert answer.found
+    assert answer.text == "The rent is 900 euros. [1]"
+    assert answer.citations[0].quote == LEASE[9:40]
+    assert "earlier steps" in noted[-1]
+
+
+@pytest.mark.parametrize("replies", UNUSABLE.values(), ids=UNUSABLE)
+async def test_a_reader_that_fails_after_a_paid_call_finds_nothing(asked, replies):
+    answer, _, noted = await asked(*replies, paid=True)
+    assert (answer.found, answer.text) == (False, NOT_FOUND)
+    assert "gives no answer" in noted[-1]
+
+
+async def test_a_failure_of_the_very_first_call_is_an_error(asked):
+    for error in (NotAuthorised("no key"), ContextTooSmall("too long")):
+        with pytest.raises(type(error)):
+            await asked(error, known=[KNOWN])
+    with pytest.raises(BudgetExceeded):
+        await asked(EMPTY, max_tokens=100)

@@ -37,11 +37,11 @@ def reply(text: str) -> Completion:
 
 
 async def test_answers_that_came_to_nothing_are_metered(make_run) -> None:
-    run, _ = make_run(None, [reply("Paris."), reply("I said Paris."), reply("No.")])
+    run, _ = make_run(None, [reply("Paris."), reply("No.")])
     with pytest.raises(MalformedOutput):
         await run.structured(ASK, City, max_tokens=20)
-    assert run.meter.report().calls == 3
-    assert run.meter.tokens == 330
+    assert run.meter.report().calls == 2
+    assert run.meter.tokens == 220
 
 
 async def test_what_was_spent_before_a_failure_is_metered(make_run) -> None:
@@ -58,6 +58,21 @@ async def test_asking_again_is_within_the_budget(make_run) -> None:
     assert len(model.calls) == 1
 
 
+@pytest.mark.parametrize(
+    "limits", [{}, {"context_tokens": 80}, {"max_tokens": 190}, {"max_tokens": 185}]
+)
+async def test_after_a_cut_reply_the_next_may_be_twice_as_long_within_the_limits(
+    make_run, limits
+) -> None:
+    cut = Completion('{"na', finish_reason="length", usage=Usage(90, 20))
+    run, model = make_run(None, [cut, reply('{"name": "Paris"}')], **limits)
+    await run.structured(ASK, City, max_tokens=20)
+    first, second = model.calls
+    free = min([*limits.values(), 1000]) - 110 * ("max_tokens" in limits)
+    assert first.max_tokens == 20
+    assert second.max_tokens == min(40, free - await model.count_prompt(second.messages))
+
+
 async def test_the_trace_has_each_prompt_as_it_was_asked(make_run) -> None:
     run, _ = make_run(None, [reply("Paris."), reply('{"name": "Paris"}')])
     assert (await run.structured(ASK, City, max_tokens=20)).value.name == "Paris"
@@ -67,11 +82,11 @@ async def test_the_trace_has_each_prompt_as_it_was_asked(make_run) -> None:
 
 
 async def test_what_became_of_structured_answers_is_counted_and_traced(make_run) -> None:
-    run, _ = make_run(None, [reply("No."), reply("{'name': 'Paris'}"), *[reply("No.")] * 3])
+    run, _ = make_run(None, [reply("No."), reply("{'name': 'Paris'}"), *[reply("No.")] * 2])
     await run.structured(ASK, City, max_tokens=20)
     with pytest.raises(MalformedOutput):
         await run.structured(ASK, City, max_tokens=20)
-    counts = {"parsed": 0, "repaired": 1, "asked_again": 3, "failed": 1}
+    counts = {"parsed": 0, "repaired": 1, "asked_again": 2, "failed": 1}
     assert run.meter.report().to_json()["structured"] == counts
     parsed = [event for _, event in run.trace.events if isinstance(event, Parsed)]
     assert [event.stages["failed"] for event in parsed] == [0, 1]

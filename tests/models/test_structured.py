@@ -73,6 +73,70 @@ def test_parse_gives_up(text):
         parse(text, City)
 
 
+class Item(BaseModel):
+    quote: str = Field(max_length=10)
+    page: int
+
+
+class Reply(BaseModel):
+    items: list[Item] = Field(max_length=2)
+    note: str = Field(default="none", max_length=5)
+
+
+class Group(BaseModel):
+    replies: list[Reply] = Field(max_length=3)
+
+
+A, B, C = ({"quote": name, "page": 1} for name in "abc")
+
+
+@pytest.mark.parametrize(
+    ("given", "mended"),
+    [
+        ({"items": [A, B, C]}, {"items": [A, B]}),
+        ({"items": [{**A, "quote": "some words " * 9}]}, {"items": [{**A, "quote": "some"}]}),
+        ({"items": [{**A, "quote": "x" * 11}]}, {"items": [{**A, "quote": "x" * 10}]}),
+        ({"items": [{"quote": "b"}, A]}, {"items": [A]}),
+        ({"items": [A, {**B, "page": "two"}]}, {"items": [A]}),
+        ({"items": ["a", A]}, {"items": [A]}),
+        ({"items": [A], "note": ["x"]}, {"items": [A]}),
+        ({"items": [A], "note": "beyond"}, {"items": [A], "note": "beyon"}),
+        ({"items": [A, B, C, {}], "note": 3, "more": 1}, {"items": [A, B]}),
+    ],
+)
+def test_a_reply_one_notch_off_is_trimmed(given, mended):
+    assert parse(json.dumps(given), Reply) == (Reply.model_validate(mended), "repaired")
+
+
+def test_an_item_whose_own_list_has_nothing_valid_is_removed():
+    rows = [{"items": [{}, {"quote": "b"}]}, {"items": [A, {}]}, {"items": 3}]
+    value, _ = parse(json.dumps({"replies": rows}), Group)
+    assert value == Group.model_validate({"replies": [{"items": [A]}]})
+
+
+@pytest.mark.parametrize("given", [{"items": [{}, {"quote": "b"}]}, {"items": {}}, {"note": "x"}])
+def test_a_reply_without_any_valid_item_is_unusable(given):
+    with pytest.raises(ValueError, match="items"):
+        parse(json.dumps(given), Reply)
+
+
+def test_of_a_cut_reply_the_complete_parts_are_used():
+    text = json.dumps({"items": [A, B], "note": "word"})
+    seen = set()
+    for end in range(1, len(text)):
+        with contextlib.suppress(ValueError):
+            value, stage = parse(text[:end], Reply)
+            assert stage == "repaired"
+            assert value.items in ([Item(**A)], [Item(**A), Item(**B)])
+            seen.add(len(value.items))
+            assert value.note in ("none", "word")
+    assert seen == {1, 2}
+
+
+def test_a_cut_text_of_the_object_itself_is_used_if_it_is_required():
+    assert parse('{"people": 2, "name": "Par', City) == (City(name="Par", people=2), "repaired")
+
+
 @pytest.mark.parametrize("text", ["I {cannot} answer.", "{", "It is {unclear: why}."])
 def test_repair_does_not_make_answers_of_prose(text):
     with pytest.raises(ValueError, match="no JSON"):
@@ -179,7 +243,7 @@ async def test_asked_again_with_the_error(scripted_model):
 
 async def test_only_the_last_failure_is_shown_again(scripted_model):
     model = scripted_model(["one", "two", '{"name": "Paris", "people": 2}'])
-    await ask_structured(model.chat, ASK, City, max_tokens=50)
+    await ask_structured(model.chat, ASK, City, max_tokens=50, retries=2)
     assert [len(call.messages) for call in model.calls] == [1, 3, 3]
     assert "one" not in model.calls[2].prompt
 
@@ -266,8 +330,19 @@ async def test_over_http_the_schema_stands_in_the_prompt_once(openai_server, pol
 async def test_a_cut_answer_that_was_mended_is_said(scripted_model):
     cut = Completion('{"found": true, "notes": ["one", "tw', finish_reason="length")
     result = await ask_structured(scripted_model([cut]).chat, ASK, Loose, max_tokens=9)
-    assert result.value.notes == ["one", "tw"]
+    assert result.value.notes == ["one"]
     assert "cut at 9 tokens" in result.warnings[0]
+
+
+@pytest.mark.parametrize(("most", "second"), [(None, 18), (12, 12), (3, 9)])
+async def test_after_a_cut_answer_the_next_may_be_longer(scripted_model, most, second):
+    async def most_tokens(messages):
+        return most
+
+    cut = Completion('{"name": "P', finish_reason="length")
+    model = scripted_model([cut, '{"name": "Paris", "people": 2}'])
+    await ask_structured(model.chat, ASK, City, max_tokens=9, most_tokens=most_tokens)
+    assert [call.max_tokens for call in model.calls] == [9, second]
 
 
 async def test_no_room_for_the_second_question(scripted_model):

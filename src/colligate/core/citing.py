@@ -7,7 +7,7 @@ sentences around it support what it claims. Nothing is cited because it is simil
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,14 @@ from colligate.core.support import (
     QUOTED,
     find_supporting_sentences,
     has_all_numbers,
+    split_content_words,
     support,
     widen_to_sentences,
 )
 from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect_language
 from colligate.documents.locating import normalise
+from colligate.documents.sentences import sentence_spans
 
 NOT_FOUND = "Not in these documents."
 UNCITED = "[uncited]"
@@ -34,13 +36,23 @@ _LONG_ENOUGH_TO_KNOW = 20  # normalised characters: hardly in two places by chan
 
 
 class Statement(BaseModel):
-    """One sentence of the answer and the words it rests on."""
+    """One sentence of the answer and the words it rests on.
+
+    A quote without a sentence states itself.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
     passage: int
     quote: str = Field(max_length=600)
     sentence: str = Field(max_length=600)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _quote_alone(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "quote" in value:
+            return {"sentence": value["quote"], **value}
+        return value
 
 
 class Quote(BaseModel):
@@ -151,16 +163,21 @@ def cite(
     statements: Sequence[Statement | Joined],
     passages: Sequence[Passage],
     documents: Mapping[str, Document],
+    *,
+    short: str = "",
 ) -> Cited:
     """Resolve each statement to its places in the documents, and write them as one text.
 
     Each statement is followed by the numbers of its citations, `[1]`, counted in the order of first
     use, or by `[uncited]`. A repeated statement is written once, with all its places. If no
-    statement has a place the text is empty.
+    statement has a place the text is the sentence that holds the short answer, or empty.
     """
     stated, dropped = resolve(question, statements, passages, documents)
     if not any(each.places for each in stated):
-        return Cited("", (), dropped)
+        answering = find_short_answer(short, question, passages, documents)
+        if answering is None:
+            return Cited("", (), dropped)
+        stated = [answering]
     return write_answer(stated, documents, dropped)
 
 
@@ -189,6 +206,36 @@ def resolve(
         places += [place for place in found if place not in places]
     stated = [Stated(sentence, tuple(places)) for sentence, places in placed.items()]
     return stated, tuple(problem for found in dropped.values() for problem in found)
+
+
+def find_short_answer(
+    short: str,
+    question: str,
+    passages: Sequence[Passage],
+    documents: Mapping[str, Document],
+) -> Stated | None:
+    """Return the sentence of the passages that answers the question with these words, or None.
+
+    It holds the short answer word for word and, with its title and headings, enough of the words of
+    question and answer; of several the one with most. If no sentence does, two neighbours may.
+    """
+    wanted = split_content_words(short)
+    if not wanted:
+        return None
+    checker = _Checker(question, passages, documents)
+    for length in (1, 2):
+        rated = [
+            (share, passage, span)
+            for passage in passages
+            for span, share in checker.rate_sentences(
+                f"{question} {short}", passage, wanted, length
+            )
+        ]
+        if rated:
+            _, passage, span = max(rated, key=lambda each: each[0])
+            sentence = _without_marks(visible_text(span, documents[span.document_id], passage))
+            return Stated(sentence, (Place(span, "short answer"),))
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +346,26 @@ class _Checker:
             if near and len(span) <= _LONGEST_QUOTE:
                 return Place(span, "supporting sentences")
         return None
+
+    def rate_sentences(
+        self, claim: str, passage: Passage, wanted: Sequence[str], length: int
+    ) -> Iterator[tuple[Span, float]]:
+        """Yield the runs of `length` sentences that hold the content words `wanted` in a row and
+        support a claim, each with the share of the claim's words that is there."""
+        document = self.documents[passage.document_id]
+        sentences = sentence_spans(document, passage.span)
+        for first, last in zip(sentences, sentences[length - 1 :], strict=False):
+            span = Span(document.id, first.start, last.end)
+            seen = visible_text(span, document, passage)
+            words = split_content_words(seen)
+            starts = range(len(words) - len(wanted) + 1)
+            if len(span) > _LONGEST_QUOTE or not any(
+                words[at : at + len(wanted)] == wanted for at in starts
+            ):
+                continue
+            found = support(claim, _in_context(passage, seen))
+            if found.enough(NEAR):
+                yield span, found.whole
 
     def _source(self, place: Place) -> str:
         """Return what the reader saw of a place, after its title and headings."""

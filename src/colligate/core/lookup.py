@@ -14,7 +14,7 @@ from colligate.core.citing import Evidence, Stated
 from colligate.core.reader import FORMS, Form, fit_reader, read, reader_messages
 from colligate.core.run import Run
 from colligate.documents import Hit, Passage
-from colligate.errors import BudgetExceeded, MalformedOutput
+from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 
@@ -89,22 +89,23 @@ class Lookup:
 def reserve_for_answer(run: Run, known: Callable[[], object]) -> Iterator[None]:
     """Reserve a part of the token budget for the answer while the steps before it run.
 
-    If the budget ends the steps and something is `known`, the run goes on to the answer with a
-    warning.
+    If the budget or a model that fails ends the steps and something is `known`, the run continues
+    with the answer and a warning.
 
     Raises:
-        BudgetExceeded: nothing is known.
+        BudgetExceeded: the budget is spent, and nothing is known.
+        ModelError: a model failed, and nothing is known.
     """
     left = run.tokens.left
     with run.tokens.reserve(0 if left is None else min(FOR_THE_ANSWER, left // 2)):
         try:
             yield
-        except BudgetExceeded:
+        except (BudgetExceeded, ModelError) as error:
             if not known():
                 raise
-            run.warn(
-                "the token budget ended the search early: the answer uses what was found until then"
-            )
+            budget = isinstance(error, BudgetExceeded)
+            why = "the token budget ended the search early" if budget else str(error)
+            run.warn(f"{why}: the answer uses what was found until then")
 
 
 async def try_structured(

@@ -15,17 +15,28 @@ from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from colligate.core.answer import Answer
-from colligate.core.citing import NOT_FOUND, Evidence, Joined, Stated, Statement, cite, resolve
+from colligate.core.citing import (
+    NOT_FOUND,
+    Cited,
+    Evidence,
+    Joined,
+    Stated,
+    Statement,
+    cite,
+    resolve,
+    write_answer,
+)
 from colligate.core.compress import CompressedPassage
 from colligate.core.events import Answered, Event, Noted, pluralize
 from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape
 from colligate.core.run import Run
+from colligate.core.support import support
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, ContextTooSmall, MalformedOutput
+from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Message, Role
 
 
@@ -55,36 +66,89 @@ async def read(
     form: Form = Form.SHORT,
     role: Role = Role.READER,
     messages: PassagePrompt | None = None,
+    known: Sequence[Stated] = (),
 ) -> Answer:
     """Ask the reader, verify what it cites, and return the answer.
 
     `messages` replaces the prompt around the passages; the reply is that of `form`. A reader that
-    claims to have found the answer but quotes nothing is asked once more. The answer is found if
-    at least one statement is cited: what has no place in a document is never passed on.
+    claims to have found the answer but quotes nothing is asked once more, unless a sentence of the
+    passages holds its short answer. The answer is found if at least one statement is cited: what
+    has no place in a document is never passed on.
+
+    `known` are statements that earlier steps verified. They are the answer if the reader fails or
+    claims an answer that cannot be cited; without them the answer is then not found. A reader that
+    says that the passages do not hold the answer is believed.
+
+    Raises:
+        ColligateError: the first chat call of the run fails.
     """
     refused = Answer(question, strategy, NOT_FOUND, False, evidence=tuple(evidence))
-    if not passages:
+    if not passages and not known:
         run.emit(Answered(False, "", ()))
         return refused
-    asked = messages(passages) if messages else reader_messages(question, passages, form)
-    spec = FORMS[form]
-    first = await run.structured(asked, spec.reply, role=role, max_tokens=spec.tokens)
-    reply = first.value
-    if reply.found and not reply.statements:
-        said = Message("assistant", first.completions[-1].text)
-        again = [*asked, said, Message("user", _AGAIN)]
-        reply = await _ask_again(again, spec, role, run) or reply
+    problem = "no passage is left to read"
+    short = ""
+    if passages:
+        asked = messages(passages) if messages else reader_messages(question, passages, form)
+        try:
+            reply, cited = await _ask(question, passages, asked, FORMS[form], role, run)
+        except (BudgetExceeded, ModelError) as error:
+            if not any(call.kind == "chat" for call in run.meter.calls):
+                raise
+            problem = error.what
+        else:
+            for each in cited.dropped:
+                run.warn(each)
+            if cited.citations or not reply.found:
+                return _finish(refused, cited, reply.short_answer, run)
+            problem, short = "nothing that it states can be cited", reply.short_answer
+    if not known:
+        run.warn(f"the reader gives no answer: {problem}")
+        return _finish(refused, Cited("", (), ()), "", run)
+    run.warn(f"the answer is what earlier steps had verified: {problem}")
+    ids = {place.span.document_id for each in known for place in each.places}
+    cited = write_answer(known, {name: await run.document(name) for name in ids}, ())
+    return _finish(refused, cited, "" if support(short, cited.text).missing else short, run)
+
+
+async def _ask(
+    question: str,
+    passages: Sequence[Passage],
+    messages: Sequence[Message],
+    spec: FormSpec,
+    role: Role,
+    run: Run,
+) -> tuple[ReaderReply | JoinedReply, Cited]:
+    """Return the reader's reply and what can be cited of it."""
     documents = await run.documents_of(passages)
-    # Locating a quote in a long document takes too long for the event loop.
-    cited = await asyncio.to_thread(cite, question, reply.statements, passages, documents)
-    for problem in cited.dropped:
-        run.warn(problem)
+
+    async def check(reply: ReaderReply | JoinedReply) -> Cited:
+        short = reply.short_answer if reply.found else ""
+        # Locating a quote in a long document takes too long for the event loop.
+        return await asyncio.to_thread(
+            cite, question, reply.statements, passages, documents, short=short
+        )
+
+    first = await run.structured(messages, spec.reply, role=role, max_tokens=spec.tokens)
+    reply, cited = first.value, await check(first.value)
+    if reply.found and not (reply.statements or cited.citations):
+        said = Message("assistant", first.completions[-1].text)
+        again = [*messages, said, Message("user", _AGAIN)]
+        if (second := await _ask_again(again, spec, role, run)) is not None:
+            reply, cited = second, await check(second)
+    return reply, cited
+
+
+def _finish(refused: Answer, cited: Cited, short: str, run: Run) -> Answer:
+    """Record the answer and return it; without a citation it is a refusal."""
     spans = tuple(citation.span for citation in cited.citations)
     run.emit(Answered(bool(spans), cited.text, spans, cited.dropped))
-    if not cited.citations:
+    if not spans:
         return refused
-    short = reply.short_answer.strip() or None
-    return replace(refused, text=cited.text, found=True, short=short, citations=cited.citations)
+    short = short.strip()
+    return replace(
+        refused, text=cited.text, found=True, short=short or None, citations=cited.citations
+    )
 
 
 async def _ask_again(
@@ -94,10 +158,11 @@ async def _ask_again(
     run.emit(Noted("the reader reports an answer but quotes nothing: asking again"))
     wanted = _require_statements(spec.reply)
     try:
-        return (await run.structured(messages, wanted, role=role, max_tokens=spec.tokens)).value
-    except (BudgetExceeded, ContextTooSmall, MalformedOutput) as error:
+        reply = await run.structured(messages, wanted, role=role, max_tokens=spec.tokens, retries=0)
+    except (BudgetExceeded, ModelError) as error:
         run.emit(Noted(f"using the reader's first reply: {error.what}"))
         return None
+    return reply.value
 
 
 _AGAIN = """\
@@ -274,16 +339,29 @@ The notes after the passages were made by a model that read these documents. Let
 but state only what the passages say."""
 
 
-class ReaderReply(BaseModel):
-    """The reply of the reader. The order of the fields is the order of decoding.
+class _Verdict(BaseModel):
+    """What the replies of readers have in common: all fields are asked for, not all are needed.
 
-    The short answer is asked for, and forgiven when it is missing.
+    Without `found` the statements are the verdict, and with it there may be no statements.
     """
 
     model_config = ConfigDict(
         extra="ignore",
         json_schema_extra={"required": ["statements", "short_answer", "found"]},
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if isinstance(value.get("statements"), list):
+            return {"found": bool(value["statements"]), **value}
+        return {**value, "statements": []} if "found" in value else value
+
+
+class ReaderReply(_Verdict):
+    """The reply of the reader. The order of the fields is the order of decoding."""
 
     statements: list[Statement] = Field(max_length=4)
     short_answer: str = Field(default="", max_length=200)
@@ -297,10 +375,8 @@ class LongReply(ReaderReply):
     short_answer: str = Field(default="", max_length=1000)
 
 
-class JoinedReply(BaseModel):
+class JoinedReply(_Verdict):
     """The reply whose sentences may rest on several passages."""
-
-    model_config = ReaderReply.model_config
 
     statements: list[Joined] = Field(max_length=12)
     short_answer: str = Field(default="", max_length=1000)

@@ -268,11 +268,14 @@ class Run:
         *,
         role: Role = Role.READER,
         max_tokens: int,
+        retries: int = 1,
     ) -> StructuredReply[T]:
-        """Make a chat call whose reply must match `schema`, and at most two more if it does not.
+        """Make a chat call whose reply must match `schema`, and `retries` more if it is unusable.
 
-        A model that cannot be constrained reads the schema in the prompt. If no reply matches it
-        raises `MalformedOutput`.
+        A reply that does not match is mended where that is possible. After one that was cut the
+        next may have twice the tokens, as far as window and budget go. A model that cannot be
+        constrained reads the schema in the prompt. If no reply can be used it raises
+        `MalformedOutput`.
         """
         stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)
 
@@ -286,6 +289,8 @@ class Run:
                 messages,
                 schema,
                 max_tokens=max_tokens,
+                retries=retries,
+                most_tokens=partial(self._most_tokens, role),
                 schema_in_prompt=Capability.STRUCTURED not in self.model(role).capabilities,
                 on_stage=count,
             )
@@ -312,6 +317,14 @@ class Run:
         messages = tuple(request.messages)
         self.emit(Asked(role, model.name, messages, completion.text, usage, seconds))
         return completion
+
+    async def _most_tokens(self, role: Role, messages: Sequence[Message]) -> int | None:
+        """Return the most tokens that window and budget leave for a reply; None without limits."""
+        room, left = await self.room(role, messages, 0), self.tokens.left
+        if left is None:
+            return room
+        left -= await self.model(role).count_prompt(messages)
+        return left if room is None else min(room, left)
 
     async def room(
         self,

@@ -1,9 +1,9 @@
 """Ask a model for a Pydantic object, in a bounded number of calls.
 
 The decoding is constrained to the schema where the backend can do that; otherwise the schema is in
-the prompt. In both cases the answer is extracted, repaired and validated, and the model is asked
-again with the error, at most `retries` times. Constrained decoding alone is not enough: a server
-may ignore the schema, and an answer may be cut.
+the prompt. In both cases the answer is extracted, mended and validated. Constrained decoding alone
+is not enough: a server may ignore the schema, and an answer may be cut. An answer of which nothing
+can be used is asked for again with the error, at most `retries` times.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,8 +27,8 @@ from colligate.models.base import ChatRequest, Completion, Message
 T = TypeVar("T", bound=BaseModel)
 
 Stage = Literal["parsed", "repaired", "asked_again", "failed"]
-"""The result of an answer: valid as it was, valid after a repair, not valid and asked again, or not
-valid and not asked again. Each answer counts once."""
+"""The result of an answer: valid as it was, valid after a repair, unusable and asked again, or
+unusable and not asked again. Each answer counts once."""
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
@@ -48,7 +49,8 @@ async def ask_structured(
     schema: type[T],
     *,
     max_tokens: int,
-    retries: int = 2,
+    retries: int = 1,
+    most_tokens: Callable[[Sequence[Message]], Awaitable[int | None]] | None = None,
     temperature: float = 0.0,
     seed: int | None = None,
     schema_in_prompt: bool = False,
@@ -59,7 +61,9 @@ async def ask_structured(
     `schema_in_prompt` writes the schema into the prompt too: for a model without
     `Capability.STRUCTURED`, which may ignore the `schema` of a request. If a call with the schema
     is refused, it is made without it and the prompt asks for it: no decoder can enforce every
-    schema. `on_stage` is called for each stage as it happens, also before a failure.
+    schema. After an answer that was cut the next one may have twice the tokens, but no more than
+    `most_tokens` returns for its prompt. `on_stage` is called for each stage as it happens, also
+    before a failure.
 
     Raises:
         MalformedOutput: none of the answers can be read as such an object.
@@ -107,8 +111,13 @@ async def ask_structured(
         except ValueError as error:
             problem = str(error)
             if completion.finish_reason == "length":
-                problem = f"it was cut at {max_tokens} tokens; {problem}"
+                problem = f"it was cut at {request.max_tokens} tokens; {problem}"
             request = replace(request, messages=[*asked, *_ask_again(completion.text, problem)])
+            if completion.finish_reason == "length" and len(completions) <= retries:
+                most = await most_tokens(request.messages) if most_tokens else None
+                wanted = 2 * request.max_tokens
+                more = wanted if most is None else min(wanted, most)
+                request = replace(request, max_tokens=max(request.max_tokens, more))
             continue
         count(stage)
         warnings = [warning for each in completions for warning in each.warnings]
@@ -119,7 +128,8 @@ async def ask_structured(
             )
         if completion.finish_reason == "length" and stage == "repaired":
             warnings.append(
-                f"{completion.model}'s answer was cut at {max_tokens} tokens and repaired"
+                f"{completion.model}'s answer was cut at {request.max_tokens} tokens: "
+                "what it has up to there is used"
             )
         return StructuredReply(value, tuple(completions), stages, tuple(warnings))
     count("failed")
@@ -180,6 +190,7 @@ _DECODER = json.JSONDecoder()
 _MOST_BRACKETS = 1000
 _LONGEST_REPAIRED = 1 << 16
 _MOST_REPAIRED = 4
+_MOST_ROUNDS = 12
 _MOST_READ_IN_VAIN = 1 << 22
 _LONGEST_PROBLEM = 500
 
@@ -187,41 +198,138 @@ _LONGEST_PROBLEM = 500
 def parse(text: str, schema: type[T]) -> tuple[T, Literal["parsed", "repaired"]]:
     """Return the first JSON value in the text that the schema accepts, and how it was found.
 
+    A value that the schema does not accept is mended: a list or string that is too long is cut, an
+    invalid optional field takes its default, and an invalid item of a list is removed. Of a text
+    that is cut off the complete parts are used. What was mended is "repaired".
+
     Raises:
         ValueError: there is none; the message tells the model what to correct.
     """
     problem = "there is no JSON object in it"
-    for stage, candidate in _candidates(text):
-        if stage != "parsed" and not _known(candidate, schema):
-            continue  # prose has braces too, and a repair makes an object of almost any text
-        try:
-            value = schema.model_validate(candidate)
-        except ValidationError as error:
-            problem = _in_words(error)
-        else:
-            return value, "repaired" if stage == "repaired" else "parsed"
+    stages: tuple[tuple[Literal["parsed", "repaired"], Iterator[tuple[Any, bool]]], ...] = (
+        ("parsed", _whole_values(text)),
+        ("repaired", _broken_values(text)),
+    )
+    for stage, candidates in stages:
+        refused = []
+        for value, prose in candidates:
+            if prose and not _known(value, schema):
+                continue  # prose has braces too, and a repair makes an object of almost any text
+            try:
+                return schema.model_validate(value), stage
+            except ValidationError as error:
+                problem = _in_words(error)
+                refused.append(value)
+        for value in refused[:_MOST_REPAIRED]:
+            if _known(value, schema) and (mended := _mend(value, schema)) is not None:
+                return mended, "repaired"
     raise ValueError(problem)
 
 
-def _candidates(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield JSON values: the whole text, fenced ones, others in it, then what a repair gives."""
-    blocks = [text, *_FENCED.findall(text)]
-    for block in blocks:
+def _whole_values(text: str) -> Iterator[tuple[Any, bool]]:
+    """Yield JSON values, and if prose is around them: the text, what is fenced, the others."""
+    for block in [text, *_FENCED.findall(text)]:
         try:
-            yield "parsed", json.loads(block)
+            yield json.loads(block), False
         except (ValueError, RecursionError):
             continue
     for value in islice(_objects(text), _MOST_BRACKETS):
         if value is not None:
-            yield "found", value
-    for block in [*blocks[1:][-_MOST_REPAIRED:][::-1], text]:
+            yield value, True
+
+
+def _broken_values(text: str) -> Iterator[tuple[Any, bool]]:
+    """Yield the same of JSON that is cut off, or that a repair can read."""
+    for block in [*_FENCED.findall(text)[-_MOST_REPAIRED:][::-1], text]:
         first = _OPENING.search(block)
         if first is None:
             continue
-        broken = block[first.start() :]
-        if len(broken) <= _LONGEST_REPAIRED and len(_OPENING.findall(broken)) <= _MOST_BRACKETS:
+        broken = block[first.start() :].rstrip()
+        if len(broken) > _LONGEST_REPAIRED or len(_OPENING.findall(broken)) > _MOST_BRACKETS:
+            continue
+        complete, depth = _complete(broken)
+        with contextlib.suppress(ValueError, RecursionError):
+            yield json.loads(complete, strict=False), True
+        if depth < 2 or broken.endswith(("}", "]")):  # a repair would also keep half a list item
             with contextlib.suppress(ValueError, RecursionError):
-                yield "repaired", json_repair.loads(broken)
+                yield json_repair.loads(broken), True
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"{}\[\],:]+|\S', re.DOTALL)
+
+
+def _complete(text: str) -> tuple[str, int]:
+    """Return the complete parts of JSON that is cut off, closed; and how many brackets are open."""
+    closing = ""
+    complete, before = "", ""
+    for match in _TOKEN.finditer(text):
+        token, end = match.group(), match.end()
+        if token == '"':
+            break  # a string without its end
+        if token == ",":
+            complete = text[: match.start()] + closing
+        elif token in "{[":
+            closing = ("}" if token == "{" else "]") + closing
+        elif token in "}]":
+            closing = closing[1:]
+            complete = text[:end] + closing
+            if not closing:
+                break
+        elif token[0] == '"' and (before == ":" or closing[:1] == "]"):
+            complete = text[:end] + closing
+        before = token
+    return complete, len(closing)
+
+
+def _mend(value: Any, schema: type[T]) -> T | None:
+    """Change a value until the schema accepts it; return None if that is not possible."""
+    for _ in range(_MOST_ROUNDS):
+        try:
+            return schema.model_validate(value)
+        except ValidationError as error:
+            removed = set()
+            for fault in error.errors(include_url=False):
+                path, item = _follow(value, fault["loc"])
+                longest = fault.get("ctx", {}).get("max_length", sys.maxsize)
+                if path and isinstance(item, (list, str)) and len(item) > longest:
+                    _follow(value, path[:-1])[1][path[-1]] = _shorten(item, longest)
+                else:
+                    removed.add(path)
+        if () in removed:
+            return None
+        for path in sorted(removed, reverse=True):  # the last first: lists move up
+            _remove(value, path)
+    return None
+
+
+def _follow(value: Any, steps: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:
+    """Return how far a path exists in a value, and what is there."""
+    path: tuple[Any, ...] = ()
+    for step in steps:
+        if isinstance(value, dict) and step not in value and steps[-1] in value:
+            step = steps[-1]  # a validator has moved it
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            break
+        path += (step,)
+    return path, value
+
+
+def _remove(value: Any, path: tuple[Any, ...]) -> None:
+    """Remove a field or an item of a list; a list in which nothing is left is removed too."""
+    *before, last = path
+    with contextlib.suppress(KeyError, IndexError):
+        _, parent = _follow(value, before)
+        del parent[last]
+        if parent == [] and before and isinstance(before[-1], str):
+            _remove(value, tuple(before))
+
+
+def _shorten(item: Any, longest: int) -> Any:
+    """Cut a list, or a text between two words."""
+    cut = item[:longest]
+    return cut.rsplit(None, 1)[0] if isinstance(cut, str) and " " in cut.strip() else cut
 
 
 def _objects(text: str) -> Iterator[Any]:

@@ -4,7 +4,7 @@ import pytest
 
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Answered, Asked, Asking, Parsed, Pruned, Retrieved
-from colligate.errors import BudgetExceeded, MalformedOutput
+from colligate.errors import BudgetExceeded
 from colligate.library import InMemorySources
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
 
@@ -109,9 +109,12 @@ async def test_the_token_budget_is_kept_before_the_call(documents, minilm, make_
     assert model.calls == []
 
 
-async def test_a_model_that_never_says_json_is_a_typed_failure(documents, minilm, make_run):
+async def test_a_model_that_never_says_json_finds_nothing_and_a_warning_says_why(
+    documents, minilm, make_run
+):
     async with InMemorySources(documents, minilm) as sources:
         run, model = make_run(sources, lambda call: "no idea")
-        with pytest.raises(MalformedOutput):
-            await RetrieveRead().answer(QUESTION, run)
-    assert len(model.calls) == 3
+        answer = await RetrieveRead().answer(QUESTION, run)
+    assert not answer.found
+    assert any("no valid ReaderReply" in warning for warning in run.warnings)
+    assert len(model.calls) == 2

@@ -404,7 +404,7 @@ async def test_a_reasoners_prose_is_its_thought(learn):
         True,
         False,
     )
-    assert kinds(model)[:4] == ["Reasoning"] * 3 + ["Entities"]
+    assert kinds(model)[:3] == ["Reasoning"] * 2 + ["Entities"]
 
 
 async def test_where_no_entity_can_be_read_the_thought_is_looked_up(learn):

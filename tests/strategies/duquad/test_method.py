@@ -175,7 +175,7 @@ async def test_the_judge_may_quote_the_whole_document_and_what_only_the_debate_q
 
 
 async def test_what_no_document_says_is_not_passed_on(make_run):
-    reply = judged((2, "The miller is Ms Novak.", "The miller is Ms Novak."))
+    reply = judged((2, "The miller is Ms Novak.", "The miller is Ms Novak."), short="Ms Novak")
     answer, run, _ = await asked(make_run, replies=Saying(judge=reply))
     assert (answer.found, answer.text) == (False, NOT_FOUND)
     assert any("Novak" in warning for warning in run.warnings)

@@ -471,7 +471,7 @@ async def test_where_the_last_reply_cannot_be_had_the_findings_are_given_and_cit
         "Station 1 recorded 11 millimetres of rain. [1] "
         "Station 2 recorded 12 millimetres of rain. [2]"
     )
-    assert any("last synthesis failed" in warning for warning in run.warnings)
+    assert any("what earlier steps had verified" in warning for warning in run.warnings)
 
 
 # What is in view

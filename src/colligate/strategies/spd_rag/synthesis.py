@@ -156,6 +156,7 @@ class Synthesis:
                 messages=lambda shown: answering_messages(
                     self.question, shown, kept, self.directive, self.form, silent
                 ),
+                known=[finding for text in texts for finding in text.findings],
             )
         except (MalformedOutput, ContextTooSmall, BudgetExceeded) as error:
             self.run.warn(f"the last synthesis failed, the answer is the findings: {error}")

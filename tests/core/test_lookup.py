@@ -1,0 +1,34 @@
+"""The reserve for the last step, and what ends the steps before it."""
+
+import pytest
+
+from colligate.core.lookup import reserve_for_answer
+from colligate.errors import BudgetExceeded, ModelError, ServerFailed
+
+FAILURES = [BudgetExceeded("the token budget is spent"), ServerFailed("the server fails", "503")]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_failure_of_a_later_step_leaves_what_is_known_to_the_answer(make_run, failure):
+    run, _ = make_run(None)
+    with reserve_for_answer(run, lambda: ["a passage"]):
+        raise failure
+    (warning,) = run.warnings
+    assert "the answer uses what was found until then" in warning
+    assert isinstance(failure, BudgetExceeded) or "503" in warning
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_failure_before_anything_is_known_is_an_error(make_run, failure):
+    run, _ = make_run(None)
+    with pytest.raises((BudgetExceeded, ModelError)), reserve_for_answer(run, lambda: []):
+        raise failure
+    assert run.warnings == ()
+
+
+@pytest.mark.parametrize(("limit", "inside"), [(None, None), (20_000, 14_000), (8000, 4000)])
+def test_the_steps_leave_a_part_of_the_budget(make_run, limit, inside):
+    run, _ = make_run(None, max_tokens=limit)
+    with reserve_for_answer(run, lambda: []):
+        assert run.tokens.left == inside
+    assert run.tokens.left == limit
