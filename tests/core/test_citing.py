@@ -3,6 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colligate.core.citing import (
+    COMPUTED,
     UNCITED,
     Joined,
     Quote,
@@ -217,6 +218,27 @@ def test_a_quote_that_joins_by_the_words_of_the_question_is_a_place_too():
         {"a": FLAT, "b": BORN},
     )
     assert [c.quote for c in chain.citations] == [BORN.text, FLAT.text]
+
+
+def test_a_number_computed_from_cited_numbers_is_cited_to_both():
+    earlier = joined(
+        "The museum opened 17 years earlier than the zoo.",
+        (1, "The museum opened in 1904"),
+        (2, "The zoo opened in 1921"),
+    )
+    museum = make("The museum opened in 1904.", "a", "a")
+    zoo = make("The zoo opened in 1921.", "b", "b")
+    passages, documents = [whole(museum), whole(zoo)], {"a": museum, "b": zoo}
+    question = "How many years apart did museum and zoo open?"
+    found = cite(question, [earlier], passages, documents)
+    assert {c.quote for c in found.citations} == {museum.text, zoo.text}
+    assert {c.how for c in found.citations} == {COMPUTED}
+    wrong = earlier.model_copy(update={"sentence": earlier.sentence.replace("17", "18")})
+    assert not cite(question, [wrong], passages, documents).citations
+    invented = earlier.model_copy(
+        update={"sentence": "The museum burned down 17 years earlier than the bank in Oslo."}
+    )
+    assert not cite(question, [invented], passages, documents).citations
 
 
 FLAT = make("The flat in Mill Street has one tenant, an engineer.", "a", "a")

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from colligate import errors
 from colligate.concurrency import in_thread
 from colligate.core.answer import Answer
-from colligate.core.citing import Citation, Evidence
+from colligate.core.citing import COMPUTED, Citation, Evidence
 from colligate.core.events import Asked, Asking, Event, Listener, Measured, Noted, Progressed
 from colligate.documents import Span
 from colligate.errors import ColligateError, NotAuthorised, UsageError
@@ -206,7 +206,7 @@ def _parse_answer(sent: Mapping[str, Any], reader: str) -> Answer:
                 section=tuple(each["section"]),
                 page=each["page"],
                 answer_spans=tuple((start, end) for start, end in each["answer_spans"]),
-                how="server",
+                how=COMPUTED if sent.get("ground") == COMPUTED else "server",
             )
             for each in sent["citations"]
         ),

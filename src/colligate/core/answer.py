@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from colligate.core.citing import Citation, Evidence
+from colligate.core.citing import COMPUTED, Citation, Evidence
 from colligate.documents import Passage
 from colligate.models.metering import UsageReport
+
+Ground = Literal["documents", "computed", "none"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,13 @@ class Answer:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def ground(self) -> Ground:
+        """What the answer rests on: `computed` if a number of it follows from cited numbers."""
+        if any(citation.how == COMPUTED for citation in self.citations):
+            return "computed"
+        return "documents" if self.citations else "none"
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that `ask --json` prints."""
         return {
@@ -42,6 +51,7 @@ class Answer:
             "answer": self.text,
             "short_answer": self.short,
             "found": self.found,
+            "ground": self.ground,
             "citations": [c.to_json() for c in self.citations],
             "evidence": [e.to_json() for e in self.evidence],
             "usage": self.usage.to_json(),

@@ -14,11 +14,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from colligate.core.compress import locate_quote, visible_text
+from colligate.core.computing import recompute, remove_computed
 from colligate.core.support import (
     NEAR,
     QUOTED,
     find_supporting_sentences,
     has_all_numbers,
+    is_number,
     split_content_words,
     support,
     widen_to_sentences,
@@ -30,6 +32,8 @@ from colligate.documents.sentences import sentence_spans
 
 NOT_FOUND = "Not in these documents."
 UNCITED = "[uncited]"
+COMPUTED = "computed"
+"""How a place was found that a number of the statement was computed from."""
 
 _LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing
 _LONG_ENOUGH_TO_KNOW = 20  # normalised characters: hardly in two places by chance
@@ -202,6 +206,9 @@ def resolve(
             place, problem = checker.place(sentence, statement)
             found = [place] if place is not None else []
         if not found:
+            quotes = statement.quotes if isinstance(statement, Joined) else [statement]
+            found = checker.place_computed(sentence, quotes)
+        if not found:
             dropped.setdefault(sentence, []).append(problem)
         places += [place for place in found if place not in places]
     stated = [Stated(sentence, tuple(places)) for sentence, places in placed.items()]
@@ -306,6 +313,20 @@ class _Checker:
             # Across languages only numbers were compared, for one source at a time.
             places = [place for place in places if place not in others]
         return places, problem
+
+    def place_computed(self, sentence: str, quotes: Sequence[Statement | Quote]) -> list[Place]:
+        """Return the places of all quotes if every number that none of them holds follows from
+        theirs, and they support the rest of the sentence."""
+        located = [self._locate_anywhere(quoted) for quoted in quotes]
+        places = list(dict.fromkeys(place for place in located if place is not None))
+        source = " ".join(map(self._source, places))
+        missing = support(sentence, source, self.question).missing
+        numbers = [word for word in missing if is_number(word)]
+        computed = recompute(sentence, list(map(self._seen, places)), numbers) if numbers else []
+        rest = remove_computed(sentence, computed)
+        if not computed or not support(rest, source, self.question).enough(QUOTED):
+            return []
+        return [Place(place.span, COMPUTED) for place in places]
 
     def _named(self, quoted: Statement | Quote) -> Passage | None:
         exists = 0 < quoted.passage <= len(self.passages)

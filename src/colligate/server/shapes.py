@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 from typing_extensions import TypedDict
 
+from colligate.core.answer import Ground
 from colligate.documents import Hit
 from colligate.library.sources import DocumentInfo
 
@@ -47,6 +48,7 @@ class AnswerShape(TypedDict):
     answer: str
     short_answer: str | None
     found: bool
+    ground: Ground
     citations: list[CitationShape]
     evidence: list[EvidenceShape]
     usage: dict[str, Any]

@@ -1,0 +1,263 @@
+"""Numbers that a sentence computes from what it cites are computed again here, or not accepted.
+
+An answer may state a number that no document holds: how many places it cites, or the sum, the
+difference, the ratio or the change of two cited numbers. It is accepted only if the sentence's own
+words name such an operation, and the operation on cited numbers of one kind gives the number to
+the digits that are stated. The words are English: in other languages nothing is computed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal, DivisionByZero, InvalidOperation
+from itertools import permutations
+from typing import Literal
+
+Operation = Literal["count", "sum", "difference", "ratio", "change", "share"]
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A number of a sentence at `start` to `end`, and how it follows from cited numbers.
+
+    `operands` are the numbers as they stand in the sources; a count has none.
+    """
+
+    start: int
+    end: int
+    operation: Operation
+    operands: tuple[str, ...]
+
+
+def recompute(sentence: str, sources: Sequence[str], missing: Sequence[str]) -> list[Computed]:
+    """Return how each missing number of a sentence follows from its sources; empty if one does not.
+
+    `sources` are the cited places, one text each; `missing` are the numbers that none of them
+    holds, as `split_content_words` writes them.
+
+    >>> sources = ["It opened in 1904.", "It was founded in 1921."]
+    >>> recompute("It opened 17 years earlier.", sources, ["17"])[0].operation
+    'difference'
+    """
+    stated = [number for number in find_numbers(sentence) if number.key in missing]
+    if {number.key for number in stated} != set(missing):
+        return []
+    found = []
+    for number in stated:
+        computed = _explain(number, sentence, sources)
+        if computed is None:
+            return []
+        found.append(computed)
+    return found
+
+
+def remove_computed(sentence: str, computed: Sequence[Computed]) -> str:
+    """Return a sentence without its computed numbers, and without the words that name operations.
+
+    What is left must be supported by the sources themselves.
+    """
+    for each in sorted(computed, key=lambda each: -each.start):
+        sentence = f"{sentence[: each.start]} {sentence[each.end :]}"
+    return _NAMING.sub(" ", sentence)
+
+
+# Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number in a text, with its scale; `step` is the value of its last stated digit.
+
+    `key` is how `split_content_words` writes it. `kind` says what may be compared: two numbers of
+    different kinds have no sum and no difference.
+    """
+
+    start: int
+    end: int
+    text: str
+    key: str
+    value: Decimal
+    step: Decimal
+    kind: str
+
+
+_SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_WORDS = {
+    word: value
+    for value, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+        "fifteen sixteen seventeen eighteen nineteen twenty".split()
+    )
+}
+_WRITTEN = re.compile(
+    rf"(?P<money>[$€£¥]\s?)?(?P<digits>\d+(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|\b(?:{'|'.join(_WORDS)})\b)"
+    rf"(?:[\s-]?(?P<scale>{'|'.join(_SCALES)})\b)?(?P<percent>\s?(?:%|percent\b|per cent\b))?"
+    r"(?:[\s-]+(?P<noun>[a-z]+))?",
+    re.IGNORECASE,
+)
+_YEARS = range(1000, 2101)
+_MOST = 60  # numbers of one source: a table has many, and each pair may fit by chance
+
+
+def find_numbers(text: str) -> list[Number]:
+    """Return the numbers of a text, in digits or in words up to twenty."""
+    found = []
+    for match in _WRITTEN.finditer(text):
+        digits = match["digits"].lower()
+        plain = str(_WORDS[digits]) if digits in _WORDS else digits.replace(",", "")
+        scale = Decimal(10) ** _SCALES.get((match["scale"] or "").lower(), 0)
+        value = Decimal(plain)
+        decimals = len(plain.partition(".")[2])
+        noun = (match["noun"] or "").lower().removesuffix("s")
+        if match["percent"]:
+            kind = "percent"
+        elif match["money"]:
+            kind = "money"
+        elif "," not in digits and not decimals and not match["scale"] and int(value) in _YEARS:
+            kind = "year"
+        else:
+            kind = noun if noun in _UNITS else ""
+        end = match.end("percent") if match["percent"] else match.end("scale")
+        end = end if end > 0 else match.end("digits")
+        step = scale / Decimal(10) ** decimals
+        found.append(Number(match.start(), end, match[0], plain, value * scale, step, kind))
+    return found
+
+
+_UNITS = frozenset(
+    "year month week day hour minute second meter metre kilometer kilometre km mile foot inch kg "
+    "kilogram ton tonne dollar euro pound people person employee share percent point".split()
+)
+
+# Operations, by the words that name them
+
+_NAMES: dict[Operation, str] = {
+    "sum": r"total\w*|sum|together|combined|altogether|overall|in all|both",
+    "difference": r"differ\w*|more|less|fewer|later|earlier|older|younger|longer|shorter|higher|"
+    r"lower|larger|smaller|bigger|taller|greater|increas\w*|decreas\w*|rose|risen|fell|fallen|"
+    r"grew|grown|dropped|declined|apart|between|after|before|exceed\w*|gap|ahead|behind",
+    "ratio": r"times|ratio|twice|double\w*|triple\w*|half",
+    "change": r"increas\w*|decreas\w*|rose|risen|fell|fallen|grew|grown|growth|dropped|declined|"
+    r"more|less|higher|lower|larger|smaller",
+    "share": r"of|share|proportion|represent\w*|account\w*",
+}
+_PATTERNS = {
+    operation: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for operation, words in _NAMES.items()
+}
+_NAMING = re.compile(
+    rf"\b(?:{'|'.join(words for name, words in _NAMES.items() if name != 'share')}|"
+    r"years?|months?|days?|percent(?:age)?|per cent|points?)\b",
+    re.IGNORECASE,
+)
+
+Compute = Callable[[Decimal, Decimal], Decimal]
+_COMPUTE: dict[Operation, Compute] = {
+    "sum": lambda a, b: a + b,
+    "difference": lambda a, b: a - b,
+    "ratio": lambda a, b: a / b,
+    "change": lambda a, b: abs(a - b) / b * 100,
+    "share": lambda a, b: a / b * 100,
+}
+
+
+def _explain(number: Number, sentence: str, sources: Sequence[str]) -> Computed | None:
+    """Return the operation on cited numbers that gives a number of the sentence."""
+    if _is_count(number, sentence, len(sources)):
+        return Computed(number.start, number.end, "count", ())
+    named = [name for name, pattern in _PATTERNS.items() if pattern.search(sentence)]
+    if number.kind == "percent":
+        named = [name for name in named if name in ("change", "share", "difference", "sum")]
+    else:
+        named = [name for name in named if name not in ("change", "share")]
+    if "difference" in named and (found := _explain_dates(number, sources)):
+        return found
+    # The year of a whole date is not a number by itself: 30 years may be 29 years and a day.
+    undated = [_DATE.sub(" ", source) for source in sources]
+    cited = [each for source in undated for each in find_numbers(source)[:_MOST]]
+    for operation in named:
+        for operands in _pair(cited, operation, number):
+            with_digits = tuple(each.text for each in operands)
+            if _gives(number, _COMPUTE[operation], operands):
+                return Computed(number.start, number.end, operation, with_digits)
+    return None
+
+
+def _is_count(number: Number, sentence: str, places: int) -> bool:
+    """Return whether a number may be the number of cited places: it has no unit."""
+    follows = sentence[number.end :].lstrip(" -").lower()
+    unit = re.match(r"[a-z]+", follows)
+    has_unit = number.kind != "" or (unit is not None and unit[0].removesuffix("s") in _UNITS)
+    return places > 1 and number.value == places and not has_unit
+
+
+def _pair(
+    cited: Sequence[Number], operation: Operation, number: Number
+) -> Iterator[tuple[Number, Number]]:
+    """Yield the pairs of cited numbers that an operation may join into a number of this kind."""
+    for a, b in permutations(cited, 2):
+        alike = a.kind == b.kind
+        if operation == "difference" and a.kind == "year":
+            fits = alike and number.kind in ("year", "")
+        elif operation in ("sum", "difference"):
+            fits = alike and a.kind != "year" and number.kind in (a.kind, "")
+        else:
+            fits = alike and a.kind != "year"
+        if fits:
+            yield a, b
+
+
+def _gives(number: Number, compute: Compute, operands: tuple[Number, Number]) -> bool:
+    """Return whether an operation gives a number, rounded to its stated digits."""
+    try:
+        result = compute(operands[0].value, operands[1].value)
+    except (DivisionByZero, InvalidOperation, ZeroDivisionError):
+        return False
+    return abs(result - number.value) * 2 <= number.step and result != 0
+
+
+# Dates
+
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_NAMED_MONTH = "|".join(_MONTHS)
+_DATE = re.compile(
+    rf"(?P<d1>\d{{1,2}})\s+(?P<m1>{_NAMED_MONTH})\s+(?P<y1>\d{{4}})|"
+    rf"(?P<m2>{_NAMED_MONTH})\s+(?P<d2>\d{{1,2}}),?\s+(?P<y2>\d{{4}})|"
+    r"(?P<y3>\d{4})-(?P<m3>\d{2})-(?P<d3>\d{2})",
+    re.IGNORECASE,
+)
+
+
+def _explain_dates(number: Number, sources: Sequence[str]) -> Computed | None:
+    """Return the two cited dates that are so many days or whole years apart."""
+    if number.kind not in ("day", "year", ""):
+        return None
+    dates = [
+        (match[0], day)
+        for source in sources
+        for match in _DATE.finditer(source)
+        if (day := _read_date(match))
+    ]
+    for (first, a), (second, b) in permutations(dates, 2):
+        if a > b:
+            years = a.year - b.year - ((a.month, a.day) < (b.month, b.day))
+            apart = (a - b).days if number.kind == "day" else years
+            if apart == number.value:
+                return Computed(number.start, number.end, "difference", (first, second))
+    return None
+
+
+def _read_date(match: re.Match[str]) -> date | None:
+    year = match["y1"] or match["y2"] or match["y3"]
+    month = match["m1"] or match["m2"] or match["m3"]
+    day = match["d1"] or match["d2"] or match["d3"]
+    number = int(month) if month.isdigit() else _MONTHS.index(month.lower()) + 1
+    try:
+        return date(int(year), number, int(day))
+    except ValueError:
+        return None

@@ -1,0 +1,78 @@
+"""Numbers that answers compute from what they cite."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.core.computing import find_numbers, recompute, remove_computed
+
+ROSE = ["In 2015 revenue was $6,779 million.", "In 2014 revenue was $5,504 million."]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "sources", "missing", "operation"),
+    [
+        ("Two of the films are British.", ["A is British.", "B is British."], ["2"], "count"),
+        (
+            "It opened 17 years earlier.",
+            ["It opened in 1904.", "Founded 1921."],
+            ["17"],
+            "difference",
+        ),
+        ("Revenue rose by $1,275 million.", ROSE, ["1275"], "difference"),
+        ("Revenue rose by $1.3 billion.", ROSE, ["1.3"], "difference"),
+        ("Revenue rose by 23%.", ROSE, ["23"], "change"),
+        ("Together that is $12,283 million.", ROSE, ["12283"], "sum"),
+        ("That is 1.23 times as much.", ROSE, ["1.23"], "ratio"),
+        (
+            "He was 42 years older.",
+            ["born on 30 December 1910", "born on January 2, 1953"],
+            ["42"],
+            "difference",
+        ),
+        ("It ended 32 days later.", ["1 January 2020", "2020-02-02"], ["32"], "difference"),
+    ],
+)
+def test_a_number_follows_from_cited_numbers(sentence, sources, missing, operation):
+    (computed,) = recompute(sentence, sources, missing)
+    assert computed.operation == operation
+
+
+@pytest.mark.parametrize(
+    ("sentence", "sources", "missing"),
+    [
+        ("Revenue rose by $1,276 million.", ROSE, ["1276"]),  # wrong
+        ("Revenue was $1,275 million.", ROSE, ["1275"]),  # names no operation
+        ("Three of the films are British.", ["A is British.", "B is British."], ["3"]),
+        ("It took 2 years.", ["A is British.", "B is British."], ["2"]),  # a duration, no count
+        ("Together 3,829.", ["In 1904.", "In 1925."], ["3829"]),  # years have no sum
+        ("It grew by 1,275 people.", ROSE, ["1275"]),  # money is not people
+        ("He was 43 years older.", ["30 December 1910", "January 2, 1953"], ["43"]),
+        ("17 years later, 9 of them closed.", ["In 1904.", "In 1921."], ["17", "9"]),
+    ],
+)
+def test_a_number_that_does_not_follow_is_not_accepted(sentence, sources, missing):
+    assert recompute(sentence, sources, missing) == []
+
+
+@given(st.integers(3000, 10**9), st.integers(3000, 10**9), st.integers(-3, 3))
+def test_only_the_exact_sum_is_accepted(a, b, off):
+    sources = [f"The first had {a:,} people.", f"The second had {b:,} people."]
+    total = a + b + off
+    found = recompute(f"Together they had {total:,} people.", sources, [str(total)])
+    assert bool(found) == (off == 0)
+
+
+@given(st.text(max_size=200))
+def test_numbers_of_any_text_have_places(text):
+    for number in find_numbers(text):
+        assert 0 <= number.start < number.end <= len(text)
+        assert number.step > 0
+
+
+def test_what_is_left_of_a_sentence_has_no_computed_number():
+    sentence = "The museum opened 17 years earlier than the zoo."
+    computed = recompute(sentence, ["1904", "1921"], ["17"])
+    assert remove_computed(sentence, computed).split() == "The museum opened than the zoo.".split()
