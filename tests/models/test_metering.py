@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,29 @@ def test_a_wrong_table_is_said(tmp_path, text):
 def test_a_missing_table_is_said(tmp_path):
     with pytest.raises(UsageError, match="FileNotFound"):
         Prices.load(tmp_path / "none.toml")
+
+
+async def test_work_about_documents_alone_is_summed_apart(meter):
+    async def structure() -> None:
+        await asyncio.sleep(0)
+        meter.chat("worker", "openai:dear", Usage(500_000, 0), seconds=3)
+
+    meter.chat("reader", "openai:dear", Usage(10, 1), seconds=1)
+    with meter.offline():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(structure())
+            group.create_task(structure())
+    meter.chat("reader", "openai:dear", Usage(10, 1), seconds=1)
+    report = meter.report(seconds=9)
+    assert (report.calls, report.input_tokens) == (4, 1_000_020), "the whole is not less"
+    assert (report.offline["calls"], report.offline["input_tokens"]) == (2, 1_000_000)
+    assert report.offline["cost_usd"] == 2.0
+    assert 0 < report.offline["seconds"] < 3, "the time of overlapping work counts once"
+    assert report.to_json()["offline"]["calls"] == 2
+
+
+def test_an_error_ends_the_work_about_documents(meter):
+    with pytest.raises(ValueError, match="broken"), meter.offline():
+        raise ValueError("broken")
+    meter.chat("reader", "bundled", Usage(1, 1), seconds=1)
+    assert meter.report().offline["calls"] == 0

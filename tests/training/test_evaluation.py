@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from colligate.bench.participants import ModelNames
+from colligate.bench.significance import Difference
 from colligate.core import Event
 from colligate.core.events import Noted, Progressed
 from colligate.errors import (
@@ -32,7 +34,7 @@ from colligate.strategies.longrefiner.structuring import structuring_messages
 from colligate.strategies.rdr2.router import router_messages
 from colligate.testing import ScriptedModel
 from colligate.training import Evaluation, Sample, evaluate, write_samples
-from colligate.training.evaluation import EvaluationReport, Measure
+from colligate.training.evaluation import EvaluationReport, Measure, ScoredReply, compare_sides
 from colligate.training.samples import HELD_OUT
 
 QUESTIONS = 12
@@ -110,6 +112,25 @@ def evaluated(curated: Any, tmp_path: Path) -> Callable[..., Any]:
 def measure(report: EvaluationReport, metric: str, adapter: str = "") -> Measure:
     (found,) = [m for m in report.measures if (m.metric, m.adapter) == (metric, adapter)]
     return found
+
+
+@pytest.mark.parametrize("key", ["question", "document"])
+def test_samples_of_one_question_or_page_count_as_one(key: str) -> None:
+    def replies(of: Callable[[int], str]) -> list[ScoredReply]:
+        return [
+            ScoredReply(replace(scope(n), meta={key: of(n)}), side, "", {"accuracy": right})
+            for n in range(24)
+            for side, right in (("base", 0.0), ("good", 1.0))
+        ]
+
+    def compared(of: Callable[[int], str]) -> Difference:
+        (found,) = compare_sides(replies(of), seed=1)
+        assert found.difference is not None
+        return found.difference
+
+    assert compared(str).stars == "***"
+    assert compared(lambda n: str(n // 6)).p == 2 / 2**4
+    assert compared(lambda n: str(n // 6)).stars == ""
 
 
 async def test_an_adapter_is_measured_beside_its_base_with_the_paired_bootstrap(

@@ -50,7 +50,7 @@ class MetricComparison:
             "difference": self.difference.mean,
             "low": self.difference.low,
             "high": self.difference.high,
-            "p": self.difference.p if self.difference.enough else None,
+            "p": self.difference.p,
             "stars": self.difference.stars,
             "questions": self.difference.questions,
             "missing_first": self.missing[0],

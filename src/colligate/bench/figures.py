@@ -262,7 +262,7 @@ def draw_intervals(panels: Sequence[IntervalPanel], *, title: str) -> str:
                 if not _can_plot(mean, low, high):
                     continue
                 ax.hlines(at, low, high, color=COLOURS[0], linewidth=1.6, alpha=0.7)
-                face = COLOURS[0] if difference.sure else "white"
+                face = COLOURS[0] if difference.stars else "white"
                 ax.plot([mean], [at], "o", color=COLOURS[0], markerfacecolor=face)
                 place: Any = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
                 ax.annotate(difference.stars, (high, at), **place)

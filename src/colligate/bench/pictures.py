@@ -417,9 +417,10 @@ def make_difference_figure(
         return None
     note = (
         "For each column, over the questions that both were asked, with 95 % intervals of 10,000 "
-        "paired resamples. A filled mark: the interval does not reach zero. Columns of fewer than "
-        "six questions are left out: no paired test can tell anything there. No correction is made "
-        "for multiple comparisons."
+        "paired resamples. A filled mark has stars: p is the larger of the bootstrap's and the "
+        "sign-flip test's, corrected for all pairs of the column's strategies (Holm). So an "
+        "interval of few questions may leave out zero and have none. Columns of fewer than six "
+        "questions are left out: no paired test can tell anything there."
     )
     title = "Differences from the best"
     panels = [

@@ -80,6 +80,11 @@ class RunResults:
         return tuple(dict.fromkeys(name for row in rows for name in row.metrics))
 
     @cached_property
+    def question_texts(self) -> Mapping[QuestionKey, str]:
+        """The words of each question: several data sets may ask the same one."""
+        return {(row.dataset, row.question): row.question_text for row in self.rows}
+
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         """The suite's columns of data sets that have rows.
 

@@ -1,8 +1,10 @@
 """The report's tables: the suite's with intervals and the paper's numbers, and all measures.
 
 A cell is the mean of a strategy over questions with its bootstrap interval; stars tell whether it
-differs from the best of its column by the paired bootstrap. A column of a group of data sets is
-the mean of theirs, equally weighted; its resamples are drawn from each data set separately.
+differs from the best of its column (`paired_bootstrap`), corrected for as many comparisons as the
+column has pairs of strategies, since the best was chosen by its result. A column of a group of data
+sets is the mean of theirs, equally weighted; its resamples are drawn from each data set separately,
+and a question that several of them ask is drawn once for all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from statistics import fmean
 
 from colligate.bench.metrics.catalogue import higher_is_better
 from colligate.bench.results import QuestionKey, RunResults, choose_places, format_number, format_p
-from colligate.bench.significance import FEWEST, Difference, bootstrap, paired_bootstrap
+from colligate.bench.significance import (
+    FEWEST,
+    Difference,
+    bootstrap,
+    correct_for_many,
+    paired_bootstrap,
+)
 from colligate.bench.suites import Column, Method, Published
 
 TextTable = Sequence[Sequence[str]]
@@ -153,17 +161,12 @@ def _make_column(
         return _make_run_column(results, column, title)
     means = {name: fmean(_weigh(found)) for name, found in values.items()}
     best = None if higher is None else (max if higher else min)(means, key=means.__getitem__)
-    gaps = {
-        each.name: gap
-        for each in results.methods
-        if best is not None and each.name in values and each.name != best
-        if (gap := _measure_gap(each, values[each.name], values[best], scale, results.seed))
-    }
+    gaps = {} if best is None else _measure_gaps(results, values, best, scale)
     cells = {}
     for name, found in values.items():
         low, high = None, None
         if len(found) >= FEWEST:
-            ends = bootstrap(_weigh(found), results.seed, strata=_list_strata(found))
+            ends = bootstrap(_weigh(found), results.seed, **_share_questions(results, found))
             low, high = (end * scale for end in ends)
         is_best = (
             best is not None
@@ -213,21 +216,26 @@ def _make_head(results: RunResults, column: Column, title: str, n: int) -> Colum
     return ColumnHead(column.dataset, label, title, column.metric, column.scale, n, higher, places)
 
 
-def _measure_gap(
-    method: Method,
-    own: Mapping[QuestionKey, float],
-    best: Mapping[QuestionKey, float],
+def _measure_gaps(
+    results: RunResults,
+    values: Mapping[str, Mapping[QuestionKey, float]],
+    best: str,
     scale: float,
-    seed: int,
-) -> Gap | None:
-    """Return the gap, None where they have too few questions in common for any test."""
-    ours = {key: value for key, value in own.items() if key in best}
-    if len(ours) < FEWEST:
-        return None
-    theirs = {key: best[key] for key in ours}
-    found = paired_bootstrap(_weigh(ours), _weigh(theirs), seed, strata=_list_strata(ours))
-    scaled = replace(found, mean=found.mean * scale, low=found.low * scale, high=found.high * scale)
-    return Gap(method, scaled)
+) -> dict[str, Gap]:
+    """Return the gaps from the best, without those that have too few questions for any test."""
+    found: dict[Method, Difference] = {}
+    for method in results.methods:
+        own = values.get(method.name, {}).items()
+        ours = {key: value for key, value in own if key in values[best]}
+        if method.name != best and len(ours) >= FEWEST:
+            theirs = _weigh({key: values[best][key] for key in ours})
+            shared = _share_questions(results, ours)
+            gap = paired_bootstrap(_weigh(ours), theirs, results.seed, **shared)
+            ends = {"low": gap.low * scale, "high": gap.high * scale}
+            found[method] = replace(gap, mean=gap.mean * scale, **ends)
+    pairs = len(values) * (len(values) - 1) // 2
+    corrected = correct_for_many(list(found.values()), pairs)
+    return {each.name: Gap(each, gap) for each, gap in zip(found, corrected, strict=True)}
 
 
 def _weigh(values: Mapping[QuestionKey, float]) -> list[float]:
@@ -239,9 +247,14 @@ def _weigh(values: Mapping[QuestionKey, float]) -> list[float]:
     return [value * share / sizes[dataset] for (dataset, _), value in values.items()]
 
 
-def _list_strata(values: Mapping[QuestionKey, float]) -> Sequence[str] | None:
+def _share_questions(
+    results: RunResults, values: Mapping[QuestionKey, float]
+) -> Mapping[str, Sequence[str] | None]:
+    """Return the strata and clusters of values: data sets, and the words of their questions."""
     datasets = [dataset for dataset, _ in values]
-    return datasets if len(set(datasets)) > 1 else None
+    if len(set(datasets)) == 1:
+        return {}
+    return {"strata": datasets, "clusters": [results.question_texts[key] for key in values]}
 
 
 def _group_heads(heads: Sequence[ColumnHead]) -> tuple[tuple[str, int], ...]:
@@ -285,14 +298,17 @@ def _make_blocks(
 
 def make_difference_table(comparisons: Sequence[ColumnComparison]) -> TextTable:
     """Return every gap from a column's best as numbers; empty without any."""
-    head = ("column", "best", "strategy", "difference", "low", "high", "p", "", "n")
+    head = (
+        *("column", "best", "strategy", "difference", "low", "high", "p", "p, corrected", "", "n"),
+    )
     body = []
     for each in comparisons:
         for gap in each.others:
             found, places = gap.difference, each.head.places
             ends = (format_number(value, places) for value in (found.mean, found.low, found.high))
             names = (each.head.title, each.best.label, gap.method.label)
-            body.append((*names, *ends, format_p(found.p), found.stars, f"{found.questions:,}"))
+            p = [format_p(each) for each in (found.p, found.corrected) if each is not None]
+            body.append((*names, *ends, *p, found.stars, f"{found.questions:,}"))
     return (head, *body) if body else ()
 
 

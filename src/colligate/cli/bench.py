@@ -476,7 +476,7 @@ def show_comparison(found: Sequence[MetricComparison]) -> None:
             _format_scaled(each.means[1], 1),
             _format(each.difference.mean, "+"),
             f"{_format(each.difference.low, '+')} to {_format(each.difference.high, '+')}",
-            f"{each.difference.p:.4f}" if each.difference.enough else "",
+            f"{each.difference.p:.4f}",
             each.difference.stars,
             str(each.difference.questions),
         )

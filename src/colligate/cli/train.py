@@ -520,7 +520,7 @@ def _format_comparison(measure: Measure) -> list[str]:
         _format_number(measure.adapted),
         f"{found.mean:+.3f}",
         f"{found.low:+.3f} to {found.high:+.3f}",
-        f"{found.p:.4f}" if found.enough else "",
+        f"{found.p:.4f}",
         found.stars,
         measure.adapter,
     ]

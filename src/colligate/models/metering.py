@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import resources
@@ -28,7 +31,8 @@ class Call:
     """One call to a model. `usd` is None when its price is not known.
 
     `passes` counts scores: likelihoods, labels, attention, rerankings. An answer from colligate's
-    own cache is `cached` and costs nothing.
+    own cache is `cached` and costs nothing. `offline` work is about the documents alone and could
+    have been done before the question (`Meter.offline`).
     """
 
     role: str
@@ -39,6 +43,7 @@ class Call:
     usd: float | None
     passes: int = 0
     cached: bool = False
+    offline: bool = False
 
 
 class Sums(TypedDict):
@@ -58,7 +63,8 @@ class UsageReport:
 
     `calls` and tokens leave out what the cache answered; `remembered` counts that: calls, and
     passes of scoring. `structured` counts the answers that had to be JSON, cached ones too, by
-    their result (`structured.Stage`).
+    their result (`structured.Stage`). `offline` is the part of the whole that is about the
+    documents alone; its `seconds` are those during which any such work was under way.
     """
 
     calls: int = 0
@@ -71,6 +77,7 @@ class UsageReport:
     by_role: Mapping[str, Sums] = field(default_factory=dict)
     structured: Mapping[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     remembered: int = 0
+    offline: Sums = field(default_factory=lambda: _sums(()))
 
     def to_json(self) -> dict[str, Any]:
         """Return the usage as `ask --json` prints it."""
@@ -79,6 +86,7 @@ class UsageReport:
             "seconds": round(self.seconds, 3),
             "by_role": {role: dict(sums) for role, sums in self.by_role.items()},
             "structured": dict(self.structured),
+            "offline": {**self.offline, "seconds": round(self.offline["seconds"], 3)},
         }
 
 
@@ -132,6 +140,9 @@ def _rows(table: Mapping[str, Any]) -> list[tuple[str, Price]]:
     return rows
 
 
+_OFFLINE: ContextVar[bool] = ContextVar("offline", default=False)
+
+
 @dataclass
 class Meter:
     """Records every call of a run."""
@@ -143,6 +154,28 @@ class Meter:
     stages: dict[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     tokens: int = field(default=0, init=False)
     """Tokens in and out of all calls so far, without those that the cache answered."""
+    _offline_seconds: float = field(default=0.0, init=False, repr=False)
+    _offline_since: float = field(default=0.0, init=False, repr=False)
+    _offline_running: int = field(default=0, init=False, repr=False)
+
+    @contextmanager
+    def offline(self) -> Iterator[None]:
+        """Record calls inside, and of tasks begun inside, as work about the documents alone.
+
+        Examples are structuring a document and indexing with a model: the result serves every
+        question. Blocks that overlap, of several documents, count their time once.
+        """
+        if not self._offline_running:
+            self._offline_since = time.perf_counter()
+        self._offline_running += 1
+        token = _OFFLINE.set(True)
+        try:
+            yield
+        finally:
+            _OFFLINE.reset(token)
+            self._offline_running -= 1
+            if not self._offline_running:
+                self._offline_seconds += time.perf_counter() - self._offline_since
 
     def chat(
         self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
@@ -193,7 +226,8 @@ class Meter:
             warning = f"the price of {model} is not known; give one with COLLIGATE_PRICES"
             if price is None and warning not in self.warnings:
                 self.warnings.append(warning)
-        call = Call(str(role), model, kind, usage, seconds, usd, passes, cached)
+        offline = _OFFLINE.get()
+        call = Call(str(role), model, kind, usage, seconds, usd, passes, cached, offline)
         self.calls.append(call)
         return call
 
@@ -204,12 +238,15 @@ class Meter:
         by_role = {role: _sums(c for c in self.calls if c.role == role) for role in roles}
         if seconds is not None:
             sums["seconds"] = seconds
+        offline = _sums(call for call in self.calls if call.offline)
+        offline["seconds"] = self._offline_seconds
         return UsageReport(
             **sums,
             retrieval_rounds=self.retrieval_rounds,
             by_role=by_role,
             structured=dict(self.stages),
             remembered=sum(call.passes or 1 for call in self.calls if call.cached),
+            offline=offline,
         )
 
 

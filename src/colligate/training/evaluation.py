@@ -326,8 +326,9 @@ class Measure:
     """A metric of a task: the base's value and, if there is one, an adapter's.
 
     A value is None if the metric applies to no reply of that side. `samples` is how many it applies
-    to on all sides. `difference` is the adapter's minus the base's by the paired bootstrap over
-    these; None without an adapter, or for a metric of all replies together.
+    to on all sides. `difference` is the adapter's minus the base's over these (`paired_bootstrap`),
+    samples of one question or page together; None without an adapter, or for a metric of all
+    replies together.
     """
 
     task: str
@@ -351,7 +352,7 @@ class Measure:
             "difference": found.mean if found else None,
             "low": found.low if found else None,
             "high": found.high if found else None,
-            "p": found.p if found and found.enough else None,
+            "p": found.p if found else None,
             "stars": found.stars if found else "",
         }
 
@@ -404,12 +405,15 @@ def _measure_task(
             applies = sum(metric in reply.values for reply in base.values())
             yield Measure(task, metric, applies or len(base), value)
     for adapter in adapters:
-        both = [(sides[adapter][id_].values, reply.values) for id_, reply in base.items()]
+        both = [
+            (sides[adapter][id_].values, reply.values, _find_origin(reply.sample))
+            for id_, reply in base.items()
+        ]
         adapted = _average(sides[adapter])
         for metric in dict.fromkeys((*alone, *adapted)):
             pairs = [
-                (ours[metric], theirs[metric])
-                for ours, theirs in both
+                (ours[metric], theirs[metric], origin)
+                for ours, theirs, origin in both
                 if metric in ours and metric in theirs
             ]
             yield Measure(
@@ -419,10 +423,19 @@ def _measure_task(
                 alone.get(metric),
                 adapter,
                 adapted.get(metric),
-                paired_bootstrap([a for a, _ in pairs], [b for _, b in pairs], seed)
-                if pairs
-                else None,
+                _find_difference(pairs, seed) if pairs else None,
             )
+
+
+def _find_difference(pairs: Sequence[tuple[float, float, str]], seed: int) -> Difference:
+    adapted, base, origins = zip(*pairs, strict=True)
+    return paired_bootstrap(adapted, base, seed, clusters=origins)
+
+
+def _find_origin(sample: Sample) -> str:
+    """Return the question that a sample is of, or its page: such samples are not independent."""
+    of = (f"{key} {sample.meta[key]}" for key in ("question", "document") if key in sample.meta)
+    return next(of, sample.id)
 
 
 def _average(replies: Mapping[str, ScoredReply]) -> Mapping[str, float]:

@@ -87,7 +87,8 @@ def test_the_best_of_each_column_is_marked_and_so_is_what_differs_from_it(made_r
         assert "100.0" in words(rows["DuQUAD"][number])
         others = [cells[number] for label, cells in rows.items() if label != "DuQUAD"]
         assert all(cell.get("class") is None for cell in others)
-        assert all("***" in words(cell) for cell in others)
+        # p is 2 / 2**12, and eight strategies have 28 pairs: .014.
+        assert {re.sub(r"[^*]", "", words(cell)) for cell in others} == {"*"}
     assert "**100.0** [100.0, 100.0]" in text.read_text("utf-8")
 
 
@@ -108,6 +109,18 @@ def test_no_length_of_an_answer_is_the_best(made_run: Make) -> None:
     assert "↓" not in text.read_text("utf-8").split("|")[2]
 
 
+def test_two_strategies_need_no_correction_and_the_numbers_show_both_p(made_run: Make) -> None:
+    def skilled(row: Row) -> Row:
+        return replace(row, metrics={"containment": float(row.strategy == "reorder-dense")})
+
+    two, three = (
+        results(write_report(made_run(questions=6, methods=n, change=skilled).write())[0])[1]
+        for n in (2, 3)
+    )
+    assert words(two["Vanilla LLM"][0]).startswith("0.0*")
+    assert "*" not in words(three["Vanilla LLM"][0])
+
+
 def test_too_few_questions_have_no_stars_no_best_and_no_interval(made_run: Make) -> None:
     def skilled(row: Row) -> Row:
         return replace(row, metrics={"containment": float(row.strategy == "duquad")})
@@ -122,8 +135,7 @@ def test_too_few_questions_have_no_stars_no_best_and_no_interval(made_run: Make)
     assert "**" not in of_five
     assert "[" not in of_five
     assert "**100.0** [100.0, 100.0]" in of_six
-    assert "0.0\\*\\*\\*" in six
-    assert "\\*\\*\\*" not in re.sub(r"Bold: .*", "", five)
+    assert "\\*" not in re.sub(r"Bold: .*", "", five + six), "p .031 of one of 28 pairs"
     assert "Differences from the best" in six
     assert "Differences from the best" not in five
 
