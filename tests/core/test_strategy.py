@@ -19,6 +19,7 @@ KEYS = [
     "answer",
     "short_answer",
     "found",
+    "ground",
     "citations",
     "evidence",
     "usage",
