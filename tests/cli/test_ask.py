@@ -15,7 +15,7 @@ import pytest
 
 COMMAND = [sys.executable, "-m", "colligate.cli"]
 KEYS = [
-    "question", "strategy", "answer", "short_answer", "found", "citations", "evidence", "usage",
+    "question", "strategy", "answer", "short_answer", "found", "ground", "citations", "evidence", "usage",
     "warnings",
 ]  # fmt: skip
 CITATION = {"document", "title", "section", "page", "start", "end", "quote"}
