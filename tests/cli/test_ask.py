@@ -15,8 +15,8 @@ import pytest
 
 COMMAND = [sys.executable, "-m", "colligate.cli"]
 KEYS = [
-    "question", "strategy", "answer", "short_answer", "found", "ground", "citations", "evidence", "usage",
-    "warnings",
+    "question", "strategy", "answer", "short_answer", "found", "ground", "citations", "evidence",
+    "usage", "warnings",
 ]  # fmt: skip
 CITATION = {"document", "title", "section", "page", "start", "end", "quote"}
 USAGE = [
