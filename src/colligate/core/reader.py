@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from colligate.core.answer import Answer
 from colligate.core.citing import NOT_FOUND, Evidence, Joined, Stated, Statement, cite, resolve
 from colligate.core.compress import CompressedPassage
-from colligate.core.events import Answered, Event, Noted, pluralize
+from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape
 from colligate.core.run import Run
@@ -67,6 +67,10 @@ async def read(
         run.emit(Answered(False, "", ()))
         return refused
     asked = messages(passages) if messages else reader_messages(question, passages, form)
+    if run.plain_reader is not None:
+        plain, brief = await run.plain_reader(run, asked, form, role)
+        run.emit(Answered(bool(plain), plain, ()))
+        return replace(refused, text=plain, found=bool(plain), short=brief or None)
     spec = FORMS[form]
     first = await run.structured(asked, spec.reply, role=role, max_tokens=spec.tokens)
     reply = first.value
@@ -74,6 +78,7 @@ async def read(
         said = Message("assistant", first.completions[-1].text)
         again = [*asked, said, Message("user", _AGAIN)]
         reply = await _ask_again(again, spec, role, run) or reply
+    _report(reply, run)
     documents = await run.documents_of(passages)
     # Locating a quote in a long document takes too long for the event loop.
     cited = await asyncio.to_thread(cite, question, reply.statements, passages, documents)
@@ -85,6 +90,13 @@ async def read(
         return refused
     short = reply.short_answer.strip() or None
     return replace(refused, text=cited.text, found=True, short=short, citations=cited.citations)
+
+
+def _report(reply: ReaderReply | JoinedReply, run: Run) -> None:
+    """Record what the reader said, for measurements."""
+    if reply.found or reply.statements:
+        text = " ".join(each.sentence.strip() for each in reply.statements)
+        run.emit(Said(text, reply.short_answer.strip()))
 
 
 async def _ask_again(
