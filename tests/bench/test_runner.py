@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -16,8 +17,15 @@ import pytest
 
 from colligate.bench.corpus import CorpusResolver
 from colligate.bench.metrics import Backends, MetricGroup, all_groups
-from colligate.bench.outcome import ROWS, Answerer, collect_stages, read_rows
+from colligate.bench.outcome import (
+    ROWS,
+    Answerer,
+    collect_rounds,
+    collect_stages,
+    read_rows,
+)
 from colligate.bench.participants import ModelNames
+from colligate.bench.plain_reader import read_plainly
 from colligate.bench.plan import SuiteEntry, configure_entries, plan
 from colligate.bench.provenance import RUN, Provenance
 from colligate.bench.question import Question, QuestionTask
@@ -27,6 +35,8 @@ from colligate.bench.totals import read_totals
 from colligate.cli.bench import collect_means
 from colligate.core import Answer, Event, Evidence, Form, Needs, Run, Trace
 from colligate.core.events import Noted
+from colligate.core.parameters import list_parameters
+from colligate.core.strategy import list_strategies, load_strategy
 from colligate.documents import Document, Span
 from colligate.documents.reading.text import text_tree
 from colligate.errors import (
@@ -42,6 +52,8 @@ from colligate.library import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Settings
 from colligate.strategies.baselines.full_context import FullContext
+from colligate.strategies.dualrag.events import Stopped
+from colligate.strategies.dualrag.knowledge import Stop
 from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import Action, Tag
@@ -187,6 +199,89 @@ async def test_a_refusal_has_no_text_and_no_citation_but_what_was_read() -> None
 
     assert (outcome.found, outcome.text, outcome.short) == (False, "", "")
     assert (outcome.citations, len(outcome.evidence)) == ((), 1)
+
+
+async def test_what_the_reader_said_is_kept_whatever_the_checks_make_of_it() -> None:
+    invented = FOUND.replace(QUOTE, "It is 55 metres high.").replace("41", "55")
+    outcome = await outcome_of(FullContext(), ScriptedModel([invented]))
+    assert (outcome.found, outcome.text) == (False, "")
+    assert (outcome.said, outcome.said_short) == ("It is 55 metres high.", "55 metres")
+
+    cited = await outcome_of(FullContext(), ScriptedModel([FOUND]))
+    assert (cited.said, cited.said_short) == (QUOTE, cited.short)
+    refusal = json.dumps({"statements": [], "short_answer": "none", "found": False})
+    refused = await outcome_of(FullContext(), ScriptedModel([refusal]))
+    assert (refused.said, refused.said_short) == ("", "")
+    unread = await outcome_of(Then(guess), ScriptedModel(["hm"]))
+    assert unread.said == unread.text == "a guess", "a strategy without a reader said its answer"
+
+
+def test_rounds_are_those_of_the_last_event_that_has_them() -> None:
+    assert collect_rounds([Noted("x"), Stopped(2, Stop.ENOUGH), Noted("y")]) == 2
+    assert collect_rounds([Noted("x")]) is None
+
+
+# The plain reader
+
+
+async def test_a_plain_reader_is_asked_in_free_words_and_nothing_is_checked() -> None:
+    model = ScriptedModel(["The mast is high. So the final answer is: 55 metres"])
+    answering = Answerer({Role.READER: model}, Spending())
+    async with InMemorySources([document("a")]) as sources:
+        outcome, _ = await answering.answer(FullContext(), "How high?", sources, plain=True)
+
+    [call] = model.calls
+    assert call.schema is None
+    assert "JSON" not in call.messages[0].content
+    assert QUOTE in call.messages[1].content
+    assert "How high?" in call.messages[1].content
+    assert (outcome.found, outcome.short, outcome.citations) == (True, "55 metres", ())
+    assert outcome.text == outcome.said == "The mast is high. So the final answer is: 55 metres"
+    assert [piece.text for piece in outcome.evidence] == [QUOTE]
+
+
+def test_a_suite_or_a_row_chooses_its_reader(data: Path) -> None:
+    text = UNJUDGED.replace(
+        '{ name = "full-context" }',
+        '{ name = "free", strategy = "full-context" }, '
+        '{ name = "checked", strategy = "full-context", reader = "verified" }',
+    )
+
+    def reply(call: ChatRequest) -> str:
+        return FOUND if call.schema else "So the final answer is: 40 metres"
+
+    run = asyncio.run(start(data, ScriptedModel(reply), text=f'reader = "plain"\n{text}', limit=1))
+    short = {key.strategy: row.outcome.short for key, row in run.rows.items()}
+    assert short == {"free": "40 metres", "checked": "41 metres"}
+    prompts = json.loads((data / "out" / RUN.name).read_text("utf-8"))["prompts"]
+    assert "bench/plain_reader.py" in prompts, "its prompt is a part of the run's identity"
+
+    with pytest.raises(UsageError, match=r"small.toml: reader"):
+        suite(f'reader = "free"\n{SUITE}')
+
+
+@pytest.mark.parametrize(
+    ("form", "short"), [(Form.SHORT, "Rome"), (Form.LIST, "Rome"), (Form.LONG, "")]
+)
+async def test_each_form_has_a_plain_prompt(form: Form, short: str, make_run: Any) -> None:
+    run, model = make_run(InMemorySources([document("a")]), ["Rome"])
+    asked = [Message("system", "Reply with JSON."), Message("user", "passages")]
+    assert await read_plainly(run, asked, form, Role.READER) == ("Rome", short)
+    assert "JSON" not in model.calls[0].messages[0].content
+    assert model.calls[0].messages[1].content == "passages"
+
+
+def test_nothing_but_the_bench_can_read_plainly() -> None:
+    package = Path(inspect.getsourcefile(Run) or "").parents[1]
+    mentions = {
+        file.relative_to(package).parts[0]
+        for file in package.rglob("*.py")
+        if "plain_reader" in file.read_text("utf-8")
+    }
+    assert mentions == {"bench", "core"}
+    for name in list_strategies():
+        parameters = {each.name for each in list_parameters(load_strategy(name))}
+        assert parameters.isdisjoint({"reader", "plain_reader", "plain"})
 
 
 @pytest.mark.parametrize(

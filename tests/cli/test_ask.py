@@ -20,8 +20,8 @@ KEYS = [
 ]  # fmt: skip
 CITATION = {"document", "title", "section", "page", "start", "end", "quote"}
 USAGE = [
-    "calls", "input_tokens", "output_tokens", "scoring_passes", "retrieval_rounds", "seconds",
-    "cost_usd", "by_role", "structured", "remembered", "offline",
+    "calls", "input_tokens", "output_tokens", "scoring_passes", "scoring_tokens",
+    "retrieval_rounds", "seconds", "cost_usd", "by_role", "structured", "remembered", "offline",
 ]  # fmt: skip
 
 

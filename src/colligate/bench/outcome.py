@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from colligate.bench.datasets.records import first_fault
+from colligate.bench.plain_reader import read_plainly
 from colligate.core.answer import Answer
-from colligate.core.events import Event, Retrieved, Trace
+from colligate.core.events import Event, Retrieved, Said, Trace
 from colligate.core.run import Run
 from colligate.core.strategy import Strategy
 from colligate.documents import Span
@@ -35,8 +36,9 @@ class Outcome:
     answer where there is one; both are empty where it refused (`found` False) or failed (`error`).
     `citations` are in the order of their marks, `evidence` is what the last reader was shown, best
     first, `retrieved` what searches returned, in the order in which it was first found. `stages`
-    are the documents that were left after each named step ("local", "kept", ...). `usage` is
-    `UsageReport.to_json()`.
+    are the documents that were left after each named step ("local", "kept", ...). `rounds` are
+    those that the strategy reports, None where it reports none. `said` and `said_short` are what
+    the reader replied before its citations were checked. `usage` is `UsageReport.to_json()`.
     """
 
     text: str = ""
@@ -46,6 +48,9 @@ class Outcome:
     evidence: tuple[Piece, ...] = ()
     retrieved: tuple[Piece, ...] = ()
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rounds: int | None = None
+    said: str = ""
+    said_short: str = ""
     usage: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
@@ -164,7 +169,10 @@ def read_rows(folder: Path) -> list[Row]:
 
 @dataclass
 class Answerer:
-    """Asks strategies questions; `timeout` is seconds for each answer, None for no limit."""
+    """Asks strategies questions; `timeout` is seconds for each answer, None for no limit.
+
+    A `plain` answer is in free words and unverified (`read_plainly`).
+    """
 
     models: Mapping[Role, ChatModel]
     spending: Spending
@@ -173,7 +181,7 @@ class Answerer:
     timeout: float | None = None
 
     async def answer(
-        self, strategy: Strategy, question: str, sources: Sources
+        self, strategy: Strategy, question: str, sources: Sources, *, plain: bool = False
     ) -> tuple[Outcome, Trace]:
         """Return the outcome and its events; what the strategy raises is the outcome's `error`.
 
@@ -185,6 +193,7 @@ class Answerer:
             self.spending.meter(),
             reranker=self.reranker if strategy.needs.searches else None,
             embedder=self.embedder,
+            plain_reader=read_plainly if plain else None,
         )
         budget = SharedTokenBudget(self.spending, run.meter)
         run.tokens = budget
@@ -224,15 +233,21 @@ async def observe(
     cited = answer.citations if answer is not None and found else ()
     spans = [(citation.span, citation.answer_spans) for citation in cited]
     evidence = answer.evidence if answer is not None else ()
+    text = answer.text if answer is not None and found else ""
+    short = (answer.short or "") if answer is not None and found else ""
+    said = next((e for e in reversed(events) if isinstance(e, Said) and (e.text or e.short)), None)
     warned = (*run.warnings, *(answer.warnings if answer is not None else ()))
     return Outcome(
-        text=answer.text if answer is not None and found else "",
-        short=(answer.short or "") if answer is not None and found else "",
+        text=text,
+        short=short,
         found=found,
         citations=tuple([await _cut(run, span, of_answer) for span, of_answer in spans]),
         evidence=tuple([await _cut(run, each.span) for each in evidence]),
         retrieved=tuple([await _cut(run, span) for span in collect_retrieved(events)]),
         stages=collect_stages(events),
+        rounds=collect_rounds(events),
+        said=said.text if said else text,
+        said_short=said.short if said else short,
         usage=usage.to_json(),
         seconds=usage.seconds,
         warnings=tuple(dict.fromkeys(warned)),
@@ -258,6 +273,12 @@ def collect_stages(events: Iterable[Event]) -> Mapping[str, tuple[str, ...]]:
         for stage, documents in event.stage.items():
             made.setdefault(stage, []).extend(documents)
     return {stage: tuple(dict.fromkeys(documents)) for stage, documents in made.items()}
+
+
+def collect_rounds(events: Iterable[Event]) -> int | None:
+    """Return the field `rounds` of the last event that has it; None without one."""
+    found = (getattr(event, "rounds", None) for event in events)
+    return next((rounds for rounds in reversed([*found]) if isinstance(rounds, int)), None)
 
 
 async def _cut(run: Run, span: Span, answer_spans: tuple[tuple[int, int], ...] = ()) -> Piece:

@@ -173,7 +173,7 @@ def configure_entries(
             why = f"the suite has {', '.join(own)}"
             hint = f"did you mean {near}?" if near else "colligate strategies lists the others"
             raise UsageError(f"no strategy {name!r}", why, hint)
-        methods.append(own.get(name) or Method(name, name, label=name))
+        methods.append(own.get(name) or Method(name, name, label=name, reader=suite.reader))
     kinds = [load_strategy(method.strategy) for method in methods]
     known = {kind: {each.name for each in list_parameters(kind)} for kind in kinds}
     for setting in settings:

@@ -17,8 +17,10 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from colligate.bench import plain_reader
 from colligate.bench.corpus import INDEXES, CorpusResolver
 from colligate.bench.metrics.catalogue import is_of_run, measure_each
 from colligate.bench.metrics.groups import Backends
@@ -185,10 +187,17 @@ def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) ->
         questions={each.dataset.name: len(each.questions) for each in planned.datasets},
         limit=request.limit,
         settings={"timeout": request.timeout, **set_},
-        prompts=prompt_digests(map(type, strategies)),
+        prompts=prompt_digests(_list_prompt_holders(planned)),
         data={file: path_digest(require_path(request.data, file)) for file in sorted(files)},
         versions=versions(),
     )
+
+
+def _list_prompt_holders(planned: Plan) -> list[type | ModuleType]:
+    """Return what holds the prompts of a run: strategies, and the plain reader if it is used."""
+    kinds: list[type | ModuleType] = [type(entry.strategy) for entry in planned.entries]
+    plain = any(entry.method.reader == "plain" for entry in planned.entries)
+    return [*kinds, plain_reader] if plain else kinds
 
 
 def _announce(planned: Plan, job: RunJob, missing: int, trace: Trace) -> None:
@@ -255,7 +264,9 @@ class Bench:
         began, question = utc_now(), shared.question
         async with shared as sources:
             strategy = item.entry.for_question(question)
-            outcome, trace = await self.answering.answer(strategy, question.text, sources)
+            outcome, trace = await self.answering.answer(
+                strategy, question.text, sources, plain=item.entry.method.reader == "plain"
+            )
         return Row(
             *item.key,
             question_text=question.text,

@@ -207,7 +207,7 @@ def _sum_clusters(
     if len(clusters) != len(values):
         raise ValueError(f"{len(values)} values and {len(clusters)} clusters")
     codes = _number(clusters)
-    return np.bincount(codes, weights=values), codes
+    return np.bincount(codes, weights=values).astype(np.float64), codes
 
 
 def _number(keys: Iterable[Hashable]) -> NDArray[np.int64]:

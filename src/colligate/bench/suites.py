@@ -21,6 +21,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from colligate.errors import UsageError, closest
 
 Over = Literal["candidates", "corpus", "documents"]
+ReaderKind = Literal["verified", "plain"]
 PictureKind = Literal["recall-at-k", "by-gold-position", "pareto", "attention-by-position"]
 
 
@@ -32,7 +33,11 @@ class _Part:
 
 @dataclass(frozen=True)
 class Suite(_Part):
-    """A table of a paper, or one of your own. `text` is its file, as it was read."""
+    """A table of a paper, or one of your own. `text` is its file, as it was read.
+
+    `reader` is the default of its strategies: the product's ("verified"), or the papers' kind that
+    answers in free words and is not checked ("plain", for measurements alone).
+    """
 
     title: str
     datasets: tuple[Dataset, ...]
@@ -43,6 +48,7 @@ class Suite(_Part):
     pictures: tuple[Picture, ...] = ()
     paper: str = ""
     about: str = ""
+    reader: ReaderKind = "verified"
     name: str = ""
     text: str = ""
 
@@ -89,7 +95,7 @@ class Method(_Part):
     """A strategy as the suite asks it: its registered name, and its parameters as `--set` has them.
 
     `name` tells it apart from the others of the suite, `label` is its name in the table. One that
-    is not `default` runs only when it is named.
+    is not `default` runs only when it is named. Without a `reader` it has the suite's.
     """
 
     name: str
@@ -97,6 +103,7 @@ class Method(_Part):
     set: tuple[str, ...] = ()
     label: str = ""
     default: bool = True
+    reader: ReaderKind | None = None
 
 
 @dataclass(frozen=True)
@@ -206,7 +213,12 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
         name=name,
         text=text,
         strategies=tuple(
-            replace(each, strategy=each.strategy or each.name, label=each.label or each.name)
+            replace(
+                each,
+                strategy=each.strategy or each.name,
+                label=each.label or each.name,
+                reader=each.reader or suite.reader,
+            )
             for each in suite.strategies
         ),
         columns=tuple(replace(each, label=each.label or each.metric) for each in suite.columns),

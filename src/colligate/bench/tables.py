@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import fmean
+from typing import TypedDict
 
 from colligate.bench.metrics.catalogue import higher_is_better
 from colligate.bench.results import QuestionKey, RunResults, choose_places, format_number, format_p
@@ -231,8 +232,8 @@ def _measure_gaps(
             theirs = _weigh({key: values[best][key] for key in ours})
             shared = _share_questions(results, ours)
             gap = paired_bootstrap(_weigh(ours), theirs, results.seed, **shared)
-            ends = {"low": gap.low * scale, "high": gap.high * scale}
-            found[method] = replace(gap, mean=gap.mean * scale, **ends)
+            mean, low, high = gap.mean * scale, gap.low * scale, gap.high * scale
+            found[method] = replace(gap, mean=mean, low=low, high=high)
     pairs = len(values) * (len(values) - 1) // 2
     corrected = correct_for_many(list(found.values()), pairs)
     return {each.name: Gap(each, gap) for each, gap in zip(found, corrected, strict=True)}
@@ -247,9 +248,12 @@ def _weigh(values: Mapping[QuestionKey, float]) -> list[float]:
     return [value * share / sizes[dataset] for (dataset, _), value in values.items()]
 
 
-def _share_questions(
-    results: RunResults, values: Mapping[QuestionKey, float]
-) -> Mapping[str, Sequence[str] | None]:
+class _Shared(TypedDict, total=False):
+    strata: Sequence[str]
+    clusters: Sequence[str]
+
+
+def _share_questions(results: RunResults, values: Mapping[QuestionKey, float]) -> _Shared:
     """Return the strata and clusters of values: data sets, and the words of their questions."""
     datasets = [dataset for dataset, _ in values]
     if len(set(datasets)) == 1:

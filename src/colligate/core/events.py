@@ -181,6 +181,14 @@ class Parsed(Event):
 
 
 @dataclass(frozen=True)
+class Said(Event):
+    """The reader's reply before its citations were checked: its sentences, its short answer."""
+
+    text: str
+    short: str = ""
+
+
+@dataclass(frozen=True)
 class Answered(Event):
     """The run has an answer: what it cites, and which statements were dropped."""
 

@@ -30,7 +30,7 @@ from colligate.core.citing import (
     write_answer,
 )
 from colligate.core.compress import CompressedPassage
-from colligate.core.events import Answered, Event, Noted, pluralize
+from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape
 from colligate.core.run import Run
@@ -90,6 +90,10 @@ async def read(
     short = ""
     if passages:
         asked = messages(passages) if messages else reader_messages(question, passages, form)
+        if run.plain_reader is not None:
+            plain, brief = await run.plain_reader(run, asked, form, role)
+            run.emit(Answered(bool(plain), plain, ()))
+            return replace(refused, text=plain, found=bool(plain), short=brief or None)
         try:
             reply, cited = await _ask(question, passages, asked, FORMS[form], role, run)
         except (BudgetExceeded, ModelError) as error:
@@ -136,6 +140,7 @@ async def _ask(
         again = [*messages, said, Message("user", _AGAIN)]
         if (second := await _ask_again(again, spec, role, run)) is not None:
             reply, cited = second, await check(second)
+    _report(reply, run)
     return reply, cited
 
 
@@ -149,6 +154,13 @@ def _finish(refused: Answer, cited: Cited, short: str, run: Run) -> Answer:
     return replace(
         refused, text=cited.text, found=True, short=short or None, citations=cited.citations
     )
+
+
+def _report(reply: ReaderReply | JoinedReply, run: Run) -> None:
+    """Record what the reader said, for measurements."""
+    if reply.found or reply.statements:
+        text = " ".join(each.sentence.strip() for each in reply.statements)
+        run.emit(Said(text, reply.short_answer.strip()))
 
 
 async def _ask_again(

@@ -89,6 +89,14 @@ class MemoryStore(dict[str, Any]):
         self[key] = value
 
 
+class PlainReader(Protocol):
+    """Answers in free words; returns the answer and its short answer. For measurements only."""
+
+    async def __call__(
+        self, run: Run, messages: Sequence[Message], form: Any, role: Role, /
+    ) -> tuple[str, str]: ...
+
+
 class Embeds(Protocol):
     """An `Embedder`, or a library, which opens its own at the first call."""
 
@@ -109,7 +117,7 @@ class Run:
     Every call checks the window and the budget first: it raises `ContextTooSmall` or
     `BudgetExceeded` if it does not fit, and `MissingCapability` if the role's model cannot do what
     is asked. `store` outlives the run: it holds what strategies work out about a document for all
-    questions.
+    questions. `plain_reader` replaces the reader and its citation checks; only the bench sets it.
     """
 
     sources: Sources
@@ -120,6 +128,7 @@ class Run:
     reranker: Reranker | None = None
     embedder: Embeds | None = None
     store: KeyValueStore = field(default_factory=MemoryStore)
+    plain_reader: PlainReader | None = None
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
     tokens: TokenBudget = field(init=False, repr=False)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from importlib import import_module, resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 from colligate.core.parameters import list_parameters
@@ -252,11 +253,12 @@ def _combine_digests(texts: Iterable[str]) -> str:
 _EXPORTS = "__init__.py"  # names alone, unless a class is defined in it
 
 
-def prompt_digests(kinds: Iterable[type]) -> dict[str, str]:
+def prompt_digests(kinds: Iterable[type | ModuleType]) -> dict[str, str]:
     """Return a digest of every string literal, by module, of the modules that hold prompts.
 
-    These are the modules of `colligate.core` and those of the classes: all files of a strategy's
-    folder, otherwise the class's own file. Docstrings, comments and code do not count.
+    These are the modules of `colligate.core` and those given, by themselves or by a class of
+    theirs: all files of a strategy's folder, otherwise one file. Docstrings, comments and code do
+    not count.
     """
     found = {}
     for file in sorted(resources.files("colligate.core").iterdir(), key=lambda f: f.name):

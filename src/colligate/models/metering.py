@@ -53,6 +53,7 @@ class Sums(TypedDict):
     input_tokens: int
     output_tokens: int
     scoring_passes: int
+    scoring_tokens: int
     seconds: float
     cost_usd: float | None
 
@@ -61,16 +62,18 @@ class Sums(TypedDict):
 class UsageReport:
     """The cost of a run, in total and by role. `cost_usd` is None when a price is not known.
 
-    `calls` and tokens leave out what the cache answered; `remembered` counts that: calls, and
-    passes of scoring. `structured` counts the answers that had to be JSON, cached ones too, by
-    their result (`structured.Stage`). `offline` is the part of the whole that is about the
-    documents alone; its `seconds` are those during which any such work was under way.
+    `calls` counts chat calls; tokens are of these and of scoring (`scoring_tokens`) together. What
+    the cache answered is left out and counted as `remembered`: calls, and passes of scoring.
+    `structured` counts the answers that had to be JSON, cached ones too, by their result
+    (`structured.Stage`). `offline` is the part of the whole that is about the documents alone; its
+    `seconds` are those during which any such work was under way.
     """
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     scoring_passes: int = 0
+    scoring_tokens: int = 0
     retrieval_rounds: int = 0
     seconds: float = 0.0
     cost_usd: float | None = 0.0
@@ -259,6 +262,11 @@ def _sums(calls: Iterable[Call]) -> Sums:
         "input_tokens": sum(call.usage.input_tokens for call in fresh),
         "output_tokens": sum(call.usage.output_tokens for call in fresh),
         "scoring_passes": sum(call.passes for call in fresh),
+        "scoring_tokens": sum(
+            call.usage.input_tokens + call.usage.output_tokens
+            for call in fresh
+            if call.kind == "scoring"
+        ),
         "seconds": sum(call.seconds for call in every),
         "cost_usd": sum(prices) if len(prices) == len(fresh) else None,
     }

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,25 @@ async def test_short_and_whole_answers_are_told_apart() -> None:
     assert [found[name] for name in names] == [1, 0, 1, 1]
 
 
+async def test_a_yes_in_the_short_answer_alone_counts_for_accuracy() -> None:
+    question = Question("s", "are both films?", ("yes",))
+    outcome = Outcome("Both are films. [1]", "Yes", found=True)
+    found = await measure(["short", "dual"], question, outcome)
+    assert (found["em"], found["containment_raw"], found["containment_dual_raw"]) == (1, 1, 1)
+    assert (found["em_raw"], found["f1_raw"]) == (0, 0), "only containment joins the two"
+
+
+async def test_what_was_said_is_scored_whatever_the_checks_dropped() -> None:
+    refused = Outcome(said="Ann Lee wrote it.", said_short="Ann Lee")
+    found = await measure(["said", "short"], QUESTIONS["short"], refused)
+    assert (found["em"], found["said_em"]) == (0, 1)
+    assert (found["containment_raw"], found["said_containment_raw"]) == (0, 1)
+    readings = await measure(["said"], QUESTIONS["readings"], refused)
+    assert readings["said_str_em"] == 0.5
+    failed = await measure(["said"], QUESTIONS["short"], replace(refused, error="broke"))
+    assert set(failed.values()) == {0}
+
+
 async def test_without_a_short_answer_the_whole_is_scored_and_its_own_score_is_nothing() -> None:
     found = await every(QUESTIONS["short"], Outcome("Ann Lee [1]", found=True))
     assert (found["em"], found["em_raw"]) == (1, 1)
@@ -161,6 +181,7 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
         (True, ("em", "recall", "recall_at_5", "right_refusal", "citation_recall", "p_score")),
         (False, ("calls", "tokens", "output_tokens_worker", "usd", "seconds", "p_len")),
         (False, ("wrong_refusal", "failed", "rounds", "scoring_passes", "evidence_words")),
+        (False, ("searches", "chat_tokens", "scoring_tokens", "rounds_dual", "offline_seconds")),
         (None, ("length",)),
     ],
 )

@@ -18,10 +18,45 @@ def test_costs_are_those_of_the_meter() -> None:
     meter.scoring("scorer", "dear", passes=7, seconds=1)
     meter.retrieval()
     found = cost_measures(Question("q", "?"), Outcome(usage=meter.report().to_json(), seconds=2.5))
-    assert (found["calls"], found["tokens"], found["rounds"]) == (2, 1610, 1)
+    assert (found["calls"], found["tokens"], found["searches"]) == (2, 1610, 1)
     assert (found["scoring_passes"], found["seconds"]) == (7, 2.5)
     assert found["usd"] == pytest.approx(0.0041)
     assert (found["output_tokens_reader"], found["calls_worker"]) == (100, 1)
+
+
+def test_tokens_of_scoring_are_not_those_of_the_reader() -> None:
+    meter = Meter(Prices([]))
+    meter.chat("reader", "m", Usage(7000, 50), seconds=1)
+    meter.scoring("scorer", "m", passes=20, seconds=1, usage=Usage(6099))
+    found = cost_measures(Question("q", "?"), Outcome(usage=meter.report().to_json()))
+    assert (found["chat_tokens"], found["scoring_tokens"], found["tokens"]) == (7050, 6099, 13149)
+
+
+def test_what_was_spent_on_documents_alone_is_apart() -> None:
+    meter = Meter(Prices([("dear", Price(input=2, output=10))]))
+    with meter.offline():
+        meter.chat("worker", "dear", Usage(19_000, 500), seconds=1)
+    meter.chat("reader", "dear", Usage(2000, 100), seconds=1)
+    usage = meter.report(seconds=4).to_json()
+    found = cost_measures(Question("q", "?"), Outcome(usage=usage, seconds=4.0))
+    assert (found["offline_calls"], found["online_calls"], found["calls"]) == (1, 1, 2)
+    assert (found["offline_tokens"], found["online_tokens"]) == (19_500, 2100)
+    assert found["offline_seconds"] + found["online_seconds"] == found["seconds"] == 4
+    assert found["offline_usd"] == pytest.approx(0.043)
+    assert found["online_usd"] == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize(
+    ("reported", "searches", "rounds", "of_dualrag"),
+    [(2, 10, 2, 2), (0, 0, 0, 1), (None, 3, 3, 3), (None, 0, 0, 1)],
+)
+def test_rounds_are_what_the_strategy_reports_and_searches_without(
+    reported: int | None, searches: int, rounds: float, of_dualrag: float
+) -> None:
+    outcome = Outcome(usage={"retrieval_rounds": searches}, rounds=reported)
+    found = cost_measures(Question("q", "?"), outcome)
+    assert (found["searches"], found["rounds"]) == (searches, rounds)
+    assert found["rounds_dual"] == of_dualrag, "the paper counts at least one"
 
 
 def test_an_unknown_price_is_no_price() -> None:

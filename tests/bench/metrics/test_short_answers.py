@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colligate.bench.metrics import measure
 from colligate.bench.metrics.answers import normalise_dual
 from colligate.bench.metrics.short_answers import (
     containment,
@@ -13,6 +14,8 @@ from colligate.bench.metrics.short_answers import (
     f1_flashrag,
     word_overlap,
 )
+from colligate.bench.outcome import Outcome
+from colligate.bench.question import Question
 
 
 def test_an_exact_match_is_any_gold_after_normalising() -> None:
@@ -27,6 +30,7 @@ def test_containment_is_of_characters_and_an_empty_gold_is_nowhere() -> None:
     assert containment("It was a party.", ["art"]) == 1
     assert containment("It was a party.", ["The art"]) == 1
     assert containment("anything", ["The", "..."]) == 0
+    assert containment("The", ["a"]) == 1  # an exact match
     assert containment("", ["x"]) == 0
 
 
@@ -87,6 +91,24 @@ def test_scores_lie_in_order(said: list[str], golds: list[list[str]]) -> None:
     assert max(found.precision, found.recall) >= found.f1 - 1e-9
     if normalise_dual(text) and exact_match(text, wanted):
         assert containment(text, wanted) == found.f1 == 1
+
+
+@given(words, words, st.lists(words, min_size=1, max_size=3))
+async def test_accuracy_is_never_below_exact_match(
+    whole: list[str], short: list[str], golds: list[list[str]]
+) -> None:
+    question = Question("q", "?", tuple(" ".join(gold) for gold in golds))
+    outcome = Outcome(" ".join(whole), " ".join(short), True)
+    found = await measure(["short", "dual"], question, outcome)
+    for accuracy, exact in (
+        ("containment", "em"),
+        ("containment_raw", "em"),
+        ("containment_raw", "em_raw"),
+        ("containment_dual", "em_dual"),
+        ("containment_dual_raw", "em_dual"),
+        ("containment_dual_max", "em_dual_max"),
+    ):
+        assert found[accuracy] >= found[exact], (accuracy, exact)
 
 
 @given(words)

@@ -9,29 +9,38 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from colligate.bench.outcome import Outcome
+from colligate.bench.plain_reader import take_final_answer
 from colligate.bench.question import Question, QuestionTask
 
 Score = Callable[[str], Mapping[str, float]]
 
 
 def score_both(score: Score, outcome: Outcome) -> dict[str, float]:
-    """Return the scores of the short answer (or the whole), and of the whole as `NAME_raw`."""
+    """Return the scores of the short answer (or the whole), and of the whole as `NAME_raw`.
+
+    Containment in the whole counts the short answer in: it is a part of what was answered.
+    """
     scored = cache(score)
-    whole = {f"{name}_raw": value for name, value in scored(take_whole(outcome)).items()}
-    return {**scored(take_short(outcome) or take_whole(outcome)), **whole}
+    short = scored(take_short(outcome) or take_whole(outcome))
+    whole = scored(take_whole(outcome))
+    return {**short, **{f"{name}_raw": _join(name, whole, short) for name in whole}}
+
+
+def _join(name: str, whole: Mapping[str, float], short: Mapping[str, float]) -> float:
+    return max(whole[name], short[name]) if name.startswith("containment") else whole[name]
 
 
 def score_separately(score: Score, outcome: Outcome) -> dict[str, float]:
     """Return the scores of the short answer (or the whole), and each text's own for DualRAG.
 
     `NAME_raw` is the whole's, `NAME_short` the short answer's (0 without one), and `NAME_max` the
-    better of the two.
+    better of the two. Containment in the whole counts the short answer in.
     """
     scored = cache(score)
     whole, cut = scored(take_whole(outcome)), scored(take_short(outcome))
     scores = dict(scored(take_short(outcome) or take_whole(outcome)))
     for name in list(scores):
-        scores[f"{name}_raw"] = whole[name]
+        scores[f"{name}_raw"] = _join(name, whole, cut)
         scores[f"{name}_short"] = cut[name]
         scores[f"{name}_max"] = max(whole[name], cut[name])
     return scores
@@ -47,12 +56,9 @@ def take_short(outcome: Outcome) -> str:
     return remove_marks(outcome.short) if outcome.answered else ""
 
 
-_FINAL = re.compile(r"so the final answer is:?\s*", re.IGNORECASE)
-
-
 def take_final(outcome: Outcome) -> str:
     """Return the short answer, or what follows the last "So the final answer is:", or the whole."""
-    return take_short(outcome) or _FINAL.split(take_whole(outcome))[-1]
+    return take_short(outcome) or take_final_answer(take_whole(outcome))
 
 
 def wants_short(question: Question) -> bool:

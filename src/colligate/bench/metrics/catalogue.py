@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 
@@ -22,11 +23,47 @@ from colligate.bench.question import Question
 from colligate.errors import ColligateError, MissingExtra, UsageError
 from colligate.plugins import load_plugin, plugins
 
+# What a paper's table prints of each group.
+_SAID: Mapping[MetricGroup, Sequence[str]] = {
+    SHORT: ("em", "containment", "containment_raw", "f1"),
+    DUAL: ("em_dual_max", "containment_dual_max", "f1_dual_max"),
+    FLASHRAG: ("f1_flashrag",),
+    ALCE_ASQA: ("str_em", "str_hit"),
+    QAMPARI: ("qampari_precision", "qampari_recall_5", "qampari_f1_5"),
+}
+
+
+def measure_said(question: Question, outcome: Outcome) -> Measures | None:
+    """Return metrics of what the reader replied before its citations were checked, `said_NAME`.
+
+    So a refusal scores 0 only if the model itself refused.
+    """
+    said = replace(
+        outcome,
+        text=outcome.said,
+        short=outcome.said_short,
+        found=bool(outcome.said or outcome.said_short),
+    )
+    found = {}
+    for group, names in _SAID.items():
+        assert group.compute is not None
+        measures = group.compute(question, said) or {}
+        found.update({f"said_{name}": measures[name] for name in names if name in measures})
+    return found or None
+
+
+SAID = MetricGroup(
+    "said",
+    "the answer before its citations were checked: what verification costs",
+    "the papers' tables",
+    measure_said,
+)
+
 GROUPS: Mapping[str, MetricGroup] = {
     group.name: group
     for group in (
         *(SHORT, DUAL, DUAL_ROUGE, FLASHRAG, ALCE_ASQA, ALCE_QA, QAMPARI, ELI5, LONG),
-        *(EVIDENCE, RETRIEVAL, PASSAGES, CITATIONS, NLI_CITATIONS, ABSTENTION, COST),
+        *(SAID, EVIDENCE, RETRIEVAL, PASSAGES, CITATIONS, NLI_CITATIONS, ABSTENTION, COST),
         *(JUDGE_DUAL, LOONG_OFFICIAL, LOONG_SPD),
         *(ROUGE, MAUVE),
     )

@@ -10,26 +10,47 @@ _BY_ROLE = ("calls", "input_tokens", "output_tokens")
 
 
 def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
-    """Return calls, tokens, scoring passes, rounds of retrieval, seconds and US dollars.
+    """Return calls, tokens, scoring passes, searches, rounds, seconds and US dollars.
 
-    `usd` is left out where a price is not known, `seconds` where models' replies came from a
-    cache. Calls and tokens are also given by role, as `NAME_ROLE`. An answer that failed costs
-    what was spent until then.
+    `tokens` are of chat calls (`chat_tokens`) and of scoring (`scoring_tokens`) together.
+    `offline_...` is the part that prepared documents for all questions (LongRefiner's structuring),
+    `online_...` the rest. `rounds` are those that the strategy reports; where it reports none, each
+    search is one. `rounds_dual` is at least 1, as DualRAG counts a question that searched not at
+    all. `usd` is left out where a price is not known, seconds where models' replies came from a
+    cache. Calls and tokens are also given by role, as `NAME_ROLE`. An answer that failed costs what
+    was spent until then.
     """
     usage = outcome.usage
     into, out = float(usage.get("input_tokens", 0)), float(usage.get("output_tokens", 0))
+    scoring, searches = usage.get("scoring_tokens", 0), float(usage.get("retrieval_rounds", 0))
+    rounds = searches if outcome.rounds is None else float(outcome.rounds)
     measures = {
         "calls": float(usage.get("calls", 0)),
         "input_tokens": into,
         "output_tokens": out,
         "tokens": into + out,
+        "chat_tokens": into + out - scoring,
+        "scoring_tokens": float(scoring),
         "scoring_passes": float(usage.get("scoring_passes", 0)),
-        "rounds": float(usage.get("retrieval_rounds", 0)),
+        "searches": searches,
+        "rounds": rounds,
+        "rounds_dual": max(1.0, rounds),
     }
+    offline = {name: float(value or 0) for name, value in usage.get("offline", {}).items()}
+    prepared = offline.get("input_tokens", 0.0)
+    measures["offline_calls"] = offline.get("calls", 0.0)
+    measures["offline_tokens"] = prepared + offline.get("output_tokens", 0.0)
+    measures["online_calls"] = measures["calls"] - measures["offline_calls"]
+    measures["online_tokens"] = measures["tokens"] - measures["offline_tokens"]
+    measures["online_input_tokens"] = into - prepared
     if not usage.get("remembered"):
         measures["seconds"] = outcome.seconds
+        measures["offline_seconds"] = offline.get("seconds", 0.0)
+        measures["online_seconds"] = outcome.seconds - measures["offline_seconds"]
     if (usd := usage.get("cost_usd", 0.0)) is not None:
         measures["usd"] = float(usd)
+        measures["offline_usd"] = offline.get("cost_usd", 0.0)
+        measures["online_usd"] = measures["usd"] - measures["offline_usd"]
     for role, sums in usage.get("by_role", {}).items():
         for name in _BY_ROLE:
             measures[f"{name}_{role}"] = float(sums.get(name, 0))
@@ -38,10 +59,13 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
 
 COST = MetricGroup(
     "cost",
-    "calls, tokens, rounds, seconds, dollars, by role",
+    "calls, tokens, searches, rounds, seconds, dollars; by role, before and at the question",
     compute=cost_measures,
     always=True,
-    lower=(*_BY_ROLE, "tokens", "scoring_passes", "rounds", "seconds", "usd"),
+    lower=(
+        *(*_BY_ROLE, "tokens", "chat_tokens", "scoring_", "searches", "rounds", "seconds", "usd"),
+        *("offline_", "online_"),
+    ),
 )
 
 

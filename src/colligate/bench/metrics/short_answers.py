@@ -104,10 +104,12 @@ def exact_match(prediction: str, golds: Golds, normalise: Normaliser = normalise
 def containment(prediction: str, golds: Golds, normalise: Normaliser = normalise_squad) -> float:
     """Return 1 where the prediction contains a gold, both normalised: "party" contains "art".
 
-    A gold of which normalising leaves nothing is contained in no prediction.
+    A gold of which normalising leaves nothing is contained only in a prediction that equals it. So
+    containment is never below exact match.
     """
     said = normalise(prediction)
-    return float(any(gold in said for gold in map(normalise, golds) if gold))
+    contained = any(gold in said for gold in map(normalise, golds) if gold)
+    return max(float(contained), exact_match(prediction, golds, normalise))
 
 
 def containment_first_line(prediction: str, golds: Golds) -> float:
