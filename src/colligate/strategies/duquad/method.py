@@ -32,7 +32,7 @@ from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import NumberedDocument
 from colligate.core.reader import FORMS, Form, fit_reader, locate_statements, read
-from colligate.core.relevance import Relevance, score_relevance, score_similarity
+from colligate.core.relevance import score_relevance, score_similarity
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
@@ -98,7 +98,7 @@ class DuQUAD:
     important: int = 3  # documents that an agent names; Figure 6
     threshold: float = 0.4  # tau; Table 5
     sentences: int = 2  # of a kept document; section 3.3
-    rank_by: Literal["fused"] | Relevance = "fused"
+    rank_by: Literal["fused", "embedder", "bm25", "reranker"] = "fused"
     fusion: Fusion = Fusion.CALIBRATED  # ours; the paper: sfs
     alpha: float | None = None  # similarity; equation 3 and Table 6: 0.5
     beta: float | None = None  # likelihood; 1
@@ -263,8 +263,7 @@ class DuQUAD:
         except (BudgetExceeded, ModelError) as error:
             return error
         numbers = tuple(number for number, _ in shown)
-        parse = partial(parse_quoting_view, shown=shown) if quotes else parse_view
-        view = parse(reply.text, most=self.important)
+        view = (parse_quoting_view if quotes else parse_view)(reply.text, shown, self.important)
         instead = numbers[: self.important] if agent == "local" else ()
         viewed = Viewed(
             agent,
