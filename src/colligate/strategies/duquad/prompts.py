@@ -29,6 +29,7 @@ from colligate.core.prompts import (
     render_titled,
 )
 from colligate.core.reader import FORMS, Form
+from colligate.core.support import split_content_words
 from colligate.documents import Document, Passage, Span
 from colligate.documents.locating import normalise
 from colligate.documents.sentences import sentence_spans, split_sentences
@@ -100,15 +101,23 @@ def frame_messages(
 def find_claims(reply: str, shown: Collection[int]) -> Iterator[Joined]:
     """Yield the sentences of a free reply that cite documents, with what they quote of them.
 
-    A sentence without a quotation stands for its own quote.
+    A sentence without a quotation stands for its own quote. A mark between two sentences belongs to
+    the first.
     """
+    pieces: list[str] = []
     for start, end in split_sentences(reply):
-        cited = reply[start:end]
-        marks = (int(number) for mark in _CITED.findall(cited) for number in _DIGITS.findall(mark))
-        numbers = [number for number in dict.fromkeys(marks) if number in shown]
-        sentence = " ".join(_CITED.sub("", cited).split())
-        words = [each for each in _QUOTED.findall(cited) if len(each) <= _LONGEST_CLAIM]
-        if numbers and len(sentence) <= _LONGEST_CLAIM:
+        piece = reply[start:end]
+        marks = _LEADING.match(piece)
+        if marks and pieces and not piece[marks.end() : marks.end() + 1].islower():
+            pieces[-1] += marks.group()
+            piece = piece[marks.end() :]
+        pieces.append(piece)
+    for piece in pieces:
+        found = (int(n) for mark in _CITED.findall(piece) for n in _DIGITS.findall(mark))
+        numbers = [number for number in dict.fromkeys(found) if number in shown]
+        sentence = " ".join(_CITED.sub("", piece).split())
+        words = [each for each in _QUOTED.findall(piece) if len(each) <= _LONGEST_CLAIM]
+        if numbers and len(sentence) <= _LONGEST_CLAIM and split_content_words(sentence):
             quotes = [Quote(passage=n, quote=q) for q in words or [sentence] for n in numbers]
             yield Joined(quotes=quotes[:_MOST_QUOTES], sentence=sentence)
 
@@ -145,8 +154,9 @@ _NAMED = re.compile(r"""["'“”]?important_docs["'“”]?\s*:\s*([^{}]{1,400}
 _EMPTY = re.compile(r"\s*\[[\s\[]*\]")
 _DOC = r"doc(?:ument)?[\s_#]*(?:number)?[\s_#]*"
 _CITED = re.compile(
-    rf"\[\s*{_DOC}\d{{1,6}}(?:\s*[,;&]\s*(?:{_DOC})?\d{{1,6}})*\s*\]", re.IGNORECASE
+    rf"\s*\[\s*{_DOC}\d{{1,6}}(?:\s*[,;&]\s*(?:{_DOC})?\d{{1,6}})*\s*\]", re.IGNORECASE
 )
+_LEADING = re.compile(rf"(?:{_CITED.pattern})+[\s.,;:)]*", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 _QUOTED = re.compile(r"[\"“]([^\"“”]{12,})[\"”]")
 _LONGEST_CLAIM, _MOST_QUOTES = 400, 6  # what `Joined` takes
