@@ -95,3 +95,7 @@ class Gated(Event):
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
         return {"kept": [score.document for score in self.scores if score.kept]}
+
+    @property
+    def ratings(self) -> Mapping[str, Mapping[str, float]]:
+        return {"docscore": {score.document: score.p for score in self.scores}}
