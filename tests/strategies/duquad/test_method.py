@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Noted, Pruned
@@ -529,6 +531,29 @@ async def test_a_budget_that_was_spent_on_views_still_gives_an_answer(make_run, 
         return
     assert answer.found
     assert run.meter.tokens <= budget
+
+
+MUTATED = st.text(max_size=60) | st.sampled_from(
+    [
+        quoting((MILL, 2)),
+        quoting(*[(MILL, 2)] * 9),
+        quoting((MILL * 20, 2), answer=MILL * 40, short=MILL * 9),
+        named(2, said=f'It is 900: "{MILL}" [DOC 2].'),
+        scores(d2=(0.9, "900 euros")),
+        ANSWER,
+        judged(*[(2, MILL, MILL)] * 20),
+        REFUSED,
+    ]
+).flatmap(lambda reply: st.integers(0, len(reply)).map(lambda end: reply[:end]))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.sampled_from([THREE, QUOTED]), st.tuples(*[MUTATED] * 5))
+async def test_no_reply_makes_it_fail(make_run, strategy, replies):
+    parts = dict(zip(("global_", "local", "score", "judge", "reader"), replies, strict=True))
+    answer, *_ = await asked(make_run, strategy, replies=Saying(**parts))
+    for citation in answer.citations:
+        assert citation.quote in TEXTS[citation.span.document_id]
 
 
 # One view is enough
