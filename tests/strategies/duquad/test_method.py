@@ -499,6 +499,28 @@ async def test_scores_that_fail_leave_documents_unscored(make_run):
     assert {each.span.document_id for each in answer.evidence} == {"mill", "lake", "house"}
 
 
+async def test_scores_that_fail_when_asked_again_keep_the_first_ones(make_run):
+    first = scores(d2=(0.9, "900 euros"))
+    _, run, _ = await asked(make_run, replies=Saying(score=[first, DOWN]))
+    assert [(s.number, s.p) for s in events(run, Gated)[0].scores] == [(2, 0.9), (1, 0), (4, 0)]
+
+
+async def test_odds_that_fail_halfway_keep_the_other_documents_whole(make_run):
+    odds = iter([LabelOdds({"Yes": 0.9, "No": 0.1}, mass=1.0)])
+
+    def halfway(messages, labels, forced):
+        found = next(odds, None)
+        if found is None:
+            raise DOWN
+        return found
+
+    answer, run, model = await asked(make_run, labels=halfway)
+    assert answer.found
+    assert [(s.number, s.p) for s in events(run, Gated)[0].scores] == [(2, 0.9)]
+    assert "Carp live in the lake." in model.calls[-1].prompt
+    assert any("2 documents are not scored: the server fails" in w for w in run.warnings)
+
+
 async def test_a_judge_that_fails_leaves_what_the_agents_quoted(make_run):
     strategy = replace(QUOTED, early_exit=False)
     answer, *_ = await asked(make_run, strategy, replies=Saying(**AGREED, judge=DOWN))

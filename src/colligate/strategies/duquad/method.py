@@ -364,7 +364,7 @@ class DuQUAD:
     ) -> tuple[dict[int, DocScore], tuple[int, ...]]:
         """Return p_i and provisional answer of each document by number, and who got none.
 
-        No document has a score if the call fails.
+        A document that a failing call leaves out has no entry.
         """
         try:
             if self.scores != "reply":
@@ -380,7 +380,7 @@ class DuQUAD:
         self, question: str, candidates: Sequence[NumberedDocument], run: Run
     ) -> dict[int, DocScore] | None:
         """Return the odds that each document answers; None if the reader has no exact ones."""
-        scores = {}
+        scores: dict[int, DocScore] = {}
         try:
             for each in candidates:
                 messages = doc_odds_messages(question, each)
@@ -388,10 +388,12 @@ class DuQUAD:
                 if found.bounded and self.scores == "auto":
                     return None
                 scores[each[0]] = DocScore(found.odds["Yes"], "")
-        except (MissingCapability, MalformedOutput):
-            if self.scores == "odds":
+        except (BudgetExceeded, ModelError) as error:
+            if self.scores == "auto" and isinstance(error, (MissingCapability, MalformedOutput)):
+                return None
+            if not scores:
                 raise
-            return None
+            run.warn(f"{len(candidates) - len(scores)} documents are not scored: {error}")
         return scores
 
     async def _ask_scores(
@@ -410,9 +412,13 @@ class DuQUAD:
             if not wanted:
                 break
             numbers = [number for number, _ in wanted]
-            reply = await run.chat(
-                prompt(wanted), max_tokens=self.score_tokens, schema=doc_score_schema(numbers)
-            )
+            schema = doc_score_schema(numbers)
+            try:
+                reply = await run.chat(prompt(wanted), max_tokens=self.score_tokens, schema=schema)
+            except (BudgetExceeded, ModelError):
+                if not found:
+                    raise
+                break
             found |= parse_doc_scores(reply.text, numbers)
         missing = tuple(number for number, _ in candidates if number not in found)
         if missing:
@@ -478,13 +484,7 @@ class DuQUAD:
             for rank, passage in enumerate(best, 1)
         ]
         return await read(
-            question,
-            best,
-            run,
-            strategy=self.name,
-            evidence=evidence,
-            form=self.form,
-            known=known,
+            question, best, run, strategy=self.name, evidence=evidence, form=self.form, known=known
         )
 
     async def _answer_agreed(self, question: str, views: Sequence[Viewed], run: Run) -> Answer:
@@ -504,7 +504,7 @@ class DuQUAD:
             True,
             short=first.short,
             citations=cited.citations,
-            evidence=tuple(Evidence(each.span, 1.0, reason) for each in cited.citations),
+            evidence=tuple(Evidence(each.span, 0.0, reason) for each in cited.citations),
         )
 
 
