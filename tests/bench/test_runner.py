@@ -20,6 +20,7 @@ from colligate.bench.metrics import Backends, MetricGroup, all_groups
 from colligate.bench.outcome import (
     ROWS,
     Answerer,
+    collect_ratings,
     collect_rounds,
     collect_stages,
     read_rows,
@@ -349,6 +350,7 @@ def test_the_stages_of_duquad_are_documents_by_what_its_events_number() -> None:
         "local": ("c", "b"),
         "kept": ("c",),
     }
+    assert collect_ratings(events) == {"docscore": {"c": 0.9, "a": 0.1}}
 
 
 def test_a_stage_that_left_nothing_is_there_and_empty() -> None:
@@ -389,7 +391,7 @@ def test_the_oracle_alone_is_told_the_gold() -> None:
 @pytest.mark.parametrize(
     ("task", "form"),
     [
-        (QuestionTask.SHORT, Form.SHORT),
+        (QuestionTask.SHORT, Form.JOINED),  # its own
         (QuestionTask.SET, Form.LIST),
         (QuestionTask.LONG, Form.LONG),
     ],

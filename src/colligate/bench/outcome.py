@@ -36,9 +36,10 @@ class Outcome:
     answer where there is one; both are empty where it refused (`found` False) or failed (`error`).
     `citations` are in the order of their marks, `evidence` is what the last reader was shown, best
     first, `retrieved` what searches returned, in the order in which it was first found. `stages`
-    are the documents that were left after each named step ("local", "kept", ...). `rounds` are
-    those that the strategy reports, None where it reports none. `said` and `said_short` are what
-    the reader replied before its citations were checked. `usage` is `UsageReport.to_json()`.
+    are the documents that were left after each named step ("local", "kept", ...), `ratings` what a
+    step scored them, by the score's name. `rounds` are those that the strategy reports, None where
+    it reports none. `said` and `said_short` are what the reader replied before its citations were
+    checked. `usage` is `UsageReport.to_json()`.
     """
 
     text: str = ""
@@ -51,6 +52,7 @@ class Outcome:
     rounds: int | None = None
     said: str = ""
     said_short: str = ""
+    ratings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     usage: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
@@ -248,6 +250,7 @@ async def observe(
         rounds=collect_rounds(events),
         said=said.text if said else text,
         said_short=said.short if said else short,
+        ratings=collect_ratings(events),
         usage=usage.to_json(),
         seconds=usage.seconds,
         warnings=tuple(dict.fromkeys(warned)),
@@ -279,6 +282,15 @@ def collect_rounds(events: Iterable[Event]) -> int | None:
     """Return the field `rounds` of the last event that has it; None without one."""
     found = (getattr(event, "rounds", None) for event in events)
     return next((rounds for rounds in reversed([*found]) if isinstance(rounds, int)), None)
+
+
+def collect_ratings(events: Iterable[Event]) -> Mapping[str, Mapping[str, float]]:
+    """Return what documents were scored, by the score's name; the last score of one counts."""
+    made: dict[str, dict[str, float]] = {}
+    for event in events:
+        for name, scores in event.ratings.items():
+            made.setdefault(name, {}).update(scores)
+    return made
 
 
 async def _cut(run: Run, span: Span, answer_spans: tuple[tuple[int, int], ...] = ()) -> Piece:
