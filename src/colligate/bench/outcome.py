@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,10 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 from colligate.bench.datasets.records import first_fault
 from colligate.bench.plain_reader import read_plainly
 from colligate.core.answer import Answer
-from colligate.core.events import Event, Retrieved, Said, Trace
+from colligate.core.events import Assembled, Event, Retrieved, Said, Trace
 from colligate.core.run import Run
 from colligate.core.strategy import Strategy
-from colligate.documents import Span
+from colligate.documents import Document, Kind, Span
 from colligate.errors import BudgetExceeded, ColligateError, MissingPath, cause
 from colligate.jobs.files import JsonlReader
 from colligate.jobs.job import ResultFile
@@ -37,9 +38,13 @@ class Outcome:
     `citations` are in the order of their marks, `evidence` is what the last reader was shown, best
     first, `retrieved` what searches returned, in the order in which it was first found. `stages`
     are the documents that were left after each named step ("local", "kept", ...), `ratings` what a
-    step scored them, by the score's name. `rounds` are those that the strategy reports, None where
-    it reports none. `said` and `said_short` are what the reader replied before its citations were
-    checked. `usage` is `UsageReport.to_json()`.
+    step scored them, by the score's name, `counts` the sums of the numbers that its steps report.
+    `rounds` are those that the strategy reports, None where it reports none. `said` and
+    `said_short` are what the reader replied before its citations were checked. `passages` are the
+    texts that the strategy reports to hand to its reader (`Assembled`), where that is not the
+    evidence as it is. `depth` is the mean depth of the retrieved documents' heading trees (the
+    title is 1, text below it 2, text of a section 3; 0 without a search), `view_tokens` about how
+    many tokens the documents in view have together. `usage` is `UsageReport.to_json()`.
     """
 
     text: str = ""
@@ -53,6 +58,10 @@ class Outcome:
     said: str = ""
     said_short: str = ""
     ratings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    counts: Mapping[str, float] = field(default_factory=dict)
+    passages: tuple[str, ...] = ()
+    depth: float = 0.0
+    view_tokens: int = 0
     usage: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
@@ -238,6 +247,12 @@ async def observe(
     text = answer.text if answer is not None and found else ""
     short = (answer.short or "") if answer is not None and found else ""
     said = next((e for e in reversed(events) if isinstance(e, Said) and (e.text or e.short)), None)
+    retrieved = collect_retrieved(events)
+    depths = [
+        _measure_depth(await run.document(name))
+        for name in dict.fromkeys(span.document_id for span in retrieved)
+    ]
+    in_view = await run.sources.documents()
     warned = (*run.warnings, *(answer.warnings if answer is not None else ()))
     return Outcome(
         text=text,
@@ -245,17 +260,36 @@ async def observe(
         found=found,
         citations=tuple([await _cut(run, span, of_answer) for span, of_answer in spans]),
         evidence=tuple([await _cut(run, each.span) for each in evidence]),
-        retrieved=tuple([await _cut(run, span) for span in collect_retrieved(events)]),
+        retrieved=tuple([await _cut(run, span) for span in retrieved]),
         stages=collect_stages(events),
         rounds=collect_rounds(events),
         said=said.text if said else text,
         said_short=said.short if said else short,
         ratings=collect_ratings(events),
+        counts=collect_counts(events),
+        passages=next((e.texts for e in reversed(events) if isinstance(e, Assembled)), ()),
+        depth=fmean(depths) if depths else 0.0,
+        view_tokens=sum(info.characters for info in in_view) // CHARACTERS_A_TOKEN,
         usage=usage.to_json(),
         seconds=usage.seconds,
         warnings=tuple(dict.fromkeys(warned)),
         error=error,
     )
+
+
+CHARACTERS_A_TOKEN = 4  # about, of English
+
+
+def _measure_depth(document: Document) -> int:
+    """Return how many levels a document's tree has, title and text included."""
+    tree = document.tree
+    levels = [0] * len(tree.nodes)
+    for node in tree:
+        above = 0 if node.parent is None else levels[node.parent]
+        title = node.level == 1 and node.title.casefold() == document.title.casefold()
+        counts = node.kind is Kind.SECTION and node.heading is not None and not title
+        levels[node.id] = above + counts
+    return 2 + max(levels)
 
 
 def collect_retrieved(events: Iterable[Event]) -> list[Span]:
@@ -291,6 +325,15 @@ def collect_ratings(events: Iterable[Event]) -> Mapping[str, Mapping[str, float]
         for name, scores in event.ratings.items():
             made.setdefault(name, {}).update(scores)
     return made
+
+
+def collect_counts(events: Iterable[Event]) -> Mapping[str, float]:
+    """Return the sums of the numbers that events report, by name."""
+    sums: dict[str, float] = {}
+    for event in events:
+        for name, value in event.counts.items():
+            sums[name] = sums.get(name, 0) + value
+    return sums
 
 
 async def _cut(run: Run, span: Span, answer_spans: tuple[tuple[int, int], ...] = ()) -> Piece:

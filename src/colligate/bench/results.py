@@ -32,6 +32,7 @@ _GRADED = re.compile(r"(str_em|f1|qampari_f1|claim_recall|loong_official|loong_s
 _NOT_SHARES = (
     *("loong", "p_len", "evidence_words", "length", "tokens", "calls", "seconds", "rounds"),
     *("searches", "chat_", "scoring_", "offline_", "online_", "input_", "output_", "usd"),
+    *("retrieved_depth", "view_tokens"),
 )
 _MARKS = ("loong_spd", "loong_official")  # of a judge, of 100
 

@@ -41,6 +41,11 @@ class Event:
         """What this step gives documents, by the name of the score and the document's id."""
         return {}
 
+    @property
+    def counts(self) -> Mapping[str, float]:
+        """Numbers of this step by name, which the bench adds up over a run."""
+        return {}
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON: the class's name under `event`, the line if any, then the fields."""
         line = " ".join(self.line().split())
@@ -107,6 +112,19 @@ class Scored(Event):
 
     def line(self) -> str:
         return f"scored {pluralize(len(self.spans), 'passage')} by {self.signal}"
+
+
+@dataclass(frozen=True)
+class Assembled(Event):
+    """Texts were made for the reader, best first, as the method's paper hands them over.
+
+    The bench takes the measures of passages from them; without this event from the evidence.
+    """
+
+    texts: tuple[str, ...]
+
+    def line(self) -> str:
+        return f"assembled {pluralize(len(self.texts), 'passage')} for the reader"
 
 
 @dataclass(frozen=True)

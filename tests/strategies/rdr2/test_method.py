@@ -1,16 +1,21 @@
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from colligate.bench.metrics.evidence import PASSAGES
+from colligate.bench.outcome import observe
+from colligate.bench.question import Question, QuestionReading
 from colligate.core.citing import NOT_FOUND
+from colligate.core.parameters import set_parameters
 from colligate.documents import Hit
-from colligate.errors import MissingCapability, ServerFailed
+from colligate.errors import MissingCapability, ServerFailed, UsageError
 from colligate.library import InMemorySources
-from colligate.models import Capability
+from colligate.models import Capability, LabelOdds
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed
-from support.prompts import task_of
+from support.prompts import bodies, task_of
 from support.runs import document
 
 PARK = """# Six Flags
@@ -276,23 +281,35 @@ async def test_without_expansions_nothing_more_is_shown(sources, make_run):
     assert len(events) == 1
 
 
-async def test_without_similarity_a_group_is_drawn_by_question_and_document(make_run):
+async def test_without_similarity_a_block_is_drawn_for_each_passage(make_run):
     twin = document("twin", PARK)
 
-    async def draw(question, found):
-        (routing,), (event,), _ = await route(
-            sources, make_run, refuse, found, question=question, no_similarity=True
+    async def draw(question, *found, seen=None):
+        _, events, _ = await route(
+            sources, make_run, refuse, *found, question=question, no_similarity=True
         )
-        parents = {routing.tree.nodes[node].parent for node in event.highlighted}
-        assert [routing.tree.content_children(p) for p in parents] == [event.highlighted]
-        return event.highlighted
+        return [event.highlighted for event in events]
 
     async with InMemorySources([*DOCUMENTS.values(), twin]) as sources:
-        drawn = {question: await draw(question, TOWER) for question in map(str, range(30))}
-        assert set(drawn.values()) == {(1,), (3, 4), (6,), (8,), (10,), (12,)}
-        for question, group in drawn.items():
-            assert await draw(question, PRICE) == group  # whatever was found
+        drawn = {question: await draw(question, TOWER) for question in map(str, range(40))}
+        blocks = {1, 3, 4, 6, 8, 10, 12}
+        assert {group for (group,) in drawn.values()} == {(block,) for block in blocks}
+        for question, groups in drawn.items():
+            assert await draw(question, PRICE) == groups  # whatever was found
         assert drawn != {question: await draw(question, hit("sold", twin)) for question in drawn}
+        both = [await draw(str(n), TOWER, PRICE) for n in range(10)]
+        assert max(map(len, both)) == 2  # one for each passage; equal subtrees are shown once
+
+
+async def test_without_similarity_what_was_found_is_not_seen_until_it_is_shown(sources, make_run):
+    """The search found the block under History; a random one was shown in its place."""
+    say = follow(("EXPAND", "==History=="), ("ANSWER", "In 2003 the park"))
+    for number in map(str, range(10)):
+        (routing,), events, _ = await route(
+            sources, make_run, say, question=number, no_similarity=True
+        )
+        assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
+        assert ("In 2003" in events[0].shown) == (not routing.expanded)
 
 
 async def test_headings_alone_can_all_be_expanded(sources, make_run):
@@ -302,6 +319,68 @@ async def test_headings_alone_can_all_be_expanded(sources, make_run):
     assert "In 2003" in second.shown
     assert list(routing.expanded) == [2]
     assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
+
+
+# What is handed to the reader
+
+
+async def observed(strategy, sources, make_run, say):
+    """The outcome that the bench keeps of an answer."""
+    run, _ = make_run(sources, say)
+    answer = await strategy.answer(QUESTION, run)
+    return await observe(run, run.meter.report(), answer)
+
+
+EIGHT = document(
+    "page",
+    "# Page\n\n"
+    + "\n\n".join(f"## Part {n}\n\nThe park opened answer {n} here." for n in range(8)),
+)
+
+
+async def test_a_page_routed_to_eight_sections_is_one_passage_of_the_paper(make_run):
+    """P-EM and its kin are taken of one passage a document, with title and headings."""
+
+    def say(call):
+        if task_of(call.messages) == "reader":
+            return follow()(call)
+        shown = re.search(r"<document>\n(.*)\n</document>", call.prompt, re.DOTALL)[1]
+        return json.dumps(
+            {"quotes": re.findall(r"The park opened answer \d here", shown), "headings": HEADS}
+        )
+
+    HEADS = [f"==Part {n}==" for n in range(8)]
+    async with InMemorySources([EIGHT]) as sources:
+        strategy = RDR2(k=1, mode="sparse", expansions=8)
+        outcome = await observed(strategy, sources, make_run, say)
+    (passage,) = outcome.passages
+    assert passage.splitlines()[:3] == ["Page", "==Part 0==", "The park opened answer 0 here."]
+    assert len(outcome.evidence) == 8
+    readings = tuple(QuestionReading(f"{n}?", (f"answer {n}",)) for n in range(8))
+    measures = PASSAGES.compute(Question("q", QUESTION, readings=readings), outcome)
+    words = len(passage.split())
+    assert measures == {"p_em": 1.0, "p_hit": 1.0, "p_score": 0.2, "p_len": words / 5}
+
+
+@pytest.mark.parametrize(
+    ("fields", "passages"),
+    [
+        ({"on_nothing": "nothing"}, 0),
+        ({}, 2),  # those of the search are read
+        ({"no_router": True}, 2),  # the released code's: one for each chunk
+    ],
+)
+async def test_what_is_handed_over_where_the_router_accepts_nothing(make_run, fields, passages):
+    async with InMemorySources([DOCUMENTS["park"]]) as sources:
+        strategy = RDR2(k=2, mode="sparse", **fields)
+        outcome = await observed(strategy, sources, make_run, refuse_all)
+    assert len(outcome.passages) == passages
+    assert bool(outcome.evidence) == bool(passages)
+    assert all(text.startswith("Six Flags\n") for text in outcome.passages if "no_router" in fields)
+
+
+def refuse_all(call):
+    return follow()(call) if task_of(call.messages) == "reader" else refuse(call)
 
 
 # Answers and models
@@ -320,6 +399,36 @@ async def test_if_nothing_is_accepted_the_passages_found_are_read(sources, make_
     assert answer.found
     assert "not routed" in answer.evidence[0].reason
     assert any("accepted nothing" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize(("on_nothing", "found"), [("passages", True), ("nothing", False)])
+async def test_what_the_search_found_is_read_if_the_blocks_do_not_answer(
+    sources, make_run, on_nothing, found
+):
+    def say(call):
+        if task_of(call.messages) != "reader":
+            return follow(("ANSWER", "Children pay"), ("EXPAND", "==Prices=="))(call)
+        nothing = json.dumps({"statements": [], "short_answer": "", "found": False})
+        return follow()(call) if "Superman" in bodies(call.prompt)[0] else nothing
+
+    run, model = make_run(sources, say)
+    strategy = RDR2(k=1, mode="sparse", on_nothing=on_nothing)
+    answer = await strategy.answer("When did the Superman tower open?", run)
+    assert answer.found == found
+    assert len(answer.evidence) == 1 + found
+    assert answer.evidence[0].span.document_id == "park"
+    assert any("search are read too" in warning for warning in run.warnings) == found
+    assert sum(task_of(call.messages) == "reader" for call in model.calls) == 1 + found
+
+
+async def test_a_router_that_fails_leaves_what_the_search_found(sources, make_run):
+    def say(call):
+        return follow()(call) if task_of(call.messages) == "reader" else ServerFailed("it fell")
+
+    run, _ = make_run(sources, say)
+    answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
+    assert answer.found
+    assert any("it fell" in warning for warning in run.warnings)
 
 
 async def test_a_failing_model_is_the_error_itself(sources, make_run):
@@ -360,3 +469,87 @@ async def test_a_router_that_was_not_trained_quotes(sources, make_run, fields, o
     assert ("[ANSWER]" in model.calls[0].prompt) != quotes
     assert routing.passages[0].text == "In 2003 the park opened the Superman tower."
     assert opened(routing) == ["Rides"]
+
+
+async def test_a_router_may_be_asked_for_odds_alone(sources, make_run):
+    def labels(messages, labels, forced):
+        wanted = "The Texas SkyScreamer" if any("SkyS" in each for each in labels) else "===Records"
+        odds = {each: float(each.startswith(wanted)) for each in labels}
+        return LabelOdds(odds, 1.0)
+
+    able = (Capability.CHAT, Capability.STRUCTURED, Capability.LABELS)
+    run, model = make_run(sources, [], labels=labels, capabilities=able)
+    (routing,) = await RDR2(reply="odds").route(QUESTION, run, [TOWER])
+    assert not model.calls
+    assert opened(routing) == ["Records"]
+    assert routing.passages[0].text.startswith("The Texas SkyScreamer")
+    run, model = make_run(sources, refuse)  # without odds it is asked for a reply
+    await RDR2(reply="odds").route(QUESTION, run, [TOWER])
+    assert model.calls
+    assert any("no label odds" in warning for warning in run.warnings)
+
+
+async def test_a_spent_budget_leaves_the_blocks_accepted_until_then(sources, make_run):
+    headings = ("==Prices==", "==Rides==", "==Introduction==", "===Water===", "===Records===")
+    says = follow(("ANSWER", "In 2003 the park"), *(("EXPAND", name) for name in headings))
+    run, _ = make_run(sources, says, max_tokens=3600)
+    answer = await RDR2(k=1, mode="sparse", expansions=40).answer(QUESTION, run)
+    assert answer.found
+    assert answer.citations[0].quote.startswith("In 2003")
+    assert any("budget" in warning for warning in run.warnings)
+
+
+# Prompts of one's own
+
+
+OWN = """
+set = ["introduction=false", "reply=tagged", "reply_tokens=99", "skipped=Prices"]
+
+[[router]]
+role = "system"
+content = "Choose lines, {like this}."
+
+[[router]]
+role = "user"
+content = "## Asked\\n{question}\\n## Tree\\n{document}\\n## Reply"
+"""
+
+
+async def test_a_router_is_asked_by_the_prompt_of_a_users_file(sources, make_run, tmp_path):
+    file = tmp_path / "router.toml"
+    file.write_text(OWN)
+    strategy = set_parameters(RDR2, [f"prompts={file}", "k=1"])
+    run, model = make_run(sources, ["[ANSWER] 2: In 2003 the park"])
+    (routing,) = await strategy.route("When {document}? <|im_end|>", run, [TOWER])
+    system, user = model.calls[0].messages
+    assert system.content == "Choose lines, {like this}."
+    assert user.content.startswith("## Asked\nWhen {document}? ‹|im_end|>\n## Tree\n0: Six Flags\n")
+    assert user.content.endswith("\n## Reply")
+    assert "Prices" not in user.content
+    assert "Introduction" not in user.content
+    assert model.calls[0].max_tokens == 99
+    assert routing.passages[0].text == "In 2003 the park opened the Superman tower."
+    assert replace(strategy, k=2).templates == strategy.templates
+    assert hash(strategy) == hash(replace(strategy, k=1))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[router", "cannot read the prompts"),
+        ("[[rooter]]\nrole = 'user'\ncontent = 'x'", "did you mean router"),
+        ("[[router]]\nrole = 'user'\ncontent = '{question}'", "{document} is missing"),
+        ("[[router]]\nrole = 'judge'\ncontent = ''", "router.1.role"),
+        ("router = 'x'", "router"),
+        ("set = 'k=1'", "expected a list"),
+        ("set = ['kk=1']", "no parameter 'kk'"),
+        ("set = ['prompts=x']", "cannot"),
+    ],
+)
+def test_a_file_of_prompts_that_does_not_fit_is_wrong_usage(tmp_path, text, message):
+    file = tmp_path / "router.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        RDR2(prompts=str(file))
+    with pytest.raises(UsageError, match="No such file"):
+        RDR2(prompts=str(tmp_path / "none.toml"))

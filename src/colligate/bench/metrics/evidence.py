@@ -101,13 +101,14 @@ DEPTH = 5  # RDR2's k
 
 
 def _measure_passages(question: Question, outcome: Outcome) -> Measures | None:
-    """A short question is one reading."""
+    """Return the measures of what was handed to the reader; a short question is one reading."""
     readings = question.readings
     if not readings and wants_short(question):
         readings = (QuestionReading(question.text, question.answers),)
     if not readings:
         return None
-    return passage_scores([piece.text for piece in outcome.evidence], readings)
+    handed = outcome.passages or [piece.text for piece in outcome.evidence]
+    return passage_scores(handed, readings)
 
 
 def passage_scores(
@@ -136,6 +137,24 @@ PASSAGES = MetricGroup(
     "RDR2",
     _measure_passages,
     lower=("p_len",),
+)
+
+
+def routing_measures(_: Question, outcome: Outcome) -> Measures | None:
+    """Return how often RDR2's router broke a rule, and replied with nothing usable, a subtree."""
+    subtrees = outcome.counts.get("subtrees", 0)
+    if not subtrees:
+        return None
+    counts = {"xpl_avg": "expelled", "col_rate": "collapsed"}
+    return {name: outcome.counts.get(of, 0) / subtrees for name, of in counts.items()}
+
+
+ROUTING = MetricGroup(
+    "routing",
+    "a router's illegal actions and useless replies, for each subtree it was shown",
+    "RDR2",
+    routing_measures,
+    lower=("xpl_avg", "col_rate"),
 )
 
 
