@@ -1,7 +1,7 @@
 """Events: each step of a run, as it happens.
 
 One stream of events drives the progress display, the trace, the page and the bench. An event
-has a `line()` for a person to read and a `stage` for the bench to count, so that a new event needs
+has a `line()` for a person to read, a `stage` and `counts` for the bench, so that a new event needs
 no change anywhere else.
 """
 

@@ -32,7 +32,8 @@ class Call:
 
     `passes` counts scores: likelihoods, labels, attention, rerankings. An answer from colligate's
     own cache is `cached` and costs nothing. `offline` work is about the documents alone and could
-    have been done before the question (`Meter.offline`).
+    have been done before the question (`Meter.offline`); `step` is the step
+    of the method (`Meter.step`).
     """
 
     role: str
@@ -44,6 +45,7 @@ class Call:
     passes: int = 0
     cached: bool = False
     offline: bool = False
+    step: str = ""
 
 
 class Sums(TypedDict):
@@ -66,7 +68,8 @@ class UsageReport:
     the cache answered is left out and counted as `remembered`: calls, and passes of scoring.
     `structured` counts the answers that had to be JSON, cached ones too, by their result
     (`structured.Stage`). `offline` is the part of the whole that is about the documents alone; its
-    `seconds` are those during which any such work was under way.
+    `seconds` are those during which any such work was under way. `by_step` are the
+    steps that a method names (`Meter.step`).
     """
 
     calls: int = 0
@@ -81,6 +84,7 @@ class UsageReport:
     structured: Mapping[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     remembered: int = 0
     offline: Sums = field(default_factory=lambda: _sums(()))
+    by_step: Mapping[str, Sums] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the usage as `ask --json` prints it."""
@@ -88,6 +92,7 @@ class UsageReport:
             **vars(self),
             "seconds": round(self.seconds, 3),
             "by_role": {role: dict(sums) for role, sums in self.by_role.items()},
+            "by_step": {step: dict(sums) for step, sums in self.by_step.items()},
             "structured": dict(self.structured),
             "offline": {**self.offline, "seconds": round(self.offline["seconds"], 3)},
         }
@@ -144,6 +149,7 @@ def _rows(table: Mapping[str, Any]) -> list[tuple[str, Price]]:
 
 
 _OFFLINE: ContextVar[bool] = ContextVar("offline", default=False)
+_STEP: ContextVar[str] = ContextVar("step", default="")
 
 
 @dataclass
@@ -179,6 +185,15 @@ class Meter:
             self._offline_running -= 1
             if not self._offline_running:
                 self._offline_seconds += time.perf_counter() - self._offline_since
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Record the calls inside, and of tasks begun inside, as a step of the method."""
+        token = _STEP.set(name)
+        try:
+            yield
+        finally:
+            _STEP.reset(token)
 
     def chat(
         self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
@@ -229,8 +244,8 @@ class Meter:
             warning = f"the price of {model} is not known; give one with COLLIGATE_PRICES"
             if price is None and warning not in self.warnings:
                 self.warnings.append(warning)
-        offline = _OFFLINE.get()
-        call = Call(str(role), model, kind, usage, seconds, usd, passes, cached, offline)
+        offline, step = _OFFLINE.get(), _STEP.get()
+        call = Call(str(role), model, kind, usage, seconds, usd, passes, cached, offline, step)
         self.calls.append(call)
         return call
 
@@ -239,6 +254,7 @@ class Meter:
         sums = _sums(self.calls)
         roles = dict.fromkeys(call.role for call in self.calls)
         by_role = {role: _sums(c for c in self.calls if c.role == role) for role in roles}
+        steps = dict.fromkeys(call.step for call in self.calls if call.step)
         if seconds is not None:
             sums["seconds"] = seconds
         offline = _sums(call for call in self.calls if call.offline)
@@ -250,6 +266,7 @@ class Meter:
             structured=dict(self.stages),
             remembered=sum(call.passes or 1 for call in self.calls if call.cached),
             offline=offline,
+            by_step={step: _sums(c for c in self.calls if c.step == step) for step in steps},
         )
 
 

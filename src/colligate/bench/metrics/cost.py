@@ -7,6 +7,7 @@ from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question
 
 _BY_ROLE = ("calls", "input_tokens", "output_tokens")
+_COUNTED = ("queries", "redundant_queries")  # by the events of a method
 
 
 def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
@@ -17,8 +18,9 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
     `online_...` the rest. `rounds` are those that the strategy reports; where it reports none, each
     search is one. `rounds_dual` is at least 1, as DualRAG counts a question that searched not at
     all. `usd` is left out where a price is not known, seconds where models' replies came from a
-    cache. Calls and tokens are also given by role, as `NAME_ROLE`. An answer that failed costs what
-    was spent until then.
+    cache. Calls and tokens are also given by role, as `NAME_ROLE`, and by the steps that a method
+    names, as `NAME_by_STEP`; queries as its events count them. An answer that failed costs what was
+    spent until then.
     """
     usage = outcome.usage
     into, out = float(usage.get("input_tokens", 0)), float(usage.get("output_tokens", 0))
@@ -51,9 +53,13 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
         measures["usd"] = float(usd)
         measures["offline_usd"] = offline.get("cost_usd", 0.0)
         measures["online_usd"] = measures["usd"] - measures["offline_usd"]
+    measures |= {name: outcome.counts[name] for name in _COUNTED if name in outcome.counts}
     for role, sums in usage.get("by_role", {}).items():
         for name in _BY_ROLE:
             measures[f"{name}_{role}"] = float(sums.get(name, 0))
+    for step, sums in usage.get("by_step", {}).items():
+        for name in _BY_ROLE:
+            measures[f"{name}_by_{step}"] = float(sums.get(name, 0))
     return measures
 
 
@@ -65,6 +71,7 @@ COST = MetricGroup(
     lower=(
         *(*_BY_ROLE, "tokens", "chat_tokens", "scoring_", "searches", "rounds", "seconds", "usd"),
         *("offline_", "online_"),
+        *_COUNTED,
     ),
 )
 
