@@ -348,7 +348,8 @@ class DualRAG:
             return _Summarised(raw, sought.unseen)
 
         step = choose_sentences if self.summaries == "chosen" else write_statements
-        said, readable, fragments, passages = 0, True, [], list(sought.unseen)
+        said, readable, passages = 0, True, list(sought.unseen)
+        fragments: Sequence[Fragment] = []
         try:
             said, fragments, passages = await step(knowledge, run, sought)
         except MalformedOutput as error:
