@@ -42,14 +42,15 @@ _LONG_ENOUGH_TO_KNOW = 20  # normalised characters: hardly in two places by chan
 class Statement(BaseModel):
     """One sentence of the answer and the words it rests on.
 
-    A quote without a sentence states itself.
+    A quote without a sentence states itself. Lengths are limits for decoders: longer texts are
+    valid.
     """
 
     model_config = ConfigDict(extra="ignore")
 
     passage: int
-    quote: str = Field(max_length=600)
-    sentence: str = Field(max_length=600)
+    quote: str = Field(json_schema_extra={"maxLength": 300})
+    sentence: str = Field(json_schema_extra={"maxLength": 300})
 
     @model_validator(mode="before")
     @classmethod
@@ -65,7 +66,7 @@ class Quote(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     passage: int
-    quote: str = Field(max_length=400)
+    quote: str = Field(json_schema_extra={"maxLength": 150})
 
 
 class Joined(BaseModel):
@@ -76,8 +77,8 @@ class Joined(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    quotes: list[Quote] = Field(min_length=1, max_length=6)
-    sentence: str = Field(max_length=600)
+    quotes: list[Quote] = Field(min_length=1, json_schema_extra={"maxItems": 4})
+    sentence: str = Field(json_schema_extra={"maxLength": 240})
 
     @model_validator(mode="before")
     @classmethod

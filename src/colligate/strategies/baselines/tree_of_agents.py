@@ -67,7 +67,7 @@ class TreeOfAgents:
 
     agents: int = 5  # n; the paper
     helpers: int = 3  # the code: all others; orders grow with the factorial
-    reply_tokens: int = 800  # not in the paper
+    reply_tokens: int = 900  # not in the paper
     form: Form = Form.JOINED
 
     def __post_init__(self) -> None:
@@ -339,7 +339,7 @@ class Helpers(BaseModel):
     )
 
     explanation: str = Field(default="", json_schema_extra={"maxLength": _REASON})
-    ids: list[int] = Field(default_factory=list)
+    ids: list[int] = Field(default_factory=list, json_schema_extra={"maxItems": 9})
 
 
 def exchange_messages(question: str, number: int, opinions: Sequence[Opinion]) -> list[Message]:
