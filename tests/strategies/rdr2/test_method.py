@@ -12,7 +12,7 @@ from colligate.core.parameters import set_parameters
 from colligate.documents import Hit
 from colligate.errors import MissingCapability, ServerFailed, UsageError
 from colligate.library import InMemorySources
-from colligate.models import Capability, LabelOdds
+from colligate.models import Capability, Completion, LabelOdds
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed
 from support.prompts import bodies, task_of
@@ -253,6 +253,15 @@ async def test_every_illegal_action_is_in_the_trace_with_its_reason(sources, mak
     assert event.shown.splitlines()[0] == "-1: Six Flags"
 
 
+async def test_of_a_reply_that_was_cut_the_whole_lines_count(sources, make_run):
+    reply = Completion("[ANSWER] 3: In 2003 the park\n[EXPAND] 1", finish_reason="length")
+    fields = {"reply": "tagged", "no_expand": True}
+    _, (event,), _ = await route(sources, make_run, lambda call: reply, **fields)
+    assert event.cut
+    assert [action.node for action in event.actions] == [3]
+    assert event.rejected == event.dropped == ()
+
+
 # Ablations
 
 
@@ -429,6 +438,9 @@ async def test_a_router_that_fails_leaves_what_the_search_found(sources, make_ru
     answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
     assert answer.found
     assert any("it fell" in warning for warning in run.warnings)
+    run, _ = make_run(sources, say)
+    with pytest.raises(ServerFailed):  # a failure is not a refusal
+        await RDR2(k=1, mode="sparse", on_nothing="nothing").answer(QUESTION, run)
 
 
 async def test_a_failing_model_is_the_error_itself(sources, make_run):
