@@ -269,7 +269,7 @@ async def test_each_form_has_a_plain_prompt(form: Form, short: str, make_run: An
     asked = [Message("system", "Reply with JSON."), Message("user", "passages")]
     assert await read_plainly(run, asked, form, Role.READER) == ("Rome", short)
     assert "JSON" not in model.calls[0].messages[0].content
-    assert model.calls[0].messages[1].content == "passages"
+    assert model.calls[0].messages[1].content.startswith("passages")
 
 
 def test_nothing_but_the_bench_can_read_plainly() -> None:
