@@ -298,9 +298,3 @@ def test_a_short_answer_is_placed_in_the_sentence_that_holds_it_and_the_question
 )
 def test_a_short_answer_without_such_a_sentence_has_no_place(short, question):
     assert placed(short, question) is None
-
-
-def test_two_sentences_may_hold_a_short_answer_and_its_question_together():
-    assert placed("third day", "On which day does the tenant pay 900 euros?") == [
-        "The tenant pays 900 euros a month. Rent falls due on the third day."
-    ]

@@ -225,25 +225,22 @@ def find_short_answer(
     """Return the sentence of the passages that answers the question with these words, or None.
 
     It holds the short answer word for word and, with its title and headings, enough of the words of
-    question and answer; of several the one with most. If no sentence does, two neighbours may.
+    question and answer; of several the one with most.
     """
     wanted = split_content_words(short)
     if not wanted:
         return None
     checker = _Checker(question, passages, documents)
-    for length in (1, 2):
-        rated = [
-            (share, passage, span)
-            for passage in passages
-            for span, share in checker.rate_sentences(
-                f"{question} {short}", passage, wanted, length
-            )
-        ]
-        if rated:
-            _, passage, span = max(rated, key=lambda each: each[0])
-            sentence = _without_marks(visible_text(span, documents[span.document_id], passage))
-            return Stated(sentence, (Place(span, "short answer"),))
-    return None
+    rated = [
+        (share, passage, span)
+        for passage in passages
+        for span, share in checker.rate_sentences(f"{question} {short}", passage, wanted)
+    ]
+    if not rated:
+        return None
+    _, passage, span = max(rated, key=lambda each: each[0])
+    sentence = _without_marks(visible_text(span, documents[span.document_id], passage))
+    return Stated(sentence, (Place(span, "short answer"),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,24 +367,21 @@ class _Checker:
         return None
 
     def rate_sentences(
-        self, claim: str, passage: Passage, wanted: Sequence[str], length: int
+        self, claim: str, passage: Passage, wanted: Sequence[str]
     ) -> Iterator[tuple[Span, float]]:
-        """Yield the runs of `length` sentences that hold the content words `wanted` in a row and
-        support a claim, each with the share of the claim's words that is there."""
+        """Yield the sentences that hold the content words `wanted` in a row and support a claim,
+        each with the share of the claim's words that is there."""
         document = self.documents[passage.document_id]
-        sentences = sentence_spans(document, passage.span)
-        for first, last in zip(sentences, sentences[length - 1 :], strict=False):
-            span = Span(document.id, first.start, last.end)
+        for span in sentence_spans(document, passage.span):
             seen = visible_text(span, document, passage)
             words = split_content_words(seen)
             starts = range(len(words) - len(wanted) + 1)
-            if len(span) > _LONGEST_QUOTE or not any(
+            if len(span) <= _LONGEST_QUOTE and any(
                 words[at : at + len(wanted)] == wanted for at in starts
             ):
-                continue
-            found = support(claim, _in_context(passage, seen))
-            if found.enough(NEAR):
-                yield span, found.whole
+                found = support(claim, _in_context(passage, seen))
+                if found.enough(NEAR):
+                    yield span, found.whole
 
     def _source(self, place: Place) -> str:
         """Return what the reader saw of a place, after its title and headings."""
