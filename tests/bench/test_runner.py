@@ -16,7 +16,7 @@ import pytest
 
 from colligate.bench.corpus import CorpusResolver
 from colligate.bench.metrics import Backends, MetricGroup, all_groups
-from colligate.bench.outcome import ROWS, Answerer, collect_stages, read_rows
+from colligate.bench.outcome import ROWS, Answerer, collect_ratings, collect_stages, read_rows
 from colligate.bench.participants import ModelNames
 from colligate.bench.plan import SuiteEntry, configure_entries, plan
 from colligate.bench.provenance import RUN, Provenance
@@ -254,6 +254,7 @@ def test_the_stages_of_duquad_are_documents_by_what_its_events_number() -> None:
         "local": ("c", "b"),
         "kept": ("c",),
     }
+    assert collect_ratings(events) == {"docscore": {"c": 0.9, "a": 0.1}}
 
 
 def test_a_stage_that_left_nothing_is_there_and_empty() -> None:
@@ -294,7 +295,7 @@ def test_the_oracle_alone_is_told_the_gold() -> None:
 @pytest.mark.parametrize(
     ("task", "form"),
     [
-        (QuestionTask.SHORT, Form.SHORT),
+        (QuestionTask.SHORT, Form.JOINED),  # its own
         (QuestionTask.SET, Form.LIST),
         (QuestionTask.LONG, Form.LONG),
     ],

@@ -18,10 +18,11 @@ from colligate.core.strategy import load_strategy
 from colligate.testing import ScriptedModel
 
 OF_A_RUN = {"mauve"}  # metrics of all answers together, taken where a file asks for them
-STAGES = ("local", "kept")  # DuQUAD's, as the bench observes them
+STAGES = ("local", "named", "kept")  # DuQUAD's, as the bench observes them
+RATINGS = {"docscore": {"a": 0.9, "b": 0.1}}
 
 PAPERS = {
-    "DuQUAD": "table1 table3 table5 table6 table7 table8 figure1 figure3 figure4 figure5",
+    "DuQUAD": "table1 table2 table3 table5 table6 table7 table8 figure1 figure3 figure4 figure5",
     "DualRAG": "table2 table3 table5 table6 table7 table10 table11 table12 table13 table14 table15"
     " table16 table17 retrieval",
     "SPD-RAG": "table1 table2 table3 table4",
@@ -248,6 +249,7 @@ def _metrics(group: str, task: QuestionTask) -> frozenset[str]:
         evidence=(piece,),
         retrieved=(piece,),
         stages=dict.fromkeys(STAGES, ("a",)),
+        ratings=RATINGS,
         usage={"calls": 1, "retrieval_rounds": 1, "cost_usd": 0.1},
     )
     judge = ScriptedModel(lambda call: "Yes [[80]]")

@@ -35,8 +35,8 @@ class Outcome:
     answer where there is one; both are empty where it refused (`found` False) or failed (`error`).
     `citations` are in the order of their marks, `evidence` is what the last reader was shown, best
     first, `retrieved` what searches returned, in the order in which it was first found. `stages`
-    are the documents that were left after each named step ("local", "kept", ...). `usage` is
-    `UsageReport.to_json()`.
+    are the documents that were left after each named step ("local", "kept", ...), `ratings` what a
+    step scored them, by the score's name. `usage` is `UsageReport.to_json()`.
     """
 
     text: str = ""
@@ -46,6 +46,7 @@ class Outcome:
     evidence: tuple[Piece, ...] = ()
     retrieved: tuple[Piece, ...] = ()
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ratings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     usage: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
@@ -233,6 +234,7 @@ async def observe(
         evidence=tuple([await _cut(run, each.span) for each in evidence]),
         retrieved=tuple([await _cut(run, span) for span in collect_retrieved(events)]),
         stages=collect_stages(events),
+        ratings=collect_ratings(events),
         usage=usage.to_json(),
         seconds=usage.seconds,
         warnings=tuple(dict.fromkeys(warned)),
@@ -258,6 +260,15 @@ def collect_stages(events: Iterable[Event]) -> Mapping[str, tuple[str, ...]]:
         for stage, documents in event.stage.items():
             made.setdefault(stage, []).extend(documents)
     return {stage: tuple(dict.fromkeys(documents)) for stage, documents in made.items()}
+
+
+def collect_ratings(events: Iterable[Event]) -> Mapping[str, Mapping[str, float]]:
+    """Return what documents were scored, by the score's name; the last score of one counts."""
+    made: dict[str, dict[str, float]] = {}
+    for event in events:
+        for name, scores in event.ratings.items():
+            made.setdefault(name, {}).update(scores)
+    return made
 
 
 async def _cut(run: Run, span: Span, answer_spans: tuple[tuple[int, int], ...] = ()) -> Piece:

@@ -36,6 +36,11 @@ class Event:
         """The ids of the documents that are left after this step, by the name of the stage."""
         return {}
 
+    @property
+    def ratings(self) -> Mapping[str, Mapping[str, float]]:
+        """What this step gives documents, by the name of the score and the document's id."""
+        return {}
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON: the class's name under `event`, the line if any, then the fields."""
         line = " ".join(self.line().split())

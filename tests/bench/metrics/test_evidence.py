@@ -48,6 +48,21 @@ def test_each_stage_is_measured_by_its_name() -> None:
     assert found["answer_in_evidence"] == 1
 
 
+def test_precision_of_a_stage_and_the_scores_of_gold_and_other_documents() -> None:
+    question = Question("q", "who?", ("Ann",), gold=("g1", "g2"))
+    outcome = Outcome(
+        stages={"named": ("g1", "x", "y"), "kept": ()},
+        ratings={"docscore": {"g1": 0.9, "g2": 0.7, "x": 0.2}},
+    )
+    found = evidence_measures(question, outcome)
+    assert found["gold_precision_named"] == pytest.approx(1 / 3)
+    assert "gold_precision_kept" not in found  # nothing was kept
+    assert found["docscore_gold"] == pytest.approx(0.8)
+    assert found["docscore_other"] == 0.2
+    nobody = evidence_measures(question, Outcome(ratings={"docscore": {"x": 0.2}}))
+    assert "docscore_gold" not in nobody
+
+
 def test_an_answer_in_a_title_or_over_two_passages_was_shown() -> None:
     question = Question("q", "who?", ("Ann Lee",))
     shown = evidence_measures(question, Outcome(evidence=(piece("x", "no name", title="Ann Lee"),)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import fmean
 
 from colligate.bench.metrics.alce import str_em
 from colligate.bench.metrics.answers import normalise_squad, wants_short
@@ -19,7 +20,9 @@ def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
     """Return gold recall of what was retrieved, of each stage and of the evidence.
 
     `gold_any_STAGE`, `gold_all_STAGE` and `gold_share_STAGE` are given for the stages `retrieved`,
-    `evidence` and those that the strategy names; `retrieved` only where there was a search. For
+    `evidence` and those that the strategy names; `retrieved` only where there was a search.
+    `gold_precision_STAGE` is the share of a stage's documents that are gold, unknown of none.
+    `NAME_gold` and `NAME_other` are the mean scores of both kinds of documents. For
     `answer_in_evidence` the titles and texts of the evidence are joined, as a reader is shown
     them. `evidence_words` are unknown of what failed. `compression` is how many times fewer words
     the evidence has than the question's documents.
@@ -29,6 +32,14 @@ def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
         for stage, documents in _collect_stages(outcome).items():
             recall = gold_recall(question.gold, documents)
             measures.update({f"gold_{how}_{stage}": value for how, value in recall.items()})
+            if there := set(documents):
+                precision = len(there.intersection(question.gold)) / len(there)
+                measures[f"gold_precision_{stage}"] = precision
+        for name, scores in outcome.ratings.items():
+            for kind, is_gold in (("gold", True), ("other", False)):
+                some = [p for id_, p in scores.items() if (id_ in question.gold) is is_gold]
+                if some:
+                    measures[f"{name}_{kind}"] = fmean(some)
     if answers := verbatim_answers(question):
         shown = "\n".join(f"{piece.title}\n{piece.text}" for piece in outcome.evidence)
         measures["answer_in_evidence"] = containment(shown, answers)
@@ -46,7 +57,7 @@ EVIDENCE = MetricGroup(
     "gold documents found at each stage; the answer in the evidence",
     "DuQUAD, LongRefiner",
     evidence_measures,
-    lower=("evidence_words",),
+    lower=("evidence_words", "docscore_other"),
 )
 
 
