@@ -48,7 +48,7 @@ from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.metering import Meter
 from colligate.session import Session
 from colligate.settings import Settings
-from colligate.strategies.duquad.prompts import quoting_view_messages, view_messages
+from colligate.strategies.duquad.prompts import is_small, quoting_view_messages, view_messages
 from colligate.strategies.duquad.signals import (
     WEIGHTS,
     Fusion,
@@ -151,7 +151,8 @@ async def compute_signals(record: Record, model: ChatModel, embedder: Embedder, 
     documents = make_documents(record["documents"])
     passages = [d.passage(Span(d.id, 0, len(d))) for d in documents.values()]
     # The default form of `duquad`'s agents.
-    framed = quoting_view_messages if Capability.STRUCTURED in model.capabilities else view_messages
+    quotes = Capability.STRUCTURED in model.capabilities and is_small(model)
+    framed = quoting_view_messages if quotes else view_messages
     shared = framed(record["question"], list(enumerate(passages, 1)))
     signals: dict[str, Sequence[float]] = {}
     async with InMemorySources(list(documents.values()), embedder) as sources:

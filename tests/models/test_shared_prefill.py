@@ -11,7 +11,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.library import InMemorySources
 from colligate.models import Role
 from colligate.models.metering import Meter
-from colligate.strategies.duquad import Signal, fuse_signals
+from colligate.strategies.duquad import Fusion, Signal, fuse_signals
 from colligate.strategies.duquad.prompts import view_messages
 
 QUESTION = "How much rain fell in March at station 2?"
@@ -30,7 +30,12 @@ async def test_what_attention_has_read_the_agent_does_not_read_again(smollm2_hf)
     messages, spans = view_messages(QUESTION, list(enumerate(passages, 1)))
     run = Run(InMemorySources(documents), {Role.READER: smollm2_hf}, Meter())
     await fuse_signals(
-        QUESTION, passages, run, without=[Signal.LIKELIHOOD], agent_prompt=(messages, spans)
+        QUESTION,
+        passages,
+        run,
+        fusion=Fusion.SFS,
+        without=[Signal.LIKELIHOOD],
+        agent_prompt=(messages, spans),
     )
     await run.chat(messages, max_tokens=1)
     [asked] = [event for _, event in run.trace.events if isinstance(event, Asked)]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from colligate.core import Form
@@ -41,6 +43,24 @@ def test_where_nothing_was_kept_the_debate_stands_alone():
     assert "None was found reliable." in content
     assert "900, I think." in content
     assert "Reliability" not in content
+
+
+LOGS = [("global", "900."), ("local", "800.")]
+
+
+def instruction(kept, logs) -> str:
+    return debate_messages("Rent?", kept, logs, Form.JOINED)[0].content
+
+
+def test_the_judge_is_told_of_what_there_is_alone():
+    both = instruction([exhibit()], LOGS)
+    assert all(words in both for words in ("Two agents", "only the sentences", "reliability"))
+    assert "Two agents" not in instruction([exhibit()], LOGS[:1])
+    assert "An agent" in instruction([exhibit()], LOGS[:1])
+    assert "log" not in instruction([exhibit()], [])
+    whole = replace(exhibit(p=None), shown=(exhibit().passage.span,))
+    unpruned = instruction([whole], LOGS)
+    assert not any(words in unpruned for words in ("only the sentences", "reliability"))
 
 
 @pytest.mark.parametrize("form", list(Form))

@@ -21,9 +21,9 @@ def passage(text: str, title: str = "Mill") -> Passage:
 SHOWN = [(number, passage(text, f"Title of {number}")) for number, text in TEXTS.items()]
 
 
-def said(*quotes, answer="It is 900."):
+def said(*quotes, answer="It is 900.", short="900"):
     rows = [{"quote": quote, "document": number} for quote, number in quotes]
-    return json.dumps({"quotes": rows, "answer": answer})
+    return json.dumps({"quotes": rows, "answer": answer, "short_answer": short})
 
 
 @pytest.mark.parametrize(
@@ -45,21 +45,35 @@ def said(*quotes, answer="It is 900."):
     ],
 )
 def test_a_quote_names_the_document_in_which_it_stands(quote, number, found):
-    log, named = parse_quoting_view(said((quote, number)), SHOWN)
-    assert named == (None if found is None else (found,))
-    assert ("[DOC" in log) == (found is not None)
+    view = parse_quoting_view(said((quote, number)), SHOWN)
+    assert view.named == (None if found is None else (found,))
+    assert ("[DOC" in view.log) == (found is not None)
+    assert [each.passage for each in view.quotes] == ([] if found is None else [found])
 
 
 def test_the_log_has_what_was_found_and_the_answer():
     reply = said(("The rent is\n900 euros", 2), ("The moon is made of cheese.", 5), answer=" 900. ")
-    log, _ = parse_quoting_view(reply, SHOWN)
-    assert log == '"The rent is 900 euros" [DOC 2]\n900.'
+    view = parse_quoting_view(reply, SHOWN)
+    assert view.log == '"The rent is 900 euros" [DOC 2]\n900.'
+
+
+def test_the_answer_rests_on_all_quotes_and_claims_nothing_without_a_short_one():
+    quotes = [("The rent is 900 euros", 2), ("It has two wheels.", 7)]
+    view = parse_quoting_view(said(*quotes, answer="It is 900, with two wheels."), SHOWN)
+    (claim,) = view.claims
+    assert claim.sentence == "It is 900, with two wheels."
+    assert [(each.quote, each.passage) for each in claim.quotes] == quotes
+    assert view.short == "900"
+    unsure = parse_quoting_view(said(*quotes, answer="They do not say.", short=" "), SHOWN)
+    assert (unsure.claims, unsure.named) == ((), (2, 7))
+    brief = parse_quoting_view(said(*quotes, answer="", short="900"), SHOWN)
+    assert brief.claims[0].sentence == "900"
 
 
 def test_documents_come_in_the_order_of_their_quotes_each_once_and_no_more_than_wanted():
     quotes = [("The road goes to the old town", 5), ("It has two wheels.", 7), ("The road goes", 5)]
-    assert parse_quoting_view(said(*quotes), SHOWN)[1] == (5, 7)
-    assert parse_quoting_view(said(*quotes), SHOWN, most=1)[1] == (5,)
+    assert parse_quoting_view(said(*quotes), SHOWN).named == (5, 7)
+    assert parse_quoting_view(said(*quotes), SHOWN, most=1).named == (5,)
 
 
 @pytest.mark.parametrize(
@@ -68,17 +82,30 @@ def test_documents_come_in_the_order_of_their_quotes_each_once_and_no_more_than_
         ('It is 900 [DOC 2]. {"important_docs": [5]}', (5,)),
         ("It is 900 [DOC 2].", (2,)),
         ("It is 900.", None),
-        ('{"quotes": [], "answer": "It is 900 [DOC 7]."}', (7,)),
         ("", None),
     ],
 )
 def test_the_other_form_is_read_as_that(reply, named):
-    assert parse_quoting_view(reply, SHOWN) == (reply, named)
+    view = parse_quoting_view(reply, SHOWN)
+    assert (view.log, view.named) == (reply, named)
+
+
+def test_an_answer_without_quotes_names_the_documents_it_cites():
+    view = parse_quoting_view('{"quotes": [], "answer": "It is 900 [DOC 7]."}', SHOWN)
+    assert (view.log, view.named, view.claims) == ("It is 900 [DOC 7].", (7,), ())
+
+
+def test_more_quotes_than_wanted_and_a_long_one_are_cut():
+    long = "The road goes to the old town beyond the hills. " * 9
+    quotes = [("The rent is 900 euros", 2), ("It has two wheels.", 7), (long, 5), ("two wheels", 7)]
+    view = parse_quoting_view(said(*quotes), [SHOWN[0], (5, passage(long)), SHOWN[2]])
+    assert view.named == (2, 7, 5)
+    assert view.short == "900"
 
 
 def test_a_reply_that_was_cut_off_is_mended():
     reply = said(("The rent is 900 euros", 2))[:-12] + '"'
-    assert parse_quoting_view(reply, SHOWN)[1] == (2,)
+    assert parse_quoting_view(reply, SHOWN).named == (2,)
 
 
 @given(
@@ -88,8 +115,9 @@ def test_a_reply_that_was_cut_off_is_mended():
     )
 )
 def test_no_reply_names_what_was_not_shown(reply):
-    _, named = parse_quoting_view(reply, SHOWN)
-    assert named is None or set(named) <= set(TEXTS)
+    view = parse_quoting_view(reply, SHOWN)
+    assert view.named is None or set(view.named) <= set(TEXTS)
+    assert {each.passage for each in view.quotes} <= set(TEXTS)
 
 
 def test_the_prompt_ends_in_the_question_and_its_spans_are_the_documents():

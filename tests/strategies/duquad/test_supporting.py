@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.strategies.duquad.method import distinct_words, find_evidence_sentences
+from colligate.strategies.duquad.prompts import distinct_words, find_evidence_sentences
 
 TEXT = (
     "The mill is old. It stands by the lake. The rent of the mill is 900 euros. "

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Passage, Span
-from colligate.strategies.duquad.prompts import find_important, read_document_number, view_messages
+from colligate.strategies.duquad.prompts import (
+    find_claims,
+    find_important,
+    is_small,
+    parse_view,
+    read_document_number,
+    view_messages,
+)
+from colligate.testing import ScriptedModel
 
 
 def passage(text: str, title: str = "Title", name: str = "a", **more) -> Passage:
@@ -106,3 +114,45 @@ def test_what_names_no_document(item):
 def test_no_reply_names_what_was_not_shown_or_too_many(reply):
     named = find_important(reply, {1, 2, 3, 4, 5}, most=2)
     assert named is None or (len(set(named)) == len(named) <= 2 and set(named) <= {1, 2, 3, 4, 5})
+
+
+def test_each_sentence_that_cites_a_document_is_a_claim_with_its_quotation():
+    reply = (
+        'I looked. The rent is 900 euros ("the rent of the mill is 900 euros" [DOC 2]). '
+        "It has two wheels [DOC 4, DOC 9].\n"
+        '{"important_docs": [2, 4]}'
+    )
+    first, second = find_claims(reply, {1, 2, 4})
+    assert first.sentence.startswith("The rent is 900 euros")
+    assert [(each.quote, each.passage) for each in first.quotes] == [
+        ("the rent of the mill is 900 euros", 2)
+    ]
+    assert second.sentence == "It has two wheels."  # the sentence stands for its own quote
+    assert [each.passage for each in second.quotes] == [4]
+
+
+@given(st.text(max_size=300) | st.text('[DOC 12]"“”. a', max_size=900))
+def test_no_free_reply_claims_of_what_was_not_shown(reply):
+    shown = [(number, passage("The mill is old.")) for number in (1, 2)]
+    view = parse_view(reply, shown)
+    assert {each.passage for each in view.quotes} <= {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "small"),
+    [
+        ("gguf:qwen2.5-coder-1.5b", True),
+        ("hf:HuggingFaceTB/SmolLM2-135M-Instruct", True),
+        ("openai:qwen3:0.6b@http://127.0.0.1:11434/v1", True),
+        ("hf:meta-llama/Llama-3.1-8B-Instruct", False),
+        ("gguf:/models/Qwen2.5-7B-Instruct-Q4_K_M.gguf", False),
+        ("openai:gpt-5", False),
+    ],
+)
+def test_the_name_of_a_model_says_how_small_it_is(name, small):
+    assert is_small(ScriptedModel(name=name)) == small
+
+
+def test_without_a_size_a_model_in_this_process_is_small():
+    assert is_small(ScriptedModel(name="bundled", attention=lambda prompt, spans: []))
+    assert not is_small(ScriptedModel(name="openai:reader"))

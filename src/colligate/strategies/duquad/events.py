@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from colligate.core.citing import Stated
 from colligate.core.events import Event, pluralize
 from colligate.documents import Span
 
@@ -36,7 +37,8 @@ class Viewed(Event):
 
     `shown` are their numbers in the order it saw them and `documents` their ids; `log` is the part
     of its reply that the judge sees. `named` is False if it named none: `important` is then the
-    replacement.
+    replacement. `quotes` are its words of documents, by their numbers, `stated` the sentences of
+    its answer that a document supports, and `short` its answer in a few words.
     """
 
     agent: Agent
@@ -45,6 +47,9 @@ class Viewed(Event):
     important: tuple[int, ...]
     named: bool
     documents: tuple[str, ...] = ()
+    quotes: tuple[tuple[int, str], ...] = ()
+    stated: tuple[Stated, ...] = ()
+    short: str = ""
 
     def line(self) -> str:
         named = ", ".join(map(str, self.important)) or "none"
@@ -90,3 +95,7 @@ class Gated(Event):
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
         return {"kept": [score.document for score in self.scores if score.kept]}
+
+    @property
+    def ratings(self) -> Mapping[str, Mapping[str, float]]:
+        return {"docscore": {score.document: score.p for score in self.scores}}

@@ -10,46 +10,60 @@ The method in the order of the paper (symbols as there):
    answer. Keep those with p_i >= tau (equation 5).
 4. Of each kept document take the sentences that share most words with its provisional answer.
 5. A judge answers from scores, sentences and both agents' logs (equation 6).
+
+Ours: the fusion, the DocScore by label odds, the exit where both agents agree, and what happens if
+a step fails (`answer`). The suites of the paper's tables turn off the first three.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.citing import Evidence
+from colligate.core.citing import Evidence, Joined, Stated, write_answer
+from colligate.core.events import Answered, Noted
 from colligate.core.fit import fit_window
+from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import NumberedDocument
-from colligate.core.reader import FORMS, Form, fit_reader, read
-from colligate.core.relevance import score_similarity
+from colligate.core.reader import FORMS, Form, fit_reader, locate_statements, read
+from colligate.core.relevance import score_relevance, score_similarity
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
-from colligate.documents import Document, Passage, Span
-from colligate.documents.sentences import sentence_spans
-from colligate.documents.tokens import CJK
-from colligate.errors import UsageError
+from colligate.documents import Passage, Span
+from colligate.errors import (
+    BudgetExceeded,
+    ColligateError,
+    MalformedOutput,
+    MissingCapability,
+    ModelError,
+    UsageError,
+)
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
 from colligate.strategies.duquad.events import Agent, DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.duquad.prompts import (
     VIEW_SCHEMA,
+    YES_NO,
     DocScore,
     Exhibit,
+    View,
     debate_messages,
+    distinct_words,
+    doc_odds_messages,
     doc_score_messages,
     doc_score_schema,
-    find_important,
+    find_evidence_sentences,
+    is_small,
     parse_doc_scores,
     parse_quoting_view,
+    parse_view,
     quoting_view_messages,
     view_messages,
 )
@@ -62,13 +76,16 @@ class DuQUAD:
 
     `units`: with `documents` whole documents are read, the best `documents` of those in view; with
     `passages` the best of a search; `auto` reads whole documents if they are few and short.
-    `reply` is the form of the agents' replies: the paper's free text that ends in JSON (`free`), or
-    quotes and an answer as JSON (`quoted`), with which small models name documents that they do not
-    name otherwise; `auto` uses quotes if the reader can follow a schema. `on_nothing`: what the
-    judge sees if no score reaches the threshold, the `best` document (if its score is not 0) or the
-    debate alone (`log`). A signal that the models cannot give is left out and the others share its
-    weight; `alpha`, `beta` and `gamma` are the fusion's own weights unless set. Each `no_...` field
-    leaves one part out.
+    `rank_by` orders the local view: by the fused score, or one of the orders of Figure 4. A signal
+    that the models cannot give is left out and the others share its weight; `alpha`, `beta` and
+    `gamma` are the fusion's own weights unless set. `reply` is the form of the agents' replies: the
+    paper's free text that ends in JSON (`free`), or quotes and an answer as JSON (`quoted`); `auto`
+    is `quoted` for small models (`is_small`). `scores`: DocScores are the odds of Yes for each
+    document (`odds`) or written by the model (`reply`); `auto` is `odds` if the reader gives them
+    exactly. `early_exit`: if both agents name the same document first and give the same short
+    answer, nothing more is asked. `on_nothing`: what the judge sees if no score reaches the
+    threshold, the `best` document (if its score is not 0) or the debate alone (`log`). Each
+    `no_...` field leaves one part out.
     """
 
     name: ClassVar[str] = "duquad"
@@ -81,7 +98,8 @@ class DuQUAD:
     important: int = 3  # documents that an agent names; Figure 6
     threshold: float = 0.4  # tau; Table 5
     sentences: int = 2  # of a kept document; section 3.3
-    fusion: Fusion = Fusion.SFS
+    rank_by: Literal["fused", "embedder", "bm25", "reranker"] = "fused"
+    fusion: Fusion = Fusion.CALIBRATED  # ours; the paper: sfs
     alpha: float | None = None  # similarity; equation 3 and Table 6: 0.5
     beta: float | None = None  # likelihood; 1
     gamma: float | None = None  # attention; 0.5
@@ -90,10 +108,12 @@ class DuQUAD:
     mode: SearchMode = SearchMode.HYBRID
     pool: int = 50  # searched for a reranker, which the paper does not have
     on_nothing: Literal["best", "log"] = "best"
-    view_tokens: int = 512  # not in the paper, like the next
-    score_tokens: int = 384
-    form: Form = Form.SHORT
+    view_tokens: int = 800  # not in the paper, like the next; more than the largest valid reply
+    score_tokens: int = 800
+    form: Form = Form.JOINED
     reply: Literal["auto", "free", "quoted"] = "auto"  # the paper: free
+    scores: Literal["auto", "odds", "reply"] = "auto"  # the paper: reply
+    early_exit: bool = True  # ours
 
     no_local: bool = False
     no_global: bool = False
@@ -110,16 +130,33 @@ class DuQUAD:
             raise UsageError("no view is left", "no_local and no_global are both set")
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Fuse the signals, read both views, score what they name, judge."""
+        """Fuse the signals, read both views, score what they name, judge.
+
+        A signal, view or scores that fail are left out; the judge falls back to what the agents
+        quoted, and a refusal to reading the best documents once more.
+        """
         documents = await self._list_documents(question, run)
         if not documents:
             return await read(question, [], run, strategy=self.name, evidence=[])
-        shown, overflow = await self._fit_global(question, documents, run)
-        ranked = await self._rank(question, shown, run) + overflow
-        views = await self._read_views(question, shown, ranked, run)
-        candidates = self._unite(documents, ranked, views, run)
-        exhibits = await self._gate(question, candidates, run)
-        return await self._judge(question, documents, exhibits, views, run)
+        ranked: Sequence[NumberedDocument] = documents
+        views: Sequence[Viewed] = []
+        exhibits: Sequence[Exhibit] = []
+        with reserve_for_answer(run, lambda: documents):
+            shown, overflow = await self._fit_global(question, documents, run)
+            ranked = await self._rank(question, shown, run) + overflow
+            views = await self._read_views(question, documents, shown, ranked, run)
+            if self.early_exit and find_agreement(documents, views):
+                return await self._answer_agreed(question, views, run)
+            candidates = self._unite(documents, ranked, views, run)
+            exhibits = await self._gate(question, candidates, views, run)
+        known, short = choose_known(views, exhibits)
+        answer = await self._judge(question, documents, exhibits, views, known, run)
+        if not answer.found:
+            answer = await self._read_best(question, ranked, known, run)
+        said = distinct_words(answer.text) if answer.found and not answer.short else set()
+        if short and distinct_words(short) <= said:
+            answer = replace(answer, short=short)
+        return answer
 
     async def _list_documents(self, question: str, run: Run) -> list[NumberedDocument]:
         """Return D_1 ... D_N, numbered for all prompts of this run."""
@@ -147,7 +184,13 @@ class DuQUAD:
     async def _rank(
         self, question: str, documents: Sequence[NumberedDocument], run: Run
     ) -> list[NumberedDocument]:
-        """Sort the documents by SFS_i; attention is taken on the global agent's own prompt."""
+        """Sort the documents by SFS_i; SFS takes attention on the global agent's own prompt."""
+        if len(documents) == 1:
+            return list(documents)
+        passages = [passage for _, passage in documents]
+        if self.rank_by != "fused":
+            scores = await score_relevance(question, passages, run, self.rank_by)
+            return sort_by(scores, documents)
         given = {
             Signal.SIMILARITY: (self.alpha, self.no_similarity),
             Signal.LIKELIHOOD: (self.beta, self.no_likelihood),
@@ -156,70 +199,95 @@ class DuQUAD:
         weights = {signal: weight for signal, (weight, _) in given.items() if weight is not None}
         fused = await fuse_signals(
             question,
-            [passage for _, passage in documents],
+            passages,
             run,
             fusion=self.fusion,
             weights={**WEIGHTS[Fusion(self.fusion)], **weights},
             without=[signal for signal, (_, left_out) in given.items() if left_out],
             agent_prompt=self._prompt(question, run, documents),
         )
-        order = sorted(range(len(documents)), key=lambda at: -fused.scores[at])
-        return [documents[at] for at in order]
+        return sort_by(fused.scores, documents)
 
     # 2. The dual view
 
     async def _read_views(
         self,
         question: str,
+        documents: Sequence[NumberedDocument],
         shown: Sequence[NumberedDocument],
         ranked: Sequence[NumberedDocument],
         run: Run,
     ) -> list[Viewed]:
-        """Let both agents read: all documents in their order, and the m best, best first."""
+        """Let both agents read: all documents in their order, and the m best, best first.
+
+        If these are the same documents, the local agent reads alone.
+
+        Raises:
+            BudgetExceeded, ModelError: no agent could read.
+        """
         agents: list[tuple[Agent, Sequence[NumberedDocument]]] = []
-        if not self.no_global:
+        same = len(ranked) <= self.local_documents and not self.no_local
+        if same and not self.no_global:
+            run.emit(Noted("one agent reads: both views would show the same documents"))
+        elif not self.no_global:
             agents.append(("global", shown))
         if not self.no_local:
             prompt = partial(self._messages, question, run)
             best = ranked[: self.local_documents]
             agents.append(("local", await _fit_documents(best, prompt, self.view_tokens, run)))
-        return await gather(
-            self._read_view(agent, question, documents, run) for agent, documents in agents
+        read = await gather(
+            self._read_view(agent, question, documents, seen, run) for agent, seen in agents
         )
+        views = [view for view in read if isinstance(view, Viewed)]
+        for (agent, _), failed in zip(agents, read, strict=True):
+            if isinstance(failed, ColligateError):
+                if not views:
+                    raise failed
+                run.warn(f"the {agent} agent is left out: {failed}")
+        return views
 
     async def _read_view(
-        self, agent: Agent, question: str, shown: Sequence[NumberedDocument], run: Run
-    ) -> Viewed:
-        """Ask one agent for its log and its important documents."""
-        schema = VIEW_SCHEMA if self._quotes(run) else None
+        self,
+        agent: Agent,
+        question: str,
+        documents: Sequence[NumberedDocument],
+        shown: Sequence[NumberedDocument],
+        run: Run,
+    ) -> Viewed | ColligateError:
+        """Ask one agent for its log and its important documents; return the error if it fails."""
+        quotes = self._quotes(run)
+        schema = VIEW_SCHEMA if quotes else None
         messages = self._messages(question, run, shown)
-        reply = await run.chat(messages, max_tokens=self.view_tokens, schema=schema)
+        try:
+            reply = await run.chat(messages, max_tokens=self.view_tokens, schema=schema)
+        except (BudgetExceeded, ModelError) as error:
+            return error
         numbers = tuple(number for number, _ in shown)
-        if schema:
-            log, named = parse_quoting_view(reply.text, shown, self.important)
-        else:
-            log, named = reply.text, find_important(reply.text, numbers, self.important)
-        if named is None and agent == "local":
-            run.warn("the local agent named no documents: its best by fused score are used")
-        elif named is None:
-            run.warn("the global agent named no documents")
+        view = (parse_quoting_view if quotes else parse_view)(reply.text, shown, self.important)
         instead = numbers[: self.important] if agent == "local" else ()
-        view = Viewed(
+        viewed = Viewed(
             agent,
             numbers,
-            log,
-            instead if named is None else named,
-            named is not None,
+            view.log,
+            instead if view.named is None else view.named,
+            view.named is not None,
             tuple(passage.document_id for _, passage in shown),
+            tuple((each.passage, each.quote) for each in view.quotes),
+            tuple(await _locate_claims(question, view, documents, run)),
+            view.short,
         )
-        run.emit(view)
-        return view
+        run.emit(viewed)
+        if not viewed.named:
+            best = ": its best by fused score are used" if instead else ""
+            run.warn(f"the {agent} agent named no documents{best}")
+        return viewed
 
     def _quotes(self, run: Run) -> bool:
         """Return whether the agents reply with quotes."""
-        if self.reply != "auto":
-            return self.reply == "quoted"
-        return Capability.STRUCTURED in run.model(Role.READER).capabilities
+        reader = run.model(Role.READER)
+        if self.reply == "auto":
+            return Capability.STRUCTURED in reader.capabilities and is_small(reader)
+        return self.reply == "quoted"
 
     def _prompt(self, question: str, run: Run, numbered: Sequence[NumberedDocument]) -> AgentPrompt:
         return (quoting_view_messages if self._quotes(run) else view_messages)(question, numbered)
@@ -246,39 +314,92 @@ class DuQUAD:
     # 3. and 4. The gate, and the evidence sentences
 
     async def _gate(
-        self, question: str, candidates: Sequence[NumberedDocument], run: Run
+        self,
+        question: str,
+        candidates: Sequence[NumberedDocument],
+        views: Sequence[Viewed],
+        run: Run,
     ) -> list[Exhibit]:
-        """Keep the documents with p_i >= tau (equation 5), cut to their evidence sentences."""
+        """Keep the documents with p_i >= tau (equation 5), cut to their evidence sentences.
+
+        A provisional answer that the score does not come with is what the agents quoted of the
+        document; a document without either is not cut. If the scores fail all are kept.
+        """
         if self.no_pruning:
             return [Exhibit(n, passage, None, (passage.span,)) for n, passage in candidates]
         scores, missing = await self._score(question, candidates, run)
         kept = [number for number, score in scores.items() if score.p >= self.threshold]
-        if not kept:
+        if scores and not kept:
             first = max(scores, key=lambda number: scores[number].p)
             kept = [first] if self.on_nothing == "best" and scores[first].p > 0 else []
             instead = "the best is kept" if kept else "the judge has the agents' debate alone"
             run.warn(f"no document reached the threshold of {self.threshold:g}: {instead}")
         exhibits, rows = [], []
         for number, passage in candidates:
-            p, answer = scores[number].p, scores[number].answer
+            score = scores.get(number)
+            quoted = " ".join(q for view in views for n, q in view.quotes if n == number)
+            answer = (score.answer if score else "") or quoted
             shown: tuple[Span, ...] = ()
-            if number in kept:
+            if score is None or number in kept:
                 document = await run.document(passage.document_id)
-                best = await asyncio.to_thread(
-                    find_evidence_sentences, document, passage.span, answer, self.sentences
+                shown = (passage.span,)
+                if answer or self.scores == "reply":
+                    best = await asyncio.to_thread(
+                        find_evidence_sentences, document, passage.span, answer, self.sentences
+                    )
+                    shown = tuple(best)
+                exhibits.append(Exhibit(number, passage, score.p if score else None, shown))
+            if score is not None:
+                rows.append(
+                    DocumentScore(
+                        number, score.p, answer, number in kept, shown, passage.document_id
+                    )
                 )
-                shown = tuple(best)
-                exhibits.append(Exhibit(number, passage, p, shown))
-            rows.append(
-                DocumentScore(number, p, answer, number in kept, shown, passage.document_id)
-            )
-        run.emit(Gated(self.threshold, tuple(rows), missing))
+        if rows:
+            run.emit(Gated(self.threshold, tuple(rows), missing))
         return exhibits
 
     async def _score(
         self, question: str, candidates: Sequence[NumberedDocument], run: Run
     ) -> tuple[dict[int, DocScore], tuple[int, ...]]:
         """Return p_i and provisional answer of each document by number, and who got none.
+
+        A document that a failing call leaves out has no entry.
+        """
+        try:
+            if self.scores != "reply":
+                odds = await self._ask_odds(question, candidates, run)
+                if odds is not None:
+                    return odds, ()
+            return await self._ask_scores(question, candidates, run)
+        except (BudgetExceeded, ModelError) as error:
+            run.warn(f"the documents are not scored: {error}")
+            return {}, ()
+
+    async def _ask_odds(
+        self, question: str, candidates: Sequence[NumberedDocument], run: Run
+    ) -> dict[int, DocScore] | None:
+        """Return the odds that each document answers; None if the reader has no exact ones."""
+        scores: dict[int, DocScore] = {}
+        try:
+            for each in candidates:
+                messages = doc_odds_messages(question, each)
+                found = await run.labels(messages, YES_NO, role=Role.READER)
+                if found.bounded and self.scores == "auto":
+                    return None
+                scores[each[0]] = DocScore(found.odds["Yes"], "")
+        except (BudgetExceeded, ModelError) as error:
+            if self.scores == "auto" and isinstance(error, (MissingCapability, MalformedOutput)):
+                return None
+            if not scores:
+                raise
+            run.warn(f"{len(candidates) - len(scores)} documents are not scored: {error}")
+        return scores
+
+    async def _ask_scores(
+        self, question: str, candidates: Sequence[NumberedDocument], run: Run
+    ) -> tuple[dict[int, DocScore], tuple[int, ...]]:
+        """Let the reader write the scores, and return who got none.
 
         All documents are scored in one call, as Table 8 counts it; those that the reply leaves out
         are asked for once more. Without a score a document has p = 0 and no answer.
@@ -291,9 +412,13 @@ class DuQUAD:
             if not wanted:
                 break
             numbers = [number for number, _ in wanted]
-            reply = await run.chat(
-                prompt(wanted), max_tokens=self.score_tokens, schema=doc_score_schema(numbers)
-            )
+            schema = doc_score_schema(numbers)
+            try:
+                reply = await run.chat(prompt(wanted), max_tokens=self.score_tokens, schema=schema)
+            except (BudgetExceeded, ModelError):
+                if not found:
+                    raise
+                break
             found |= parse_doc_scores(reply.text, numbers)
         missing = tuple(number for number, _ in candidates if number not in found)
         if missing:
@@ -308,6 +433,7 @@ class DuQUAD:
         documents: Sequence[NumberedDocument],
         exhibits: Sequence[Exhibit],
         views: Sequence[Viewed],
+        known: Sequence[Stated],
         run: Run,
     ) -> Answer:
         """Answer from p, S, H_G and H_L (equation 6); all that was read may be quoted."""
@@ -339,7 +465,109 @@ class DuQUAD:
             evidence=evidence,
             form=self.form,
             messages=lambda _: prompt(fit),
+            known=known,
         )
+
+    async def _read_best(
+        self,
+        question: str,
+        ranked: Sequence[NumberedDocument],
+        known: Sequence[Stated],
+        run: Run,
+    ) -> Answer:
+        """Answer from the best documents by score, whole and without scores or debate."""
+        run.emit(Noted("no answer was found so far: reading the best documents once more"))
+        passages = [passage for _, passage in ranked[: self.local_documents]]
+        best = await fit_reader(question, passages, run, self.form)
+        evidence = [
+            Evidence(passage.span, 1 / rank, f"rank {rank} by score")
+            for rank, passage in enumerate(best, 1)
+        ]
+        return await read(
+            question, best, run, strategy=self.name, evidence=evidence, form=self.form, known=known
+        )
+
+    async def _answer_agreed(self, question: str, views: Sequence[Viewed], run: Run) -> Answer:
+        """Answer what both agents say, without scores and judge."""
+        first = views[0]
+        number = first.important[0]
+        run.emit(Noted(f"both agents answer “{first.short}” from document {number}"))
+        spans = [place.span for each in first.stated for place in each.places]
+        documents = {span.document_id: await run.document(span.document_id) for span in spans}
+        cited = write_answer(first.stated, documents, ())
+        run.emit(Answered(True, cited.text, tuple(each.span for each in cited.citations)))
+        reason = f"document {number}, named first by both agents"
+        return Answer(
+            question,
+            self.name,
+            cited.text,
+            True,
+            short=first.short,
+            citations=cited.citations,
+            evidence=tuple(Evidence(each.span, 0.0, reason) for each in cited.citations),
+        )
+
+
+def find_agreement(documents: Sequence[NumberedDocument], views: Sequence[Viewed]) -> bool:
+    """Return whether two agents quote the same document first and give the same short answer.
+
+    The quotes of both must support what they say.
+    """
+    if len(views) < 2 or not all(view.named and view.important for view in views):
+        return False
+    passages = dict(documents)
+    firsts = {view.important[0] for view in views}
+    shorts = {frozenset(distinct_words(view.short)) for view in views}
+    return (
+        len(firsts) == len(shorts) == 1
+        and frozenset() not in shorts
+        and all(
+            any(
+                passages[view.important[0]].span.contains(place.span)
+                for each in view.stated
+                for place in each.places
+            )
+            for view in views
+        )
+    )
+
+
+def choose_known(
+    views: Sequence[Viewed], exhibits: Sequence[Exhibit]
+) -> tuple[tuple[Stated, ...], str]:
+    """Return what an agent states with places in the documents, and its short answer.
+
+    The agent is the one that names the document with the best score; of equal ones the local.
+    """
+
+    def rate(view: Viewed) -> float:
+        return max((each.p or 0.0 for each in exhibits if each.number in view.important), default=0)
+
+    answering = [view for view in reversed(views) if view.stated]
+    if not answering:
+        return (), ""
+    best = max(answering, key=rate)
+    return best.stated, best.short
+
+
+async def _locate_claims(
+    question: str, view: View, documents: Sequence[NumberedDocument], run: Run
+) -> list[Stated]:
+    """Return what an agent says that its quotes support, else its short answer if they do."""
+    passages = [passage for _, passage in documents]
+    brief = [Joined(quotes=each.quotes, sentence=view.short) for each in view.claims if view.short]
+    for claims in (view.claims, brief):
+        if stated := await locate_statements(question, claims, passages, run):
+            return stated
+    return []
+
+
+def sort_by(
+    scores: Sequence[float], documents: Sequence[NumberedDocument]
+) -> list[NumberedDocument]:
+    """Return documents best first; of equal ones the earlier comes first."""
+    order = sorted(range(len(documents)), key=lambda at: -scores[at])
+    return [documents[at] for at in order]
 
 
 def _explain(each: Exhibit, views: Sequence[Viewed]) -> str:
@@ -356,8 +584,7 @@ async def _sort_by_similarity(
     if run.embedder is None:
         return list(numbered)
     alike = await score_similarity(question, [passage for _, passage in numbered], run)
-    ranked = sorted(zip(alike, numbered, strict=True), key=lambda pair: -pair[0])
-    return [each for _, each in ranked]
+    return sort_by(alike, numbered)
 
 
 async def _fit_documents(
@@ -370,35 +597,3 @@ async def _fit_documents(
     return await fit_window(
         ranked, prompt, run, max_tokens=max_tokens, span=lambda numbered: numbered[1].span
     )
-
-
-_ARTICLES = frozenset(("a", "an", "the"))
-_WORD = re.compile(rf"[{CJK}]|[^\s{CJK}]+")
-
-
-def find_evidence_sentences(
-    document: Document, within: Span, answer: str, most: int = 2
-) -> list[Span]:
-    """Return the `most` sentences with most of the answer's distinct words, in document order.
-
-    The paper does not define overlap: words are those of SQuAD's normalisation. Of equal sentences
-    the earlier one is taken; if no sentence shares a word, the first ones are.
-    """
-    wanted = distinct_words(answer)
-    sentences = sentence_spans(document, within)
-    shared = [len(wanted & distinct_words(document.slice(sentence))) for sentence in sentences]
-    best = sorted(range(len(sentences)), key=lambda at: (-shared[at], at))[:most]
-    return [sentences[at] for at in sorted(best)]
-
-
-def distinct_words(text: str) -> set[str]:
-    """Return the words of a text as SQuAD compares them: lower case, no punctuation, no articles.
-
-    Characters of scripts without blanks count one by one.
-
-    >>> sorted(distinct_words("The U.S. and an atlas"))
-    ['and', 'atlas', 'us']
-    """
-    folded = unicodedata.normalize("NFKC", text).lower()
-    bare = "".join(c for c in folded if unicodedata.category(c)[0] not in "PS")
-    return set(_WORD.findall(bare)) - _ARTICLES

@@ -4,7 +4,8 @@
 
     SFS_i = alpha softmax(sim)_i + beta softmax(-nll)_i + gamma softmax(cont)_i
 
-The `calibrate` fusion is ours: attention in two opposite orders and z-scores in place of softmax.
+The `calibrated` fusion is ours: attention in two opposite orders, the likelihood of a question that
+is announced, and z-scores in place of softmax, of the signals that the models can give.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from colligate.core.prompts import build_attention_prompt, escape, render_body
 from colligate.core.relevance import score_similarity
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.errors import ContextTooSmall, MissingCapability
+from colligate.errors import BudgetExceeded, MissingCapability, ModelError
 from colligate.models import Capability, Message, Role
 
 AgentPrompt = tuple[list[Message], list[tuple[int, int]]]
@@ -42,8 +43,8 @@ class Signal(StrEnum):
 class Fusion(StrEnum):
     """How signals become one score."""
 
-    SFS = "sfs"  # DuQUAD's Structural Fusion Score (equation 3)
     CALIBRATED = "calibrated"  # ours: the given order of the passages plays no part
+    SFS = "sfs"  # DuQUAD's Structural Fusion Score (equation 3)
 
 
 Weights = Mapping[Signal, float]
@@ -99,7 +100,7 @@ async def fuse_signals(
     passages: Sequence[Passage],
     run: Run,
     *,
-    fusion: Fusion = Fusion.SFS,
+    fusion: Fusion = Fusion.CALIBRATED,
     weights: Weights | None = None,
     without: Collection[Signal] = (),
     agent_prompt: AgentPrompt | None = None,
@@ -107,9 +108,9 @@ async def fuse_signals(
     """Score passages for a question, the better the higher.
 
     `weights` default to the fusion's. Signals in `without`, or without weight, are not asked for.
-    A signal that the models cannot give, or whose prompt does not fit the scorer's window, is left
-    out and the others share its weight. If scorer and reader are one model, attention is taken on
-    `agent_prompt`, whose computation the agent's own call then reuses.
+    A signal that the models cannot give, or whose call fails, is left out and the others share its
+    weight; similarity alone is warned of. If scorer and reader are one model, SFS takes attention
+    on `agent_prompt`, whose computation the agent's own call then reuses.
     """
     fusion = Fusion(fusion)  # a name is accepted too
     weights = WEIGHTS[fusion] if weights is None else weights
@@ -120,11 +121,14 @@ async def fuse_signals(
     for signal in wanted:
         try:
             scores[signal] = await asking.ask(signal)
-        except (MissingCapability, ContextTooSmall) as error:
+        except (ModelError, BudgetExceeded) as error:
             missing.append(signal)
             # What was never declared is reported before the run; a server may fail to give it.
-            if CAPABILITY.get(signal) in run.model(Role.SCORER).capabilities:
+            declared = CAPABILITY.get(signal) in run.model(Role.SCORER).capabilities
+            if declared or not isinstance(error, MissingCapability):
                 run.warn(f"{signal.value} is not used: {error}")
+    if missing and list(scores) == [Signal.SIMILARITY]:
+        run.warn("documents are ranked by similarity alone; a --scorer such as bundled gives more")
     counting = share_weights({signal: weights[signal] for signal in wanted}, missing)
     result = Fused(
         tuple(add_up(fusion, scores, counting) or [0.0] * len(passages)),
