@@ -7,8 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from colligate.core import Form
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Noted, Pruned
+from colligate.core.reader import FORMS
 from colligate.documents import Document
 from colligate.errors import BudgetExceeded, ContextTooSmall, ServerFailed, UsageError
 from colligate.library import InMemorySources
@@ -102,6 +104,7 @@ def likely(*order: str):
 BEST_FIRST = likely("house", "mill", "road", "lake")  # numbers 4, 2, 3, 1
 
 
+JOINED_TOKENS = FORMS[Form.JOINED].tokens
 THREE = DuQUAD(local_documents=3)  # with four documents, both agents are asked
 
 
@@ -764,7 +767,7 @@ async def test_a_window_too_small_for_one_document_is_said(make_run):
 async def test_where_the_debate_does_not_fit_the_judges_window_it_is_left_out(make_run):
     said = named(2, 1, said="I say so again. " * 120)
     replies = Saying(global_=said, local=said, score=scores(d2=(0.9, "900 euros"), d1=(0, "")))
-    answer, run, model = await asked(make_run, replies=replies, context_tokens=2600)
+    answer, run, model = await asked(make_run, replies=replies, context_tokens=JOINED_TOKENS + 1100)
     assert "I say so" not in model.calls[3].prompt
     assert "The rent of the mill is 900 euros." in model.calls[3].prompt
     assert answer.found
@@ -784,7 +787,7 @@ async def test_evidence_that_does_not_fit_the_judges_window_is_left_out_the_wors
         documents=LONG[:4],
         question="How old is the mill?",
         replies=say,
-        context_tokens=2200,
+        context_tokens=JOINED_TOKENS + 700,
         likelihood=BEST_FIRST,
     )
     judge = model.calls[say.kinds.index("judge")]
