@@ -169,3 +169,20 @@ def test_an_error_ends_the_work_about_documents(meter):
         raise ValueError("broken")
     meter.chat("reader", "bundled", Usage(1, 1), seconds=1)
     assert meter.report().offline["calls"] == 0
+
+
+async def test_calls_are_summed_by_the_steps_that_a_method_names(meter):
+    async def call(tokens: int) -> None:
+        meter.chat("reader", "bundled", Usage(tokens, 1), seconds=1)
+
+    with meter.step("reason"):
+        await call(10)
+    await call(1000)
+    with meter.step("summarise"):
+        await asyncio.gather(call(20), call(30))
+    report = meter.report()
+    assert {step: sums["input_tokens"] for step, sums in report.by_step.items()} == {
+        "reason": 10,
+        "summarise": 50,
+    }
+    assert report.to_json()["by_step"]["summarise"]["calls"] == 2

@@ -7,9 +7,10 @@ from itertools import zip_longest
 
 import pytest
 
+from colligate.bench.outcome import collect_counts
 from colligate.core import Run
 from colligate.core.citing import NOT_FOUND
-from colligate.core.events import Asked, Retrieved
+from colligate.core.events import Asked, Parsed, Retrieved
 from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import BudgetExceeded, MissingCapability, ServerFailed, UsageError
@@ -51,7 +52,8 @@ def sources():
 
 
 def dualrag(**own) -> DualRAG:
-    paper = {"one_reply": "false", "first_round": "reason", "bridges": 0}
+    loop = {"one_reply": "false", "first_round": "reason", "bridges": 0}
+    paper = loop | {"summaries": "written"}
     return DualRAG(**({"mode": "sparse", "linking": "name", "k": 2} | paper | own))
 
 
@@ -812,6 +814,17 @@ async def test_chosen_sentences_are_knowledge_word_for_word(ask):
     assert "Silver Harbour: Its director was Ada Mercer." in outline_in(model.calls[-1].prompt)
 
 
+async def test_an_adapter_for_the_summarizer_means_that_it_writes(sources):
+    for adapter, kind_ in ((None, "Choice"), ("mine", "Summary")):
+        base = Adaptable(World(), name="base", capabilities=[*Capability])
+        async with sources:
+            run = Run(sources, {Role.READER: base}, Meter())
+            await dualrag(summaries="auto", summarizer_adapter=adapter, rounds=1).learn(
+                QUESTION, run
+            )
+        assert kind_ in {e.schema for e in events(run, Parsed)}
+
+
 async def test_numbers_that_no_sentence_has_are_left_out(learn):
     choice = {"sentences": [0, 3, 99, -1, 3]}
     _knowledge, run, model = await learn(World(Choice=choice), summaries="chosen", rounds=1)
@@ -828,3 +841,24 @@ async def test_calls_are_metered_by_step(ask):
     counted = {step: sums["calls"] for step, sums in steps.items()}
     assert counted == {"reasoner": 4, "identifier": 3, "summarizer": 3, "answer": 1}
     assert sum(sums["output_tokens"] for sums in steps.values()) == run.meter.report().output_tokens
+
+
+async def test_queries_that_find_nothing_new_are_counted(learn):
+    twice = {
+        "entities": [
+            {"entity": "Ada Mercer", "keywords": ["Ada Mercer born"]},
+            {"entity": "Mercer", "keywords": ["Mercer Ada born"]},
+            {"entity": "Lund", "keywords": ["Lund cathedral"]},
+        ]
+    }
+    for own, queries in (({}, 3), ({"no_entities": True}, 1)):
+        _, run, _ = await learn(World(Entities=twice), rounds=1, **own)
+        counts = collect_counts(event for _, event in run.trace.events)
+        assert counts["queries"] == queries
+        assert counts["redundant_queries"] == (queries == 3)
+    thoughts = iter("abc")
+    world = World(
+        Reasoning=lambda call: {"thought": next(thoughts), "need_retrieve": True}, Entities=twice
+    )
+    _, run, _ = await learn(world, rounds=2)
+    assert [e.redundant for e in events(run, Gathered)] == [0, 1, 0, 1, 1, 1]

@@ -91,7 +91,8 @@ class DualRAG:
 
     Knowledge has its place in the documents. With `summaries=written` the Knowledge Summarizer
     writes statements, each with a quote: what the passages support goes into the outline, the rest
-    is dropped. With `chosen` it names the numbers of sentences, which go in as they are.
+    is dropped. With `chosen` it names the numbers of sentences, which go in as they are; so does
+    `auto`, unless the Summarizer has an adapter.
 
     The reader is shown the passages behind the outline, then the others that were gathered, best
     first by turns of the entities, up to `reader_tokens` together; outline and thoughts are notes.
@@ -114,7 +115,7 @@ class DualRAG:
 
     name: ClassVar[str] = "dualrag"
     needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(15)
+    calls: ClassVar[Calls] = Calls(10)
 
     rounds: int = 5  # section 4.1
     retrieved: int = 50  # for each query
@@ -128,9 +129,9 @@ class DualRAG:
     retrieve_first: bool = True  # the paper: may answer without looking anything up
     first_round: Literal["reason", "identify", "question"] = "question"  # the paper: reason
     one_reply: Literal["auto", "true", "false"] = "auto"  # the paper: two calls
-    summaries: Literal["written", "chosen"] = "written"  # the paper: written
+    summaries: Literal["auto", "written", "chosen"] = "auto"  # the paper: written
     bridges: int = 2  # 2HopRAG (appendix H.1) looks up every passage; DualRAG none
-    reader_tokens: int = 2000  # the paper's reader sees no passages
+    reader_tokens: int = 3000  # the paper's reader sees no passages
     form: Form = Form.JOINED
     reasoner_adapter: str | None = None
     identifier_adapter: str | None = None
@@ -244,7 +245,9 @@ class DualRAG:
             hits, how, ranked = await self._retrieve(ELSE, (query,), run)
             groups = group_by_title(hits)
             entities: dict[str, tuple[str, ...]] = dict.fromkeys(groups, (query,))
-            retrieved = [(of_it, how, ranked) for of_it in groups.values()]
+            retrieved = [
+                (of_it, how, ranked if not n else []) for n, of_it in enumerate(groups.values())
+            ]
         elif not knowledge.rounds and self.retrieve_first and self.first_round == "question":
             entities = {ELSE: (knowledge.question,)}
             found = Lookup(run, self.k, self.retrieved, self.mode)
@@ -347,9 +350,12 @@ class DualRAG:
             raw = [Fragment(each.text.strip(), (each.span,)) for each in sought.unseen]
             return _Summarised(raw, sought.unseen)
 
-        step = choose_sentences if self.summaries == "chosen" else write_statements
+        written = self.summaries == "written"
+        if self.summaries == "auto":
+            written = self.summarizer_adapter is not None
+        step = write_statements if written else choose_sentences
         said, readable, passages = 0, True, list(sought.unseen)
-        fragments: Sequence[Fragment] = []
+        fragments: list[Fragment] = []
         try:
             said, fragments, passages = await step(knowledge, run, sought)
         except MalformedOutput as error:
