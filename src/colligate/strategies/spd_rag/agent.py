@@ -1,10 +1,11 @@
 """The agents of SPD-RAG: one per document, a bounded number at once (the paper's stage 2).
 
 The paper's agent converses and hands in its findings at the end. This one is asked anew at each
-turn: it sees the passages found last, its findings and queries so far, and its tasks after them.
-It copies what the passages say before it decides what to do next: small models copy well while the
-words are in front of them and the task comes last, and the findings of an agent that breaks off
-are not lost. In a conversation the bundled model found nothing in passages that held the answer.
+turn: it sees the passages found, as many as fit, its findings and queries so far, and its tasks
+after them. It copies what the passages say before it decides what to do next: small models copy
+well while the words are in front of them and the task comes last, and the findings of an agent that
+breaks off are not lost. In a conversation the bundled model found nothing in passages that held the
+answer.
 
 Memory holds findings, never documents. Each outcome is stored as it comes, so that an interrupted
 run resumes where it was.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -22,12 +24,14 @@ from typing import Any, Literal
 
 from colligate.concurrency import map_concurrent
 from colligate.core.citing import Place, Stated, Statement, resolve
-from colligate.core.events import Progressed
+from colligate.core.events import Progressed, Pruned
 from colligate.core.fit import fit_window
+from colligate.core.reader import render_passages
 from colligate.core.run import Run
-from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall
-from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.documents import Hit, Passage, Span
+from colligate.documents.chunking import Structural
+from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall, MalformedOutput
+from colligate.library.sources import DocumentInfo, SearchMode, cut_passages
 from colligate.models import Message, Role
 from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn, list_found
 from colligate.strategies.spd_rag.prompts import (
@@ -36,11 +40,23 @@ from colligate.strategies.spd_rag.prompts import (
     LAST,
     NO_QUERY,
     NOTHING_NEW,
+    WHOLE,
     FirstTurn,
     LastTurn,
     Turn,
     agent_messages,
+    keep_table_head,
 )
+
+FirstSearch = Literal["tasks", "question", "asked"]
+"""How an agent begins: with a search for its tasks or for the question, or with a call that asks
+for a query."""
+
+_RRF = 60  # the constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)
+_FEWEST_SEARCHES = 2  # before "not found" (the paper's prompt)
+_SHARE = 0.5  # of the worker's window for all the passages of a prompt
+_SHORTEST = 100  # tokens of a passage: a search returns enough to fill its evidence
+_CHARACTERS = 8  # of a token at most: a longer document is not counted
 
 
 @dataclass(frozen=True)
@@ -51,11 +67,12 @@ class DocumentAgent:
     question: str
     question_reaches: bool
     searches: int
-    k: int
-    pool: int
+    k: int | None
+    pool: int | None
     mode: SearchMode
+    evidence_tokens: int
     tokens: int
-    first_search: Literal["asked", "question"]
+    first_search: FirstSearch
 
     async def read(self, info: DocumentInfo, run: Run) -> AgentOutcome:
         """Read one document; a failure becomes its outcome and does not stop other agents."""
@@ -67,6 +84,8 @@ class DocumentAgent:
             await self._work(reading, run)
         except BudgetExceeded as error:
             status, problem = Status.UNREAD, str(error)
+        except MalformedOutput as error:
+            status, problem = Status.MALFORMED, str(error)
         except ColligateError as error:
             status, problem = Status.FAILED, str(error)
         findings: tuple[Stated, ...] = ()
@@ -79,8 +98,9 @@ class DocumentAgent:
             info.title,
             status,
             findings,
+            reading.list_answered(findings, len(self.tasks)),
             reading.relevance if findings else 0.0,
-            len(reading.queries),
+            reading.searches,
             reading.turns,
             len({each.sentence.strip() for each in reading.statements} - {""}) - len(findings),
             problem,
@@ -88,32 +108,63 @@ class DocumentAgent:
 
     async def _work(self, reading: _Reading, run: Run) -> None:
         """Take at most `searches` turns, and one more for the passages of the last search."""
-        new: list[Passage] = []
-        remark = BEGIN
+        new = await self._show_whole(reading, run)
+        remark = WHOLE if new else BEGIN
         for number in range(1, self.searches + 2):
-            last = remark == LAST
-            if number == 1 and self.first_search == "question":
-                query = self.question if self.question_reaches else " ".join(self.tasks)
-                turn = Turn(action="search", query=query)
-            else:
-                schema = LastTurn if last else Turn if reading.shown else FirstTurn
-                messages = self._messages(reading, new, remark)
-                asked = run.structured(messages, schema, role=Role.WORKER, max_tokens=self.tokens)
-                turn = (await asked).value
-                reading.take(turn)
-            ended = last or (turn.action == "finalize" and bool(reading.shown))
-            found = [] if ended else await self._search(turn.query, reading, run)
-            new = await self._fit(reading, found, run)
             # A document that was shown completely needs no further search.
-            whole = len(reading.shown) + len(new) >= reading.info.passages
-            closing = number == self.searches or (bool(new) and whole)
-            self._record(reading, turn, new, run)
-            if ended or (closing and not new):
+            last = reading.whole or number > self.searches
+            if number == 1 and not last and self.first_search != "asked":
+                turn, queries = Turn(action="search"), self._first_queries()
+            else:
+                turn = await self._ask(reading, remark, run, last=last)
+                if last or self._is_done(turn, reading):
+                    self._record(reading, turn, (), reading.shown if number == 1 else (), run)
+                    return
+                queries = self._next_queries(turn, reading)
+            new = await self._search(queries, reading, run)
+            self._record(reading, turn, queries, new, run)
+            if not new and (number == self.searches or turn.action == "finalize"):
                 return  # no passage is left to deal with
-            remark = LAST if closing else "" if new else NOTHING_NEW
-            if not turn.query.strip():
-                remark = NO_QUERY
-            reading.shown += new
+            remark = NO_QUERY if not queries else NOTHING_NEW if not new else ""
+            if reading.whole or number == self.searches:
+                remark = LAST
+
+    async def _ask(self, reading: _Reading, remark: str, run: Run, *, last: bool) -> Turn:
+        """Ask for one turn about the passages shown, the earlier ones as far as they fit."""
+        schema = LastTurn if last else Turn if reading.shown else FirstTurn
+        messages = self._messages(reading, reading.shown[reading.latest :], remark)
+        room = await run.room(Role.WORKER, messages, self.tokens, schema=schema)
+        window = run.model(Role.WORKER).context_tokens
+        first, free = reading.latest, math.inf
+        if room is not None and window is not None:
+            free = min(room, window * _SHARE - sum(reading.sizes[first:]))
+        while first > 0 and reading.sizes[first - 1] <= free:
+            first -= 1
+            free -= reading.sizes[first]
+        messages = self._messages(reading, reading.shown[first:], remark)
+        asked = run.structured(messages, schema, role=Role.WORKER, max_tokens=self.tokens)
+        turn = (await asked).value
+        reading.take(turn)
+        return turn
+
+    def _is_done(self, turn: Turn, reading: _Reading) -> bool:
+        """Return whether to stop; not before anything was shown, nor after one vain search."""
+        enough = bool(reading.statements) or reading.searches >= _FEWEST_SEARCHES
+        return turn.action == "finalize" and bool(reading.shown) and enough
+
+    def _first_queries(self) -> list[str]:
+        by_question = self.first_search == "question" and self.question_reaches
+        return [self.question] if by_question else list(self.tasks)
+
+    def _next_queries(self, turn: Turn, reading: _Reading) -> list[str]:
+        """Return the agent's query; its next without a call if it gives up after one search."""
+        if turn.query.strip():
+            return [turn.query]
+        if turn.action == "search" or not reading.shown:
+            return []
+        other = [self.question] if self.question_reaches else []
+        other.append(" ".join(self.tasks))
+        return [query for query in other if query not in reading.queries][:1]
 
     def _messages(
         self, reading: _Reading, passages: Sequence[Passage], remark: str, *, more: int = 0
@@ -131,21 +182,65 @@ class DocumentAgent:
             remark=remark,
         )
 
-    async def _search(self, query: str, reading: _Reading, run: Run) -> list[Passage]:
-        """Return the passages found that were not shown before."""
-        if not query.strip():
+    async def _show_whole(self, reading: _Reading, run: Run) -> list[Passage]:
+        """Show the document whole if it has no more tokens than the evidence of a search."""
+        info = reading.info
+        if info.characters > self.evidence_tokens * _CHARACTERS:
             return []
-        reading.queries.append(query)
-        hits = await run.search(
-            query, k=self.k, pool=self.pool, mode=self.mode, documents=[reading.info.id]
-        )
-        seen = {passage.span for passage in reading.shown}
-        return [hit.passage for hit in hits if hit.passage.span not in seen]
+        document = await run.document(info.id)
+        spans = await asyncio.to_thread(cut_passages, document, Structural())
+        passages = [keep_table_head(document.passage(span), document) for span in spans]
+        worker = run.model(Role.WORKER)
+        if await worker.count_tokens(render_passages(passages)) > self.evidence_tokens:
+            return []
+        messages = self._messages(reading, passages, WHOLE, more=len(passages))
+        room = await run.room(Role.WORKER, messages, self.tokens, schema=LastTurn)
+        if room is not None and room < 0:
+            return []
+        await self._show(reading, passages, run)
+        reading.whole = True
+        return passages
 
-    async def _fit(self, reading: _Reading, found: Sequence[Passage], run: Run) -> list[Passage]:
-        """Return the best of the passages found that fit the worker's window."""
-        kept = await fit_window(
-            found,
+    async def _search(self, queries: Sequence[str], reading: _Reading, run: Run) -> list[Passage]:
+        """Search for these queries together, and show what was not shown before.
+
+        The lists of several queries are joined by reciprocal rank.
+        """
+        if not queries:
+            return []
+        reading.queries += queries
+        reading.searches += 1
+        k = self.k or max(1, self.evidence_tokens // _SHORTEST)
+        found = [
+            await run.search(
+                query, k=k, pool=self.pool or 3 * k, mode=self.mode, documents=[reading.info.id]
+            )
+            for query in queries
+        ]
+        seen = {passage.span for passage in reading.shown}
+        ranked = [each for each in join_ranks(found)[:k] if each.span not in seen]
+        document = await run.document(reading.info.id)
+        new = await self._fit([keep_table_head(each, document) for each in ranked], reading, run)
+        await self._show(reading, new, run)
+        reading.whole = bool(new) and len(reading.shown) >= reading.info.passages
+        return new
+
+    async def _fit(self, found: Sequence[Passage], reading: _Reading, run: Run) -> list[Passage]:
+        """Return the best of the passages found that are the evidence of one search.
+
+        At least one is kept, so that a search shows something, as long as the window holds it.
+        """
+        worker, used, kept = run.model(Role.WORKER), 0, 0
+        for passage in found:
+            used += await worker.count_tokens(render_passages([passage]))
+            if kept and used > self.evidence_tokens:
+                break
+            kept += 1
+        if kept < len(found):
+            reason = f"a search shows at most {self.evidence_tokens} tokens"
+            run.emit(Pruned(tuple(each.span for each in found[kept:]), reason))
+        fitting = await fit_window(
+            found[:kept],
             lambda passages: self._messages(reading, passages, LAST, more=len(passages)),
             run,
             role=Role.WORKER,
@@ -154,13 +249,21 @@ class DocumentAgent:
             least=0,
             warning="some agents' windows were full before they read all that they found",
         )
-        if found and not (kept or reading.shown):
+        if found and not (fitting or reading.shown):
             raise ContextTooSmall(
                 "not one passage fits the agent's window",
                 f"it is {run.model(Role.WORKER).context_tokens} tokens",
                 "use a worker with a larger window",
             )
-        return kept
+        return fitting
+
+    async def _show(self, reading: _Reading, passages: Sequence[Passage], run: Run) -> None:
+        """Add passages to those shown, with their tokens."""
+        if passages:
+            reading.latest = len(reading.shown)
+        worker = run.model(Role.WORKER)
+        reading.sizes += [await worker.count_tokens(render_passages([p])) for p in passages]
+        reading.shown += passages
 
     async def _locate(self, reading: _Reading, run: Run) -> tuple[Stated, ...]:
         """Return the findings that the passages shown support, with their places."""
@@ -173,29 +276,54 @@ class DocumentAgent:
         )
         return tuple(each for each in stated if each.places)
 
-    def _record(self, reading: _Reading, turn: Turn, new: Sequence[Passage], run: Run) -> None:
+    def _record(
+        self,
+        reading: _Reading,
+        turn: Turn,
+        queries: Sequence[str],
+        new: Sequence[Passage],
+        run: Run,
+    ) -> None:
         run.emit(
             AgentTurn(
                 document=reading.info.id,
                 title=reading.info.title,
                 turn=reading.turns,
                 findings=tuple(each.finding for each in turn.findings),
-                action=turn.action,
-                query=turn.query,
+                action="search" if queries else turn.action,
+                query="; ".join(queries),
                 shown=tuple(passage.span for passage in new),
             )
         )
 
 
+def join_ranks(lists: Sequence[Sequence[Hit]]) -> list[Passage]:
+    """Return the passages of several searches, the highest sum of reciprocal ranks first."""
+    sums: dict[Passage, float] = {}
+    for hits in lists:
+        for rank, hit in enumerate(hits, 1):
+            sums[hit.passage] = sums.get(hit.passage, 0.0) + 1 / (_RRF + rank)
+    return sorted(sums, key=lambda passage: -sums[passage])
+
+
 @dataclass
 class _Reading:
-    """The state of one agent. The passages shown are numbered in their order, from 1."""
+    """The state of one agent. The passages shown are numbered in their order, from 1.
+
+    `sizes` are their tokens, `latest` is the place of the first one of the last search. `tasks` are
+    the numbers of the tasks that the statements name. `whole`: no passage is left to search for.
+    """
 
     info: DocumentInfo
     shown: list[Passage] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    latest: int = 0
+    whole: bool = False
     statements: list[Statement] = field(default_factory=list)
+    tasks: list[int] = field(default_factory=list)
     relevance: float = 0.0
     queries: list[str] = field(default_factory=list)
+    searches: int = 0
     turns: int = 0
 
     def take(self, turn: Turn) -> None:
@@ -203,7 +331,18 @@ class _Reading:
         self.turns += 1
         if self.shown:
             self.statements += turn.statements()
-            self.relevance = turn.relevance
+            self.tasks += [each.task for each in turn.findings]
+            self.relevance = max(self.relevance, turn.relevance)
+
+    def list_answered(self, findings: Sequence[Stated], tasks: int) -> tuple[int, ...]:
+        """Return the numbers of the tasks that the findings answer; none if they do not say."""
+        located = {each.sentence for each in findings}
+        numbers = {
+            task
+            for statement, task in zip(self.statements, self.tasks, strict=True)
+            if " ".join(statement.sentence.split()) in located
+        }
+        return tuple(sorted(numbers)) if numbers <= set(range(1, tasks + 1)) else ()
 
 
 class Status(StrEnum):
@@ -212,6 +351,7 @@ class Status(StrEnum):
     READ = "read"
     EMPTY = "empty"  # it has no passage
     FAILED = "failed"
+    MALFORMED = "malformed"  # its replies cannot be used
     UNREAD = "unread"  # the token budget was spent
 
 
@@ -219,14 +359,16 @@ class Status(StrEnum):
 class AgentOutcome:
     """The findings s_i of a document with their relevance r_i in [0, 1].
 
-    Every finding has places; `dropped` had none. An agent that failed or ran out of tokens still
-    hands in what it had found.
+    Every finding has places; `dropped` had none. `answered` are the numbers of the tasks that the
+    findings answer, none if they do not say. An agent that failed or ran out of tokens still hands
+    in what it had found.
     """
 
     document: str
     title: str
     status: Status
     findings: tuple[Stated, ...] = ()
+    answered: tuple[int, ...] = ()
     relevance: float = 0.0
     searches: int = 0
     turns: int = 0
@@ -246,6 +388,7 @@ class AgentOutcome:
                 [each.sentence, [[p.span.start, p.span.end, p.how] for p in each.places]]
                 for each in self.findings
             ],
+            "answered": list(self.answered),
             "relevance": self.relevance,
             "searches": self.searches,
             "turns": self.turns,
@@ -263,12 +406,13 @@ class AgentOutcome:
             for sentence, places in kept["findings"]
         )
         counts = {name: kept[name] for name in ("relevance", "searches", "turns", "dropped")}
-        return cls(info.id, info.title, Status(kept["status"]), findings, **counts)
+        answered = tuple(kept["answered"])
+        return cls(info.id, info.title, Status(kept["status"]), findings, answered, **counts)
 
 
 # All documents, each read by its agent
 
-VERSION = 2
+VERSION = 3
 """The version of what is stored: outcomes of another version are not used."""
 
 _PHASE = "reading documents"
@@ -331,7 +475,7 @@ class FanOut:
         else:
             outcome = await self.agent.read(info, self.run)
             self._spent |= outcome.status is Status.UNREAD and not outcome.turns
-            self._failed += outcome.status is Status.FAILED
+            self._failed += outcome.status in (Status.FAILED, Status.MALFORMED)
             self._read += outcome.status is Status.READ
             if outcome.status is Status.READ:
                 await asyncio.to_thread(self.run.store.put, key, outcome.to_json(), [info.id])
@@ -353,6 +497,7 @@ def _make_event(outcome: AgentOutcome, *, kept: bool) -> AgentEnded:
         title=outcome.title,
         status=outcome.status.value,
         findings=list_found(outcome.findings),
+        answered=outcome.answered,
         relevance=outcome.relevance,
         searches=outcome.searches,
         turns=outcome.turns,

@@ -28,7 +28,8 @@ class Planned(Event):
 class AgentTurn(Event):
     """A document's agent replied: findings in the passages shown last, and its next action.
 
-    `turn` counts from 1. `shown` are the new passages of the search that followed.
+    `turn` counts the calls, 0 is a search without one. `shown` are the new passages of the search
+    that followed, or those of a document that was shown whole.
     """
 
     document: str
@@ -61,8 +62,8 @@ class FoundThere:
 class AgentEnded(Event):
     """A document's agent ended. `status` is that of its `Outcome`, `problem` why it failed.
 
-    `dropped` findings have no place in the passages it was shown. `kept`: the outcome is that of
-    an interrupted run.
+    `dropped` findings have no place in the passages it was shown. `answered` are the numbers of the
+    tasks that the findings answer. `kept`: the outcome is that of an interrupted run.
     """
 
     document: str
@@ -75,6 +76,7 @@ class AgentEnded(Event):
     dropped: int
     problem: str = ""
     kept: bool = False
+    answered: tuple[int, ...] = ()
 
     def line(self) -> str:
         return f"{self.title}: {self.status}, {pluralize(len(self.findings), 'finding')}"
@@ -88,8 +90,9 @@ class AgentEnded(Event):
 class Grouped(Event):
     """The texts of a level, counted from 1, were grouped; a text is its place in the level's list.
 
-    `tokens` are those of each text, `budget` is the most of a group. `forced`: no two texts fit it
-    together, or the run's budget is too small for several calls.
+    `tokens` are those of each text, at the first level with the reply that it may need, `budget` is
+    the most of a group. `forced`: no two texts fit it together, or the run's budget is too small
+    for several calls.
     """
 
     level: int

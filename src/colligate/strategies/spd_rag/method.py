@@ -5,7 +5,9 @@ The method in the order of the paper:
 1. Coordinator: from the question q alone, write tasks that any document can be asked and a
    directive for the synthesis (one call).
 2. Document agents: for each document d_i an agent searches inside it, at most 5 times, and
-   returns findings s_i with their relevance r_i in [0, 1] (`agent.py`).
+   returns findings s_i with their relevance r_i in [0, 1] (`agent.py`). Its first search is for the
+   tasks, and a document that is shorter than the evidence of a search is shown whole: both without
+   a call.
 3. Recursive synthesis: group similar findings under a budget of B tokens, put each group together,
    and repeat until one prompt holds everything; answer from that (`synthesis.py`).
 """
@@ -17,21 +19,29 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from colligate.core.answer import Answer
-from colligate.core.events import Noted
+from colligate.core.citing import Evidence
+from colligate.core.events import Noted, pluralize
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form, read
+from colligate.core.reader import Form, fit_reader, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import rank_documents
-from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
+from colligate.errors import MalformedOutput, ModelError, UsageError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Role
-from colligate.strategies.spd_rag.agent import VERSION, AgentOutcome, DocumentAgent, FanOut, Status
+from colligate.strategies.spd_rag.agent import (
+    VERSION,
+    AgentOutcome,
+    DocumentAgent,
+    FanOut,
+    FirstSearch,
+    Status,
+)
 from colligate.strategies.spd_rag.events import Planned
-from colligate.strategies.spd_rag.prompts import FindingGroup, Todos, coordinator_messages
+from colligate.strategies.spd_rag.prompts import Brief, FindingGroup, Todos, coordinator_messages
 from colligate.strategies.spd_rag.synthesis import Synthesis
 
 
@@ -43,37 +53,46 @@ class SPDRAG:
     reported and stops no other. A part of the token budget is reserved for the synthesis, and
     documents that were not read are counted. An interrupted run resumes when it is asked again.
 
-    `documents` limits the documents in view to the best by a search. `first_search` "question"
-    begins each agent with the passages that a search for the question finds. `merge_tokens` is B,
-    by default three quarters of the reader's window. `question_reaches` False gives the agents
+    `documents` limits the documents in view to the best by a search; a run of more than about
+    `most_calls` calls is not begun. A search shows passages of `evidence_tokens` together, by
+    default 1,000 to 5,000 by the worker's window, and at most `k`. `first_search` "question" begins
+    each agent with the passages that a search for the question finds, "asked" with a call for a
+    query, as in the paper. `merge_tokens` is B, by default three quarters of the reader's window.
+    `answer_tokens` limits each reply of the synthesis: longer answers are written in groups.
+    `keep_findings` adds what the synthesis leaves out. `question_reaches` False gives the agents
     only their tasks, and `no_single_synthesis` returns a single document's findings unchanged: both
     as in the released code.
     """
 
     name: ClassVar[str] = "spd-rag"
     needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(2, document=3)
+    calls: ClassVar[Calls] = Calls(2, document=2)
 
     documents: int | None = None  # the paper: all
+    most_calls: int | None = 1000
     searches: int = 5  # of an agent
-    k: int = 5  # passages a search shows
-    pool: int = 15  # searched for a reranker
+    k: int | None = None  # passages a search shows; the paper: 5 of 1,000 tokens
+    pool: int | None = None  # searched for a reranker, by default 3 k; the paper: 15
+    evidence_tokens: int | None = None  # the paper: 5,000
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    first_search: Literal["asked", "question"] = "asked"  # question: one call less per document
+    first_search: FirstSearch = "tasks"  # the paper: asked
     concurrency: int = 16  # agents, and syntheses, at a time
     merge_tokens: int | None = None  # B; the paper: 750,000 of a million
     plan_tokens: int = 600  # of the coordinator's reply
-    agent_tokens: int = 800  # of an agent's reply
+    agent_tokens: int = 2000  # of an agent's reply: six findings of digits and a query
+    answer_tokens: int = 4000  # of a synthesis's reply
+    keep_findings: bool = True  # the paper: no
     form: Form = Form.JOINED
 
     question_reaches: bool = True
     no_single_synthesis: bool = False
 
     def __post_init__(self) -> None:
-        require_min(self, searches=1, k=1, pool=1, concurrency=1, plan_tokens=1, agent_tokens=1)
-        for name in ("documents", "merge_tokens"):
+        require_min(self, searches=1, concurrency=1, plan_tokens=1, agent_tokens=1)
+        for name in ("documents", "most_calls", "k", "pool", "evidence_tokens", "merge_tokens"):
             if getattr(self, name) is not None:
                 require_min(self, **{name: 1})
+        require_min(self, answer_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Plan, read every document, put the findings together."""
@@ -81,30 +100,49 @@ class SPDRAG:
         if not infos:
             return await read(question, [], run, strategy=self.name, evidence=())
         # Reserved before the first call: a run that cannot end is not begun.
-        reserve = await self._make_synthesis(question, "", run).estimate_reserve(len(infos))
+        reserve = await self._make_synthesis(question, Brief(), run).estimate_reserve(len(infos))
         with run.tokens.reserve(reserve):
             plan = await self._plan(question, run, len(infos))
-            agents = FanOut(self._make_agent(question, plan), run, self.concurrency)
+            tasks = plan.tasks(question)
+            agents = FanOut(self._make_agent(question, tasks, run), run, self.concurrency)
             outcomes = await agents.read(infos)
         _report(outcomes, agents.known, run)
         gathered = [
-            FindingGroup(each.findings, each.relevance, each.title)
+            FindingGroup(
+                each.findings, each.relevance, each.title, _list_missing(tasks, each.answered)
+            )
             for each in outcomes
             if each.findings
         ]
-        synthesis = self._make_synthesis(question, plan.synthesis_directive, run)
+        brief = _make_brief(plan.synthesis_directive, tasks, outcomes)
+        synthesis = self._make_synthesis(question, brief, run)
         if not gathered:
-            answer = await read(question, [], run, strategy=self.name, evidence=())
+            answer = await self._read_best(question, infos, run)
         elif len(infos) == 1 and self.no_single_synthesis:
             answer = await synthesis.list_findings(gathered)
         else:
-            silent = [each.title for each in outcomes if each.whole and not each.findings]
-            answer = await synthesis.answer(gathered, silent)
+            answer = await synthesis.answer(gathered)
         if all(outcome.whole for outcome in outcomes):
             # Otherwise they stay: asked again, the run reads only the other documents.
             await agents.forget(infos)
             await asyncio.to_thread(run.store.put, _hash_plan(question, run), None)
         return answer
+
+    async def _read_best(self, question: str, infos: Sequence[DocumentInfo], run: Run) -> Answer:
+        """Read the best passages of all documents before saying that nothing was found."""
+        k = max(_LAST_PASSAGES, self.k or 0)
+        names = [info.id for info in infos]
+        hits = await run.search(
+            question, k=k, pool=self.pool or 3 * k, mode=self.mode, documents=names
+        )
+        passages = await fit_reader(question, [hit.passage for hit in hits], run, self.form)
+        evidence = [
+            Evidence(hit.passage.span, hit.score, f"rank {rank}, no agent found anything")
+            for rank, hit in enumerate(hits[: len(passages)], 1)
+        ]
+        return await read(
+            question, passages, run, strategy=self.name, evidence=evidence, form=self.form
+        )
 
     async def _list_documents(self, question: str, run: Run) -> list[DocumentInfo]:
         """Return the documents to read: all, or the best by a search."""
@@ -113,15 +151,34 @@ class SPDRAG:
             best = set(await rank_documents(question, run, self.documents, self.mode))
             run.warn(f"{len(best)} of {len(infos)} documents are read, the best by a search")
             infos = [info for info in infos if info.id in best]
-        calls = len(infos) * (self.searches + 1)
-        if calls > _MANY:
-            run.emit(
-                Noted(
-                    f"{len(infos)} documents are read by an agent each: "
-                    f"about {2 * len(infos)}, at most {calls} model calls"
-                )
-            )
+        self._check_calls(infos, run)
         return infos
+
+    def _check_calls(self, infos: Sequence[DocumentInfo], run: Run) -> None:
+        """Report how many calls a run takes; raise `UsageError` if they are too many."""
+        evidence = self._count_evidence(run)
+        short = sum(info.characters <= _CHARACTERS * evidence for info in infos)
+        free = self.first_search != "asked"
+        about = 2 + short + (len(infos) - short) * (2 if free else 3)
+        most = 2 + short + (len(infos) - short) * (self.searches + 1)
+        estimate = f"about {about:,}, at most {most:,} model calls"
+        reading = f"an agent for each of {pluralize(len(infos), 'document')}"
+        if self.most_calls is not None and about > self.most_calls:
+            raise UsageError(
+                f"{reading} takes {estimate}",
+                f"most_calls is {self.most_calls:,}",
+                f"--set most_calls={about} allows them, --set documents=N reads the N best only",
+            )
+        if most > _MANY:
+            run.emit(Noted(f"{reading}: {estimate}"))
+
+    def _count_evidence(self, run: Run) -> int:
+        """Return the tokens that a search shows: an eighth of the window, as far as it helps."""
+        if self.evidence_tokens is not None:
+            return self.evidence_tokens
+        window = run.model(Role.WORKER).context_tokens
+        least, most = _EVIDENCE
+        return most if window is None else max(least, min(most, window // 8))
 
     async def _plan(self, question: str, run: Run, documents: int) -> Todos:
         """Ask the coordinator; if it gives no task, the question is the task."""
@@ -144,26 +201,29 @@ class SPDRAG:
         )
         return plan
 
-    def _make_agent(self, question: str, plan: Todos) -> DocumentAgent:
+    def _make_agent(self, question: str, tasks: tuple[str, ...], run: Run) -> DocumentAgent:
         return DocumentAgent(
-            tasks=plan.tasks(question),
+            tasks=tasks,
             question=question,
             question_reaches=self.question_reaches,
             searches=self.searches,
             k=self.k,
             pool=self.pool,
             mode=self.mode,
+            evidence_tokens=self._count_evidence(run),
             tokens=self.agent_tokens,
             first_search=self.first_search,
         )
 
-    def _make_synthesis(self, question: str, directive: str, run: Run) -> Synthesis:
+    def _make_synthesis(self, question: str, brief: Brief, run: Run) -> Synthesis:
         return Synthesis(
             run=run,
             question=question,
-            directive=directive,
+            brief=brief,
             form=self.form,
             merge_tokens=self.merge_tokens,
+            answer_tokens=self.answer_tokens,
+            keep_findings=self.keep_findings,
             concurrency=self.concurrency,
             strategy=self.name,
         )
@@ -171,23 +231,35 @@ class SPDRAG:
 
 _MANY = 300  # calls that are reported before they are made
 _NAMED = 3  # failed documents that a warning names
+_EVIDENCE = 1000, 5000  # tokens of a search: 5 passages of ours, and of the paper
+_CHARACTERS = 4  # of a token, to estimate which documents are shown whole
+_LAST_PASSAGES = 10  # read where no agent found anything
+
+
+def _list_missing(tasks: Sequence[str], answered: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers of the other tasks; none if the findings do not say what they answer."""
+    return tuple(n for n in range(1, len(tasks) + 1) if n not in answered) if answered else ()
+
+
+def _make_brief(directive: str, tasks: tuple[str, ...], outcomes: Sequence[AgentOutcome]) -> Brief:
+    """Return what the synthesis is given beside the findings."""
+    silent = tuple(each.title for each in outcomes if each.whole and not each.findings)
+    sure = all(each.answered for each in outcomes if each.findings)
+    answered = {number for each in outcomes for number in each.answered}
+    unanswered = _list_missing(tasks, tuple(answered)) if sure else ()
+    return Brief(directive, tasks, silent, unanswered)
 
 
 def _report(outcomes: Sequence[AgentOutcome], known: int, run: Run) -> None:
-    """Warn of documents that were not read completely; raise if none was read."""
+    """Warn of documents that were not read completely; raise if all failed."""
     of: dict[Status, list[AgentOutcome]] = {status: [] for status in Status}
     for outcome in outcomes:
         of[outcome.status].append(outcome)
     unread, failed, total = of[Status.UNREAD], of[Status.FAILED], len(outcomes)
-    if not of[Status.READ] and not any(outcome.findings for outcome in outcomes):
-        if unread:
-            raise BudgetExceeded(
-                f"none of {total} documents could be read",
-                "the token budget is spent",
-                "raise --max-tokens-total",
-            )
-        if failed:
-            raise ModelError(f"none of {total} documents could be read", failed[0].problem)
+    read = of[Status.READ] or of[Status.MALFORMED]
+    if failed and not (read or unread or any(outcome.findings for outcome in outcomes)):
+        raise ModelError(f"none of {total} documents could be read", failed[0].problem)
+    failed = [*failed, *of[Status.MALFORMED]]
     if known:
         run.emit(Noted(f"{known} of {total} documents were read before the interruption"))
     if unread:

@@ -11,12 +11,16 @@
 
 If no two texts fit one batch together, all of S is one batch (the released code's rule). A
 synthesis keeps its statements' places in the documents.
+
+The answer grows with the findings. If one reply can hold them, the answer is that reply. Otherwise
+the statements of the first level's batches, in their order, are its body, and the last call writes
+only its head. A finding that no statement repeats is added as it is: it is verified already.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,23 +29,41 @@ from scipy.cluster.hierarchy import linkage
 
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import Answer
-from colligate.core.citing import Evidence, write_answer
+from colligate.core.citing import (
+    NOT_FOUND,
+    Evidence,
+    Joined,
+    Place,
+    Stated,
+    Statement,
+    resolve,
+    write_answer,
+)
 from colligate.core.events import Answered, Pruned
 from colligate.core.fit import split_by_tokens
-from colligate.core.reader import FORMS, Form, ask_statements, read, render_passages
+from colligate.core.reader import FORMS, Form, ask_statements, render_passages
 from colligate.core.run import Run
+from colligate.core.support import has_all_numbers
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, ContextTooSmall, MalformedOutput
+from colligate.errors import BudgetExceeded, ColligateError, ModelError
 from colligate.models import Capability, Role
 from colligate.models.structured import json_schema_of, with_schema
 from colligate.strategies.spd_rag.events import Grouped, Synthesised, list_found
 from colligate.strategies.spd_rag.prompts import (
-    COMBINED_TOKENS,
+    CONDENSED,
+    GROWING,
+    REPLY_TOKENS,
+    STATEMENT_TOKENS,
+    Brief,
     Combined,
     FindingGroup,
+    Head,
+    allow_statements,
     answering_messages,
     collect_sources,
     combining_messages,
+    concluding_messages,
+    count_statements,
     render_notes,
 )
 
@@ -49,34 +71,41 @@ _SHARE = 0.75  # of the window: the paper's 750,000 tokens of a million
 _UNKNOWN = 128_000  # the window of a model that does not report it, as in the paper's code
 _SPARE = 0.97  # of what a prompt may take: parts counted apart have more tokens when joined
 _DIRECTIVE = 200  # tokens of a directive that is not written yet
-_REPORT = 150  # tokens of a document's findings, estimated before any is read
+_REPORT = 250  # tokens of a document's findings and their statements, estimated before any is read
 
 
 @dataclass(frozen=True)
 class Synthesis:
-    """How findings are put together; the fields are those of `SPDRAG` and the directive."""
+    """How findings are put together; the fields are those of `SPDRAG` and the brief."""
 
     run: Run
     question: str
-    directive: str
+    brief: Brief
     form: Form
     merge_tokens: int | None
+    answer_tokens: int
+    keep_findings: bool
     concurrency: int
     strategy: str
     _counted: dict[FindingGroup, int] = field(default_factory=dict, repr=False)
 
-    async def answer(self, gathered: Sequence[FindingGroup], silent: Sequence[str]) -> Answer:
+    async def answer(self, gathered: Sequence[FindingGroup]) -> Answer:
         """Put similar findings together until one prompt holds them all, and answer from that.
 
-        `silent` are the titles of documents without findings. If the reader gives no valid reply,
-        the findings themselves are the answer, with a warning.
+        If the reader gives no valid reply, the findings themselves are the answer, with a warning.
         """
-        overhead = await self._count_overhead(silent)
+        overhead = await self._count_overhead()
         budget = self._limit_batch(overhead)
-        texts = await self._split(gathered, budget)
+        # The answer's statements are written at the first level: it needs tokens for them, and a
+        # batch has no more findings than a reply has statements.
+        growing = self.form in GROWING
+        least = -(-budget // self._most_statements)
+        share = {"each": STATEMENT_TOKENS, "least": least} if growing else {}
+        texts = await self._split(gathered, budget, share)
+        body: list[Stated] = []
         level = 1
         while True:
-            tokens = await map_concurrent(texts, self._count, self.concurrency)
+            tokens = await self._weigh_all(texts, **share)
             grouping = await self._group(texts, tokens, budget, overhead)
             self.run.emit(Grouped(level, grouping.groups, tuple(tokens), budget, grouping.forced))
             if len(grouping.groups) < 2:
@@ -88,9 +117,21 @@ class Synthesis:
             with self.run.tokens.reserve(overhead):
                 combined = await map_concurrent(batches, self._combine, self.concurrency)
             texts = [text for text in combined if text.findings]
+            if level == 1 and growing:
+                body = [
+                    each
+                    for text, (_, _, given) in zip(combined, batches, strict=True)
+                    for each in self._complete(text.findings, given)
+                ]
+            share = {}
             level += 1
         order = [i for group in grouping.groups for i in group]
-        return await self._answer([texts[i] for i in order], silent, overhead)
+        texts = [texts[i] for i in order]
+        if not texts:
+            return await self._write([], gathered, None, ())
+        if body:
+            return await self._conclude(texts, body, gathered)
+        return await self._answer(texts, gathered)
 
     async def _group(
         self, texts: Sequence[FindingGroup], tokens: Sequence[int], budget: int, overhead: int
@@ -103,7 +144,12 @@ class Synthesis:
         # Every group is a call, and most likely there is one more level.
         if left is not None and left < total + 2 * (total // budget + 2) * overhead:
             return replace(every, forced=True)
-        vectors = await self.run.embed([text.text for text in texts])
+        try:
+            vectors = await self.run.embed([text.text for text in texts])
+        except ColligateError as error:
+            self.run.warn(f"findings are grouped in their order, not by meaning: {error.what}")
+            groups = tuple(tuple(each) for each in split_by_tokens(tokens, budget))
+            return Grouping(groups) if len(groups) < len(texts) else replace(every, forced=True)
         return await asyncio.to_thread(group_texts, vectors, tokens, budget)
 
     async def _combine(self, batch: tuple[int, int, Sequence[FindingGroup]]) -> FindingGroup:
@@ -114,22 +160,26 @@ class Synthesis:
         level, number, given = batch
         if len(given) == 1 and given[0].combined:
             return given[0]
-        overhead = await self._count_overhead(())
-        texts = await self._fit(given, self._limit_findings(overhead, last=False))
+        overhead = await self._count_overhead()
+        room = self._limit_findings(overhead, last=False)
+        growing = level == 1 and self.form in GROWING
+        texts = await self._fit(given, room, each=STATEMENT_TOKENS if growing else 0)
         passages = await self._collect_sources(texts)
         title = given[0].title if len(given) == 1 else ""
         relevance = max(text.relevance for text in given)
         whole = tuple(finding for text in texts for finding in text.findings)
+        # The first level's statements may be the answer's; above it texts have to become shorter.
+        most = min(count_statements(len(whole)), self._most_statements) if growing else CONDENSED
         try:
             reply, found = await ask_statements(
                 self.question,
                 passages,
                 self.run,
-                messages=combining_messages(self.question, passages, texts, self.directive),
-                schema=Combined,
-                max_tokens=COMBINED_TOKENS,
+                messages=combining_messages(self.question, passages, texts, self.brief, most),
+                schema=allow_statements(Combined, most),
+                max_tokens=REPLY_TOKENS + most * STATEMENT_TOKENS,
             )
-        except (MalformedOutput, ContextTooSmall, BudgetExceeded) as error:
+        except (ModelError, BudgetExceeded) as error:
             self.run.warn(f"a synthesis failed, its findings are passed on: {error.what}")
             found, passed_on = list(whole), True
         else:
@@ -140,46 +190,128 @@ class Synthesis:
         return FindingGroup(findings, relevance, title, combined=True)
 
     async def _answer(
-        self, texts: Sequence[FindingGroup], silent: Sequence[str], overhead: int
+        self, texts: Sequence[FindingGroup], gathered: Sequence[FindingGroup]
     ) -> Answer:
         """Answer from the texts of the last level, in the wanted form."""
-        kept = await self._fit(texts, self._limit_findings(overhead, last=True))
+        spec, growing = FORMS[self.form], self.form in GROWING
+        most = self._limit_findings(await self._count_overhead(), last=True)
+        kept = await self._fit(texts, most, each=STATEMENT_TOKENS if growing else 0)
         passages = await self._collect_sources(kept)
+        schema, tokens = spec.reply, spec.tokens
+        if growing:
+            count = count_statements(sum(len(text.findings) for text in kept))
+            schema = allow_statements(spec.reply, min(count, self._most_statements))
+            tokens = REPLY_TOKENS + min(count, self._most_statements) * STATEMENT_TOKENS
+        messages = answering_messages(self.question, passages, kept, self.brief, self.form)
         try:
-            return await read(
-                self.question,
-                passages,
-                self.run,
-                strategy=self.strategy,
-                evidence=_rate(kept, passages),
-                form=self.form,
-                messages=lambda shown: answering_messages(
-                    self.question, shown, kept, self.directive, self.form, silent
-                ),
-                known=[finding for text in texts for finding in text.findings],
-            )
-        except (MalformedOutput, ContextTooSmall, BudgetExceeded) as error:
+            reply = (await self.run.structured(messages, schema, max_tokens=tokens)).value
+        except (ModelError, BudgetExceeded) as error:
             self.run.warn(f"the last synthesis failed, the answer is the findings: {error}")
-            return await self.list_findings(texts)
+            return await self.list_findings(gathered)
+        stated, dropped = await self._resolve(reply.statements, passages)
+        if not any(each.places for each in stated):
+            if not reply.found:
+                return await self._write([], gathered, None, dropped)
+            self.run.warn("the last synthesis quotes nothing, the answer is the findings")
+            return await self.list_findings(gathered)
+        short = reply.short_answer.strip() or None
+        if growing:
+            stated = self._complete(stated, gathered)
+        return await self._write(stated, gathered, short, dropped)
+
+    async def _conclude(
+        self,
+        texts: Sequence[FindingGroup],
+        body: Sequence[Stated],
+        gathered: Sequence[FindingGroup],
+    ) -> Answer:
+        """Write the head of an answer whose statements are written already."""
+        kept = await self._fit(texts, self._limit_findings(await self._count_overhead(), last=True))
+        passages = await self._collect_sources(kept)
+        messages = concluding_messages(self.question, passages, kept, self.brief)
+        tokens = REPLY_TOKENS + CONDENSED * STATEMENT_TOKENS
+        try:
+            head = (await self.run.structured(messages, Head, max_tokens=tokens)).value
+        except (ModelError, BudgetExceeded) as error:
+            self.run.warn(f"the head of the answer could not be written: {error}")
+            return await self._write(body, gathered, None, ())
+        stated, dropped = await self._resolve(head.statements, passages)
+        whole = [*(each for each in stated if each.places), *body]
+        return await self._write(whole, gathered, head.short_answer.strip() or None, dropped)
 
     async def list_findings(self, gathered: Sequence[FindingGroup]) -> Answer:
         """Return the findings as the answer, each with its citations, without a model."""
+        findings = [finding for text in gathered for finding in text.findings]
+        return await self._write(findings, gathered, None, ())
+
+    async def _resolve(
+        self, statements: Sequence[Statement | Joined], passages: Sequence[Passage]
+    ) -> tuple[list[Stated], tuple[str, ...]]:
+        documents = await self.run.documents_of(passages)
+        return await asyncio.to_thread(resolve, self.question, statements, passages, documents)
+
+    def _complete(self, stated: Sequence[Stated], groups: Sequence[FindingGroup]) -> list[Stated]:
+        """Add the findings that no statement repeats; nothing if nothing was stated.
+
+        A statement repeats a finding if it rests on the same place and has the finding's numbers.
+        """
+        if not (stated and self.keep_findings):
+            return list(stated)
+        said: dict[str, list[tuple[Span, str]]] = {}
+        for each in stated:
+            for place in each.places:
+                said.setdefault(place.span.document_id, []).append((place.span, each.sentence))
+
+        def is_repeated(finding: Stated) -> bool:
+            there = [
+                sentence
+                for place in finding.places
+                for span, sentence in said.get(place.span.document_id, ())
+                if span.overlaps(place.span)
+            ]
+            return bool(there) and has_all_numbers(finding.sentence, " ".join(there), self.question)
+
+        findings = (finding for group in groups for finding in group.findings)
+        return [*stated, *(finding for finding in findings if not is_repeated(finding))]
+
+    async def _write(
+        self,
+        stated: Sequence[Stated],
+        gathered: Sequence[FindingGroup],
+        short: str | None,
+        dropped: tuple[str, ...],
+    ) -> Answer:
+        """Write statements as the answer; without any, nothing is found."""
+        for problem in dropped:
+            self.run.warn(problem)
         passages = await self._collect_sources(gathered)
         documents = await self.run.documents_of(passages)
-        findings = [finding for text in gathered for finding in text.findings]
-        cited = await asyncio.to_thread(write_answer, findings, documents, ())
+        once: dict[str, dict[Place, None]] = {}
+        for each in stated:
+            once.setdefault(each.sentence, {}).update(dict.fromkeys(each.places))
+        joined = [Stated(sentence, tuple(places)) for sentence, places in once.items()]
+        cited = await asyncio.to_thread(write_answer, joined, documents, dropped)
         spans = tuple(citation.span for citation in cited.citations)
-        self.run.emit(Answered(True, cited.text, spans))
+        self.run.emit(Answered(bool(spans), cited.text, spans, dropped))
+        named = len({span.document_id for span in spans})
+        if 0 < named < len(documents):
+            self.run.warn(f"{named} of {len(documents)} documents with findings are cited")
         return Answer(
             question=self.question,
             strategy=self.strategy,
-            text=cited.text,
-            found=True,
+            text=cited.text or NOT_FOUND,
+            found=bool(spans),
+            short=short if spans else None,
             citations=cited.citations,
             evidence=_rate(gathered, passages),
         )
 
     # Tokens
+
+    @property
+    def _most_statements(self) -> int:
+        """The most statements of one reply."""
+        return max(1, (self.answer_tokens - REPLY_TOKENS) // STATEMENT_TOKENS)
 
     async def estimate_reserve(self, documents: int) -> int:
         """Return the tokens to reserve for the synthesis before any document is read.
@@ -188,17 +320,18 @@ class Synthesis:
         that leaves half of the budget to the agents.
         """
         left = self.run.tokens.left
-        last = await self._count_overhead(()) + _DIRECTIVE
+        last = await self._count_overhead() + _DIRECTIVE
         return last if left is None else last + max(0, min(documents * _REPORT, left // 2 - last))
 
-    async def _count_overhead(self, silent: Sequence[str]) -> int:
-        """Count the tokens of a call without findings, with its reply."""
+    async def _count_overhead(self) -> int:
+        """Count the tokens of a call without findings, with the reply to a few."""
         wanted = FORMS[self.form]
-        messages = answering_messages(self.question, [], [], self.directive, self.form, silent)
+        messages = answering_messages(self.question, [], [], self.brief, self.form)
         reader = self.run.model(Role.READER)
         if Capability.STRUCTURED not in reader.capabilities:
             messages = with_schema(messages, json_schema_of(wanted.reply))
-        return await reader.count_prompt(messages) + max(wanted.tokens, COMBINED_TOKENS)
+        reply = max(wanted.tokens, REPLY_TOKENS + CONDENSED * STATEMENT_TOKENS)
+        return await reader.count_prompt(messages) + reply
 
     def _limit_batch(self, overhead: int) -> int:
         """Return B, the most tokens of a batch below the last level."""
@@ -213,9 +346,21 @@ class Synthesis:
         free += [left] if left is not None and last else []
         return int((min(free) - overhead) * _SPARE) if free else None
 
-    async def _fit(self, texts: Sequence[FindingGroup], most: int | None) -> list[FindingGroup]:
+    async def _weigh_all(
+        self, texts: Sequence[FindingGroup], *, each: int = 0, least: int = 0
+    ) -> list[int]:
+        """Return the tokens of texts, and `each` for every finding; at least `least` for each."""
+        counts = await map_concurrent(texts, self._count, self.concurrency)
+        return [
+            max(count + each * len(text.findings), least * len(text.findings))
+            for text, count in zip(texts, counts, strict=True)
+        ]
+
+    async def _fit(
+        self, texts: Sequence[FindingGroup], most: int | None, *, each: int = 0
+    ) -> list[FindingGroup]:
         """Return the findings that fit `most` tokens, a fair share of each text."""
-        tokens = await map_concurrent(texts, self._count, self.concurrency)
+        tokens = await self._weigh_all(texts, each=each)
         if most is None or sum(tokens) <= most:
             return list(texts)
         weights = [_weigh(text, count) for text, count in zip(texts, tokens, strict=True)]
@@ -232,9 +377,11 @@ class Synthesis:
         self.run.warn(why)
         return [text for text in kept if text.findings]
 
-    async def _split(self, gathered: Sequence[FindingGroup], budget: int) -> list[FindingGroup]:
+    async def _split(
+        self, gathered: Sequence[FindingGroup], budget: int, share: Mapping[str, int]
+    ) -> list[FindingGroup]:
         """Split findings of a document that are too many for one call, into as few parts as fit."""
-        counts = await map_concurrent(gathered, self._count, self.concurrency)
+        counts = await self._weigh_all(gathered, **share)
         return [
             replace(text, findings=text.findings[part.start : part.stop])
             for text, count in zip(gathered, counts, strict=True)
@@ -245,7 +392,7 @@ class Synthesis:
         """Count the tokens of findings and of their passages in a prompt."""
         if text not in self._counted:
             passages = await self._collect_sources([text])
-            shown = f"{render_passages(passages)}\n{render_notes([text], passages, '')}"
+            shown = f"{render_passages(passages)}\n{render_notes([text], passages, Brief())}"
             self._counted[text] = await self.run.model(Role.READER).count_tokens(shown)
         return self._counted[text]
 
