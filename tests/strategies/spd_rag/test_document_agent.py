@@ -61,7 +61,7 @@ def test_a_title_or_a_task_cannot_end_its_place():
     assert len(user.content) < 500
 
 
-def test_what_was_found_last_stands_before_the_tasks_and_is_numbered_on():
+def test_what_was_shown_stands_before_what_grows_and_the_tasks_and_is_numbered_on():
     _, user = agent_messages(
         "Lease",
         ["Note the rent."],
@@ -74,10 +74,10 @@ def test_what_was_found_last_stands_before_the_tasks_and_is_numbered_on():
     )
     parts = (
         "<document>Lease</document>",
-        "<queries>\n- due day\n</queries>",
-        "<findings>\n- It is due on the third.\n</findings>",
         '<passage number="4"',
         '<passage number="5"',
+        "<queries>\n- due day\n</queries>",
+        "<findings>\n- It is due on the third.\n</findings>",
         "<tasks>\n1. Note the rent.\n</tasks>",
         "Go on.",
     )

@@ -6,6 +6,7 @@ import json
 import re
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,13 +14,15 @@ import pytest
 
 from colligate.concurrency import map_concurrent
 from colligate.core.citing import NOT_FOUND
-from colligate.core.events import Noted, Progressed, Pruned
-from colligate.documents import Document, Hit, Span
+from colligate.core.events import Noted, Progressed, Pruned, Retrieved
+from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.markdown import markdown_tree
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import BudgetExceeded, ModelError, ServerFailed, UsageError
 from colligate.library import DocumentInfo, InMemorySources
 from colligate.models import Role
 from colligate.strategies.spd_rag import SPDRAG
+from colligate.strategies.spd_rag.agent import join_ranks
 from colligate.strategies.spd_rag.events import (
     AgentEnded,
     AgentTurn,
@@ -102,8 +105,16 @@ def gauges(call):
         if stage(call) == "search":
             return search("millimetres of rain recorded")
         return found(*((number, fact, f"{fact} of rain.") for number, fact in facts))
-    facts = facts[:12]
     return joined(facts, short_answer="all of it", found=True)
+
+
+def constrained(call):
+    """The same with a decoder that ends a list at the schema's `maxItems`."""
+    reply = json.loads(gauges(call))
+    most = {name: field.get("maxItems") for name, field in call.schema["properties"].items()}
+    return json.dumps(
+        {name: value[: most[name]] if most.get(name) else value for name, value in reply.items()}
+    )
 
 
 def unless(name, what):
@@ -138,9 +149,10 @@ class ByWords:
 class Stations:
     """Sources of any number of documents, each made when it is asked for."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, characters: int = 60) -> None:
         self._infos = [
-            DocumentInfo(f"s{n:04}", f"Station {n}", "", 60, 0, 1, "en") for n in range(count)
+            DocumentInfo(f"s{n:04}", f"Station {n}", "", characters, 0, 1, "en")
+            for n in range(count)
         ]
         self.open = self.most_open = 0
 
@@ -154,6 +166,8 @@ class Stations:
         self.open += 1
         self.most_open = max(self.most_open, self.open)
         await asyncio.sleep(0)
+        if documents is None:  # what is read last of all
+            return []
         (name,) = documents
         document = station(int(name[1:]))
         self.open -= 1
@@ -172,7 +186,7 @@ async def test_every_document_is_read_and_every_finding_reaches_the_answer(make_
         f"Station {n} recorded {n + 10} millimetres of rain." for n in range(4)
     ]
     assert {c.span.document_id for c in answer.citations} == {f"s{n:04}" for n in range(4)}
-    assert by_role(model) == {"coordinator": 1, "agent": 8, "reader": 1}
+    assert by_role(model) == {"coordinator": 1, "agent": 4, "reader": 1}
     best = answer.evidence[0]
     assert (best.score, best.reason) == (0.9, "found by the agent of 'Station 0'")
     assert answer.short == "all of it"
@@ -221,7 +235,7 @@ async def test_agents_are_the_worker_and_the_others_the_reader(make_run):
         worker = ScriptedModel(gauges, name="cheap", capabilities=reader.capabilities)
         run.models = {**run.models, Role.WORKER: worker}
         await SPD.answer(QUESTION, run)
-    assert by_role(worker) == {"agent": 2}
+    assert by_role(worker) == {"agent": 1}
     assert by_role(reader) == {"coordinator": 1, "reader": 1}
 
 
@@ -239,6 +253,10 @@ async def long():
     made = Document("long", "Station 7", LONG, markdown_tree(LONG, "long"), language="en")
     async with InMemorySources([made]) as sources:
         yield sources
+
+
+# The paper's way: each agent is asked for its first query.
+ASKED = SPDRAG(mode="sparse", k=1, evidence_tokens=250, first_search="asked")
 
 
 def turns(model) -> list[str]:
@@ -261,7 +279,7 @@ async def test_an_agent_that_never_ends_gets_so_many_searches_and_must_finalize(
         return found(*facts, action="search", query=next(queries))
 
     run, model = make_run(long, say)
-    answer = await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
+    answer = await ASKED.answer(QUESTION, run)
     assert turns(model) == ["search", "turn", "turn", "turn", "turn", "last"]
     assert "No search is left" in [c for c in model.calls if who(c) == "agent"][-1].prompt
     (ended,) = events(run, AgentEnded)
@@ -270,58 +288,155 @@ async def test_an_agent_that_never_ends_gets_so_many_searches_and_must_finalize(
     # What it found is of every search, the last one's too, and is numbered on.
     prompts = [call.prompt for call in model.calls if who(call) == "agent"]
     assert [[number for number, _, _ in shown(prompt)] for prompt in prompts] == [
-        [], [1], [2], [3], [4], [5]
+        [], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5]
     ]  # fmt: skip
     assert "- rain\n- snow\n- hail\n- sleet\n- drizzle\n" in prompts[-1]
-    assert len(RAIN.findall(prompts[-1])) == 5  # four are noted, one is shown
     assert len(ended.findings) == 5
     assert len(answer.citations) == 5
 
 
-async def test_a_document_that_was_shown_whole_is_not_searched_again(make_run):
+async def test_a_document_that_fits_is_shown_whole_in_one_call(make_run):
+    async with InMemorySources([station(n) for n in range(2)]) as sources:
+        run, model = make_run(sources, gauges)
+        answer = await SPD.answer(QUESTION, run)
+    assert turns(model) == ["last", "last"]
+    assert events(run, Retrieved) == []
+    assert "whole document" in model.calls[1].prompt
+    assert {(event.searches, event.turns) for event in events(run, AgentEnded)} == {(0, 1)}
+    assert all(event.stage["read"] for event in events(run, AgentTurn))
+    assert len(answer.citations) == 2
+
+
+async def test_a_document_whose_last_passages_were_found_is_not_searched_again(make_run):
     async with InMemorySources([station(1)]) as sources:
         run, model = make_run(sources, gauges)
-        await SPD.answer(QUESTION, run)
+        strategy = SPDRAG(mode="sparse", first_search="asked", evidence_tokens=1)
+        await strategy.answer(QUESTION, run)
     assert turns(model) == ["search", "last"]
 
 
-async def test_the_first_search_may_be_the_question_without_a_call(make_run):
-    async with InMemorySources([station(n) for n in range(2)]) as sources:
-        run, model = make_run(sources, gauges)
-        answer = await SPDRAG(mode="sparse", first_search="question").answer(QUESTION, run)
-    assert turns(model) == ["last", "last"]
-    assert len(answer.citations) == 2
-    assert [event.query for event in events(run, AgentTurn) if event.action == "search"] == [
-        QUESTION,
-        QUESTION,
-    ]
-    assert {(event.searches, event.turns) for event in events(run, AgentEnded)} == {(1, 1)}
+async def test_the_tasks_are_the_first_search_together_and_without_a_call(long, make_run):
+    def say(call):
+        if who(call) == "coordinator":
+            return plan("Note the millimetres of hail.", "Note the millimetres of dew.")
+        return gauges(call)
+
+    run, model = make_run(long, say)
+    await SPDRAG(mode="sparse", k=2, evidence_tokens=500).answer(QUESTION, run)
+    assert turns(model) == ["turn"]
+    asked = next(call for call in model.calls if who(call) == "agent").prompt
+    assert all(re.search(rf"millimetres of {word}\.", asked) for word in ("hail", "dew"))
+    queries = [event.query for event in events(run, Retrieved)]
+    assert queries == ["Note the millimetres of hail.", "Note the millimetres of dew."]
+    (ended,) = events(run, AgentEnded)
+    assert (ended.searches, ended.turns) == (1, 1)
+
+
+async def test_the_first_search_may_be_the_question(long, make_run):
+    run, model = make_run(long, gauges)
+    strategy = SPDRAG(mode="sparse", first_search="question", evidence_tokens=500)
+    await strategy.answer(QUESTION, run)
+    assert turns(model) == ["turn"]
+    assert [event.query for event in events(run, Retrieved)] == [QUESTION]
+
+
+def test_lists_are_joined_by_reciprocal_rank():
+    def hits(*names):
+        return [Hit(Passage(Span(name, 0, 1), "x", ""), 1.0) for name in names]
+
+    joined = join_ranks([hits("a", "b", "c"), hits("b", "d")])
+    assert [passage.document_id for passage in joined] == ["b", "a", "d", "c"]
+    assert join_ranks([]) == []
+
+
+@pytest.mark.parametrize(
+    ("tokens", "window", "passages"), [(None, None, 8), (500, None, 2), (None, 9000, 4)]
+)
+async def test_a_search_shows_passages_of_so_many_tokens(tokens, window, passages, make_run):
+    def say(call):
+        return plan("millimetres recorded") if who(call) == "coordinator" else gauges(call)
+
+    text = LONG + "\n\n# Other\n\n" + "Nothing else was measured. " * 1200
+    made = Document("long", "Station 7", text, markdown_tree(text, "long"), language="en")
+    async with InMemorySources([made]) as sources:
+        run, model = make_run(sources, say, context_tokens=window)
+        await SPDRAG(mode="sparse", evidence_tokens=tokens).answer(QUESTION, run)
+    asked = next(call for call in model.calls if who(call) == "agent")
+    assert len([1 for _, _, text in shown(asked.prompt) if RAIN.search(text)]) == passages
+
+
+async def test_earlier_passages_stay_while_they_fit_the_window(long, make_run):
+    queries = iter(["rain", "snow", "hail", "sleet", "drizzle"])
+
+    def say(call):
+        if stage(call) == "last":
+            return found()
+        query = next(queries)
+        return found(action="search", query=query) if shown(call.prompt) else search(query)
+
+    run, reader = make_run(long, gauges)
+    worker = ScriptedModel(say, "small", capabilities=reader.capabilities, context_tokens=1600)
+    run.models = {**run.models, Role.WORKER: worker}
+    await replace(ASKED, agent_tokens=200).answer(QUESTION, run)
+    numbers = [[number for number, _, _ in shown(call.prompt)] for call in worker.calls]
+    assert numbers == [[], [1], [1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]]
+    assert run.warnings == ()
+
+
+async def test_a_cut_turn_searches_on_and_keeps_what_it_says(long, make_run):
+    cut = '{"findings": [{"passage": 1, "quote": "Station 0 recorded 10", "finding": "Station 0: 10'
+    replies = [search("rain"), cut, search("snow"), found()]
+    run, model = make_run(long, lambda c: replies.pop(0) if who(c) == "agent" else gauges(c))
+    await ASKED.answer(QUESTION, run)
+    assert turns(model) == ["search", "turn", "turn", "turn"]
+    (ended,) = events(run, AgentEnded)
+    assert [finding.text for finding in ended.findings] == ["Station 0: 10"]
+
+
+async def test_a_reply_has_room_for_the_longest_valid_turn():
+    digits = "1,234,567 | 8,901,234 | " * 20
+    row = (1, digits[:400], ("Operating profit was 1,234,567 dollars. " * 10)[:300])
+    turn = json.loads(found(*[row] * 6, query="q" * 150, action="search"))
+    assert estimate_tokens(json.dumps(turn, indent=2)) < SPDRAG().agent_tokens
+
+
+async def test_not_found_needs_a_second_search(long, make_run):
+    run, model = make_run(long, lambda c: found() if who(c) == "agent" else gauges(c))
+    strategy = SPDRAG(mode="sparse", k=1, evidence_tokens=250)
+    await strategy.answer("How much rain fell in March?", run)
+    queries = [event.query for event in events(run, Retrieved)]
+    assert queries[:2] == ["Note the rain in March.", "How much rain fell in March?"]
+    assert turns(model) in (["turn"], ["turn", "turn"])  # the second where it found more
+    (ended,) = events(run, AgentEnded)
+    assert ended.searches == 2
 
 
 async def test_an_empty_query_is_asked_for_and_takes_a_turn(long, make_run):
     replies = [search(""), search(" "), search("rain"), found()]
     run, model = make_run(long, lambda c: replies.pop(0) if who(c) == "agent" else gauges(c))
-    await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
+    await ASKED.answer(QUESTION, run)
     assert turns(model) == ["search", "search", "search", "turn"]
     calls = [call for call in model.calls if who(call) == "agent"]
     assert 'There was no "query"' in calls[1].messages[-1].content
     (ended,) = events(run, AgentEnded)
-    assert (ended.searches, ended.turns) == (1, 4)
+    assert (ended.searches, ended.turns) == (2, 4)  # the second without a call
 
 
 async def test_an_agent_that_never_says_what_to_search_for_ends(long, make_run):
     run, model = make_run(long, lambda c: search("") if who(c) == "agent" else gauges(c))
-    answer = await SPD.answer(QUESTION, run)
+    run.models = {**run.models, Role.READER: ScriptedModel(gauges, capabilities=model.capabilities)}
+    run.models[Role.WORKER] = model
+    await ASKED.answer(QUESTION, run)
     assert turns(model) == ["search"] * 5
-    assert not answer.found
-    assert by_role(model)["reader"] == 0
+    assert [event.findings for event in events(run, AgentEnded)] == [()]
 
 
 async def test_finalizing_before_anything_was_read_is_not_taken(long, make_run):
-    replies = [found((1, "Station 1 recorded", "Made up.")), search("rain"), found()]
+    made_up = found((1, "Station 1 recorded", "Made up."))
+    replies = [made_up, search("rain"), found(query="snow"), found()]
     run, model = make_run(long, lambda c: replies.pop(0) if who(c) == "agent" else gauges(c))
-    await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
-    assert turns(model) == ["search", "search", "turn"]
+    await ASKED.answer(QUESTION, run)
+    assert turns(model) == ["search", "search", "turn", "turn"]
     (ended,) = events(run, AgentEnded)
     assert (ended.findings, ended.dropped) == ((), 0)
 
@@ -329,7 +444,7 @@ async def test_finalizing_before_anything_was_read_is_not_taken(long, make_run):
 async def test_a_search_that_brings_nothing_new_says_so(long, make_run):
     replies = [search("rain"), found(action="search", query="rain"), found()]
     run, model = make_run(long, lambda c: replies.pop(0) if who(c) == "agent" else gauges(c))
-    await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
+    await ASKED.answer(QUESTION, run)
     calls = [call for call in model.calls if who(call) == "agent"]
     assert "no passage that you have not seen" in calls[-1].messages[-1].content
     assert [len(event.shown) for event in events(run, AgentTurn)] == [1, 0, 0]
@@ -347,7 +462,7 @@ async def test_a_finding_may_quote_any_passage_that_was_shown(long, make_run):
         return found((1, "Station 0 recorded 10", "Station 0 recorded 10 millimetres of rain."))
 
     run, _ = make_run(long, say)
-    await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
+    await ASKED.answer(QUESTION, run)
     (ended,) = events(run, AgentEnded)
     assert ended.findings[0].text == "Station 0 recorded 10 millimetres of rain."
     span = ended.findings[0].spans[0]
@@ -356,7 +471,7 @@ async def test_a_finding_may_quote_any_passage_that_was_shown(long, make_run):
 
 async def test_a_finding_without_a_place_is_counted_and_goes_nowhere(make_run):
     made_up = found((1, "It was dry.", "Nine lakes were drained by a dragon in 1888."))
-    say = unless("Station 1", lambda c: made_up if shown(c.prompt) else search("rain"))
+    say = unless("Station 1", made_up)
     async with InMemorySources([station(1), station(2)]) as sources:
         run, model = make_run(sources, say)
         answer = await SPD.answer(QUESTION, run)
@@ -370,7 +485,7 @@ async def test_a_finding_without_a_place_is_counted_and_goes_nowhere(make_run):
 
 async def test_the_words_that_frame_a_finding_prove_nothing_against_it(make_run):
     framed = found((1, "Station 1 recorded 11", "The passage states that the rain was recorded."))
-    say = unless("Station 1", lambda c: framed if shown(c.prompt) else search("rain"))
+    say = unless("Station 1", framed)
     async with InMemorySources([station(1)]) as sources:
         run, _ = make_run(sources, say)
         await SPD.answer(QUESTION, run)
@@ -379,11 +494,12 @@ async def test_the_words_that_frame_a_finding_prove_nothing_against_it(make_run)
 
 
 async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said(long, make_run):
-    say = iter([search("rain snow hail"), found((1, "Station 0 recorded 10", "Station 0: 10."))])
+    noted = found((1, "Station 0 recorded 10", "Station 0: 10."), query="fog")
+    say = iter([search("rain snow hail"), noted])
     run, reader = make_run(long, gauges)
     worker = ScriptedModel(say, "small", capabilities=reader.capabilities, context_tokens=1000)
     run.models = {**run.models, Role.WORKER: worker}
-    await SPDRAG(mode="sparse", agent_tokens=400).answer(QUESTION, run)
+    await SPDRAG(mode="sparse", agent_tokens=400, first_search="asked").answer(QUESTION, run)
     assert turns(worker) == ["search", "turn"]
     assert 0 < len(shown(worker.calls[-1].prompt)) < 5
     (ended,) = events(run, AgentEnded)
@@ -395,11 +511,11 @@ async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said
 async def test_a_window_that_no_passage_fits_is_a_failure_and_not_a_document_read(long, make_run):
     run, reader = make_run(long, gauges)
     worker = ScriptedModel(
-        [search("rain")], "small", capabilities=reader.capabilities, context_tokens=640
+        [search("rain")], "small", capabilities=reader.capabilities, context_tokens=720
     )
     run.models = {**run.models, Role.WORKER: worker}
     with pytest.raises(ModelError, match="not one passage fits"):
-        await SPDRAG(mode="sparse", agent_tokens=300).answer(QUESTION, run)
+        await replace(ASKED, agent_tokens=300).answer(QUESTION, run)
 
 
 # Failures
@@ -427,7 +543,7 @@ async def test_what_an_agent_found_before_it_failed_counts(long, make_run):
         return found((1, "Station 0 recorded 10", "Station 0: 10."), action="search", query="snow")
 
     run, _ = make_run(long, say)
-    answer = await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
+    answer = await ASKED.answer(QUESTION, run)
     assert answer.found
     (warning,) = run.warnings
     assert warning.startswith("1 of 1 documents could not be read to the end (1 in part)")
@@ -484,17 +600,20 @@ async def test_no_documents_are_no_call(make_run):
     assert (answer.found, answer.text, model.calls) == (False, NOT_FOUND, [])
 
 
-async def test_where_no_agent_finds_anything_nothing_is_found(make_run):
+@pytest.mark.parametrize("there", [True, False])
+async def test_where_no_agent_finds_anything_the_best_passages_are_read(there, make_run):
     def say(call):
         if who(call) == "agent":
-            return search("rain") if stage(call) == "search" else found(relevance=0.0)
-        return gauges(call)
+            return found(relevance=0.0)
+        return gauges(call) if there or who(call) != "reader" else joined([], found=False)
 
     async with InMemorySources([station(1), station(2)]) as sources:
         run, model = make_run(sources, say)
         answer = await SPD.answer(QUESTION, run)
-    assert (answer.found, answer.text) == (False, NOT_FOUND)
-    assert by_role(model) == {"coordinator": 1, "agent": 4}
+    assert by_role(model)["agent"] == 2
+    assert {title for _, title, _ in shown(model.calls[3].prompt)} == {"Station 1", "Station 2"}
+    assert answer.found == there
+    assert len(answer.citations) == 2 * there
 
 
 @pytest.mark.parametrize("released", [False, True])
@@ -514,7 +633,7 @@ async def test_a_document_without_text_is_said_and_no_agent_is_asked(make_run):
         run, model = make_run(sources, gauges)
         answer = await SPD.answer(QUESTION, run)
     assert answer.found
-    assert by_role(model)["agent"] == 2
+    assert by_role(model)["agent"] == 1
     assert run.warnings == ("1 of 2 documents have no passage to read",)
 
 
@@ -538,9 +657,191 @@ async def test_two_documents_of_the_same_name_are_two(make_run):
 
 
 def test_numbers_that_mean_nothing_are_refused():
-    for wrong in ({"searches": 0}, {"concurrency": 0}, {"documents": 0}, {"merge_tokens": 0}):
+    names = "searches concurrency documents merge_tokens k evidence_tokens most_calls answer_tokens"
+    for wrong in ({name: 0} for name in names.split()):
         with pytest.raises(UsageError):
             SPDRAG(**wrong)
+
+
+# The answer grows with the findings
+
+
+@pytest.mark.parametrize("say", [gauges, constrained], ids=["free", "constrained"])
+@pytest.mark.parametrize("embedder", [ByWords(), None], ids=["by meaning", "in order"])
+async def test_200_documents_with_a_fact_each_give_200_facts(say, embedder, make_run):
+    run, model = make_run(Stations(200), say, embedder=embedder)
+    answer = await SPD.answer(QUESTION, run)
+    assert {c.span.document_id for c in answer.citations} == {f"s{n:04}" for n in range(200)}
+    for number in range(200):
+        assert f"Station {number} recorded {number + 10} millimetres" in answer.text
+    assert answer.short == "all of it"
+    # No reply is longer than allowed, and the last one writes the head alone.
+    assert max(call.max_tokens for call in model.calls) <= SPD.answer_tokens
+    assert model.calls[-1].schema["title"] == "Head"
+    assert by_role(model)["reader"] == 1
+    assert not any("documents with findings" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize("count", [13, 25])
+async def test_what_one_reply_can_hold_is_one_reply(count, make_run):
+    run, model = make_run(Stations(count), constrained)
+    answer = await SPD.answer(QUESTION, run)
+    assert len(answer.citations) == count
+    assert by_role(model) == {"coordinator": 1, "agent": count, "reader": 1}
+
+
+def few(call):
+    """A writer that hands on the first finding only."""
+    reply = json.loads(gauges(call))
+    if who(call) in ("reader", "synthesis"):
+        reply["statements"] = reply["statements"][:1]
+    return json.dumps(reply)
+
+
+async def test_findings_that_the_synthesis_drops_are_added_word_for_word(make_run):
+    run, _ = make_run(Stations(5), few)
+    answer = await SPD.answer(QUESTION, run)
+    assert answer.text == (
+        "Station 0 recorded 10 millimetres [1] "
+        "Station 1 recorded 11 millimetres of rain. [2] "
+        "Station 2 recorded 12 millimetres of rain. [3] "
+        "Station 3 recorded 13 millimetres of rain. [4] "
+        "Station 4 recorded 14 millimetres of rain. [5]"
+    )
+    assert run.warnings == ()
+
+
+@pytest.mark.parametrize("form", ["joined", "short"])
+async def test_where_less_is_wanted_a_warning_counts_the_documents_cited(form, make_run):
+    run, _ = make_run(Stations(5), lambda c: single(c) if form == "short" else few(c))
+    answer = await SPDRAG(form=form, keep_findings=form == "short").answer(QUESTION, run)
+    assert len(answer.citations) == 1
+    assert run.warnings == ("1 of 5 documents with findings are cited",)
+
+
+def single(call):
+    """A writer of one statement with one quote."""
+    reply = json.loads(few(call))
+    if who(call) == "reader":
+        (one,) = reply["statements"]
+        reply["statements"] = [{**one["quotes"][0], "sentence": one["sentence"]}]
+    return json.dumps(reply)
+
+
+async def test_a_finding_is_not_added_if_a_statement_has_its_place_and_its_numbers(make_run):
+    text = "# Gauge\n\nStation 1 recorded 11 millimetres of rain and 22 of snow.\n"
+    gauge = Document("g", "Gauge", text, markdown_tree(text, "g"), language="en")
+
+    def say(call):
+        if who(call) == "agent":
+            quote = "Station 1 recorded 11 millimetres of rain and 22 of snow."
+            rain = (1, quote, "Station 1 recorded 11 millimetres of rain.")
+            return found(rain, (1, quote, "Station 1 recorded 22 millimetres of snow."))
+        return gauges(call)
+
+    async with InMemorySources([gauge]) as sources:
+        run, _ = make_run(sources, say)
+        answer = await SPD.answer(QUESTION, run)
+    assert answer.text == (
+        "Station 1 recorded 11 millimetres [1] Station 1 recorded 22 millimetres of snow. [1]"
+    )
+
+
+async def test_a_synthesis_that_does_not_find_the_answer_is_believed(make_run):
+    def say(call):
+        return joined([], short_answer="", found=False) if who(call) == "reader" else gauges(call)
+
+    run, _ = make_run(Stations(3), say)
+    answer = await SPD.answer(QUESTION, run)
+    assert (answer.found, answer.text, answer.short) == (False, NOT_FOUND, None)
+
+
+@pytest.mark.parametrize(
+    "failure", [ServerFailed("the server failed"), "no", joined([(1, "x y z")])]
+)
+async def test_whatever_the_last_call_says_what_was_found_is_the_answer(failure, make_run):
+    if isinstance(failure, str) and "quotes" in failure:
+        failure = joined([(1, "Nobody wrote this anywhere.")], short_answer="x", found=True)
+    for count in (3, 40):  # one prompt, and the head above groups
+        run, _ = make_run(Stations(count), lambda c: failure if who(c) == "reader" else gauges(c))
+        run.embedder = ByWords()
+        answer = await SPD.answer(QUESTION, run)
+        assert len(answer.citations) == count
+        assert run.warnings
+
+
+async def test_an_embedder_that_fails_costs_no_finding(make_run):
+    class Broken:
+        async def embed(self, texts, kind="passage"):
+            raise ServerFailed("the embedder is down")
+
+    run, _ = make_run(Stations(50), gauges, embedder=Broken())
+    answer = await SPD.answer(QUESTION, run)
+    assert len(answer.citations) == 50
+    assert any("grouped in their order" in warning for warning in run.warnings)
+
+
+async def test_the_synthesis_knows_which_tasks_are_answered_where(make_run):
+    def say(call):
+        if who(call) == "coordinator":
+            return plan("Note the rain.", "Note the snow.", "Note the owner.")
+        if who(call) != "agent":
+            return gauges(call)
+        turn = json.loads(gauges(call))
+        snow = "Station 1" in document_of(call)
+        turn["findings"] = [{**turn["findings"][0], "task": 2 if snow else 1}]
+        return json.dumps(turn)
+
+    run, model = make_run(Stations(2), say)
+    await SPD.answer(QUESTION, run)
+    prompt = model.calls[-1].prompt
+    one = "Document: Station 0\n- Station 0 recorded 10 millimetres of rain. [1]\n"
+    assert f"{one}- Not found there: tasks 2, 3\nDocument: Station 1" in prompt
+    assert "- Not found there: tasks 1, 3" in prompt
+    assert "No document answers task 3." in prompt
+    assert "3. Note the owner." in prompt
+    assert {event.answered for event in events(run, AgentEnded)} == {(1,), (2,)}
+
+
+async def test_tasks_that_findings_do_not_name_are_not_called_unanswered(make_run):
+    def say(call):
+        return plan("Note the rain.", "Note it.") if who(call) == "coordinator" else gauges(call)
+
+    run, model = make_run(Stations(2), say)
+    await SPD.answer(QUESTION, run)
+    assert "Not found there" not in model.calls[-1].prompt
+    assert "No document answers" not in model.calls[-1].prompt
+
+
+TABLE = (
+    "# Report\n\n| Item | Fiscal 2023 | Fiscal 2022 |\n|---|---|---|\n"
+    + "".join(f"| Line {n} of the accounts | {n}1,000 | {n}2,000 |\n" for n in range(10, 90))
+    + "\n"
+)
+
+
+async def test_rows_of_a_table_are_shown_and_checked_with_its_head(make_run):
+    made = Document("t", "Report", TABLE, markdown_tree(TABLE, "t"), language="en")
+    sentence = "Line 77 of the accounts was 771,000 in fiscal 2023."
+
+    def say(call):
+        if who(call) == "coordinator":
+            return plan("Note line 77 of the accounts.")
+        row = "| Line 77 of the accounts | 771,000 | 772,000 |"
+        at = next(number for number, _, text in shown(call.prompt) if row in text)
+        if who(call) == "agent":
+            return found((at, row, sentence))
+        quotes = [{"passage": at, "quote": row}]
+        statement = {"quotes": quotes, "sentence": sentence}
+        return json.dumps({"statements": [statement], "short_answer": "771,000", "found": True})
+
+    async with InMemorySources([made]) as sources:
+        run, model = make_run(sources, say)
+        answer = await SPDRAG(mode="sparse", evidence_tokens=600).answer("What was line 77?", run)
+    for call in model.calls[1:]:
+        assert "Item | Fiscal 2023 | Fiscal 2022" in call.prompt
+    assert answer.text == f"{sentence} [1]"
+    assert events(run, AgentEnded)[0].dropped == 0
 
 
 # The synthesis, level by level
@@ -570,7 +871,7 @@ async def test_hundreds_of_findings_go_through_levels_and_keep_their_places(make
 async def test_similar_findings_are_put_together_first(make_run):
     run, _ = make_run(Stations(16), gauges)
     run.embedder = ByWords()
-    await SPDRAG(merge_tokens=250).answer(QUESTION, run)
+    await SPDRAG(merge_tokens=600).answer(QUESTION, run)
     groups = events(run, Grouped)[0].groups
     assert all(one % 8 == other % 8 for group in groups for one in group for other in group)
 
@@ -626,9 +927,9 @@ async def test_findings_of_one_document_too_many_for_one_call_are_split(long, ma
 
     run, _ = make_run(long, say)
     run.embedder = ByWords()
-    answer = await SPDRAG(mode="sparse", merge_tokens=120).answer(QUESTION, run)
+    answer = await SPDRAG(mode="sparse", merge_tokens=500).answer(QUESTION, run)
     assert len(events(run, Grouped)[0].tokens) > 1
-    assert len(answer.citations) == 5
+    assert len(answer.citations) == 8
 
 
 async def test_a_synthesis_that_fails_loses_no_findings(make_run):
@@ -637,7 +938,7 @@ async def test_a_synthesis_that_fails_loses_no_findings(make_run):
 
     run, _ = make_run(Stations(10), say)
     run.embedder = ByWords()
-    answer = await SPDRAG(merge_tokens=250).answer(QUESTION, run)
+    answer = await SPDRAG(merge_tokens=600).answer(QUESTION, run)
     assert len(answer.citations) == 10
     assert any(event.passed_on for event in events(run, Synthesised))
     assert any("a synthesis failed" in warning for warning in run.warnings)
@@ -651,7 +952,7 @@ async def test_a_synthesis_that_says_that_nothing_helps_is_believed(make_run):
 
     run, _ = make_run(Stations(16), say)
     run.embedder = ByWords()
-    answer = await SPDRAG(merge_tokens=250).answer(QUESTION, run)
+    answer = await SPDRAG(merge_tokens=600).answer(QUESTION, run)
     cited = {citation.span.document_id for citation in answer.citations}
     assert "s0000" not in cited
     assert "s0001" in cited
@@ -702,7 +1003,7 @@ async def test_an_interrupted_run_goes_on_and_asks_no_document_twice(make_run):
     interrupted = asyncio.Event()
 
     def say(call):
-        if who(call) == "agent" and stage(call) == "search":
+        if who(call) == "agent":
             asked[document_of(call)] += 1
             if len(asked) == 30:
                 interrupted.set()
@@ -723,7 +1024,7 @@ async def test_an_interrupted_run_goes_on_and_asks_no_document_twice(make_run):
     assert 0 < len(done) < 60
 
     again, second = make_run(Stations(60), say)
-    again.store = run.store
+    again.store, again.embedder = run.store, ByWords()
     answer = await strategy.answer(QUESTION, again)
     assert answer.found
     assert by_role(second)["coordinator"] == 0
@@ -743,7 +1044,7 @@ async def test_a_run_that_ended_is_not_remembered(make_run):
     again, model = make_run(Stations(3), gauges)
     again.store = run.store
     await SPD.answer(QUESTION, again)
-    assert by_role(model) == {"coordinator": 1, "agent": 6, "reader": 1}
+    assert by_role(model) == {"coordinator": 1, "agent": 3, "reader": 1}
 
 
 async def test_what_a_budget_left_unread_is_read_when_asked_again_and_nothing_else(make_run):
@@ -772,7 +1073,7 @@ async def test_another_question_or_another_worker_uses_nothing_of_it(make_run):
 
 @pytest.mark.parametrize("most", [1, 3])
 async def test_no_more_documents_are_under_way_than_allowed(most, make_run):
-    sources = Stations(40)
+    sources = Stations(40, characters=50_000)
     run, _ = make_run(sources, gauges)
     await SPDRAG(concurrency=most).answer(QUESTION, run)
     assert 1 <= sources.most_open <= most
@@ -795,16 +1096,32 @@ async def test_a_pool_begins_an_item_only_when_a_place_is_free():
     assert await task == [n * 2 for n in range(10)]
 
 
-async def test_many_calls_are_said_beforehand(make_run):
-    run, _ = make_run(Stations(60), gauges)
+async def test_many_calls_are_said_beforehand(long, make_run):
+    run, _ = make_run(Stations(400), gauges)
+    run.embedder = ByWords()
     await SPD.answer(QUESTION, run)
     first = next(event.text for event in events(run, Noted))
-    assert first.startswith("60 documents are read by an agent each: about 120, at most 360")
+    assert first == "an agent for each of 400 documents: about 402, at most 402 model calls"
+
+
+async def test_too_many_calls_are_not_begun_unless_allowed(make_run):
+    run, model = make_run(Stations(30), gauges)
+    with pytest.raises(UsageError) as caught:
+        await SPDRAG(most_calls=20).answer(QUESTION, run)
+    assert str(caught.value) == (
+        "an agent for each of 30 documents takes about 32, at most 32 model calls: "
+        "most_calls is 20; --set most_calls=32 allows them, "
+        "--set documents=N reads the N best only"
+    )
+    assert model.calls == []
+    await SPDRAG(most_calls=32).answer(QUESTION, run)
+    with pytest.raises(UsageError, match=r"about 10,002"):
+        await SPDRAG().answer(QUESTION, make_run(Stations(10_000), gauges)[0])
 
 
 async def test_memory_stays_flat_while_documents_are_read(make_run):
     sizes: dict[int, int] = {}
-    sources = Stations(1000)
+    sources = Stations(1000, characters=50_000)
     run, model = make_run(sources, gauges, embedder=ByWords())
     run.trace.events = Forgetful()
     model.calls = Forgetful()
@@ -822,7 +1139,7 @@ async def test_memory_stays_flat_while_documents_are_read(make_run):
         return await Stations.search(sources, query, **inside)
 
     sources.search = search
-    await SPDRAG(form="short").answer(QUESTION, run)
+    await SPDRAG(form="short", most_calls=None).answer(QUESTION, run)
     assert sizes[900] / 400 < 4_000  # bytes a document: its finding and the span
 
 

@@ -123,7 +123,8 @@ class DocumentAgent:
                 queries = self._next_queries(turn, reading)
             new = await self._search(queries, reading, run)
             self._record(reading, turn, queries, new, run)
-            if not new and (number == self.searches or turn.action == "finalize"):
+            given_up = turn.action == "finalize" and bool(reading.shown)
+            if not new and (given_up or number == self.searches):
                 return  # no passage is left to deal with
             remark = NO_QUERY if not queries else NOTHING_NEW if not new else ""
             if reading.whole or number == self.searches:

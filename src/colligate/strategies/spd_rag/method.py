@@ -79,7 +79,7 @@ class SPDRAG:
     concurrency: int = 16  # agents, and syntheses, at a time
     merge_tokens: int | None = None  # B; the paper: 750,000 of a million
     plan_tokens: int = 600  # of the coordinator's reply
-    agent_tokens: int = 2000  # of an agent's reply: six findings of digits and a query
+    agent_tokens: int = 2500  # of an agent's reply, at most half its window: six long findings
     answer_tokens: int = 4000  # of a synthesis's reply
     keep_findings: bool = True  # the paper: no
     form: Form = Form.JOINED
@@ -131,7 +131,7 @@ class SPDRAG:
     async def _read_best(self, question: str, infos: Sequence[DocumentInfo], run: Run) -> Answer:
         """Read the best passages of all documents before saying that nothing was found."""
         k = max(_LAST_PASSAGES, self.k or 0)
-        names = [info.id for info in infos]
+        names = [info.id for info in infos] if self.documents is not None else None
         hits = await run.search(
             question, k=k, pool=self.pool or 3 * k, mode=self.mode, documents=names
         )
@@ -202,6 +202,7 @@ class SPDRAG:
         return plan
 
     def _make_agent(self, question: str, tasks: tuple[str, ...], run: Run) -> DocumentAgent:
+        window = run.model(Role.WORKER).context_tokens
         return DocumentAgent(
             tasks=tasks,
             question=question,
@@ -211,7 +212,7 @@ class SPDRAG:
             pool=self.pool,
             mode=self.mode,
             evidence_tokens=self._count_evidence(run),
-            tokens=self.agent_tokens,
+            tokens=self.agent_tokens if window is None else min(self.agent_tokens, window // 2),
             first_search=self.first_search,
         )
 
