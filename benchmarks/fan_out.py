@@ -189,7 +189,13 @@ def ask(url: str, library: str, embedder: str, limit: int, rounds: int, pipe) ->
 
     async def run() -> None:
         model = OpenAIChat("m", url, policy=Policy(in_flight=limit))
-        spd_rag = make_strategy("spd-rag", concurrency=limit)
+        spd_rag = make_strategy(
+            "spd-rag",
+            concurrency=limit,
+            most_calls=None,
+            first_search="asked",  # two calls a document, as in the paper
+            evidence_tokens=500,  # less than a document, which is then searched
+        )
         async with Engine(model=model, embedder=embedder, library=library) as engine:
             for number in range(rounds):
                 began, spent = time.perf_counter(), time.process_time()
