@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import random
 import re
 import tracemalloc
 from collections import Counter
@@ -11,6 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from colligate.concurrency import map_concurrent
 from colligate.core.citing import NOT_FOUND
@@ -390,7 +393,7 @@ async def test_a_cut_turn_searches_on_and_keeps_what_it_says(long, make_run):
     await ASKED.answer(QUESTION, run)
     assert turns(model) == ["search", "turn", "turn", "turn"]
     (ended,) = events(run, AgentEnded)
-    assert [finding.text for finding in ended.findings] == ["Station 0: 10"]
+    assert [finding.text for finding in ended.findings] == ["Station 0 recorded 10"]
 
 
 async def test_a_reply_has_room_for_the_longest_valid_turn():
@@ -587,7 +590,7 @@ async def test_where_the_last_reply_cannot_be_had_the_findings_are_given_and_cit
         "Station 1 recorded 11 millimetres of rain. [1] "
         "Station 2 recorded 12 millimetres of rain. [2]"
     )
-    assert any("what earlier steps had verified" in warning for warning in run.warnings)
+    assert any("last synthesis failed" in warning for warning in run.warnings)
 
 
 # What is in view
@@ -768,6 +771,37 @@ async def test_whatever_the_last_call_says_what_was_found_is_the_answer(failure,
         answer = await SPD.answer(QUESTION, run)
         assert len(answer.citations) == count
         assert run.warnings
+
+
+@given(seed=st.integers(0, 2**32), count=st.sampled_from([2, 35]))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+async def test_no_reply_however_spoilt_ends_a_run_and_no_finding_is_lost(seed, count, make_run):
+    chance = random.Random(seed)
+
+    def spoil(call):
+        reply, kind = gauges(call), chance.randrange(6)
+        if kind == 0:
+            return reply[: chance.randrange(len(reply))]
+        if kind == 1:
+            return "I cannot help with that."
+        if kind == 2:
+            fields = json.loads(reply)
+            del fields[chance.choice(list(fields))]
+            return json.dumps(fields)
+        return reply.replace('", "', '", "' + "x" * 2000, 1) if kind == 3 else reply
+
+    run, _ = make_run(Stations(count), spoil, embedder=ByWords())
+    answer = await SPD.answer(QUESTION, run)
+    ended = events(run, AgentEnded)
+    assert len(ended) == count
+    # What the synthesis is given is cited, unless it says that nothing of it helps.
+    if answer.found:
+        with_findings = {event.document for event in ended if event.findings}
+        cited = {citation.span.document_id for citation in answer.citations}
+        believed = [event for event in events(run, Synthesised) if not event.findings]
+        assert cited == with_findings or believed
 
 
 async def test_an_embedder_that_fails_costs_no_finding(make_run):

@@ -108,7 +108,10 @@ NO_QUERY = 'There was no "query". Search with a few words that the passage looke
 
 
 class Found(BaseModel):
-    """What a passage says about a task, which is named by its number."""
+    """What a passage says about a task, which is named by its number.
+
+    A quote without a finding, at the end of a cut reply, states itself.
+    """
 
     model_config = ConfigDict(
         extra="ignore",
@@ -117,7 +120,7 @@ class Found(BaseModel):
 
     passage: int
     quote: str = Field(json_schema_extra={"maxLength": 400})
-    finding: str = Field(json_schema_extra={"maxLength": 300})
+    finding: str = Field(default="", json_schema_extra={"maxLength": 300})
     task: int = 0
 
 
@@ -167,7 +170,11 @@ class Turn(BaseModel):
     def statements(self) -> list[Statement]:
         """Return the findings as statements that quote their passage."""
         return [
-            Statement(passage=each.passage, quote=each.quote[:600], sentence=each.finding[:600])
+            Statement(
+                passage=each.passage,
+                quote=each.quote[:600],
+                sentence=(each.finding or each.quote)[:600],
+            )
             for each in self.findings
         ]
 
