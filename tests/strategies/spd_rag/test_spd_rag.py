@@ -619,6 +619,16 @@ async def test_where_no_agent_finds_anything_the_best_passages_are_read(there, m
     assert len(answer.citations) == 2 * there
 
 
+async def test_where_no_agent_gives_a_usable_reply_the_best_passages_are_read(make_run):
+    async with InMemorySources([station(1), station(2)]) as sources:
+        run, _ = make_run(sources, lambda c: "no" if who(c) == "agent" else gauges(c))
+        answer = await SPD.answer(QUESTION, run)
+    assert len(answer.citations) == 2
+    assert {event.status for event in events(run, AgentEnded)} == {"malformed"}
+    (warning,) = run.warnings
+    assert warning.startswith("2 of 2 documents could not be read: 'Station 1': ")
+
+
 @pytest.mark.parametrize("released", [False, True])
 async def test_a_single_document_is_synthesised_too_unless_switched_off(released, make_run):
     async with InMemorySources([station(1)]) as sources:

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from colligate.concurrency import map_concurrent
 from colligate.core.citing import Place, Stated, Statement, resolve
-from colligate.core.events import Progressed, Pruned
+from colligate.core.events import Progressed
 from colligate.core.fit import fit_window
 from colligate.core.reader import render_passages
 from colligate.core.run import Run
@@ -55,7 +55,7 @@ for a query."""
 _RRF = 60  # the constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)
 _FEWEST_SEARCHES = 2  # before "not found" (the paper's prompt)
 _SHARE = 0.5  # of the worker's window for all the passages of a prompt
-_SHORTEST = 100  # tokens of a passage: a search returns enough to fill its evidence
+_SHORT = 150  # tokens of a short passage: a search returns enough to fill its evidence
 _CHARACTERS = 8  # of a token at most: a longer document is not counted
 
 
@@ -211,10 +211,10 @@ class DocumentAgent:
             return []
         reading.queries += queries
         reading.searches += 1
-        k = self.k or max(1, self.evidence_tokens // _SHORTEST)
+        k = self.k or max(1, self.evidence_tokens // _SHORT)
         found = [
             await run.search(
-                query, k=k, pool=self.pool or 3 * k, mode=self.mode, documents=[reading.info.id]
+                query, k=k, pool=self.pool or 2 * k, mode=self.mode, documents=[reading.info.id]
             )
             for query in queries
         ]
@@ -237,9 +237,6 @@ class DocumentAgent:
             if kept and used > self.evidence_tokens:
                 break
             kept += 1
-        if kept < len(found):
-            reason = f"a search shows at most {self.evidence_tokens} tokens"
-            run.emit(Pruned(tuple(each.span for each in found[kept:]), reason))
         fitting = await fit_window(
             found[:kept],
             lambda passages: self._messages(reading, passages, LAST, more=len(passages)),

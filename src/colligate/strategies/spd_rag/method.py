@@ -72,7 +72,7 @@ class SPDRAG:
     most_calls: int | None = 1000
     searches: int = 5  # of an agent
     k: int | None = None  # passages a search shows; the paper: 5 of 1,000 tokens
-    pool: int | None = None  # searched for a reranker, by default 3 k; the paper: 15
+    pool: int | None = None  # searched for a reranker, by default 2 k; the paper: 15
     evidence_tokens: int | None = None  # the paper: 5,000
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     first_search: FirstSearch = "tasks"  # the paper: asked
@@ -88,11 +88,9 @@ class SPDRAG:
     no_single_synthesis: bool = False
 
     def __post_init__(self) -> None:
-        require_min(self, searches=1, concurrency=1, plan_tokens=1, agent_tokens=1)
-        for name in ("documents", "most_calls", "k", "pool", "evidence_tokens", "merge_tokens"):
-            if getattr(self, name) is not None:
-                require_min(self, **{name: 1})
-        require_min(self, answer_tokens=1)
+        require_min(self, documents=1, most_calls=1, searches=1, k=1, pool=1, evidence_tokens=1)
+        require_min(self, concurrency=1, merge_tokens=1)
+        require_min(self, plan_tokens=1, agent_tokens=1, answer_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Plan, read every document, put the findings together."""
@@ -133,7 +131,7 @@ class SPDRAG:
         k = max(_LAST_PASSAGES, self.k or 0)
         names = [info.id for info in infos] if self.documents is not None else None
         hits = await run.search(
-            question, k=k, pool=self.pool or 3 * k, mode=self.mode, documents=names
+            question, k=k, pool=self.pool or 2 * k, mode=self.mode, documents=names
         )
         passages = await fit_reader(question, [hit.passage for hit in hits], run, self.form)
         evidence = [

@@ -299,7 +299,7 @@ class Head(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     statements: list[Joined] = Field(default_factory=list, max_length=_MOST_CONCLUSIONS)
-    short_answer: str = Field(default="", max_length=1000)
+    short_answer: str = Field(default="", max_length=2000)
 
 
 @cache
