@@ -128,7 +128,6 @@ def spoil(text, how, dice):
 
 # What is known to fail, until these methods are changed.
 ABANDONED = pytest.mark.xfail(reason="it raises what a step raises", strict=False)
-UNREAD = pytest.mark.xfail(reason="it raises if no agent read its document", strict=False)
 SHORT = pytest.mark.xfail(reason="its limits are below its longest replies", strict=False)
 
 
@@ -183,7 +182,7 @@ def test_valid_replies_give_an_answer(name):
     check(name, found)
 
 
-@pytest.mark.parametrize("name", names(spd_rag=UNREAD))
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=20, deadline=None)
 @given(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=8), seed=st.integers(0, 999))
 def test_no_shape_of_a_reply_is_an_error(name, kinds, seed):
@@ -200,7 +199,7 @@ def test_no_shape_of_a_reply_is_an_error(name, kinds, seed):
 
 @pytest.mark.parametrize(
     "name",
-    names(dualrag=ABANDONED, longrefiner=ABANDONED, rdr2=ABANDONED, spd_rag=UNREAD),
+    names(dualrag=ABANDONED, longrefiner=ABANDONED, rdr2=ABANDONED),
 )
 @pytest.mark.parametrize("last", [1, 2, 3, 5])
 def test_a_server_that_fails_after_some_calls_is_no_error(name, last):
@@ -241,7 +240,7 @@ def fill(schema, whole):
     return schema.get("const", {"boolean": False, "integer": 100, "number": 0.25}.get(kind))
 
 
-@pytest.mark.parametrize("name", names(dualrag=SHORT, spd_rag=SHORT))
+@pytest.mark.parametrize("name", names(dualrag=SHORT))
 def test_the_longest_valid_reply_fits_its_limit(name, count_tokens):
     dice, longest = random.Random(3), {}
 

@@ -13,7 +13,7 @@ import pytest
 
 from colligate import Engine
 from colligate.core import make_strategy
-from colligate.errors import BudgetExceeded, ModelError
+from colligate.errors import BudgetExceeded
 from colligate.models.openai import OpenAIChat
 
 QUESTION = "Which notices must stay in copies of the software?"
@@ -63,12 +63,14 @@ async def test_one_agent_that_fails_does_not_sink_the_others(
     assert "1 " in warning
 
 
-async def test_when_every_agent_fails_it_is_a_fault_that_names_one(
+async def test_when_every_agent_fails_the_best_passages_are_read_and_it_is_said(
     answers: Any, spd_rag: Any, licences: Path
 ) -> None:
     answers.say["agent"] = lambda body: answers.failure
-    with pytest.raises(ModelError, match=r"none of 5 documents could be read: .*500"):
-        await spd_rag(licences)
+    answer = await spd_rag(licences)
+    assert answer.found
+    [warning] = [each for each in answer.warnings if "could not be read" in each]
+    assert re.match(r"5 of 5 documents could not be read: .*500", warning)
 
 
 async def test_a_spent_budget_gives_a_partial_answer_that_says_so(
@@ -77,7 +79,7 @@ async def test_a_spent_budget_gives_a_partial_answer_that_says_so(
     whole = await spd_rag(licences)
     used = whole.usage.input_tokens + whole.usage.output_tokens
     answers.served.clear()
-    limit = used + 600  # of which a call under way may take more than it uses
+    limit = used + 1800  # a call may take more than it uses
     answer = await spd_rag(licences, max_tokens_total=limit, concurrency=1, agent_tokens=400)
     assert answer.usage.input_tokens + answer.usage.output_tokens <= limit
     [warning] = [each for each in answer.warnings if "budget" in each]

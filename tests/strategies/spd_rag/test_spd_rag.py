@@ -21,7 +21,7 @@ from colligate.core.events import Noted, Progressed, Pruned, Retrieved
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import estimate_tokens
-from colligate.errors import BudgetExceeded, ModelError, ServerFailed, UsageError
+from colligate.errors import BudgetExceeded, ServerFailed, UsageError
 from colligate.library import DocumentInfo, InMemorySources
 from colligate.models import Role
 from colligate.strategies.spd_rag import SPDRAG
@@ -129,6 +129,11 @@ def unless(name, what):
         return gauges(call)
 
     return say
+
+
+def unless_agent(what):
+    """The same, but every agent gets this error."""
+    return lambda call: what if who(call) == "agent" else gauges(call)
 
 
 def events(run, kind):
@@ -517,8 +522,8 @@ async def test_a_window_that_no_passage_fits_is_a_failure_and_not_a_document_rea
         [search("rain")], "small", capabilities=reader.capabilities, context_tokens=720
     )
     run.models = {**run.models, Role.WORKER: worker}
-    with pytest.raises(ModelError, match="not one passage fits"):
-        await replace(ASKED, agent_tokens=300).answer(QUESTION, run)
+    await replace(ASKED, agent_tokens=300).answer(QUESTION, run)
+    assert any("not one passage fits the agent's window" in warning for warning in run.warnings)
 
 
 # Failures
@@ -552,25 +557,33 @@ async def test_what_an_agent_found_before_it_failed_counts(long, make_run):
     assert warning.startswith("1 of 1 documents could not be read to the end (1 in part)")
 
 
-async def test_when_all_agents_fail_there_is_no_answer_not_even_that_nothing_was_found(make_run):
+@pytest.mark.parametrize("reader_too", [False, True])
+async def test_when_all_agents_fail_the_best_passages_are_read_and_it_is_said(reader_too, make_run):
+    failing = ("agent", "reader") if reader_too else ("agent",)
+
     def say(call):
-        return plan() if who(call) == "coordinator" else ServerFailed("the server failed", "503")
+        return ServerFailed("the server failed", "503") if who(call) in failing else gauges(call)
 
     async with InMemorySources([station(n) for n in range(3)]) as sources:
         run, model = make_run(sources, say)
-        with pytest.raises(ModelError, match=r"none of 3 documents could be read: .*503"):
-            await SPD.answer(QUESTION, run)
-    assert by_role(model) == {"coordinator": 1, "agent": 3}
+        answer = await SPD.answer(QUESTION, run)
+    assert answer.found is not reader_too
+    assert run.warnings[0].startswith("3 of 3 documents could not be read: 'Station 0': the server")
+    assert by_role(model)["agent"] == 3
+
+
+async def test_a_server_that_fails_from_the_start_is_an_error(make_run):
+    run, _ = make_run(Stations(3), lambda call: ServerFailed("the server failed", "503"))
+    with pytest.raises(ServerFailed):
+        await SPD.answer(QUESTION, run)
 
 
 async def test_where_nothing_works_not_every_document_is_tried(make_run):
-    def say(call):
-        return plan() if who(call) == "coordinator" else ServerFailed("the server failed", "503")
-
-    run, model = make_run(Stations(500), say)
-    with pytest.raises(ModelError, match="none of 500 documents"):
-        await SPDRAG(concurrency=4).answer(QUESTION, run)
+    run, model = make_run(Stations(500), unless_agent(ServerFailed("the server failed", "503")))
+    answer = await SPDRAG(concurrency=4).answer(QUESTION, run)
+    assert not answer.found
     assert by_role(model)["agent"] < 30
+    assert any("500 documents could not be read" in warning for warning in run.warnings)
 
 
 async def test_a_coordinator_that_gives_no_plan_leaves_the_question_as_the_task(make_run):
@@ -785,7 +798,7 @@ async def test_whatever_the_last_call_says_what_was_found_is_the_answer(failure,
 
 @given(seed=st.integers(0, 2**32), count=st.sampled_from([2, 35]))
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 async def test_no_reply_however_spoilt_ends_a_run_and_no_finding_is_lost(seed, count, make_run):
     chance = random.Random(seed)
@@ -915,7 +928,7 @@ async def test_hundreds_of_findings_go_through_levels_and_keep_their_places(make
 async def test_similar_findings_are_put_together_first(make_run):
     run, _ = make_run(Stations(16), gauges)
     run.embedder = ByWords()
-    await SPDRAG(merge_tokens=600).answer(QUESTION, run)
+    await SPDRAG(merge_tokens=250).answer(QUESTION, run)
     groups = events(run, Grouped)[0].groups
     assert all(one % 8 == other % 8 for group in groups for one in group for other in group)
 
@@ -982,7 +995,7 @@ async def test_a_synthesis_that_fails_loses_no_findings(make_run):
 
     run, _ = make_run(Stations(10), say)
     run.embedder = ByWords()
-    answer = await SPDRAG(merge_tokens=600).answer(QUESTION, run)
+    answer = await SPDRAG(merge_tokens=250).answer(QUESTION, run)
     assert len(answer.citations) == 10
     assert any(event.passed_on for event in events(run, Synthesised))
     assert any("a synthesis failed" in warning for warning in run.warnings)
@@ -996,7 +1009,7 @@ async def test_a_synthesis_that_says_that_nothing_helps_is_believed(make_run):
 
     run, _ = make_run(Stations(16), say)
     run.embedder = ByWords()
-    answer = await SPDRAG(merge_tokens=600).answer(QUESTION, run)
+    answer = await SPDRAG(merge_tokens=250).answer(QUESTION, run)
     cited = {citation.span.document_id for citation in answer.citations}
     assert "s0000" not in cited
     assert "s0001" in cited

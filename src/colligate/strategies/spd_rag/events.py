@@ -90,9 +90,9 @@ class AgentEnded(Event):
 class Grouped(Event):
     """The texts of a level, counted from 1, were grouped; a text is its place in the level's list.
 
-    `tokens` are those of each text, at the first level with the reply that it may need, `budget` is
-    the most of a group. `forced`: no two texts fit it together, or the run's budget is too small
-    for several calls.
+    `tokens` are those of each text, but of a finding at the first level at least its share of a
+    reply; `budget` is the most of a group. `forced`: no two texts fit it together, or the run's
+    budget is too small for several calls.
     """
 
     level: int

@@ -250,9 +250,9 @@ def _line(text: str) -> str:
 GROWING = (Form.JOINED, Form.LIST)
 """The forms of answers that grow with the findings."""
 
-STATEMENT_TOKENS = 120  # of a statement with its quote, as JSON
+STATEMENT_TOKENS = 300  # of the longest statement with its quotes, as JSON
 REPLY_TOKENS = 300  # of a reply beside its statements
-CONDENSED = 12  # statements that a group becomes above the first level
+CONDENSED = 8  # statements that a group becomes above the first level
 _MOST_CONCLUSIONS = 3
 _MOST_NAMED = 20  # documents without findings
 
@@ -290,7 +290,7 @@ class Combined(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    statements: list[Joined] = Field(max_length=CONDENSED)
+    statements: list[Joined] = Field(json_schema_extra={"maxItems": CONDENSED})
 
 
 class Head(BaseModel):
@@ -299,14 +299,14 @@ class Head(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     statements: list[Joined] = Field(default_factory=list, max_length=_MOST_CONCLUSIONS)
-    short_answer: str = Field(default="", max_length=2000)
+    short_answer: str = Field(default="", json_schema_extra={"maxLength": 2000})
 
 
 @cache
 def allow_statements(reply: type[R], most: int) -> type[R]:
-    """Return the same reply type with at most `most` statements."""
+    """Return the same reply type, for decoders with at most `most` statements."""
     field = reply.model_fields["statements"]
-    kind: Any = Annotated[field.annotation, Field(max_length=most)]
+    kind: Any = Annotated[field.annotation, Field(json_schema_extra={"maxItems": most})]
     return create_model(reply.__name__, __base__=reply, statements=kind)
 
 

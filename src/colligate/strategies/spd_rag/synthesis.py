@@ -20,7 +20,7 @@ only its head. A finding that no statement repeats is added as it is: it is veri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -94,18 +94,17 @@ class Synthesis:
 
         If the reader gives no valid reply, the findings themselves are the answer, with a warning.
         """
-        overhead = await self._count_overhead()
-        budget = self._limit_batch(overhead)
-        # The answer's statements are written at the first level: it needs tokens for them, and a
-        # batch has no more findings than a reply has statements.
         growing = self.form in GROWING
-        least = -(-budget // self._most_statements)
-        share = {"each": STATEMENT_TOKENS, "least": least} if growing else {}
-        texts = await self._split(gathered, budget, share)
+        overhead = await self._count_overhead()
+        budget, most = self._limit_batch(overhead)
+        # The answer's statements are written at the first level: a batch has no more findings
+        # than its reply has statements.
+        least = -(-budget // most) if growing else 0
+        texts = await self._split(gathered, budget, least)
         body: list[Stated] = []
         level = 1
         while True:
-            tokens = await self._weigh_all(texts, **share)
+            tokens = await self._weigh_all(texts, least=least)
             grouping = await self._group(texts, tokens, budget, overhead)
             self.run.emit(Grouped(level, grouping.groups, tuple(tokens), budget, grouping.forced))
             if len(grouping.groups) < 2:
@@ -123,7 +122,7 @@ class Synthesis:
                     for text, (_, _, given) in zip(combined, batches, strict=True)
                     for each in self._complete(text.findings, given)
                 ]
-            share = {}
+            least = 0
             level += 1
         order = [i for group in grouping.groups for i in group]
         texts = [texts[i] for i in order]
@@ -333,11 +332,20 @@ class Synthesis:
         reply = max(wanted.tokens, REPLY_TOKENS + CONDENSED * STATEMENT_TOKENS)
         return await reader.count_prompt(messages) + reply
 
-    def _limit_batch(self, overhead: int) -> int:
-        """Return B, the most tokens of a batch below the last level."""
-        window = self.run.model(Role.READER).context_tokens
+    def _limit_batch(self, overhead: int) -> tuple[int, int]:
+        """Return B, the most tokens of a batch below the last level, and its most findings.
+
+        At most half of the room in the window is for the statements of a reply.
+        """
+        window, most = self.run.model(Role.READER).context_tokens, self._most_statements
         budget = self.merge_tokens or int((window or _UNKNOWN) * _SHARE)
-        return budget if window is None else max(1, min(budget, int((window - overhead) * _SPARE)))
+        if window is None:
+            return budget, most
+        room = int((window - overhead) * _SPARE)
+        if self.form in GROWING:
+            most = max(1, min(most, room // (2 * STATEMENT_TOKENS)))
+            room -= most * STATEMENT_TOKENS
+        return max(1, min(budget, room)), most
 
     def _limit_findings(self, overhead: int, *, last: bool) -> int | None:
         """Return the most tokens of findings in one call, by the window and at last the budget."""
@@ -378,10 +386,10 @@ class Synthesis:
         return [text for text in kept if text.findings]
 
     async def _split(
-        self, gathered: Sequence[FindingGroup], budget: int, share: Mapping[str, int]
+        self, gathered: Sequence[FindingGroup], budget: int, least: int
     ) -> list[FindingGroup]:
         """Split findings of a document that are too many for one call, into as few parts as fit."""
-        counts = await self._weigh_all(gathered, **share)
+        counts = await self._weigh_all(gathered, least=least)
         return [
             replace(text, findings=text.findings[part.start : part.stop])
             for text, count in zip(gathered, counts, strict=True)
