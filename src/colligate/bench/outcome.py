@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from colligate.bench.datasets.records import first_fault
 from colligate.core.answer import Answer
-from colligate.core.events import Event, Retrieved, Trace
+from colligate.core.events import Assembled, Event, Retrieved, Trace
 from colligate.core.run import Run
 from colligate.core.strategy import Strategy
 from colligate.documents import Span
@@ -35,8 +35,9 @@ class Outcome:
     answer where there is one; both are empty where it refused (`found` False) or failed (`error`).
     `citations` are in the order of their marks, `evidence` is what the last reader was shown, best
     first, `retrieved` what searches returned, in the order in which it was first found. `stages`
-    are the documents that were left after each named step ("local", "kept", ...). `usage` is
-    `UsageReport.to_json()`.
+    are the documents that were left after each named step ("local", "kept", ...). `passages` are
+    the texts that the strategy reports to hand to its reader (`Assembled`), where that is not the
+    evidence as it is. `usage` is `UsageReport.to_json()`.
     """
 
     text: str = ""
@@ -46,6 +47,7 @@ class Outcome:
     evidence: tuple[Piece, ...] = ()
     retrieved: tuple[Piece, ...] = ()
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    passages: tuple[str, ...] = ()
     usage: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
@@ -233,6 +235,7 @@ async def observe(
         evidence=tuple([await _cut(run, each.span) for each in evidence]),
         retrieved=tuple([await _cut(run, span) for span in collect_retrieved(events)]),
         stages=collect_stages(events),
+        passages=next((e.texts for e in reversed(events) if isinstance(e, Assembled)), ()),
         usage=usage.to_json(),
         seconds=usage.seconds,
         warnings=tuple(dict.fromkeys(warned)),

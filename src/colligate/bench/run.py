@@ -175,6 +175,7 @@ def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) ->
     files |= {each.dataset.corpus for each in planned.datasets if each.dataset.corpus is not None}
     strategies = [entry.strategy for entry in planned.entries]
     set_ = {"set": list(request.settings)} if request.settings else {}
+    own_prompts = {each for one in strategies if (each := getattr(one, "prompts", None))}
     return Provenance(
         suite=request.suite.name,
         suite_text=request.suite.text,
@@ -186,7 +187,10 @@ def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) ->
         limit=request.limit,
         settings={"timeout": request.timeout, **set_},
         prompts=prompt_digests(map(type, strategies)),
-        data={file: path_digest(require_path(request.data, file)) for file in sorted(files)},
+        data={
+            **{file: path_digest(require_path(request.data, file)) for file in sorted(files)},
+            **{file: path_digest(Path(file)) for file in sorted(own_prompts)},
+        },
         versions=versions(),
     )
 

@@ -105,6 +105,19 @@ class Scored(Event):
 
 
 @dataclass(frozen=True)
+class Assembled(Event):
+    """Texts were made for the reader, best first, as the method's paper hands them over.
+
+    The bench takes the measures of passages from them; without this event from the evidence.
+    """
+
+    texts: tuple[str, ...]
+
+    def line(self) -> str:
+        return f"assembled {pluralize(len(self.texts), 'passage')} for the reader"
+
+
+@dataclass(frozen=True)
 class Pruned(Event):
     """Spans were left out, and why."""
 

@@ -3,6 +3,9 @@ import re
 
 import pytest
 
+from colligate.bench.metrics.evidence import PASSAGES
+from colligate.bench.outcome import observe
+from colligate.bench.question import Question, QuestionReading
 from colligate.core.citing import NOT_FOUND
 from colligate.documents import Hit
 from colligate.errors import MissingCapability, ServerFailed
@@ -276,23 +279,35 @@ async def test_without_expansions_nothing_more_is_shown(sources, make_run):
     assert len(events) == 1
 
 
-async def test_without_similarity_a_group_is_drawn_by_question_and_document(make_run):
+async def test_without_similarity_a_block_is_drawn_for_each_passage(make_run):
     twin = document("twin", PARK)
 
-    async def draw(question, found):
-        (routing,), (event,), _ = await route(
-            sources, make_run, refuse, found, question=question, no_similarity=True
+    async def draw(question, *found, seen=None):
+        _, events, _ = await route(
+            sources, make_run, refuse, *found, question=question, no_similarity=True
         )
-        parents = {routing.tree.nodes[node].parent for node in event.highlighted}
-        assert [routing.tree.content_children(p) for p in parents] == [event.highlighted]
-        return event.highlighted
+        return [event.highlighted for event in events]
 
     async with InMemorySources([*DOCUMENTS.values(), twin]) as sources:
-        drawn = {question: await draw(question, TOWER) for question in map(str, range(30))}
-        assert set(drawn.values()) == {(1,), (3, 4), (6,), (8,), (10,), (12,)}
-        for question, group in drawn.items():
-            assert await draw(question, PRICE) == group  # whatever was found
+        drawn = {question: await draw(question, TOWER) for question in map(str, range(40))}
+        blocks = {1, 3, 4, 6, 8, 10, 12}
+        assert {group for (group,) in drawn.values()} == {(block,) for block in blocks}
+        for question, groups in drawn.items():
+            assert await draw(question, PRICE) == groups  # whatever was found
         assert drawn != {question: await draw(question, hit("sold", twin)) for question in drawn}
+        both = [await draw(str(n), TOWER, PRICE) for n in range(10)]
+        assert max(map(len, both)) == 2  # one for each passage; equal subtrees are shown once
+
+
+async def test_without_similarity_what_was_found_is_not_seen_until_it_is_shown(sources, make_run):
+    """The search found the block under History; a random one was shown in its place."""
+    say = follow(("EXPAND", "==History=="), ("ANSWER", "In 2003 the park"))
+    for number in map(str, range(10)):
+        (routing,), events, _ = await route(
+            sources, make_run, say, question=number, no_similarity=True
+        )
+        assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
+        assert ("In 2003" in events[0].shown) == (not routing.expanded)
 
 
 async def test_headings_alone_can_all_be_expanded(sources, make_run):
@@ -302,6 +317,68 @@ async def test_headings_alone_can_all_be_expanded(sources, make_run):
     assert "In 2003" in second.shown
     assert list(routing.expanded) == [2]
     assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
+
+
+# What is handed to the reader
+
+
+async def observed(strategy, sources, make_run, say):
+    """The outcome that the bench keeps of an answer."""
+    run, _ = make_run(sources, say)
+    answer = await strategy.answer(QUESTION, run)
+    return await observe(run, run.meter.report(), answer)
+
+
+EIGHT = document(
+    "page",
+    "# Page\n\n"
+    + "\n\n".join(f"## Part {n}\n\nThe park opened answer {n} here." for n in range(8)),
+)
+
+
+async def test_a_page_routed_to_eight_sections_is_one_passage_of_the_paper(make_run):
+    """P-EM and its kin are taken of one passage a document, with title and headings."""
+
+    def say(call):
+        if task_of(call.messages) == "reader":
+            return follow()(call)
+        shown = re.search(r"<document>\n(.*)\n</document>", call.prompt, re.DOTALL)[1]
+        return json.dumps(
+            {"quotes": re.findall(r"The park opened answer \d here", shown), "headings": HEADS}
+        )
+
+    HEADS = [f"==Part {n}==" for n in range(8)]
+    async with InMemorySources([EIGHT]) as sources:
+        strategy = RDR2(k=1, mode="sparse", expansions=8)
+        outcome = await observed(strategy, sources, make_run, say)
+    (passage,) = outcome.passages
+    assert passage.splitlines()[:3] == ["Page", "==Part 0==", "The park opened answer 0 here."]
+    assert len(outcome.evidence) == 8
+    readings = tuple(QuestionReading(f"{n}?", (f"answer {n}",)) for n in range(8))
+    measures = PASSAGES.compute(Question("q", QUESTION, readings=readings), outcome)
+    words = len(passage.split())
+    assert measures == {"p_em": 1.0, "p_hit": 1.0, "p_score": 0.2, "p_len": words / 5}
+
+
+@pytest.mark.parametrize(
+    ("fields", "passages"),
+    [
+        ({"on_nothing": "nothing"}, 0),
+        ({}, 2),  # those of the search are read
+        ({"no_router": True}, 2),  # the released code's: one for each chunk
+    ],
+)
+async def test_what_is_handed_over_where_the_router_accepts_nothing(make_run, fields, passages):
+    async with InMemorySources([DOCUMENTS["park"]]) as sources:
+        strategy = RDR2(k=2, mode="sparse", **fields)
+        outcome = await observed(strategy, sources, make_run, refuse_all)
+    assert len(outcome.passages) == passages
+    assert bool(outcome.evidence) == bool(passages)
+    assert all(text.startswith("Six Flags\n") for text in outcome.passages if "no_router" in fields)
+
+
+def refuse_all(call):
+    return follow()(call) if task_of(call.messages) == "reader" else refuse(call)
 
 
 # Answers and models

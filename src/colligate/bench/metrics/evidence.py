@@ -90,13 +90,14 @@ DEPTH = 5  # RDR2's k
 
 
 def _measure_passages(question: Question, outcome: Outcome) -> Measures | None:
-    """A short question is one reading."""
+    """Return the measures of what was handed to the reader; a short question is one reading."""
     readings = question.readings
     if not readings and wants_short(question):
         readings = (QuestionReading(question.text, question.answers),)
     if not readings:
         return None
-    return passage_scores([piece.text for piece in outcome.evidence], readings)
+    handed = outcome.passages or [piece.text for piece in outcome.evidence]
+    return passage_scores(handed, readings)
 
 
 def passage_scores(

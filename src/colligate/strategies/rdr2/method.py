@@ -18,25 +18,33 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
+from colligate.core.events import Assembled
+from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
+from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.reader import Form, fit_reader, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage
 from colligate.library.sources import SearchMode
-from colligate.models import Capability, Role
+from colligate.models import Capability, Message, Role
 from colligate.models.names import split_adapter
 from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import (
-    QUOTING_SCHEMA,
     RouterDecision,
+    decide_by_odds,
+    enclosing_router_messages,
+    label_actions,
+    make_quoting_schema,
+    odds_router_messages,
+    parse_enclosed_router_reply,
     parse_quoting_router_reply,
     parse_router_reply,
     quoting_router_messages,
@@ -55,10 +63,12 @@ class RDR2:
     """A router walks each document's heading tree, accepts blocks and expands headings.
 
     The router is the worker model. `reply` is the form of its replies: the paper's lines of tag and
-    id (`tagged`), or quotes as JSON (`quoted`), with which models that were not trained to route do
-    far better; `auto` uses quotes if the worker can follow a schema and has no adapter.
-    `on_nothing`: what is read if no block was accepted, the passages of the search or nothing. Each
-    `no_...` field leaves one part out, as in section 5.2.
+    id (`tagged`), the same enclosed by tag (`enclosed`, Table 4), or quotes as JSON (`quoted`),
+    with which models that were not trained to route do far better; `odds` asks for no reply but
+    compares the probabilities of copying each node. `auto` uses quotes if the worker can follow a
+    schema and has no adapter. `on_nothing`: what is read if no block was accepted, the passages of
+    the search or nothing. `prompts` is a file with the prompt that a router was trained on
+    (`core.prompt_files`). Each `no_...` field leaves one part out, as in section 5.2.
     """
 
     name: ClassVar[str] = "rdr2"
@@ -70,13 +80,15 @@ class RDR2:
     pool: int = 50  # searched for a reranker, which the paper does not have
     expansions: int = 5  # of a document; Table 9's best row, which the main results equal
     subtree_tokens: int = 1000  # not in the paper: very long lists and hundreds of headings
-    reply_tokens: int = 256  # the code: 2,048; an action is a short line
+    reply_tokens: int = 1024  # the code: 2,048; an action for each line of a subtree fits
     introduction: bool = True  # lead text under a heading, as in the paper's Appendix D
     skipped: tuple[str, ...] = ()  # titles of sections to leave out; the paper: WIKIPEDIA_SKIPPED
     on_nothing: Literal["passages", "nothing"] = "passages"  # the code: nothing
     form: Form = Form.SHORT
     router_adapter: str | None = None
-    reply: Literal["auto", "tagged", "quoted"] = "auto"  # the paper: tagged
+    reply: Literal["auto", "tagged", "enclosed", "quoted", "odds"] = "auto"  # the paper: tagged
+    least_odds: float = 0.1  # of a node that is chosen by its odds
+    prompts: str | None = None
 
     no_router: bool = False
     no_structure: bool = False
@@ -84,28 +96,36 @@ class RDR2:
     no_content: bool = False
     no_expand: bool = False
     no_refuse: bool = False
+    templates: Mapping[str, PromptTemplate] = field(default_factory=dict, init=False, hash=False)
 
     def __post_init__(self) -> None:
+        apply_prompts(self, {"router": ("question", "document")})
         require_min(self, k=1, pool=1, expansions=0, subtree_tokens=1, reply_tokens=1)
+        require_min(self, least_odds=0)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Retrieve, route, read."""
         await run.with_adapter(Role.WORKER, self.router_adapter)  # fails before the first call
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
-        routings = await self.route(question, run, hits)
+        routings = await self._open(run, hits)
+        with reserve_for_answer(run, lambda: hits):
+            await self._route(question, run, routings)
         evidence = [
             Evidence(passage.span, 1.0, _explain(rank, routing.rounds_of(passage)))
             for rank, routing in enumerate(routings, 1)
             for passage in routing.passages
         ]
         passages = [passage for routing in routings for passage in routing.passages]
+        texts = self._assemble(hits, routings)
         if not passages and hits and self.on_nothing == "passages":
             run.warn("the router accepted nothing: the passages of the search are read instead")
             passages = [hit.passage for hit in hits]
+            texts = [passage.text for passage in passages]
             evidence = [
                 Evidence(hit.passage.span, hit.score, f"rank {rank} of the search, not routed")
                 for rank, hit in enumerate(hits, 1)
             ]
+        run.emit(Assembled(tuple(dict.fromkeys(texts))))
         passages = await fit_reader(question, passages, run, self.form)
         return await read(
             question,
@@ -125,36 +145,46 @@ class RDR2:
         """
         if hits is None:
             hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
-        router = await run.with_adapter(Role.WORKER, self.router_adapter)
-        by_document: dict[str, list[Hit]] = {}
-        for hit in hits:
-            by_document.setdefault(hit.passage.document_id, []).append(hit)
-        return await gather(
-            self._walk(question, router, document_id, found)
-            for document_id, found in by_document.items()
-        )
+        routings = await self._open(run, hits)
+        await self._route(question, run, routings)
+        return routings
 
-    async def _walk(
-        self, question: str, run: Run, document_id: str, hits: Sequence[Hit]
-    ) -> Routing:
+    async def _open(self, run: Run, hits: Sequence[Hit]) -> list[Routing]:
+        """Return the trees of the documents, with the nodes of the passages found in each."""
+        by_document: dict[str, Routing] = {}
+        for hit in hits:
+            name = hit.passage.document_id
+            if name not in by_document:
+                document = await run.document(name)
+                by_document[name] = Routing(
+                    build_structure_tree(
+                        document, introduction=self.introduction, skipped=self.skipped
+                    )
+                )
+            routing = by_document[name]
+            routing.chunks.append(routing.tree.map_span(hit.passage.span))
+        return list(by_document.values())
+
+    async def _route(self, question: str, run: Run, routings: Sequence[Routing]) -> None:
+        """Route all documents concurrently."""
+        router = await run.with_adapter(Role.WORKER, self.router_adapter)
+        await gather(self._walk(question, router, routing) for routing in routings)
+
+    async def _walk(self, question: str, run: Run, routing: Routing) -> None:
         """Route one document: show the subtrees of its chunks, then the headings to expand."""
-        document = await run.document(document_id)
-        tree = build_structure_tree(document, introduction=self.introduction, skipped=self.skipped)
-        chunks = [tree.map_span(hit.passage.span) for hit in hits]
-        retrieved = tree.content_of(dict.fromkeys(node for chunk in chunks for node in chunk))
-        routing = Routing(tree, retrieved)
+        tree, chunks = routing.tree, routing.chunks
         if self.no_router:
-            routing.answers.update(dict.fromkeys(retrieved, 0))
-            return routing
+            routing.answers.update(dict.fromkeys(routing.retrieved, 0))
+            return
         if self.no_similarity:
-            chunks = [_draw_group(tree, question, len(chunks))]
-        seen = set() if self.no_content else set(retrieved)
+            chunks = _draw_leaves(tree, question, len(chunks))
         limit = await self._find_limit(question, run)
 
         # Round 0: S_0 of each chunk, equal ones once
-        views = (
+        views = [
             self._build_view(tree, chunk, limit, content=not self.no_content) for chunk in chunks
-        )
+        ]
+        seen = {node for v in views for node in tree.content_of(v.highlighted) if node in v.visible}
         first = {view.visible: view for view in views}.values()
         decisions = await gather(self._ask(question, run, view, 0, None) for view in first)
         queue: deque[tuple[int, tuple[int, ...]]] = deque()  # headings, and the blocks under them
@@ -177,7 +207,18 @@ class RDR2:
             seen.update(shown or blocks)
             decision = await self._ask(question, run, view, rounds, heading)
             self._take(decision, view, rounds, routing, queue, seen)
-        return routing
+
+    def _assemble(self, hits: Sequence[Hit], routings: Sequence[Routing]) -> list[str]:
+        """Return the routed passages p_d, as the paper's measures take them.
+
+        Without a router there is one for each chunk, as in the released code.
+        """
+        if not self.no_router:
+            return [routing.text for routing in routings if routing.found]
+        trees = {routing.tree.document.id: routing.tree for routing in routings}
+        found = [(trees[hit.passage.document_id], hit.passage.span) for hit in hits]
+        chunks = [(tree, tree.content_of(tree.map_span(span))) for tree, span in found]
+        return [tree.render_routed(blocks) for tree, blocks in chunks if blocks]
 
     def _build_view(
         self, tree: StructureTree, nodes: Sequence[int], limit: int, *, content: bool = True
@@ -191,15 +232,21 @@ class RDR2:
         self, question: str, run: Run, view: SubTree, round_: int, heading: int | None
     ) -> RouterDecision:
         """Show a subtree S_t to the router and return its actions A_t."""
-        quotes = self._quotes(run)
-        reply = await run.chat(
-            (quoting_router_messages if quotes else router_messages)(question, view.text),
-            role=Role.WORKER,
-            max_tokens=self.reply_tokens,
-            schema=QUOTING_SCHEMA if quotes else None,
-        )
-        parse = parse_quoting_router_reply if quotes else parse_router_reply
-        decision = parse(reply.text, view)
+        form = self._form(run)
+        messages = self._make_prompt(form, question, view.text)
+        cut = False
+        if form == "odds":
+            labels = label_actions(view)
+            given = await run.labels(messages, tuple(labels), role=Role.WORKER)
+            decision = decide_by_odds(given.odds, labels, self.least_odds)
+        else:
+            reply = await run.chat(
+                messages,
+                role=Role.WORKER,
+                max_tokens=self.reply_tokens,
+                schema=make_quoting_schema(view) if form == "quoted" else None,
+            )
+            decision, cut = _PARSERS[form](reply.text, view), reply.cut
         run.emit(
             Routed(
                 document=view.tree.document.id,
@@ -212,7 +259,7 @@ class RDR2:
                 actions=decision.actions,
                 rejected=decision.rejected,
                 dropped=decision.dropped,
-                cut=reply.cut,
+                cut=cut,
             )
         )
         return decision
@@ -240,23 +287,45 @@ class RDR2:
             if seen.isdisjoint(under):
                 queue.append((heading, view.tree.content_children(heading) or under))
 
-    def _quotes(self, run: Run) -> bool:
-        """Return whether the router replies with quotes."""
-        if self.reply != "auto":
-            return self.reply == "quoted"
+    def _form(self, run: Run) -> str:
+        """Return the form of the router's replies."""
         worker = run.model(Role.WORKER)
+        reply = self.reply
+        if reply == "odds" and Capability.LABELS not in worker.capabilities:
+            run.warn(f"{worker.name} gives no label odds: the router is asked for a reply")
+            reply = "auto"
+        if reply != "auto":
+            return reply
         adapted = self.router_adapter is not None or split_adapter(worker.name)[1] is not None
-        return Capability.STRUCTURED in worker.capabilities and not adapted
+        quotes = Capability.STRUCTURED in worker.capabilities and not (adapted or self.templates)
+        return "quoted" if quotes else "tagged"
+
+    def _make_prompt(self, form: str, question: str, shown: str) -> list[Message]:
+        """Return the router's prompt: the one of the user's file, or that of the form."""
+        if template := self.templates.get("router"):
+            return template.fill(question=question.strip(), document=shown)
+        return _PROMPTS[form](question, shown)
 
     async def _find_limit(self, question: str, run: Run) -> int:
         """Return the tokens that a subtree may have, next to prompt and reply in the window."""
-        empty = (quoting_router_messages if self._quotes(run) else router_messages)(question, "")
+        empty = self._make_prompt(self._form(run), question, "")
         room = await run.room(Role.WORKER, empty, self.reply_tokens)
         # Subtrees are measured by an estimate, which a tokenizer may exceed.
         limit = self.subtree_tokens if room is None else min(self.subtree_tokens, room * 3 // 4)
         return max(limit, _SHORTEST_SUBTREE)
 
 
+_PROMPTS = {
+    "tagged": router_messages,
+    "enclosed": enclosing_router_messages,
+    "quoted": quoting_router_messages,
+    "odds": odds_router_messages,
+}
+_PARSERS = {
+    "tagged": parse_router_reply,
+    "enclosed": parse_enclosed_router_reply,
+    "quoted": parse_quoting_router_reply,
+}
 _SHORTEST_SUBTREE = 200  # tokens; with fewer a router has nothing to choose from
 
 
@@ -264,17 +333,27 @@ _SHORTEST_SUBTREE = 200  # tokens; with fewer a router has nothing to choose fro
 class Routing:
     """The result of routing one document; nodes are those of `tree`.
 
-    `retrieved` are the blocks of the passages found. `answers` and `expanded` map each accepted
-    block and each opened heading to its round: 0 is the search, n the n-th expansion. `refused` of
-    the `shown` subtrees gave nothing.
+    `chunks` are the nodes of each passage that the search found. `answers` and `expanded` map each
+    accepted block and each opened heading to its round: 0 is the search, n the n-th expansion.
+    `refused` of the `shown` subtrees gave nothing.
     """
 
     tree: StructureTree
-    retrieved: tuple[int, ...] = ()
+    chunks: list[tuple[int, ...]] = field(default_factory=list)
     answers: dict[int, int] = field(default_factory=dict)
     expanded: dict[int, int] = field(default_factory=dict)
     shown: int = 0
     refused: int = 0
+
+    @property
+    def retrieved(self) -> tuple[int, ...]:
+        """The blocks of the passages found."""
+        return self.tree.content_of(dict.fromkeys(node for each in self.chunks for node in each))
+
+    @property
+    def text(self) -> str:
+        """The routed passage p_d (equation 6): title, headings and accepted blocks, as lines."""
+        return self.tree.render_routed(self.answers)
 
     @property
     def passages(self) -> tuple[Passage, ...]:
@@ -328,8 +407,8 @@ def _explain(rank: int, rounds: Sequence[int]) -> str:
     return f"accepted by the router ({', '.join(accepted)}) in document {rank} of the search"
 
 
-def _draw_group(tree: StructureTree, question: str, number: int) -> tuple[int, ...]:
-    """Draw the blocks directly under some heading, the same ones for the same question."""
-    groups = [kids for node in tree.nodes if (kids := tree.content_children(node))]
+def _draw_leaves(tree: StructureTree, question: str, number: int) -> list[tuple[int, ...]]:
+    """Draw a block for each passage, in place of its own; the same ones for the same question."""
+    leaves = [node.id for node in tree.nodes.values() if not (node.structure or node.children)]
     chance = random.Random(f"{question}\0{tree.document.id}\0{number}")
-    return chance.choice(groups) if groups else ()
+    return [(leaf,) for leaf in chance.choices(leaves, k=number)] if leaves else []

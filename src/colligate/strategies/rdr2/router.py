@@ -1,8 +1,10 @@
 """RDR2's router: its prompt, and the actions that are read from its reply.
 
 The router sees a subtree of one document, one line per node, and replies with actions A_t (equation
-2). There are two forms of prompt: tags and ids as in the paper, on which adapters are trained, and
-quotes as JSON, for models that were not trained to route.
+2). There are several forms of prompt and reply: tags and ids as in the paper, on which adapters are
+trained; the same lines enclosed by tag, which the paper compares; and quotes as JSON, for models
+that were not trained to route. A model that gives the odds of labels can also be asked, without a
+reply, how likely it would be to copy each node.
 """
 
 from __future__ import annotations
@@ -184,6 +186,41 @@ def _agree(wanted: str, text: str) -> bool:
     return length >= _DISTINCTIVE and wanted[:length] == text[:length]
 
 
+# The paper's other form (Table 4): the same lines, enclosed in one element for each tag
+
+ENCLOSING_INSTRUCTION = f"""\
+{_DESCRIPTION}
+Enclose the paragraphs that are shown and help to answer the question in <answer></answer>, and \
+the collapsed headings that may have the answer under them in <expand></expand>: a line for each, \
+its id and its first five words, such as
+<answer>
+12: first five words of paragraph 12
+</answer>
+<expand>
+30: ==words of heading 30==
+</expand>
+If there is neither, reply with this alone: {REFUSAL}"""
+
+_ENCLOSED = re.compile(r"<(answer|expand)>(.*?)(?:</\1>|(?=<(?:answer|expand)>)|\Z)", re.I | re.S)
+
+
+def enclosing_router_messages(question: str, shown: str) -> list[Message]:
+    """Return the prompt, one user turn; `shown` is a `SubTree.text`."""
+    asked = f"{render_question(question)}\n\n{_render_document(shown)}"
+    return [Message("user", f"{ENCLOSING_INSTRUCTION}\n\n{asked}\n\nParts that help:")]
+
+
+def parse_enclosed_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
+    """Read the lines inside each element as tagged ones; without any, the whole reply as it is."""
+    lines = [
+        f"[{element[1].upper()}] {line.strip()}"
+        for element in _ENCLOSED.finditer(reply)
+        for line in element[2].splitlines()
+        if line.strip()
+    ]
+    return parse_router_reply("\n".join(lines) or reply, subtree)
+
+
 # The form for models that were not trained to route: quotes as JSON.
 #
 # Asked for quotes of the paragraphs that help and for headings to look under, the bundled model
@@ -194,16 +231,29 @@ Reply with JSON: "quotes" copies the first words of each paragraph shown that he
 question, the best first, and is empty if none does; "headings" copies collapsed headings that \
 may have the answer under them, the likeliest first, and is empty if the quotes answer it."""
 
-QUOTING_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "quotes": {"type": "array", "items": {"type": "string", "maxLength": 100}, "maxItems": 3},
-        "headings": {"type": "array", "items": {"type": "string", "maxLength": 60}, "maxItems": 2},
-    },
-    "required": ["quotes", "headings"],
-    "additionalProperties": False,
-}
 
+def make_quoting_schema(subtree: SubTree) -> dict[str, Any]:
+    """Return the schema of a reply: no more quotes than paragraphs shown, nor more headings."""
+    visible = [subtree.tree.nodes[node] for node in subtree.visible]
+    headings = sum(node.structure for node in visible)
+    most = {"quotes": len(visible) - headings, "headings": headings}
+    properties = {
+        name: {
+            "type": "array",
+            "items": {"type": "string", "maxLength": _LONGEST_COPY},
+            "maxItems": most[name],
+        }
+        for name in most
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(most),
+        "additionalProperties": False,
+    }
+
+
+_LONGEST_COPY = 100  # characters
 _SIMILAR = 85.0  # of 100: a quote with slips
 _SHORTEST_QUOTE = 4  # letters, digits and blanks that are worth a search
 
@@ -266,7 +316,48 @@ def _compare(wanted: str, text: str, structure: bool) -> float:
     return fuzz.partial_ratio(wanted, text)
 
 
-# Both forms: the rules
+# The form without a reply: the odds with which the model would copy each node. The probabilities of
+# all beginnings of a reply are compared, so that nothing has to be decoded, counted or located.
+
+_ODDS_TASK = f"""\
+Copy the beginning of the one line that helps most to answer the question: of a paragraph that is \
+shown, or of a collapsed heading that may have the answer under it. If there is neither, reply \
+with this alone: {REFUSAL}"""
+
+_COPIED_WORDS = 8
+
+
+def odds_router_messages(question: str, shown: str) -> list[Message]:
+    """Return the prompt, one user turn; `shown` is a `SubTree.text`."""
+    asked = render_question(question)
+    content = f"{_DESCRIPTION}\n\n{asked}\n\n{_render_document(shown)}\n\n{asked}\n{_ODDS_TASK}"
+    return [Message("user", content)]
+
+
+def label_actions(subtree: SubTree) -> dict[str, Action | None]:
+    """Return the beginnings of replies and what each chooses: a legal action, or None.
+
+    They are the first words of the nodes; of two nodes with the same words the first has them.
+    """
+    labels: dict[str, Action | None] = {REFUSAL: None}
+    nodes = subtree.tree.nodes
+    for action in list_actions(subtree):
+        words = escape(nodes[action.node].text).split()[:_COPIED_WORDS]
+        labels.setdefault(" ".join(words), action)
+    return labels
+
+
+def decide_by_odds(
+    odds: Mapping[str, float], labels: Mapping[str, Action | None], least: float
+) -> RouterDecision:
+    """Choose the actions at least as likely as a refusal and `least`, the likeliest first."""
+    least = max(least, odds[REFUSAL])
+    ranked = sorted(labels, key=lambda label: -odds[label])
+    actions = [each for label in ranked if odds[label] >= least and (each := labels[label])]
+    return RouterDecision(tuple(actions), refused=not actions)
+
+
+# All forms: the rules
 
 
 def check_action(tag: Tag, node: int, subtree: SubTree) -> str:
@@ -285,6 +376,12 @@ def check_action(tag: Tag, node: int, subtree: SubTree) -> str:
     if not subtree.visible.isdisjoint(subtree.tree.content_under(node)):
         return "only a collapsed heading expands, and paragraphs under this one are shown"
     return ""
+
+
+def list_actions(subtree: SubTree) -> list[Action]:
+    """Return every legal action on a subtree, in document order."""
+    tagged = ((tag, node) for node in sorted(subtree.visible) for tag in Tag)
+    return [Action(tag, node) for tag, node in tagged if not check_action(tag, node, subtree)]
 
 
 def _decide(
