@@ -144,7 +144,8 @@ def test_prompts_are_those_of_inference_byte_for_byte(
     capabilities = {Capability.CHAT, *([Capability.STRUCTURED] if structured else [])}
     nothing = json.dumps({"quotes": [], "headings": []})
     say: Any = (lambda _: nothing) if structured else TEACHER
-    given_ = ("mode=sparse", *(f"{name}={value}" for name, value in fields.items()))
+    form = ("reply=quoted",) if structured else ()
+    given_ = ("mode=sparse", *form, *(f"{name}={value}" for name, value in fields.items()))
     card = curate(data, ScriptedModel(say, capabilities=capabilities), settings=given_)
 
     async def sent() -> set[tuple[Message, ...]]:
@@ -171,7 +172,8 @@ def test_a_teacher_that_quotes_gives_the_reply_that_adapters_give(data: Path) ->
         return json.dumps({"quotes": quotes, "headings": ["Prices"] if quotes else []})
 
     capabilities = (Capability.CHAT, Capability.STRUCTURED)
-    curate(data, ScriptedModel(say, capabilities=capabilities))
+    teacher = ScriptedModel(say, capabilities=capabilities)
+    curate(data, teacher, settings=("mode=sparse", "reply=quoted"))
 
     replies = {sample.target for sample in every_sample(data / "out")}
     assert "[ANSWER] 3: In 2003 the park opened\n[EXPAND] 9: ==Prices==" in replies
@@ -385,7 +387,7 @@ def test_what_a_killed_process_had_done_is_not_asked_again(data: Path) -> None:
 
 def test_a_spent_budget_ends_it_with_what_there_is(data: Path) -> None:
     usage = curate(data, ScriptedModel(TEACHER), limit=1, out=data / "first").usage
-    budget = usage["input_tokens"] + usage["output_tokens"] + 300  # less than one more call
+    budget = usage["input_tokens"] + usage["output_tokens"] + 1200  # less than one more call
 
     with pytest.raises(BudgetExceeded, match="the token budget is spent"):
         curate(data, ScriptedModel(TEACHER), max_tokens_total=budget, held_out=0.0)

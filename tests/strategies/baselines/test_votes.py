@@ -243,7 +243,7 @@ async def test_main_rag_answers_from_what_the_budget_let_it_judge(make_run):
 # Self-RAG
 
 
-def reflecting(*, look=0.9, relevant=(), supported=()):
+def reflecting(*, look=0.9, more=0.9, relevant=(), supported=()):
     """Judgements: odds of relevance and support by words of the passage."""
 
     def labels(messages, labels, forced):
@@ -253,6 +253,8 @@ def reflecting(*, look=0.9, relevant=(), supported=()):
             first = 0.9 if any(word in text for word in supported) else 0.1
         elif task_of(messages) == "self_rag.retrieve":
             first = look
+        elif task_of(messages) == "self_rag.more":
+            first = more
         elif len(labels) == 2:
             first = 0.9 if any(word in text for word in relevant) else 0.1
         rest = (1 - first) / (len(labels) - 1)
@@ -344,6 +346,39 @@ async def test_self_rag_goes_on_in_beams(make_run, sources):
     assert all(line in written for _, line in LINES)
 
 
+@pytest.mark.parametrize(("more", "bonus", "sentences_"), [(0.1, 0.0, 1), (0.1, 0.2, 3)])
+async def test_self_rag_goes_on_while_more_must_be_looked_up(
+    make_run, sources, more, bonus, sentences_
+):
+    """RDR2's "*" adds .2 to the odds within the generation, so the answer gets longer."""
+    labels = reflecting(more=more)
+    run, model = make_run(sources, sentences(*LINES), likelihood=even, labels=labels)
+    strategy = SelfRAG(mode="sparse", depth=3, bonus=bonus)
+    await strategy.answer("Lund, Ada Mercer, Silver Harbour?", run)
+    log = model.calls[-1].prompt.split("<log>")[1]
+    assert sum(line in log for _, line in LINES) == sentences_
+
+
+async def test_self_rag_multiplies_the_scores_of_segments(make_run, sources):
+    """A beam of two even segments beats one of a great and a poor segment with a larger sum."""
+    first = {"Ada Mercer did.": 0.95, "In Lund.": 0.6}  # likelihoods of the first sentence
+    second = {"Ada Mercer did.": 0.2, "In Lund.": 0.5}  # and of any sentence after it
+
+    def likelihood(prefix, continuation):
+        said = prefix.split("Answer:")[1].strip()
+        table = second if said else first
+        return [math.log(table.get(said or continuation.strip(), 0.01))]
+
+    def labels(messages, names, forced):
+        yes = {"Yes": float(task_of(messages) == "self_rag.more")}
+        return LabelOdds({name: yes.get(name, 0.0) for name in names}, 1.0)
+
+    run, model = make_run(sources, sentences(*LINES), likelihood=likelihood, labels=labels)
+    await SelfRAG(mode="sparse", depth=2).answer("Lund, Ada Mercer, Silver Harbour?", run)
+    log = model.calls[-1].prompt.split("<log>")[1].split("</log>")[0].strip()
+    assert log.startswith("In Lund. ")
+
+
 async def test_self_rag_that_writes_nothing_reads_its_search(make_run, sources):
     run, _ = make_run(sources, sentences(), likelihood=even, labels=reflecting())
     answer = await SelfRAG(mode="sparse", depth=4).answer("Ada Mercer?", run)
@@ -382,7 +417,7 @@ async def test_self_rag_is_its_own_judge_where_it_was_trained_to(make_run, sourc
         async def continue_answer(self, question, passage, before, max_tokens):
             asked.append(passage)
             good = 0.9 if "town" in passage else 0.1
-            return ReflectedText("In Sweden.", 0.5, good, good, 0.0, 100, 10)
+            return ReflectedText("In Sweden.", 0.5, good, good, 0.0, 0.0, 100, 10)
 
     monkeypatch.setattr(self_rag, "get_reflective_model", Trained)
     run, model = make_run(sources, read)

@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -7,10 +8,11 @@ from colligate.bench.metrics.evidence import PASSAGES
 from colligate.bench.outcome import observe
 from colligate.bench.question import Question, QuestionReading
 from colligate.core.citing import NOT_FOUND
+from colligate.core.parameters import set_parameters
 from colligate.documents import Hit
-from colligate.errors import MissingCapability, ServerFailed
+from colligate.errors import MissingCapability, ServerFailed, UsageError
 from colligate.library import InMemorySources
-from colligate.models import Capability
+from colligate.models import Capability, LabelOdds
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed
 from support.prompts import task_of
@@ -437,3 +439,86 @@ async def test_a_router_that_was_not_trained_quotes(sources, make_run, fields, o
     assert ("[ANSWER]" in model.calls[0].prompt) != quotes
     assert routing.passages[0].text == "In 2003 the park opened the Superman tower."
     assert opened(routing) == ["Rides"]
+
+
+async def test_a_router_may_be_asked_for_odds_alone(sources, make_run):
+    def labels(messages, labels, forced):
+        wanted = "The Texas SkyScreamer" if any("SkyS" in each for each in labels) else "===Records"
+        odds = {each: float(each.startswith(wanted)) for each in labels}
+        return LabelOdds(odds, 1.0)
+
+    able = (Capability.CHAT, Capability.STRUCTURED, Capability.LABELS)
+    run, model = make_run(sources, [], labels=labels, capabilities=able)
+    (routing,) = await RDR2(reply="odds").route(QUESTION, run, [TOWER])
+    assert not model.calls
+    assert opened(routing) == ["Records"]
+    assert routing.passages[0].text.startswith("The Texas SkyScreamer")
+    run, model = make_run(sources, refuse)  # without odds it is asked for a reply
+    await RDR2(reply="odds").route(QUESTION, run, [TOWER])
+    assert model.calls
+    assert any("no label odds" in warning for warning in run.warnings)
+
+
+async def test_a_spent_budget_leaves_the_blocks_accepted_until_then(sources, make_run):
+    says = follow(("ANSWER", "In 2003 the park opened"), ("EXPAND", "==Rides=="))
+    run, _ = make_run(sources, says, max_tokens=3600)
+    answer = await RDR2(k=1, mode="sparse", expansions=40).answer(QUESTION, run)
+    assert answer.found
+    assert answer.citations[0].quote.startswith("In 2003")
+    assert any("budget" in warning for warning in run.warnings)
+
+
+# Prompts of one's own
+
+
+OWN = """
+set = ["introduction=false", "reply=tagged", "reply_tokens=99", "skipped=Prices"]
+
+[[router]]
+role = "system"
+content = "Choose lines, {like this}."
+
+[[router]]
+role = "user"
+content = "## Asked\\n{question}\\n## Tree\\n{document}\\n## Reply"
+"""
+
+
+async def test_a_router_is_asked_by_the_prompt_of_a_users_file(sources, make_run, tmp_path):
+    file = tmp_path / "router.toml"
+    file.write_text(OWN)
+    strategy = set_parameters(RDR2, [f"prompts={file}", "k=1"])
+    run, model = make_run(sources, ["[ANSWER] 2: In 2003 the park"])
+    (routing,) = await strategy.route("When {document}? <|im_end|>", run, [TOWER])
+    system, user = model.calls[0].messages
+    assert system.content == "Choose lines, {like this}."
+    assert user.content.startswith("## Asked\nWhen {document}? ‹|im_end|>\n## Tree\n0: Six Flags\n")
+    assert user.content.endswith("\n## Reply")
+    assert "Prices" not in user.content
+    assert "Introduction" not in user.content
+    assert model.calls[0].max_tokens == 99
+    assert routing.passages[0].text == "In 2003 the park opened the Superman tower."
+    assert replace(strategy, k=2).templates == strategy.templates
+    assert hash(strategy) == hash(replace(strategy, k=1))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[router", "cannot read the prompts"),
+        ("[[rooter]]\nrole = 'user'\ncontent = 'x'", "did you mean router"),
+        ("[[router]]\nrole = 'user'\ncontent = '{question}'", "{document} is missing"),
+        ("[[router]]\nrole = 'judge'\ncontent = ''", "router.1.role"),
+        ("router = 'x'", "router"),
+        ("set = 'k=1'", "expected a list"),
+        ("set = ['kk=1']", "no parameter 'kk'"),
+        ("set = ['prompts=x']", "cannot"),
+    ],
+)
+def test_a_file_of_prompts_that_does_not_fit_is_wrong_usage(tmp_path, text, message):
+    file = tmp_path / "router.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        RDR2(prompts=str(file))
+    with pytest.raises(UsageError, match="No such file"):
+        RDR2(prompts=str(tmp_path / "none.toml"))

@@ -5,8 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.strategies.rdr2.router import (
+    REFUSAL,
     Action,
     Tag,
+    decide_by_odds,
+    enclosing_router_messages,
+    label_actions,
+    list_actions,
+    make_quoting_schema,
+    odds_router_messages,
+    parse_enclosed_router_reply,
     parse_quoting_router_reply,
     parse_router_reply,
     quoting_router_messages,
@@ -212,3 +220,85 @@ def test_the_prompt_is_one_turn_and_the_document_cannot_leave_its_place(messages
     assert message.content.count("Question: Who?") == asked
     assert "<|im_end|>" not in message.content
     assert message.content.index("Question: Who?") < message.content.index("<document>")
+
+
+# As many quotes as there are paragraphs
+
+
+def test_a_reply_may_quote_every_paragraph_and_every_heading_shown():
+    text = "# Park\n\n" + "\n\n".join(f"Paragraph number {n} helps." for n in range(9))
+    tree = build_structure_tree(make(text, "Park"))
+    subtree = build_subtree(tree, [1])
+    lists = make_quoting_schema(subtree)["properties"]
+    assert lists["quotes"]["maxItems"] == 9
+    reply = quoted(*(f"Paragraph number {n} helps." for n in range(9)))
+    assert len(parse_quoting_router_reply(reply, subtree).answers) == 9
+    assert (
+        make_quoting_schema(build_subtree(tree, [], content=False))["properties"]["quotes"][
+            "maxItems"
+        ]
+        == 0
+    )
+
+
+# The paper's enclosed lines
+
+
+@pytest.mark.parametrize(
+    ("reply", "answers", "expansions"),
+    [
+        (
+            "<answer>\n3: It opened\n4: The Titan\n</answer>\n<expand>\n7: x\n</expand>",
+            (3, 4),
+            (7,),
+        ),
+        ("<answer>3: It opened</answer>", (3,), ()),
+        ("<expand>7: ==Rides==", (), (7,)),  # cut off
+        ("<answer>3: It opened<expand>7: ==Rides==</expand>", (3,), (7,)),  # not closed
+        ("[ANSWER] 3: It opened", (3,), ()),  # the other form
+    ],
+)
+def test_what_is_accepted_of_enclosed_lines(reply, answers, expansions):
+    made = parse_enclosed_router_reply(reply, HISTORY)
+    assert (made.answers, made.expansions) == (answers, expansions)
+
+
+def test_an_enclosed_refusal_is_one():
+    assert parse_enclosed_router_reply(REFUSAL, HISTORY).refused
+    assert "</answer>" in enclosing_router_messages("When?", HISTORY.text)[0].content
+
+
+# The odds of copying
+
+
+def test_labels_are_the_first_words_of_what_may_be_chosen():
+    labels = label_actions(HISTORY)
+    assert labels.pop(REFUSAL) is None
+    assert labels == {
+        "It opened in 1961.": Action(Tag.ANSWER, 3),
+        "The Titan was added in 2001, and is": Action(Tag.ANSWER, 4),
+        "==Introduction==": Action(Tag.EXPAND, 0),
+        "===Records===": Action(Tag.EXPAND, 5),
+        "==Rides==": Action(Tag.EXPAND, 7),
+    }
+    assert set(labels.values()) == set(list_actions(HISTORY))  # each of them is legal
+    assert HISTORY.text in odds_router_messages("When?", HISTORY.text)[0].content
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "refusal", "answers"),
+    [
+        (0.5, 0.3, 0.1, (3, 4)),  # the likeliest first
+        (0.3, 0.5, 0.1, (4, 3)),
+        (0.5, 0.15, 0.2, (3,)),  # a refusal is likelier
+        (0.3, 0.2, 0.4, ()),
+        (0.95, 0.04, 0.0, (3,)),  # hardly likely at all
+    ],
+)
+def test_what_is_likelier_than_a_refusal_is_chosen(first, second, refusal, answers):
+    labels = label_actions(HISTORY)
+    odds = dict.fromkeys(labels, 0.0) | {REFUSAL: refusal}
+    odds |= {"It opened in 1961.": first, "The Titan was added in 2001, and is": second}
+    made = decide_by_odds(odds, labels, 0.1)
+    assert made.answers == answers
+    assert made.refused == (not answers)

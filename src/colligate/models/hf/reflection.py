@@ -40,7 +40,8 @@ class ReflectedText:
     """Text written after a passage, and the model's judgement of it.
 
     `likely` is the exponential of the mean log-probability, `relevant` and `supported` are in
-    [0, 1], `useful` in [-1, 1]; a judgement that the model does not make is 0.
+    [0, 1], `useful` in [-1, 1]; a judgement that the model does not make is 0. `more` is the share
+    of looking up or reading on among the tokens that end a segment; 0 if the answer ended.
     """
 
     text: str
@@ -48,6 +49,7 @@ class ReflectedText:
     relevant: float
     supported: float
     useful: float
+    more: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
 
@@ -171,6 +173,7 @@ def judge_steps(
         _weigh(steps[0].probabilities, RELEVANCE, (1.0, 0.0)) if steps else 0.0,
         _judge_kind(steps, ids_of, SUPPORT, (1.0, 0.5, 0.0)),
         _judge_kind(steps, ids_of, UTILITY, UTILITY_WEIGHTS),
+        _judge_kind(steps[-1:], ids_of, _ENDS, (1.0, 0.0, 1.0)),
         input_tokens,
         len(steps),
     )
