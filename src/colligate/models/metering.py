@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import resources
@@ -20,6 +23,8 @@ Kind = Literal["chat", "scoring"]
 
 _NOTHING = Usage()
 
+_OFFLINE = ContextVar("offline", default=False)
+
 _DATED = re.compile(r"-20\d\d-?[01]\d-?[0-3]\d$")
 
 
@@ -28,7 +33,7 @@ class Call:
     """One call to a model. `usd` is None when its price is not known.
 
     `passes` counts scores: likelihoods, labels, attention, rerankings. An answer from colligate's
-    own cache is `cached` and costs nothing.
+    own cache is `cached` and costs nothing. An `offline` one prepares documents (`Meter.offline`).
     """
 
     role: str
@@ -39,6 +44,7 @@ class Call:
     usd: float | None
     passes: int = 0
     cached: bool = False
+    offline: bool = False
 
 
 class Sums(TypedDict):
@@ -58,7 +64,7 @@ class UsageReport:
 
     `calls` and tokens leave out what the cache answered; `remembered` counts that: calls, and
     passes of scoring. `structured` counts the answers that had to be JSON, cached ones too, by
-    their result (`structured.Stage`).
+    their result (`structured.Stage`). `offline` is the part of all this that prepared documents.
     """
 
     calls: int = 0
@@ -71,6 +77,7 @@ class UsageReport:
     by_role: Mapping[str, Sums] = field(default_factory=dict)
     structured: Mapping[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     remembered: int = 0
+    offline: Sums = field(default_factory=lambda: _sums(()))
 
     def to_json(self) -> dict[str, Any]:
         """Return the usage as `ask --json` prints it."""
@@ -79,6 +86,7 @@ class UsageReport:
             "seconds": round(self.seconds, 3),
             "by_role": {role: dict(sums) for role, sums in self.by_role.items()},
             "structured": dict(self.structured),
+            "offline": {**self.offline, "seconds": round(self.offline["seconds"], 3)},
         }
 
 
@@ -140,6 +148,7 @@ class Meter:
     calls: list[Call] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     retrieval_rounds: int = 0
+    offline_seconds: float = 0.0
     stages: dict[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     tokens: int = field(default=0, init=False)
     """Tokens in and out of all calls so far, without those that the cache answered."""
@@ -164,6 +173,19 @@ class Meter:
         return self.record(
             role, model, "scoring", usage, seconds=seconds, passes=passes, cached=cached
         )
+
+    @contextmanager
+    def offline(self) -> Iterator[None]:
+        """Record the calls and the seconds inside as an offline step too.
+
+        It prepares documents for all questions, as a paper does it before the first one.
+        """
+        before, began = _OFFLINE.set(True), time.perf_counter()
+        try:
+            yield
+        finally:
+            self.offline_seconds += time.perf_counter() - began
+            _OFFLINE.reset(before)
 
     def retrieval(self) -> None:
         """Record a search."""
@@ -193,7 +215,7 @@ class Meter:
             warning = f"the price of {model} is not known; give one with COLLIGATE_PRICES"
             if price is None and warning not in self.warnings:
                 self.warnings.append(warning)
-        call = Call(str(role), model, kind, usage, seconds, usd, passes, cached)
+        call = Call(str(role), model, kind, usage, seconds, usd, passes, cached, _OFFLINE.get())
         self.calls.append(call)
         return call
 
@@ -204,12 +226,15 @@ class Meter:
         by_role = {role: _sums(c for c in self.calls if c.role == role) for role in roles}
         if seconds is not None:
             sums["seconds"] = seconds
+        offline = _sums(call for call in self.calls if call.offline)
+        offline["seconds"] = self.offline_seconds
         return UsageReport(
             **sums,
             retrieval_rounds=self.retrieval_rounds,
             by_role=by_role,
             structured=dict(self.stages),
             remembered=sum(call.passes or 1 for call in self.calls if call.cached),
+            offline=offline,
         )
 
 

@@ -24,6 +24,20 @@ def test_costs_are_those_of_the_meter() -> None:
     assert (found["output_tokens_reader"], found["calls_worker"]) == (100, 1)
 
 
+def test_what_prepares_documents_has_its_own_cost() -> None:
+    meter = Meter(Prices([("model", Price(input=0, output=0))]))
+    with meter.offline():
+        meter.chat("worker", "model", Usage(300, 40), seconds=1)
+    meter.chat("reader", "model", Usage(1000, 100), seconds=1)
+    usage = meter.report(seconds=5).to_json()
+    spent = usage["offline"]["seconds"] = 3.0
+    found = cost_measures(Question("q", "?"), Outcome(usage=usage, seconds=5))
+    assert (found["input_tokens"], found["online_input_tokens"]) == (1300, 1000)
+    assert (found["offline_tokens"], found["offline_seconds"]) == (340, spent)
+    assert found["online_seconds"] == 2
+    assert usage["offline"]["calls"] == 1
+
+
 def test_an_unknown_price_is_no_price() -> None:
     meter = Meter(Prices([]))
     meter.chat("reader", "free?", Usage(1, 1), seconds=1)

@@ -12,9 +12,10 @@ _BY_ROLE = ("calls", "input_tokens", "output_tokens")
 def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
     """Return calls, tokens, scoring passes, rounds of retrieval, seconds and US dollars.
 
-    `usd` is left out where a price is not known, `seconds` where models' replies came from a
-    cache. Calls and tokens are also given by role, as `NAME_ROLE`. An answer that failed costs
-    what was spent until then.
+    `offline_...` is the part that prepared documents for all questions (LongRefiner's structuring),
+    `online_...` the rest. `usd` is left out where a price is not known, seconds where models'
+    replies came from a cache. Calls and tokens are also given by role, as `NAME_ROLE`. An answer
+    that failed costs what was spent until then.
     """
     usage = outcome.usage
     into, out = float(usage.get("input_tokens", 0)), float(usage.get("output_tokens", 0))
@@ -26,8 +27,14 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
         "scoring_passes": float(usage.get("scoring_passes", 0)),
         "rounds": float(usage.get("retrieval_rounds", 0)),
     }
+    offline = {name: float(value or 0) for name, value in usage.get("offline", {}).items()}
+    prepared = offline.get("input_tokens", 0.0)
+    measures["online_input_tokens"] = into - prepared
+    measures["offline_tokens"] = prepared + offline.get("output_tokens", 0.0)
     if not usage.get("remembered"):
         measures["seconds"] = outcome.seconds
+        measures["offline_seconds"] = offline.get("seconds", 0.0)
+        measures["online_seconds"] = outcome.seconds - measures["offline_seconds"]
     if (usd := usage.get("cost_usd", 0.0)) is not None:
         measures["usd"] = float(usd)
     for role, sums in usage.get("by_role", {}).items():
@@ -41,7 +48,7 @@ COST = MetricGroup(
     "calls, tokens, rounds, seconds, dollars, by role",
     compute=cost_measures,
     always=True,
-    lower=(*_BY_ROLE, "tokens", "scoring_passes", "rounds", "seconds", "usd"),
+    lower=(*_BY_ROLE, "tokens", "scoring_passes", "rounds", "seconds", "usd", "offline", "online"),
 )
 
 

@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
 from colligate.core.citing import Evidence
 from colligate.core.events import Noted
 from colligate.core.parameters import require_min
+from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import escape
 from colligate.core.reader import Form, fit_reader, read
 from colligate.core.run import Run
@@ -37,10 +38,13 @@ from colligate.documents.sentences import LEAST_WORDS, MOST_WORDS
 from colligate.errors import MissingCapability
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
+from colligate.models.label_odds import rank_likely
 from colligate.strategies.longrefiner.events import NodeScore, Selected, Weighed
 from colligate.strategies.longrefiner.selection import (
+    NO_TITLE,
     TITLES_TOKENS,
     RefinedText,
+    label_titles,
     list_titles,
     parse_titles,
     refine_to_budget,
@@ -62,8 +66,10 @@ class Refiner:
 
     Local scores are the reranker's if the run has one, otherwise those of the search in `mode`. The
     scorer gives R_q, the worker structures and chooses titles; the `..._adapter` fields put a LoRA
-    adapter on each. A structure that the model gave is stored for later questions. The `no_...`
-    fields are the paper's ablations (Table 3).
+    adapter on each. A structure that the model gave is stored for later questions. `titles` are
+    chosen by a list that the worker writes, or by its odds of each. `prompts` is a file with the
+    prompts that these models were trained on (`core.prompt_files`): `scope`, `structuring` and
+    `selection`. The `no_...` fields are the paper's ablations (Table 3).
     """
 
     name: ClassVar[str] = "refining"
@@ -78,18 +84,23 @@ class Refiner:
     coverage: float = 0.5  # a model's structure that covers less is not used
     structuring_tokens: int = 22_000  # of text in one call; the paper's window is 25,000
     outline_tokens: int = 1500  # of title, abstract and headings
+    titles: Literal["list", "odds"] = "list"  # the paper: list
+    least_odds: float = 0.1  # of a title that is chosen by its odds
     gs_mode: GSMode = GSMode.PAPER
     stop_at_first_overflow: bool = False
     scope_adapter: str | None = None
     structuring_adapter: str | None = None
     selection_adapter: str | None = None
+    prompts: str | None = None
 
     no_query_analysis: bool = False  # R_q is 1: local and global scores weigh the same
     no_global: bool = False  # no titles are chosen: local scores alone
+    templates: Mapping[str, PromptTemplate] = field(default_factory=dict, init=False, hash=False)
 
     def __post_init__(self) -> None:
+        apply_prompts(self, _PROMPTS)
         require_min(self, budget=0, least_words=1, most_words=self.least_words, coverage=0)
-        require_min(self, structuring_tokens=1, outline_tokens=1)
+        require_min(self, structuring_tokens=1, outline_tokens=1, least_odds=0)
 
     async def refine(
         self,
@@ -160,7 +171,7 @@ class Refiner:
     async def _structure(
         self, documents: Sequence[Document], within: Sequence[Span] | None, run: Run
     ) -> list[Article]:
-        """Return the trees of the documents that have text."""
+        """Return the trees of the documents that have text: the paper's offline step."""
         run = await run.with_adapter(Role.WORKER, self.structuring_adapter)
         structurer = Structurer(
             Structuring(self.structuring),  # also given by its name
@@ -168,8 +179,10 @@ class Refiner:
             self.most_words,
             self.coverage,
             self.structuring_tokens,
+            self.templates.get("structuring"),
         )
-        made = await gather(structurer.structure(document, run, within) for document in documents)
+        with run.meter.offline():
+            made = await gather(structurer.structure(each, run, within) for each in documents)
         return [article for article in made if article.nodes]
 
     async def _analyse_query(
@@ -181,22 +194,43 @@ class Refiner:
         if self.no_query_analysis:
             return 1.0
         run = await run.with_adapter(Role.SCORER, self.scope_adapter)
-        return await estimate_scope(question, run)
+        return await estimate_scope(question, run, self.templates.get("scope"))
 
     async def _choose_titles(
         self, question: str, articles: Sequence[Article], run: Run
     ) -> list[tuple[int, ...]]:
         """Return the nodes of each document that the model chose by title."""
         run = await run.with_adapter(Role.WORKER, self.selection_adapter)
+        template = self.templates.get("selection")
+        worker = run.model(Role.WORKER)
+        by_odds = self.titles == "odds"
+        if by_odds and Capability.LABELS not in worker.capabilities:
+            run.warn(f"{worker.name} gives no label odds: it is asked for a list of titles")
+            by_odds = False
 
         async def choose(article: Article) -> tuple[int, ...]:
             if self.no_global or not has_parts(article):
                 return ()
-            messages = selection_messages(question, article, most_tokens=self.outline_tokens)
+            messages = selection_messages(
+                question, article, most_tokens=self.outline_tokens, one=by_odds, template=template
+            )
+            if by_odds:
+                labels = label_titles(article)
+                odds = (await run.labels(messages, tuple(labels), role=Role.WORKER)).odds
+                likely = rank_likely(odds, NO_TITLE, self.least_odds)
+                return tuple(sorted(node for title in likely for node in labels[title]))
             reply = await run.chat(messages, role=Role.WORKER, max_tokens=TITLES_TOKENS)
             return parse_titles(reply.text, article)
 
         return await gather(choose(article) for article in articles)
+
+
+_PROMPTS = {
+    "scope": ("question",),
+    "structuring": ("text",),
+    "selection": ("question", "abstract", "outline"),
+}
+"""The prompts that a user's file may have, with the texts that each must show."""
 
 
 @dataclass(frozen=True)
@@ -265,21 +299,24 @@ _SCOPE_EXAMPLES = (
 )
 
 
-async def estimate_scope(question: str, run: Run) -> float:
+async def estimate_scope(question: str, run: Run, template: PromptTemplate | None = None) -> float:
     """Return R_q in [0, 1] from the scorer's odds of the two labels.
 
     0: one place of a document settles the question; 1: it takes the whole document. A scorer
     without odds is asked for the label; if it names neither, R_q is 0.5. The trace reports both.
+    `template` is the prompt of a user's file; its reply begins with the label in brackets too.
     """
     scorer = run.model(Role.SCORER)
+    messages = scope_messages(question)
+    if template is not None:
+        messages = template.fill(question=question.strip())
     if Capability.LABELS in scorer.capabilities:
         try:
-            odds = await run.labels(scope_messages(question), LABELS, forced=FORCED)
+            odds = await run.labels(messages, LABELS, forced=FORCED)
         except MissingCapability:
             # A server that gives odds of the first token alone: it must be the label's own.
             odds = await run.labels(scope_messages(question, bare=True), LABELS)
         return scope_from_odds(odds.odds)
-    messages = scope_messages(question)
     reply = await run.chat(messages, role=Role.SCORER, max_tokens=LABEL_TOKENS)
     scope = parse_scope(reply.text)
     if scope is None:

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from colligate.core.events import Progressed
+from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.documents import Document, Span, Tree, flat_tree
@@ -55,6 +56,7 @@ class Structurer:
     most_words: int
     coverage: float
     tokens: int
+    template: PromptTemplate | None = None
 
     async def structure(
         self, document: Document, run: Run, within: Sequence[Span] | None = None
@@ -104,12 +106,12 @@ class Structurer:
         if model.context_tokens is not None:
             # Of what the instruction leaves: half for the text, whose tokens are estimated, and
             # half of that for the skeleton, which takes a tenth in the paper.
-            room = model.context_tokens - await model.count_prompt(structuring_messages(""))
+            room = model.context_tokens - await model.count_prompt(self._make_prompt(""))
             most = max(_LEAST_TOKENS, min(most, room // 2))
         parts = list(split_parts(document, most))
         skeletons, fresh = [], False
         for done, span in enumerate(parts):
-            messages = structuring_messages(document.slice(span))
+            messages = self._make_prompt(document.slice(span))
             key = _make_key(model, messages, most // 2)
             skeleton = await asyncio.to_thread(run.store.get, key)
             if not isinstance(skeleton, str):
@@ -121,6 +123,9 @@ class Structurer:
                 run.emit(Progressed("structuring", done + 1, len(parts), document.title))
             skeletons.append(skeleton)
         return await asyncio.to_thread(recover, "\n".join(skeletons), document), not fresh
+
+    def _make_prompt(self, text: str) -> list[Message]:
+        return self.template.fill(text=text) if self.template else structuring_messages(text)
 
 
 _LEAST_TOKENS = 256  # of text in one call

@@ -20,6 +20,7 @@ from rapidfuzz import fuzz
 
 from colligate.core.prompts import escape, render_question
 from colligate.models import Message
+from colligate.models.label_odds import rank_likely
 from colligate.strategies.rdr2.tree import SubTree
 
 
@@ -351,10 +352,9 @@ def decide_by_odds(
     odds: Mapping[str, float], labels: Mapping[str, Action | None], least: float
 ) -> RouterDecision:
     """Choose the actions at least as likely as a refusal and `least`, the likeliest first."""
-    least = max(least, odds[REFUSAL])
-    ranked = sorted(labels, key=lambda label: -odds[label])
-    actions = [each for label in ranked if odds[label] >= least and (each := labels[label])]
-    return RouterDecision(tuple(actions), refused=not actions)
+    ranked = (labels[label] for label in rank_likely(odds, REFUSAL, least))
+    actions = tuple(action for action in ranked if action is not None)
+    return RouterDecision(actions, refused=not actions)
 
 
 # All forms: the rules
