@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,7 +18,7 @@ from colligate.core.answer import Answer
 from colligate.core.events import Assembled, Event, Retrieved, Trace
 from colligate.core.run import Run
 from colligate.core.strategy import Strategy
-from colligate.documents import Span
+from colligate.documents import Document, Kind, Span
 from colligate.errors import BudgetExceeded, ColligateError, MissingPath, cause
 from colligate.jobs.files import JsonlReader
 from colligate.jobs.job import ResultFile
@@ -37,7 +38,9 @@ class Outcome:
     first, `retrieved` what searches returned, in the order in which it was first found. `stages`
     are the documents that were left after each named step ("local", "kept", ...). `passages` are
     the texts that the strategy reports to hand to its reader (`Assembled`), where that is not the
-    evidence as it is. `usage` is `UsageReport.to_json()`.
+    evidence as it is. `depth` is the mean depth of the retrieved documents' heading trees (the
+    title is 1, text below it 2, text of a section 3; 0 without a search), `view_tokens` about how
+    many tokens the documents in view have together. `usage` is `UsageReport.to_json()`.
     """
 
     text: str = ""
@@ -48,6 +51,8 @@ class Outcome:
     retrieved: tuple[Piece, ...] = ()
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     passages: tuple[str, ...] = ()
+    depth: float = 0.0
+    view_tokens: int = 0
     usage: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
@@ -226,6 +231,12 @@ async def observe(
     cited = answer.citations if answer is not None and found else ()
     spans = [(citation.span, citation.answer_spans) for citation in cited]
     evidence = answer.evidence if answer is not None else ()
+    retrieved = collect_retrieved(events)
+    depths = [
+        _measure_depth(await run.document(name))
+        for name in dict.fromkeys(span.document_id for span in retrieved)
+    ]
+    in_view = await run.sources.documents()
     warned = (*run.warnings, *(answer.warnings if answer is not None else ()))
     return Outcome(
         text=answer.text if answer is not None and found else "",
@@ -233,14 +244,31 @@ async def observe(
         found=found,
         citations=tuple([await _cut(run, span, of_answer) for span, of_answer in spans]),
         evidence=tuple([await _cut(run, each.span) for each in evidence]),
-        retrieved=tuple([await _cut(run, span) for span in collect_retrieved(events)]),
+        retrieved=tuple([await _cut(run, span) for span in retrieved]),
         stages=collect_stages(events),
         passages=next((e.texts for e in reversed(events) if isinstance(e, Assembled)), ()),
+        depth=fmean(depths) if depths else 0.0,
+        view_tokens=sum(info.characters for info in in_view) // CHARACTERS_A_TOKEN,
         usage=usage.to_json(),
         seconds=usage.seconds,
         warnings=tuple(dict.fromkeys(warned)),
         error=error,
     )
+
+
+CHARACTERS_A_TOKEN = 4  # about, of English
+
+
+def _measure_depth(document: Document) -> int:
+    """Return how many levels a document's tree has, title and text included."""
+    tree = document.tree
+    levels = [0] * len(tree.nodes)
+    for node in tree:
+        above = 0 if node.parent is None else levels[node.parent]
+        title = node.level == 1 and node.title.casefold() == document.title.casefold()
+        counts = node.kind is Kind.SECTION and node.heading is not None and not title
+        levels[node.id] = above + counts
+    return 2 + max(levels)
 
 
 def collect_retrieved(events: Iterable[Event]) -> list[Span]:

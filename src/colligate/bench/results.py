@@ -29,7 +29,10 @@ _COST = ("tokens", "seconds")
 _RIGHT_OR_WRONG = re.compile(r"(containment|em|judge_dual|str_hit)(_\w+)?")
 _GRADED = re.compile(r"(str_em|f1|qampari_f1|claim_recall|loong_official|loong_spd|rouge)(_\w+)?")
 # Metrics that are not shares: a judge's marks of 1 to 100, words, and costs.
-_NOT_SHARES = ("loong", "p_len", "evidence_words", "length", "tokens", "calls", "seconds", "rounds")
+_NOT_SHARES = (
+    *("loong", "p_len", "evidence_words", "length", "tokens", "calls", "seconds", "rounds"),
+    *("online", "offline", "retrieved_depth", "view_tokens"),
+)
 _MARKS = ("loong_spd", "loong_official")  # of a judge, of 100
 
 

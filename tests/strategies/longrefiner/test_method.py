@@ -4,6 +4,7 @@ import re
 import pytest
 
 from colligate.core.events import Asked, Measured, Noted
+from colligate.core.parameters import set_parameters
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingCapability, ServerFailed, UsageError
 from colligate.library import InMemorySources
@@ -243,6 +244,104 @@ async def test_ablations(make_run):
     assert events(run, Structured)[0].basis == "chunks"
     (weighed,) = events(run, Weighed)
     assert {n.level for n in weighed.nodes} == {"section", "paragraph"}
+
+
+# Titles by odds, and prompts of a user's file
+
+
+def labelled(table, scope=0.9):
+    """Odds of titles by name, of what is missing none; and of the two scopes."""
+
+    def label(messages, labels, forced):
+        named = {"Local": 1 - scope, "Global": scope} if "Local" in labels else table
+        return LabelOdds({each: named.get(each, 0.0) for each in labels}, mass=1.0)
+
+    return label
+
+
+@pytest.mark.parametrize(
+    ("table", "selected"),
+    [
+        ({"Machines": 0.6, "History": 0.3, "none": 0.1}, ("History", "Machines")),
+        ({"Machines": 0.6, "History": 0.1, "none": 0.3}, ("Machines",)),
+        ({"Machines": 0.4, "none": 0.6}, ()),
+        ({"abstract": 0.95, "History": 0.05}, ("abstract",)),
+    ],
+)
+async def test_titles_may_be_chosen_by_their_odds(make_run, table, selected):
+    able = (Capability.CHAT, Capability.STRUCTURED, Capability.LABELS)
+    _, run, model = await refine(
+        make_run, sparse(titles="odds"), labels=labelled(table), capabilities=able
+    )
+    (weighed,) = events(run, Weighed)
+    assert weighed.selected == selected
+    assert not model.calls
+
+
+async def test_without_odds_the_worker_writes_its_list_of_titles(make_run):
+    refiner = sparse(titles="odds")
+    _, run, _ = await refine(make_run, refiner, choose("History"), labels=None)
+    assert events(run, Weighed)[0].selected == ("History",)
+    assert any("no label odds" in warning for warning in run.warnings)
+
+
+OWN = """
+set = ["structuring=model", "budget=77"]
+
+[[scope]]
+role = "system"
+content = "Analyse it."
+[[scope]]
+role = "user"
+content = "<{question}>"
+
+[[structuring]]
+role = "user"
+content = "Cut this: {text}"
+
+[[selection]]
+role = "user"
+content = "{abstract} | {outline} | {question}"
+"""
+
+
+async def test_all_three_models_are_asked_by_the_prompts_of_a_users_file(make_run, tmp_path):
+    (tmp_path / "prompts.toml").write_text(OWN)
+    scoped = []
+
+    def label(messages, labels, forced):
+        scoped.append((forced, messages))
+        return LabelOdds({"Local": 0.2, "Global": 0.8}, mass=1.0)
+
+    def say(call):
+        cut = call.messages[-1].content.startswith("Cut this: ")
+        return write_skeleton(MILL) if cut else "['Machines']"
+
+    strategy = set_parameters(Refiner, [f"prompts={tmp_path / 'prompts.toml'}", "mode=sparse"])
+    refined, run, model = await refine(make_run, strategy, say, labels=label)
+    ((forced, (system, user)),) = scoped
+    assert (forced, system.content, user.content) == ("[", "Analyse it.", f"<{QUESTION}>")
+    structured, chosen = (call.messages[-1].content for call in model.calls)
+    assert structured.startswith("Cut this: The mill grinds corn")
+    assert structured.endswith("Children pay two coins to see the wheel.")
+    assert chosen == f"The mill grinds corn for the town. | {OUTLINE} | {QUESTION}"
+    assert events(run, Structured)[0].basis == "model"
+    assert events(run, Weighed)[0].selected == ("Machines",)
+    assert refined.budget == 77
+
+
+OUTLINE = "Title: The Mill\nSection1: History\nSection2: Machines\nSection3: Visitors"
+
+
+async def test_structuring_is_metered_apart_from_what_a_question_costs(make_run):
+    _, run, _ = await refine(make_run, sparse(), write([]), documents=[BOOK])
+    usage = run.meter.report(seconds=100.0)
+    assert usage.calls == 2
+    assert usage.offline["calls"] == 1
+    assert 0 < usage.offline["input_tokens"] < usage.input_tokens
+    assert 0 < usage.offline["seconds"] < 100
+    _, run, _ = await refine(make_run, sparse(), choose("Machines"))
+    assert run.meter.report().offline["calls"] == 0
 
 
 # Structure from the model
