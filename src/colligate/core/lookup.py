@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -129,6 +129,29 @@ def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> l
     """Return the passages that hold a place of one of the statements, in their order."""
     spans = [place.span for each in statements for place in each.places]
     return [each for each in passages if any(each.span.contains(span) for span in spans)]
+
+
+async def read_unseen(
+    answer: Answer, hits: Sequence[Hit], seen: Sequence[Passage], run: Run, form: Form
+) -> Answer:
+    """Return the answer; if it is not found, one from the passages of a search that were not read.
+
+    It is the last resort of methods that leave out what a search finds.
+    """
+    spans = [passage.span for passage in seen]
+    rest = [h for h in hits if not any(span.contains(h.passage.span) for span in spans)]
+    if answer.found or not rest:
+        return answer
+    run.warn("what was read does not hold the answer: the passages of the search are read too")
+    passages = await fit_reader(answer.question, [hit.passage for hit in rest], run, form)
+    evidence = [
+        Evidence(hit.passage.span, hit.score, f"rank {rank} of the search, read last")
+        for rank, hit in enumerate(rest[: len(passages)], 1)
+    ]
+    again = await read(
+        answer.question, passages, run, strategy=answer.strategy, evidence=evidence, form=form
+    )
+    return replace(again, evidence=(*answer.evidence, *evidence))
 
 
 async def answer_from(

@@ -13,7 +13,7 @@ from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
 from colligate.strategies.longrefiner.skeleton import write_skeleton
 from support.documents import make
-from support.prompts import task_of
+from support.prompts import passages_in, task_of
 from support.runs import document
 
 FILL = ("The mill stands by the river and turns its wheel through the year. " * 8).strip()
@@ -444,6 +444,42 @@ async def test_longrefiner_reads_what_was_refined_and_cites_it(make_run):
     assert scores == sorted(scores, reverse=True)
     assert "two coins" not in events(run, Asked)[-1].messages[-1].content
     assert Capability.LABELS in LongRefiner.needs.optional
+
+
+@pytest.mark.parametrize(("on_nothing", "found"), [("passages", True), ("nothing", False)])
+async def test_a_model_that_fails_leaves_what_a_search_finds(make_run, reply, on_nothing, found):
+    def say(call):
+        if task_of(call.messages) != "reader":
+            return ServerFailed("it fell over")
+        number = next(n for n, text in passages_in(call.prompt).items() if "Harper" in text)
+        return reply((number, "built in 1788 by the Harper brothers", "They built it in 1788."))
+
+    strategy = LongRefiner(mode="sparse", on_nothing=on_nothing)
+    async with InMemorySources([MILL]) as sources:
+        run, _ = make_run(sources, say, labels=odds(0.1))
+        if not found:
+            with pytest.raises(ServerFailed):
+                await strategy.answer(QUESTION, run)
+            return
+        answer = await strategy.answer(QUESTION, run)
+    assert answer.found
+    assert any("it fell over" in warning for warning in run.warnings)
+
+
+async def test_parts_that_do_not_answer_are_followed_by_the_passages_of_the_search(make_run, reply):
+    def say(call):
+        if task_of(call.messages) != "reader":
+            return "['Machines']"
+        there = [n for n, text in passages_in(call.prompt).items() if "Harper" in text]
+        quote = "built in 1788 by the Harper brothers"
+        return reply((there[0], quote, "They built it in 1788.")) if there else reply(found=False)
+
+    fields = {"budget": 25, "least_words": 5, "mode": "sparse"}
+    for on_nothing in ("nothing", "passages"):
+        async with InMemorySources([MILL]) as sources:
+            run, _ = make_run(sources, say, labels=odds(1.0))
+            answer = await LongRefiner(**fields, on_nothing=on_nothing).answer("The wheel?", run)
+        assert answer.found == (on_nothing == "passages")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from colligate.library import InMemorySources
 from colligate.models import Capability, LabelOdds
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed
-from support.prompts import task_of
+from support.prompts import bodies, task_of
 from support.runs import document
 
 PARK = """# Six Flags
@@ -399,6 +399,36 @@ async def test_if_nothing_is_accepted_the_passages_found_are_read(sources, make_
     assert answer.found
     assert "not routed" in answer.evidence[0].reason
     assert any("accepted nothing" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize(("on_nothing", "found"), [("passages", True), ("nothing", False)])
+async def test_what_the_search_found_is_read_if_the_blocks_do_not_answer(
+    sources, make_run, on_nothing, found
+):
+    def say(call):
+        if task_of(call.messages) != "reader":
+            return follow(("ANSWER", "Children pay"), ("EXPAND", "==Prices=="))(call)
+        nothing = json.dumps({"statements": [], "short_answer": "", "found": False})
+        return follow()(call) if "Superman" in bodies(call.prompt)[0] else nothing
+
+    run, model = make_run(sources, say)
+    strategy = RDR2(k=1, mode="sparse", on_nothing=on_nothing)
+    answer = await strategy.answer("When did the Superman tower open?", run)
+    assert answer.found == found
+    assert len(answer.evidence) == 1 + found
+    assert answer.evidence[0].span.document_id == "park"
+    assert any("search are read too" in warning for warning in run.warnings) == found
+    assert sum(task_of(call.messages) == "reader" for call in model.calls) == 1 + found
+
+
+async def test_a_router_that_fails_leaves_what_the_search_found(sources, make_run):
+    def say(call):
+        return follow()(call) if task_of(call.messages) == "reader" else ServerFailed("it fell")
+
+    run, _ = make_run(sources, say)
+    answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
+    assert answer.found
+    assert any("it fell" in warning for warning in run.warnings)
 
 
 async def test_a_failing_model_is_the_error_itself(sources, make_run):

@@ -26,6 +26,7 @@ from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
 from colligate.core.citing import Evidence
 from colligate.core.events import Noted
+from colligate.core.lookup import read_unseen, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import escape
@@ -121,13 +122,7 @@ class Refiner:
             documents = [info.id for info in await run.sources.documents()]
         texts = [await run.document(name) for name in dict.fromkeys(documents)]
         within = None if passages is None else [passage.span for passage in passages]
-        for role, adapter in (  # one that cannot be used fails before the first call
-            (Role.WORKER, self.structuring_adapter),
-            (Role.SCORER, self.scope_adapter),
-            (Role.WORKER, self.selection_adapter),
-        ):
-            await run.with_adapter(role, adapter)
-
+        await self._check_adapters(run)
         articles = await self._structure(texts, within, run)
         scope = await self._analyse_query(question, articles, run)
         leaves = await score_leaves(question, articles, run, self.mode)
@@ -167,6 +162,15 @@ class Refiner:
             scope=scope,
             model=run.model(Role.WORKER).name,
         )
+
+    async def _check_adapters(self, run: Run) -> None:
+        """Put each adapter on its model: one that cannot be used fails before the first call."""
+        for role, adapter in (
+            (Role.WORKER, self.structuring_adapter),
+            (Role.SCORER, self.scope_adapter),
+            (Role.WORKER, self.selection_adapter),
+        ):
+            await run.with_adapter(role, adapter)
 
     async def _structure(
         self, documents: Sequence[Document], within: Sequence[Span] | None, run: Run
@@ -238,11 +242,14 @@ class LongRefiner(Refiner):
     """Keep the parts of the best documents that the question needs, then read them.
 
     Documents are ranked by their best passage (MaxP); the first `documents` are refined.
+    `on_nothing`: what is read if the parts kept do not hold the answer, as many passages of the
+    search or nothing.
     """
 
     name: ClassVar[str] = "longrefiner"
 
     documents: int = 8  # section 4.1
+    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
@@ -264,16 +271,27 @@ class LongRefiner(Refiner):
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Find, refine, read."""
-        refined = await self.refine(question, run)
-        by_score = {evidence.span: place for place, evidence in enumerate(refined.evidence)}
-        ranked = sorted(refined.passages, key=lambda passage: by_score[passage.span])
-        # If the window is too small the worst are left out; the others stay in their order.
-        fit = {passage.span for passage in await fit_reader(question, ranked, run, self.form)}
-        passages = [passage for passage in refined.passages if passage.span in fit]
-        evidence = [each for each in refined.evidence if each.span in fit]
-        return await read(
+        await self._check_adapters(run)
+        names = await rank_documents(question, run, self.documents, self.mode)
+        refined: Refined | None = None
+        with reserve_for_answer(run, lambda: names and self.on_nothing == "passages"):
+            refined = await self.refine(question, run, documents=names)
+        passages: list[Passage] = []
+        evidence: list[Evidence] = []
+        if refined is not None:
+            by_score = {each.span: place for place, each in enumerate(refined.evidence)}
+            ranked = sorted(refined.passages, key=lambda passage: by_score[passage.span])
+            # If the window is too small the worst are left out; the others stay in their order.
+            fit = {passage.span for passage in await fit_reader(question, ranked, run, self.form)}
+            passages = [passage for passage in refined.passages if passage.span in fit]
+            evidence = [each for each in refined.evidence if each.span in fit]
+        answer = await read(
             question, passages, run, strategy=self.name, evidence=evidence, form=self.form
         )
+        if answer.found or self.on_nothing == "nothing" or not names:
+            return answer
+        hits = await run.search(question, k=self.documents, mode=self.mode)
+        return await read_unseen(answer, hits, passages, run, self.form)
 
 
 # 1. Query analysis (section 3.1)

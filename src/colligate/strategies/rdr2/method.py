@@ -26,7 +26,7 @@ from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Assembled
-from colligate.core.lookup import reserve_for_answer
+from colligate.core.lookup import read_unseen, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.reader import Form, fit_reader, read
@@ -66,9 +66,10 @@ class RDR2:
     id (`tagged`), the same enclosed by tag (`enclosed`, Table 4), or quotes as JSON (`quoted`),
     with which models that were not trained to route do far better; `odds` asks for no reply but
     compares the probabilities of copying each node. `auto` uses quotes if the worker can follow a
-    schema and has no adapter. `on_nothing`: what is read if no block was accepted, the passages of
-    the search or nothing. `prompts` is a file with the prompt that a router was trained on
-    (`core.prompt_files`). Each `no_...` field leaves one part out, as in section 5.2.
+    schema and has no adapter. `on_nothing`: what is read if no block was accepted, or those that
+    were do not hold the answer: the passages of the search or nothing. `prompts` is a file with the
+    prompt that a router was trained on (`core.prompt_files`). Each `no_...` field leaves one part
+    out, as in section 5.2.
     """
 
     name: ClassVar[str] = "rdr2"
@@ -127,7 +128,7 @@ class RDR2:
             ]
         run.emit(Assembled(tuple(dict.fromkeys(texts))))
         passages = await fit_reader(question, passages, run, self.form)
-        return await read(
+        answer = await read(
             question,
             passages,
             run,
@@ -135,6 +136,8 @@ class RDR2:
             evidence=evidence[: len(passages)],
             form=self.form,
         )
+        rest = hits if self.on_nothing == "passages" else []
+        return await read_unseen(answer, rest, passages, run, self.form)
 
     async def route(
         self, question: str, run: Run, hits: Sequence[Hit] | None = None
