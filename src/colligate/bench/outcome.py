@@ -36,7 +36,8 @@ class Outcome:
     answer where there is one; both are empty where it refused (`found` False) or failed (`error`).
     `citations` are in the order of their marks, `evidence` is what the last reader was shown, best
     first, `retrieved` what searches returned, in the order in which it was first found. `stages`
-    are the documents that were left after each named step ("local", "kept", ...). `passages` are
+    are the documents that were left after each named step ("local", "kept", ...), `counts` the sums
+    of the numbers that its steps report. `passages` are
     the texts that the strategy reports to hand to its reader (`Assembled`), where that is not the
     evidence as it is. `depth` is the mean depth of the retrieved documents' heading trees (the
     title is 1, text below it 2, text of a section 3; 0 without a search), `view_tokens` about how
@@ -50,6 +51,7 @@ class Outcome:
     evidence: tuple[Piece, ...] = ()
     retrieved: tuple[Piece, ...] = ()
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    counts: Mapping[str, float] = field(default_factory=dict)
     passages: tuple[str, ...] = ()
     depth: float = 0.0
     view_tokens: int = 0
@@ -246,6 +248,7 @@ async def observe(
         evidence=tuple([await _cut(run, each.span) for each in evidence]),
         retrieved=tuple([await _cut(run, span) for span in retrieved]),
         stages=collect_stages(events),
+        counts=collect_counts(events),
         passages=next((e.texts for e in reversed(events) if isinstance(e, Assembled)), ()),
         depth=fmean(depths) if depths else 0.0,
         view_tokens=sum(info.characters for info in in_view) // CHARACTERS_A_TOKEN,
@@ -289,6 +292,15 @@ def collect_stages(events: Iterable[Event]) -> Mapping[str, tuple[str, ...]]:
         for stage, documents in event.stage.items():
             made.setdefault(stage, []).extend(documents)
     return {stage: tuple(dict.fromkeys(documents)) for stage, documents in made.items()}
+
+
+def collect_counts(events: Iterable[Event]) -> Mapping[str, float]:
+    """Return the sums of the numbers that events report, by name."""
+    sums: dict[str, float] = {}
+    for event in events:
+        for name, value in event.counts.items():
+            sums[name] = sums.get(name, 0) + value
+    return sums
 
 
 async def _cut(run: Run, span: Span, answer_spans: tuple[tuple[int, int], ...] = ()) -> Piece:

@@ -36,6 +36,11 @@ class Event:
         """The ids of the documents that are left after this step, by the name of the stage."""
         return {}
 
+    @property
+    def counts(self) -> Mapping[str, float]:
+        """Numbers of this step by name, which the bench adds up over a run."""
+        return {}
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON: the class's name under `event`, the line if any, then the fields."""
         line = " ".join(self.line().split())

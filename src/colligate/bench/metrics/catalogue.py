@@ -12,7 +12,7 @@ from colligate.bench.metrics.alce import ALCE_ASQA, ALCE_QA, ELI5, QAMPARI
 from colligate.bench.metrics.bands import BY_DEPTH, BY_LENGTH
 from colligate.bench.metrics.citations import CITATIONS, NLI_CITATIONS
 from colligate.bench.metrics.cost import ABSTENTION, COST
-from colligate.bench.metrics.evidence import EVIDENCE, PASSAGES, RETRIEVAL
+from colligate.bench.metrics.evidence import EVIDENCE, PASSAGES, RETRIEVAL, ROUTING
 from colligate.bench.metrics.groups import Backends, Measures, MetricGroup, MissingBackend
 from colligate.bench.metrics.judging import JUDGE_DUAL, LOONG_OFFICIAL, LOONG_SPD
 from colligate.bench.metrics.mauve import MAUVE
@@ -29,7 +29,7 @@ GROUPS: Mapping[str, MetricGroup] = {
         *(SHORT, DUAL, DUAL_ROUGE, FLASHRAG, ALCE_ASQA, ALCE_QA, QAMPARI, ELI5, LONG),
         *(EVIDENCE, RETRIEVAL, PASSAGES, CITATIONS, NLI_CITATIONS, ABSTENTION, COST),
         *(JUDGE_DUAL, LOONG_OFFICIAL, LOONG_SPD),
-        *(BY_DEPTH, BY_LENGTH),
+        *(ROUTING, BY_DEPTH, BY_LENGTH),
         *(ROUGE, MAUVE),
     )
 }

@@ -129,6 +129,24 @@ PASSAGES = MetricGroup(
 )
 
 
+def routing_measures(_: Question, outcome: Outcome) -> Measures | None:
+    """Return how often RDR2's router broke a rule, and replied with nothing usable, a subtree."""
+    subtrees = outcome.counts.get("subtrees", 0)
+    if not subtrees:
+        return None
+    counts = {"xpl_avg": "expelled", "col_rate": "collapsed"}
+    return {name: outcome.counts.get(of, 0) / subtrees for name, of in counts.items()}
+
+
+ROUTING = MetricGroup(
+    "routing",
+    "a router's illegal actions and useless replies, for each subtree it was shown",
+    "RDR2",
+    routing_measures,
+    lower=("xpl_avg", "col_rate"),
+)
+
+
 # Rankings of what searches returned, through pytrec_eval (trec_eval's own code)
 
 CUTS = (1, 5, 10, 20, 50, 100)

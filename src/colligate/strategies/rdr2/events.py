@@ -39,3 +39,8 @@ class Routed(Event):
     def stage(self) -> Mapping[str, Sequence[str]]:
         accepted = any(action.tag is Tag.ANSWER for action in self.actions)
         return {"routed": [self.document] if accepted else []}
+
+    @property
+    def counts(self) -> Mapping[str, float]:
+        collapsed = self.verdict == "collapsed"
+        return {"subtrees": 1, "expelled": len(self.rejected), "collapsed": collapsed}
