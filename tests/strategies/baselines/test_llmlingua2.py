@@ -58,12 +58,21 @@ async def test_the_words_worth_keeping_are_read_and_cited_whole(classifier, ask,
     assert 0.4 < event.shares[0] < 0.6
 
 
-async def test_a_target_is_shared_by_all_documents(classifier, ask):
-    texts = [TEXT, "Nothing else was done there on that long grey day of rain."]
-    documents = [document(str(n), text) for n, text in enumerate(texts)]
-    _, _, model = await ask(LLMLingua2(classifier="x", target=1000), QUESTION, documents)
+async def test_a_target_is_shared_by_all_documents(classifier, ask, monkeypatch):
+    """Twenty of 40 tokens are half of each document, not all of the shorter one."""
+
+    class Rising:
+        name = "the later the better"
+
+        async def probabilities(self, texts):
+            return [[[(a, b, n / 100) for n, (a, b) in enumerate(token_spans(t))]] for t in texts]
+
+    monkeypatch.setattr(llmlingua2, "get_token_classifier", lambda name: Rising())
+    documents = [document(f"d{n}", " ".join(["word"] * n)) for n in (10, 30)]
+    strategy = LLMLingua2(classifier="x", target=20)
+    _, _, model = await ask(strategy, QUESTION, documents)
     bodies = re.findall(r"<passage number.*?>\n(.*?)\n</passage", model.calls[0].prompt)
-    assert bodies == texts
+    assert [len(body.split()) for body in bodies] == [5, 15]
 
 
 def test_a_word_has_the_mean_of_its_tokens_and_stays_whole():
