@@ -424,11 +424,13 @@ def _make_entry(
 def _make_answer(row: Row, number: Callable[[Piece], int]) -> dict[str, Any]:
     outcome, usage = row.outcome, row.outcome.usage
     dollars = usage.get("cost_usd")
+    offline = usage.get("offline", {})
     cost = {
         "calls": format_number(float(usage.get("calls") or 0), 0),
         "tokens in": format_number(float(usage.get("input_tokens") or 0), 0),
         "tokens out": format_number(float(usage.get("output_tokens") or 0), 0),
         "seconds": "" if usage.get("remembered") else format_number(outcome.seconds),
+        "of these offline": format_number(offline["seconds"]) if offline.get("calls") else "",
         "USD": format_number(dollars) if isinstance(dollars, int | float) else "",
     }
     return {

@@ -12,7 +12,7 @@ from colligate.core.parameters import set_parameters
 from colligate.documents import Hit
 from colligate.errors import MissingCapability, ServerFailed, UsageError
 from colligate.library import InMemorySources
-from colligate.models import Capability, LabelOdds
+from colligate.models import Capability, Completion, LabelOdds
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed
 from support.prompts import bodies, task_of
@@ -251,6 +251,15 @@ async def test_every_illegal_action_is_in_the_trace_with_its_reason(sources, mak
     assert all(each.why for each in event.rejected)
     assert event.dropped == ("hm",)
     assert event.shown.splitlines()[0] == "-1: Six Flags"
+
+
+async def test_of_a_reply_that_was_cut_the_whole_lines_count(sources, make_run):
+    reply = Completion("[ANSWER] 3: In 2003 the park\n[EXPAND] 1", finish_reason="length")
+    fields = {"reply": "tagged", "no_expand": True}
+    _, (event,), _ = await route(sources, make_run, lambda call: reply, **fields)
+    assert event.cut
+    assert [action.node for action in event.actions] == [3]
+    assert event.rejected == event.dropped == ()
 
 
 # Ablations

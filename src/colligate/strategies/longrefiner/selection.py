@@ -27,7 +27,7 @@ from colligate.strategies.longrefiner.structuring import Article, ArticleNode, L
 
 # Titles: the model sees title, abstract and headings, not the text under them
 
-TITLES_TOKENS = 256  # of the reply that names titles
+TITLES_TOKENS = 1024  # of the reply that names titles: every title of an outline fits
 
 SELECTION_INSTRUCTION = """\
 You are given a question, the abstract of a document and its outline. Choose the parts of the \

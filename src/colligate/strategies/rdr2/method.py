@@ -249,7 +249,10 @@ class RDR2:
                 max_tokens=self.reply_tokens,
                 schema=make_quoting_schema(view) if form == "quoted" else None,
             )
-            decision, cut = _PARSERS[form](reply.text, view), reply.cut
+            cut, text = reply.cut, reply.text
+            if cut and form != "quoted":  # the last number may lack a digit
+                text = text.rpartition("\n")[0]
+            decision = _PARSERS[form](text, view)
         run.emit(
             Routed(
                 document=view.tree.document.id,
