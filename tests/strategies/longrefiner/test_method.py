@@ -330,6 +330,21 @@ async def test_all_three_models_are_asked_by_the_prompts_of_a_users_file(make_ru
     assert refined.budget == 77
 
 
+async def test_a_prompt_of_ones_own_is_never_replaced_by_ours(make_run, tmp_path):
+    """A server that cannot begin a reply is asked for the label itself, by the same prompt."""
+    (tmp_path / "prompts.toml").write_text(OWN.replace("structuring=model", "structuring=auto"))
+
+    def label(messages, labels, forced):
+        raise MissingCapability("it cannot begin a reply")
+
+    def say(call):
+        return "[Global]" if call.messages[0].content == "Analyse it." else "['Machines']"
+
+    strategy = sparse(prompts=str(tmp_path / "prompts.toml"))
+    refined, _, _ = await refine(make_run, strategy, say, labels=label)
+    assert refined.scope == 1.0
+
+
 OUTLINE = "Title: The Mill\nSection1: History\nSection2: Machines\nSection3: Visitors"
 
 

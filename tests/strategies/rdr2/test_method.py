@@ -438,6 +438,9 @@ async def test_a_router_that_fails_leaves_what_the_search_found(sources, make_ru
     answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
     assert answer.found
     assert any("it fell" in warning for warning in run.warnings)
+    run, _ = make_run(sources, say)
+    with pytest.raises(ServerFailed):  # a failure is not a refusal
+        await RDR2(k=1, mode="sparse", on_nothing="nothing").answer(QUESTION, run)
 
 
 async def test_a_failing_model_is_the_error_itself(sources, make_run):

@@ -330,11 +330,12 @@ async def estimate_scope(question: str, run: Run, template: PromptTemplate | Non
         messages = template.fill(question=question.strip())
     if Capability.LABELS in scorer.capabilities:
         try:
-            odds = await run.labels(messages, LABELS, forced=FORCED)
+            return scope_from_odds((await run.labels(messages, LABELS, forced=FORCED)).odds)
         except MissingCapability:
             # A server that gives odds of the first token alone: it must be the label's own.
-            odds = await run.labels(scope_messages(question, bare=True), LABELS)
-        return scope_from_odds(odds.odds)
+            if template is None:
+                odds = await run.labels(scope_messages(question, bare=True), LABELS)
+                return scope_from_odds(odds.odds)
     reply = await run.chat(messages, role=Role.SCORER, max_tokens=LABEL_TOKENS)
     scope = parse_scope(reply.text)
     if scope is None:

@@ -109,7 +109,8 @@ class RDR2:
         await run.with_adapter(Role.WORKER, self.router_adapter)  # fails before the first call
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         routings = await self._open(run, hits)
-        with reserve_for_answer(run, lambda: hits):
+        last_resort = bool(hits) and self.on_nothing == "passages"
+        with reserve_for_answer(run, lambda: last_resort or any(each.found for each in routings)):
             await self._route(question, run, routings)
         evidence = [
             Evidence(passage.span, 1.0, _explain(rank, routing.rounds_of(passage)))
@@ -118,7 +119,7 @@ class RDR2:
         ]
         passages = [passage for routing in routings for passage in routing.passages]
         texts = self._assemble(hits, routings)
-        if not passages and hits and self.on_nothing == "passages":
+        if not passages and last_resort:
             run.warn("the router accepted nothing: the passages of the search are read instead")
             passages = [hit.passage for hit in hits]
             texts = [passage.text for passage in passages]
@@ -136,8 +137,7 @@ class RDR2:
             evidence=evidence[: len(passages)],
             form=self.form,
         )
-        rest = hits if self.on_nothing == "passages" else []
-        return await read_unseen(answer, rest, passages, run, self.form)
+        return await read_unseen(answer, hits if last_resort else (), passages, run, self.form)
 
     async def route(
         self, question: str, run: Run, hits: Sequence[Hit] | None = None
