@@ -199,7 +199,7 @@ def test_no_shape_of_a_reply_is_an_error(name, kinds, seed):
 
 @pytest.mark.parametrize(
     "name",
-    names(dualrag=ABANDONED, longrefiner=ABANDONED, rdr2=ABANDONED),
+    names(dualrag=ABANDONED),
 )
 @pytest.mark.parametrize("last", [1, 2, 3, 5])
 def test_a_server_that_fails_after_some_calls_is_no_error(name, last):

@@ -281,7 +281,7 @@ async def test_each_step_is_asked_as_inference_asks_it(evaluated: Any) -> None:
         "summarizer": "Summary",
     }
     assert [held[name].max_tokens for name in ("router", "reasoner", "identifier")] == [
-        256,
+        1024,
         600,
         750,
     ]

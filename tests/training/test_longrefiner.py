@@ -288,7 +288,7 @@ def test_a_reply_that_was_cut_off_is_left_out() -> None:
 
 
 def test_more_titles_than_a_reply_holds_are_left_out() -> None:
-    text = "# Many\n\n" + "".join(f"## Part {i:03} of the document\n\nx\n\n" for i in range(99))
+    text = "# Many\n\n" + "".join(f"## Part {i:03} of the document\n\nx\n\n" for i in range(299))
     many = build_article(document("many", text))
     every = str([node.title for node in many.nodes if node.title])
     messages = selection_messages("Who?", many)
