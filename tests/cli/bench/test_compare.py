@@ -29,7 +29,7 @@ def test_two_strategies_of_a_run_are_compared_over_their_questions(
     assert (compared["first"], compared["second"]) == ("full-context", "nothing")
     assert (compared["first_mean"], compared["second_mean"]) == (1.0, 0.0)
     assert (compared["difference"], compared["low"], compared["high"]) == (1.0, 1.0, 1.0)
-    assert (compared["p"], compared["stars"], compared["questions"]) == (0.0001, "***", 8)
+    assert (compared["p"], compared["stars"], compared["questions"]) == (2 / 2**8, "**", 8)
 
     table = colligate.here(
         *("bench", "compare", out, "--strategies", "nothing,full-context", "--metric", "calls")

@@ -25,7 +25,8 @@ def rows_of(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
     for line in file.read_bytes().split(b"\n")[:-1] if file.exists() else []:
         row = json.loads(line)
         row.pop("began")
-        row["metrics"].pop("seconds")
+        for name in ("seconds", "online_seconds"):
+            row["metrics"].pop(name)
         outcome = row["outcome"]
         outcome.pop("seconds")
         for sums in (outcome["usage"], *outcome["usage"]["by_role"].values()):

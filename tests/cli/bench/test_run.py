@@ -248,7 +248,8 @@ def lasting(rows: list[dict[str, Any]]) -> dict[str, Any]:
         usage = json.loads(json.dumps(outcome.pop("usage")))
         for sums in (usage, *usage["by_role"].values()):
             sums.pop("seconds")
-        metrics = {name: value for name, value in row["metrics"].items() if name != "seconds"}
+        of_time = ("seconds", "online_seconds")
+        metrics = {name: value for name, value in row["metrics"].items() if name not in of_time}
         key = (row["dataset"], row["question"], row["strategy"])
         kept = {**row, "outcome": outcome, "usage": usage, "metrics": metrics}
         kept.pop("began")
