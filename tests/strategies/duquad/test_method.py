@@ -382,7 +382,14 @@ async def test_a_short_answer_that_the_quote_holds_saves_a_sentence_that_it_does
     said = quoting((MILL, 2), answer="Ms Novak of Prague pays a great deal each month.")
     replies = Saying(global_=said, local=said, judge=UNUSABLE[0])
     answer, _, _ = await asked(make_run, replace(QUOTED, early_exit=False), replies=replies)
-    assert answer.text == "900 euros [1]"
+    assert answer.text == f"{MILL} [1]"
+
+
+async def test_a_short_answer_that_only_stands_somewhere_is_not_an_answer(make_run):
+    said = quoting(("The road goes to the town.", 3), answer="Ms Novak pays it.", short="town")
+    replies = Saying(global_=said, local=said, judge=UNUSABLE[0])
+    answer, *_ = await asked(make_run, replace(QUOTED, early_exit=False), replies=replies)
+    assert not answer.found
 
 
 # Early exit

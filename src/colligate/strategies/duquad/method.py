@@ -25,7 +25,7 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.citing import Evidence, Joined, Stated, write_answer
+from colligate.core.citing import Evidence, Stated, find_short_answer, write_answer
 from colligate.core.events import Answered, Noted
 from colligate.core.fit import fit_window
 from colligate.core.lookup import reserve_for_answer
@@ -362,10 +362,8 @@ class DuQUAD:
     async def _score(
         self, question: str, candidates: Sequence[NumberedDocument], run: Run
     ) -> tuple[dict[int, DocScore], tuple[int, ...]]:
-        """Return p_i and provisional answer of each document by number, and who got none.
-
-        A document that a failing call leaves out has no entry.
-        """
+        """Return p_i and provisional answer by number, but of documents that a failing call left
+        out, and who got none."""
         try:
             if self.scores != "reply":
                 odds = await self._ask_odds(question, candidates, run)
@@ -553,13 +551,15 @@ def choose_known(
 async def _locate_claims(
     question: str, view: View, documents: Sequence[NumberedDocument], run: Run
 ) -> list[Stated]:
-    """Return what an agent says that its quotes support, else its short answer if they do."""
+    """Return what an agent says that its quotes support, else the sentence of a quoted document
+    that holds its short answer and enough of the question's words."""
     passages = [passage for _, passage in documents]
-    brief = [Joined(quotes=each.quotes, sentence=view.short) for each in view.claims if view.short]
-    for claims in (view.claims, brief):
-        if stated := await locate_statements(question, claims, passages, run):
-            return stated
-    return []
+    if stated := await locate_statements(question, view.claims, passages, run):
+        return stated
+    quoted = [passages[number - 1] for number in dict.fromkeys(q.passage for q in view.quotes)]
+    sources = await run.documents_of(quoted)
+    found = await asyncio.to_thread(find_short_answer, view.short, question, quoted, sources)
+    return [found] if found else []
 
 
 def sort_by(
