@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from colligate.bench.participants import ModelNames
 from colligate.core import escape
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, MalformedOutput, UsageError
+from colligate.errors import BudgetExceeded, ServerFailed, UsageError
 from colligate.models import Capability, Message, Role
 from colligate.models.structured import parse
 from colligate.strategies.dualrag.knowledge import Fragment
@@ -160,8 +160,8 @@ async def test_the_same_command_resumes_and_another_is_refused(curate, records, 
 
 
 async def test_a_question_that_fails_can_be_tried_again(curate, records, world):
-    broken = MalformedOutput("teacher gives no valid JoinedReply")
-    card, _ = await curate([records("a", "Sweden")], world(JoinedReply=broken))
+    broken = ServerFailed("the server fails")
+    card, _ = await curate([records("a", "Sweden")], world(Reasoning=broken))
     assert card.items == {"asked": 1, "done": 1, "failed": 1}
     assert not card.samples
     card, _ = await curate([records("a", "Sweden")], world(), retry_failed=True)
