@@ -49,8 +49,8 @@ class Statement(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     passage: int
-    quote: str = Field(json_schema_extra={"maxLength": 300})
-    sentence: str = Field(json_schema_extra={"maxLength": 300})
+    quote: str = Field(json_schema_extra={"maxLength": 200})
+    sentence: str = Field(json_schema_extra={"maxLength": 200})
 
     @model_validator(mode="before")
     @classmethod
@@ -66,7 +66,7 @@ class Quote(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     passage: int
-    quote: str = Field(json_schema_extra={"maxLength": 150})
+    quote: str = Field(json_schema_extra={"maxLength": 130})
 
 
 class Joined(BaseModel):
@@ -77,8 +77,8 @@ class Joined(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    quotes: list[Quote] = Field(min_length=1, json_schema_extra={"maxItems": 4})
-    sentence: str = Field(json_schema_extra={"maxLength": 240})
+    quotes: list[Quote] = Field(min_length=1, json_schema_extra={"maxItems": 3})
+    sentence: str = Field(json_schema_extra={"maxLength": 200})
 
     @model_validator(mode="before")
     @classmethod

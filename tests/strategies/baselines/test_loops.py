@@ -129,7 +129,7 @@ async def test_what_does_not_fit_a_small_window_is_said(make_run):
 async def test_notes_that_leave_no_room_for_a_passage_are_left_out(make_run, sources):
     long = "Ada Mercer " + "boats " * 90
     chain = [f"{long} {number}." for number in range(5)]
-    run, model = make_run(sources, read_after(*chain), context_tokens=2250)
+    run, model = make_run(sources, read_after(*chain), context_tokens=2550)
     answer = await IRCoT(mode="sparse", sentence_tokens=50).answer(QUESTION, run)
     assert answer.found
     assert any("notes" in warning for warning in run.warnings)

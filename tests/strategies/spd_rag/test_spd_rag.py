@@ -960,7 +960,7 @@ async def test_a_forced_group_beyond_the_window_keeps_a_share_of_each_and_says_s
             return found(*facts, relevance=float("Station 5" in call.prompt))
         return gauges(call)
 
-    run, model = make_run(Stations(30), say, context_tokens=3100)
+    run, model = make_run(Stations(30), say, context_tokens=3400)
     run.embedder = ByWords()
     answer = await SPDRAG(merge_tokens=60).answer(QUESTION, run)
     assert events(run, Grouped)[-1].forced

@@ -67,7 +67,7 @@ class TreeOfAgents:
 
     agents: int = 5  # n; the paper
     helpers: int = 3  # the code: all others; orders grow with the factorial
-    reply_tokens: int = 900  # not in the paper
+    reply_tokens: int = 800  # not in the paper
     form: Form = Form.JOINED
 
     def __post_init__(self) -> None:
