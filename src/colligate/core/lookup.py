@@ -139,6 +139,7 @@ async def answer_from(
     strategy: str,
     form: Form,
     notes: str = "",
+    known: Sequence[Stated] = (),
 ) -> Answer:
     """Let the reader answer from these passages in their order; `notes` as in `reader_messages`.
 

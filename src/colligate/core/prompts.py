@@ -106,10 +106,12 @@ def render_body(passage: Passage) -> str:
 class Reasoning(BaseModel):
     """The next thought, and whether something must be looked up. In the order of decoding."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra={"required": ["thought", "need_retrieve"]}
+    )
 
     thought: str = Field(json_schema_extra={"maxLength": 800})
-    need_retrieve: bool
+    need_retrieve: bool = Field(default_factory=lambda: True)  # cut: nothing says that it is enough
 
 
 def parse_sentence(reply: str) -> Reasoning:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import resources
@@ -28,7 +30,7 @@ class Call:
     """One call to a model. `usd` is None when its price is not known.
 
     `passes` counts scores: likelihoods, labels, attention, rerankings. An answer from colligate's
-    own cache is `cached` and costs nothing.
+    own cache is `cached` and costs nothing. `step` is the step of the method (`Meter.step`).
     """
 
     role: str
@@ -39,6 +41,7 @@ class Call:
     usd: float | None
     passes: int = 0
     cached: bool = False
+    step: str = ""
 
 
 class Sums(TypedDict):
@@ -58,7 +61,7 @@ class UsageReport:
 
     `calls` and tokens leave out what the cache answered; `remembered` counts that: calls, and
     passes of scoring. `structured` counts the answers that had to be JSON, cached ones too, by
-    their result (`structured.Stage`).
+    their result (`structured.Stage`). `by_step` are the steps that a method names (`Meter.step`).
     """
 
     calls: int = 0
@@ -71,6 +74,7 @@ class UsageReport:
     by_role: Mapping[str, Sums] = field(default_factory=dict)
     structured: Mapping[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     remembered: int = 0
+    by_step: Mapping[str, Sums] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the usage as `ask --json` prints it."""
@@ -78,6 +82,7 @@ class UsageReport:
             **vars(self),
             "seconds": round(self.seconds, 3),
             "by_role": {role: dict(sums) for role, sums in self.by_role.items()},
+            "by_step": {step: dict(sums) for step, sums in self.by_step.items()},
             "structured": dict(self.structured),
         }
 
@@ -132,6 +137,9 @@ def _rows(table: Mapping[str, Any]) -> list[tuple[str, Price]]:
     return rows
 
 
+_STEP: ContextVar[str] = ContextVar("step", default="")
+
+
 @dataclass
 class Meter:
     """Records every call of a run."""
@@ -143,6 +151,15 @@ class Meter:
     stages: dict[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     tokens: int = field(default=0, init=False)
     """Tokens in and out of all calls so far, without those that the cache answered."""
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Record the calls inside, and of tasks begun inside, as a step of the method."""
+        token = _STEP.set(name)
+        try:
+            yield
+        finally:
+            _STEP.reset(token)
 
     def chat(
         self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
@@ -193,7 +210,7 @@ class Meter:
             warning = f"the price of {model} is not known; give one with COLLIGATE_PRICES"
             if price is None and warning not in self.warnings:
                 self.warnings.append(warning)
-        call = Call(str(role), model, kind, usage, seconds, usd, passes, cached)
+        call = Call(str(role), model, kind, usage, seconds, usd, passes, cached, _STEP.get())
         self.calls.append(call)
         return call
 
@@ -202,6 +219,7 @@ class Meter:
         sums = _sums(self.calls)
         roles = dict.fromkeys(call.role for call in self.calls)
         by_role = {role: _sums(c for c in self.calls if c.role == role) for role in roles}
+        steps = dict.fromkeys(call.step for call in self.calls if call.step)
         if seconds is not None:
             sums["seconds"] = seconds
         return UsageReport(
@@ -210,6 +228,7 @@ class Meter:
             by_role=by_role,
             structured=dict(self.stages),
             remembered=sum(call.passes or 1 for call in self.calls if call.cached),
+            by_step={step: _sums(c for c in self.calls if c.step == step) for step in steps},
         )
 
 

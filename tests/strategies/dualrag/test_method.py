@@ -50,7 +50,7 @@ def sources():
 
 
 def dualrag(**own) -> DualRAG:
-    return DualRAG(**({"mode": "sparse", "linking": "name", "k": 2} | own))
+    return DualRAG(**({"mode": "sparse", "linking": "name", "k": 2, "one_reply": "false"} | own))
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
     """Return calls, tokens, scoring passes, rounds of retrieval, seconds and US dollars.
 
     `usd` is left out where a price is not known, `seconds` where models' replies came from a
-    cache. Calls and tokens are also given by role, as `NAME_ROLE`. An answer that failed costs
-    what was spent until then.
+    cache. Calls and tokens are also given by role, as `NAME_ROLE`, and by the steps that a
+    method names, as `NAME_by_STEP`. An answer that failed costs what was spent until then.
     """
     usage = outcome.usage
     into, out = float(usage.get("input_tokens", 0)), float(usage.get("output_tokens", 0))
@@ -33,6 +33,9 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
     for role, sums in usage.get("by_role", {}).items():
         for name in _BY_ROLE:
             measures[f"{name}_{role}"] = float(sums.get(name, 0))
+    for step, sums in usage.get("by_step", {}).items():
+        for name in _BY_ROLE:
+            measures[f"{name}_by_{step}"] = float(sums.get(name, 0))
     return measures
 
 

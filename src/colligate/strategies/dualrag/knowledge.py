@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from colligate.core.citing import Evidence
+from colligate.core.citing import Evidence, Place, Stated
 from colligate.core.events import pluralize
+from colligate.core.fit import fit_budget
+from colligate.core.lookup import SourcePassage
 from colligate.core.prompts import escape, render_thoughts
 from colligate.core.reader import FORMS, Form, reader_messages
 from colligate.core.run import Run
-from colligate.documents import Passage, Span
+from colligate.documents import Hit, Passage, Span
 from colligate.models import Message, Role
 
 NOTHING = "(nothing yet)"
@@ -242,7 +244,8 @@ class Stop(StrEnum):
 class Knowledge:
     """The outline, the thoughts so far, the passages that were read, and why the rounds ended.
 
-    `flat` shows the outline without its entities.
+    `gathered` are D'_e of each entity and round, best first. `flat` shows the outline without its
+    entities.
     """
 
     question: str
@@ -250,6 +253,7 @@ class Knowledge:
     outline: KnowledgeOutline = field(default_factory=KnowledgeOutline)
     thoughts: list[str] = field(default_factory=list)
     passages: dict[str, Passage] = field(default_factory=dict)
+    gathered: list[tuple[str, list[Hit]]] = field(default_factory=list)
     rounds: int = 0
     stop: Stop = Stop.BUDGET  # until the rounds end by themselves
 
@@ -279,37 +283,71 @@ class Knowledge:
             run.warn("the outline does not fit the model's window: its oldest parts are left out")
         return text
 
+    @property
+    def stated(self) -> list[Stated]:
+        """The statements of the outline with their places, as an answer can cite them."""
+        places: dict[str, dict[Span, None]] = {}
+        for entity in self.outline.entities.values():
+            for each in entity.fragments:
+                places.setdefault(each.text, {}).update(dict.fromkeys(each.spans))
+        return [
+            Stated(text, tuple(Place(span, "outline") for span in spans))
+            for text, spans in places.items()
+        ]
+
     async def for_reader(
-        self, run: Run, form: Form, *, outline: bool = True
-    ) -> tuple[list[tuple[Passage, Evidence]], str]:
+        self,
+        run: Run,
+        form: Form,
+        others: Sequence[SourcePassage],
+        *,
+        tokens: int,
+        outline: bool = True,
+    ) -> tuple[list[SourcePassage], str]:
         """Return what the reader is shown: passages, each with the reason why, and notes.
 
-        These are the passages behind the outline, the first of every entity before the second of
-        any; if they do not fit the model's window, only the sentences. The notes are the outline
-        (unless that is the passages themselves) and the thoughts.
+        First come the passages behind the outline, the first of every entity before the second of
+        any; if they do not fit the model's window, only the sentences. `others` follow up to
+        `tokens` of all together. The notes are the outline (unless that is the passages
+        themselves) and the thoughts.
         """
         whole, parts = self._passages(), await self._sentences(run)
-        reply, tokens = FORMS[form].reply, FORMS[form].tokens
+        reply, longest = FORMS[form].reply, FORMS[form].tokens
         thoughts = [render_thoughts(self.thoughts)] if self.thoughts else []
 
         def notes(text: str) -> str:
-            known = [f"<outline>\n{text}\n</outline>"] if outline else []
+            known = [f"<outline>\n{text}\n</outline>"] if outline and self.outline.size else []
             return "\n\n".join([*known, *thoughts])
 
-        def ask(sources: Sequence[tuple[Passage, Evidence]], text: str) -> list[Message]:
+        def ask(sources: Sequence[SourcePassage], text: str) -> list[Message]:
             passages = [passage for passage, _ in sources]
             return reader_messages(self.question, passages, form, notes=notes(text))
 
-        text = await self.render_outline(run, partial(ask, parts), tokens, reply)
-        room = await run.room(Role.READER, ask(whole, text), tokens, schema=reply)
-        return (whole if room is None or room >= 0 else parts), notes(text)
+        text = await self.render_outline(run, partial(ask, parts), longest, reply)
+        room = await run.room(Role.READER, ask(whole, text), longest, schema=reply)
+        behind = whole if room is None or room >= 0 else parts
+        known = {passage for passage, _ in whole}
+        sources = [*behind, *(each for each in others if each[0] not in known)]
+        model, left = run.model(Role.READER), run.tokens.left
+        used = [await model.count_tokens(f"{p.title}\n{p.text}") for p, _ in behind]
+        budget = max(tokens, sum(used))
+        if left is not None:
+            budget = min(budget, left - longest - await model.count_prompt(ask([], text)))
+        kept = await fit_budget([passage for passage, _ in sources], budget, run)
+        reasons = (evidence for _, evidence in sources)
+        return list(zip(kept, reasons, strict=False)), notes(text)
+
+    @property
+    def shown_entities(self) -> list[str]:
+        """The entities that prompts name; none if the outline is flat."""
+        return [] if self.flat else [name for name in self.outline.entities if name != ELSE]
 
     @property
     def latest(self) -> str:
         """The latest thought, or the question if there is none."""
         return self.thoughts[-1] if self.thoughts else self.question
 
-    def _passages(self) -> list[tuple[Passage, Evidence]]:
+    def _passages(self) -> list[SourcePassage]:
         found: dict[Passage, list[str]] = {}
         for name, span in self.outline.sources:
             around = next(each for each in self.passages.values() if each.span.contains(span))
@@ -319,7 +357,7 @@ class Knowledge:
             for passage, names in found.items()
         ]
 
-    async def _sentences(self, run: Run) -> list[tuple[Passage, Evidence]]:
+    async def _sentences(self, run: Run) -> list[SourcePassage]:
         found = []
         for name, span in self.outline.sources:
             document = await run.document(span.document_id)

@@ -8,7 +8,8 @@ Two processes in turn, with the question x, the outline K and the thoughts R:
 2. Progressive knowledge aggregation: the Knowledge Summarizer states what the new passages say of
    each entity (equation 9), and the statements are appended to the outline (equation 10).
 
-The reader answers from K_T and R_T (equation 4).
+The reader answers from K_T and R_T (equation 4), and from the passages: those behind the outline
+first, then the others that were gathered.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.lookup import answer_from, reserve_for_answer
+from colligate.core.fit import fit_window
+from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import Reasoning, parse_sentence
-from colligate.core.reader import Form, ask_statements, fit_reader
+from colligate.core.reader import Form, ask_statements
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.documents import Hit, Passage
+from colligate.documents import Hit, Passage, Span
+from colligate.documents.sentences import sentence_spans
 from colligate.errors import MalformedOutput
 from colligate.library.sources import SearchMode
-from colligate.models import Message, Role
+from colligate.models import Capability, Role
 from colligate.strategies.dualrag.events import (
     Gathered,
     Identified,
@@ -49,21 +52,31 @@ from colligate.strategies.dualrag.knowledge import (
     link_names,
 )
 from colligate.strategies.dualrag.prompts import (
+    CHOICE_TOKENS,
     IDENTIFIER_TOKENS,
     QUERY_TOKENS,
     REASONER_TOKENS,
     SENTENCE_TOKENS,
+    STEP_TOKENS,
     SUMMARY_TOKENS,
+    Choice,
     Entities,
     FactsFirst,
+    FactsStep,
+    NumberedPassage,
     Query,
     Summary,
+    Wanted,
+    chooser_messages,
     clean_entities,
     identifier_messages,
     query_messages,
     reasoner_messages,
     reasoner_schema,
+    recover_thought,
     sentence_messages,
+    step_messages,
+    step_schema,
     summarizer_messages,
 )
 
@@ -74,9 +87,17 @@ _RAW = "knowledge"  # the only heading if passages are not summarised
 class DualRAG:
     """Reason over an outline of knowledge and look up by entity what it misses, until it suffices.
 
-    Each statement of the Knowledge Summarizer has a quote: what the passages support goes into the
-    outline with its spans, the rest is dropped. The reader answers from the passages behind the
-    outline, with outline and thoughts as notes.
+    Knowledge has its place in the documents. With `summaries=written` the Knowledge Summarizer
+    writes statements, each with a quote: what the passages support goes into the outline, the rest
+    is dropped. With `chosen` it names the numbers of sentences, which go in as they are.
+
+    The reader is shown the passages behind the outline, then the others that were gathered, best
+    first by turns of the entities, up to `reader_tokens` together; outline and thoughts are notes.
+    If nothing was learnt, it reads what was found, also for the question itself.
+
+    With `one_reply` Reasoner and Entity Identifier are one call; `auto` does so if the reader can
+    follow schemas and neither has an adapter. Without `reason_first` the first round, where the
+    verdict of the Reasoner does not count, asks the Entity Identifier alone.
 
     The rounds end when the Reasoner misses nothing, when it repeats itself and nothing was new,
     after `patience` rounds without anything new, or after `rounds`. `linking` is when a name
@@ -101,7 +122,11 @@ class DualRAG:
     link_threshold: float = 0.95  # cosine of names
     patience: int = 2  # the code: always runs to the last round
     retrieve_first: bool = True  # the paper: may answer without looking anything up
+    reason_first: bool = True
+    one_reply: Literal["auto", "true", "false"] = "auto"  # the paper: two calls
+    summaries: Literal["written", "chosen"] = "written"  # the paper: written
     question_too: bool = False  # the first round also looks up the question itself
+    reader_tokens: int = 3000  # the paper's reader sees no passages
     form: Form = Form.JOINED
     reasoner_adapter: str | None = None
     identifier_adapter: str | None = None
@@ -115,25 +140,44 @@ class DualRAG:
     no_rerank: bool = False
 
     def __post_init__(self) -> None:
-        require_min(self, rounds=1, retrieved=1, k=1, patience=1)
+        require_min(self, rounds=1, retrieved=1, k=1, patience=1, reader_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Learn, then answer from what was learnt (equation 4)."""
+        found = Lookup(run, self.k, self.retrieved, self.mode)
+        if not await found.possible():
+            return await answer_from(question, [], run, strategy=self.name, form=self.form)
         knowledge = await self.learn(question, run)
-        sources, notes = await knowledge.for_reader(run, self.form, outline=not self.no_outline)
-        return await answer_from(
-            question, sources, run, strategy=self.name, form=self.form, notes=notes
+        found.searches = list(knowledge.gathered)
+        if not knowledge.outline.size:  # the last resort: what a search finds for the question
+            await found.search(question)
+        sources, notes = await knowledge.for_reader(
+            run,
+            self.form,
+            found.by_turns(len(found.passages)),
+            tokens=self.reader_tokens,
+            outline=not self.no_outline,
         )
+        with run.meter.step("answer"):
+            return await answer_from(
+                question,
+                sources,
+                run,
+                strategy=self.name,
+                form=self.form,
+                notes=notes,
+                known=[] if self.no_outline else knowledge.stated,
+            )
 
     async def learn(self, question: str, run: Run) -> Knowledge:
         """Reason, look up and summarise in rounds, with tokens reserved for the answer.
 
-        A budget that ends before anything is known raises `BudgetExceeded`.
+        A budget that ends, or a model that fails, before a first thought raises the error.
         """
         adapters = (self.reasoner_adapter, self.identifier_adapter, self.summarizer_adapter)
         runs = [await run.with_adapter(Role.READER, adapter) for adapter in adapters]
         knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)
-        with reserve_for_answer(run, lambda: knowledge.outline.size):
+        with reserve_for_answer(run, lambda: knowledge.thoughts or knowledge.gathered):
             knowledge.stop = await self._rounds(knowledge, *runs)
         run.emit(Stopped(knowledge.rounds, knowledge.stop))
         return knowledge
@@ -145,18 +189,20 @@ class DualRAG:
         barren = 0
         missing: set[str] = set()
         for number in range(1, self.rounds + 1):
-            reasoning = await reason(knowledge, reasoner, sentences=self.no_reasoner)
-            repeated = reasoning.thought in knowledge.thoughts
-            if reasoning.thought and not repeated:
-                knowledge.thoughts.append(reasoning.thought)
-            if reasoning.need_retrieve:
-                missing.add(reasoning.thought)
-            # The same thought cannot first miss something and then miss nothing.
-            elif reasoning.thought not in missing and (number > 1 or not self.retrieve_first):
-                return Stop.ENOUGH
+            repeated, wanted = False, None
+            if number > 1 or self.reason_first or not self.retrieve_first:
+                reasoning, wanted = await self._reason(knowledge, reasoner)
+                repeated = reasoning.thought in knowledge.thoughts
+                if reasoning.thought and not repeated:
+                    knowledge.thoughts.append(reasoning.thought)
+                if reasoning.need_retrieve:
+                    missing.add(reasoning.thought)
+                # The same thought cannot first miss something and then miss nothing.
+                elif reasoning.thought not in missing and (number > 1 or not self.retrieve_first):
+                    return Stop.ENOUGH
             if repeated and barren:
                 return Stop.REPEATED
-            sought = await self._query(knowledge, identifier)
+            sought = await self._query(knowledge, identifier, wanted)
             new = await self._aggregate(knowledge, summarizer, sought)
             knowledge.rounds = number
             barren = 0 if new else barren + 1
@@ -164,18 +210,42 @@ class DualRAG:
                 return Stop.NOTHING_NEW
         return Stop.ROUNDS  # the last round is not reasoned over, as in the code
 
-    async def _query(self, knowledge: Knowledge, run: Run) -> list[_Sought]:
-        """Return what to look up by entity, with the passages for each (equations 5 to 8)."""
+    async def _reason(
+        self, knowledge: Knowledge, run: Run
+    ) -> tuple[Reasoning, Sequence[Wanted] | None]:
+        """Return r_t and f_t (equation 3); if asked for in one reply, also the entities."""
+        with run.meter.step("reasoner"):
+            if self._asks_in_one(run):
+                return await reason_and_identify(knowledge, run)
+            return await reason(knowledge, run, sentences=self.no_reasoner), None
+
+    def _asks_in_one(self, run: Run) -> bool:
+        if self.no_reasoner or self.no_entities or self.ei2:
+            return False
+        if self.one_reply == "auto":
+            adapted = self.reasoner_adapter or self.identifier_adapter
+            return not adapted and Capability.STRUCTURED in run.model(Role.READER).capabilities
+        return self.one_reply == "true"
+
+    async def _query(
+        self, knowledge: Knowledge, run: Run, wanted: Sequence[Wanted] | None
+    ) -> list[_Sought]:
+        """Return what to look up by entity, with the passages for each (equations 5 to 8).
+
+        `wanted` are the entities if the Reasoner has named them.
+        """
         if self.no_entities or self.ei2:
-            query = await make_single_query(knowledge, run, written=self.ei2)
+            with run.meter.step("identifier"):
+                query = await make_single_query(knowledge, run, written=self.ei2)
             hits, how = await self._retrieve(ELSE, (query,), run)
             groups = group_by_title(hits)
             entities: dict[str, tuple[str, ...]] = dict.fromkeys(groups, (query,))
             retrieved = [(of_it, how) for of_it in groups.values()]
         else:
-            entities = await identify_entities(
-                knowledge, run, linking=self.linking, threshold=self.link_threshold
-            )
+            with run.meter.step("identifier"):
+                entities = await identify_entities(
+                    knowledge, run, wanted, linking=self.linking, threshold=self.link_threshold
+                )
             if self.question_too and not knowledge.rounds:
                 asked = (knowledge.question, *entities.get(ELSE, ()))
                 entities[ELSE] = tuple(dict.fromkeys(asked))
@@ -187,6 +257,7 @@ class DualRAG:
             heading = _RAW if self.no_outline else name
             unseen = knowledge.outline.unseen(heading, [hit.passage for hit in hits])
             sought.append(_Sought(name, heading, queries, tuple(unseen)))
+            knowledge.gathered.append((name, hits))
             run.emit(
                 Gathered(
                     round=knowledge.rounds + 1,
@@ -225,7 +296,8 @@ class DualRAG:
     async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> bool:
         """Summarise what is new for each entity and append it (equation 10); return if K grew."""
         sought = [each for each in sought if each.unseen]
-        summaries = await gather(self._summarise(knowledge, run, each) for each in sought)
+        with run.meter.step("summarizer"):
+            summaries = await gather(self._summarise(knowledge, run, each) for each in sought)
         new: list[Fragment] = []
         # Merge in the order of the entities, whichever summary came first.
         for each, summary in zip(sought, summaries, strict=True):
@@ -245,26 +317,10 @@ class DualRAG:
             raw = [Fragment(each.text.strip(), (each.span,)) for each in sought.unseen]
             return _Summarised(raw, sought.unseen)
 
-        def ask(passages: Sequence[Passage]) -> list[Message]:
-            return summarizer_messages(
-                knowledge.question, knowledge.thoughts, sought.name, sought.queries, passages
-            )
-
-        passages = await fit_reader(
-            knowledge.question, sought.unseen, run, Form.JOINED, messages=ask
-        )
-        said, readable, fragments = 0, True, []
+        step = choose_sentences if self.summaries == "chosen" else write_statements
+        said, readable, fragments, passages = 0, True, [], list(sought.unseen)
         try:
-            reply, found = await ask_statements(
-                knowledge.question,
-                passages,
-                run,
-                messages=ask(passages),
-                schema=Summary,
-                max_tokens=SUMMARY_TOKENS,
-            )
-            said = len(reply.statements)
-            fragments = [Fragment(f.sentence, tuple(p.span for p in f.places)) for f in found]
+            said, fragments, passages = await step(knowledge, run, sought)
         except MalformedOutput as error:
             readable = False
             run.warn(f"what was found for “{sought.name}” is not summarised: {error.what}")
@@ -298,46 +354,86 @@ _LONGEST = 1000  # characters of a thought
 
 async def reason(knowledge: Knowledge, run: Run, *, sentences: bool = False) -> Reasoning:
     """Return r_t and f_t (equation 3); with `sentences`, of a chain without a Reasoner."""
-    facts: list[str] = []
-    readable = True
     if sentences:
         ask = partial(sentence_messages, knowledge.question, thoughts=knowledge.thoughts)
         outline = await knowledge.render_outline(run, ask, SENTENCE_TOKENS)
         reply = await run.chat(ask(outline), max_tokens=SENTENCE_TOKENS)
-        reasoning = parse_sentence(reply.text)
+        return _note_thought(knowledge, run, parse_sentence(reply.text))
+    ask = partial(reasoner_messages, knowledge.question, thoughts=knowledge.thoughts)
+    outline = await knowledge.render_outline(run, ask, REASONER_TOKENS, FactsFirst)
+    schema = reasoner_schema(outline)
+    try:
+        made = (await run.structured(ask(outline), schema, max_tokens=REASONER_TOKENS)).value
+    except MalformedOutput as error:
+        return _note_thought(knowledge, run, error)
+    return _note_thought(knowledge, run, made)
+
+
+async def reason_and_identify(
+    knowledge: Knowledge, run: Run
+) -> tuple[Reasoning, Sequence[Wanted] | None]:
+    """Return r_t and f_t (equation 3) and the entities (equation 5) of one reply.
+
+    None for the entities means that the reply could not be read.
+    """
+    ask = partial(
+        step_messages,
+        knowledge.question,
+        thoughts=knowledge.thoughts,
+        names=knowledge.shown_entities,
+    )
+    outline = await knowledge.render_outline(run, ask, STEP_TOKENS, FactsStep)
+    schema = step_schema(outline)
+    try:
+        made = (await run.structured(ask(outline), schema, max_tokens=STEP_TOKENS)).value
+    except MalformedOutput as error:
+        return _note_thought(knowledge, run, error), None
+    return _note_thought(knowledge, run, made), made.entities
+
+
+def _note_thought(
+    knowledge: Knowledge, run: Run, made: Reasoning | FactsFirst | MalformedOutput
+) -> Reasoning:
+    """Record a thought and return it; a reply that cannot be read does not end the rounds."""
+    if isinstance(made, MalformedOutput):
+        text, need = recover_thought(made.reply), True
     else:
-        ask = partial(reasoner_messages, knowledge.question, thoughts=knowledge.thoughts)
-        outline = await knowledge.render_outline(run, ask, REASONER_TOKENS, FactsFirst)
-        schema = reasoner_schema(outline)
-        try:
-            made = (await run.structured(ask(outline), schema, max_tokens=REASONER_TOKENS)).value
-            reasoning = Reasoning(thought=made.thought, need_retrieve=made.need_retrieve)
-            facts = made.facts if isinstance(made, FactsFirst) else []
-        except MalformedOutput as error:
-            # The reply still counts as a thought; it does not end the rounds.
-            readable = False
-            reasoning = Reasoning(thought=error.reply, need_retrieve=True)
-    thought = " ".join(reasoning.thought.split())[:_LONGEST]
-    need = reasoning.need_retrieve
-    run.emit(Reasoned(knowledge.rounds + 1, thought, need, tuple(facts), readable))
+        text, need = made.thought, made.need_retrieve
+    thought = " ".join(text.split())[:_LONGEST]
+    facts = tuple(made.facts) if isinstance(made, FactsFirst) else ()
+    readable = not isinstance(made, MalformedOutput)
+    run.emit(Reasoned(knowledge.rounds + 1, thought, need, facts, readable))
     return Reasoning(thought=thought, need_retrieve=need)
 
 
 async def identify_entities(
-    knowledge: Knowledge, run: Run, *, linking: Linking, threshold: float
+    knowledge: Knowledge,
+    run: Run,
+    wanted: Sequence[Wanted] | None = None,
+    *,
+    linking: Linking,
+    threshold: float,
 ) -> dict[str, tuple[str, ...]]:
-    """Return Q_e by entity (equation 5); the latest thought if the reply names no entity."""
+    """Return Q_e by entity (equation 5); the latest thought if the reply names no entity.
+
+    The Entity Identifier is asked unless the entities that are `wanted` are given.
+    """
+    readable = True
+    if wanted is None:
+        ask = partial(
+            identifier_messages,
+            knowledge.question,
+            thoughts=knowledge.thoughts,
+            names=knowledge.shown_entities,
+        )
+        outline = await knowledge.render_outline(run, ask, IDENTIFIER_TOKENS, Entities)
+        try:
+            made = await run.structured(ask(outline), Entities, max_tokens=IDENTIFIER_TOKENS)
+            wanted = made.value.entities
+        except MalformedOutput:
+            readable, wanted = False, []
+    asked = clean_entities(wanted, knowledge.latest)
     known = [name for name in knowledge.outline.entities if name != ELSE]
-    names = [] if knowledge.flat else known
-    ask = partial(identifier_messages, knowledge.question, thoughts=knowledge.thoughts, names=names)
-    outline = await knowledge.render_outline(run, ask, IDENTIFIER_TOKENS, Entities)
-    readable, entities = True, []
-    try:
-        made = await run.structured(ask(outline), Entities, max_tokens=IDENTIFIER_TOKENS)
-        entities = made.value.entities
-    except MalformedOutput:
-        readable = False
-    asked = clean_entities(entities, knowledge.latest)
     linked = await _link_entities([name for name, _ in asked], known, run, linking, threshold)
     queries: dict[str, tuple[str, ...]] = {}
     for link, (_, of_link) in zip(linked, asked, strict=True):
@@ -400,3 +496,66 @@ def group_by_title(hits: Sequence[Hit]) -> dict[str, list[Hit]]:
         title = " ".join(hit.passage.title.split()) or hit.passage.document_id
         groups.setdefault(title, []).append(hit)
     return groups
+
+
+# 2. Progressive knowledge aggregation
+
+_Knowledge = tuple[int, list[Fragment], list[Passage]]
+"""How much the model named, what of it has a place, and the passages that were read."""
+
+
+async def write_statements(knowledge: Knowledge, run: Run, sought: _Sought) -> _Knowledge:
+    """Return what the passages say of an entity, in the model's words with the places of quotes."""
+    ask = partial(
+        summarizer_messages, knowledge.question, knowledge.thoughts, sought.name, sought.queries
+    )
+    passages = await fit_window(sought.unseen, ask, run, max_tokens=SUMMARY_TOKENS, schema=Summary)
+    reply, found = await ask_statements(
+        knowledge.question,
+        passages,
+        run,
+        messages=ask(passages),
+        schema=Summary,
+        max_tokens=SUMMARY_TOKENS,
+    )
+    fragments = [Fragment(each.sentence, tuple(p.span for p in each.places)) for each in found]
+    return len(reply.statements), fragments, passages
+
+
+async def choose_sentences(knowledge: Knowledge, run: Run, sought: _Sought) -> _Knowledge:
+    """Return the sentences of the passages that say something of an entity, as they are."""
+    documents = await run.documents_of(sought.unseen)
+    numbered: list[NumberedPassage] = []
+    places: dict[int, Fragment] = {}
+    for passage in sought.unseen:
+        rows = []
+        for span in sentence_spans(documents[passage.document_id], passage.span):
+            number = len(places) + 1
+            text = documents[passage.document_id].slice(span)
+            places[number] = _quote_sentence(passage, span, text)
+            rows.append((number, text))
+        numbered.append((passage, rows))
+
+    ask = partial(
+        chooser_messages, knowledge.question, knowledge.thoughts, sought.name, sought.queries
+    )
+    shown = await fit_window(
+        numbered,
+        ask,
+        run,
+        max_tokens=CHOICE_TOKENS,
+        schema=Choice,
+        span=lambda each: each[0].span,
+    )
+    reply = (await run.structured(ask(shown), Choice, max_tokens=CHOICE_TOKENS)).value
+    last = max((number for _, rows in shown for number, _ in rows), default=0)
+    chosen = [n for n in dict.fromkeys(reply.sentences) if 0 < n <= last]
+    passages = [passage for passage, _ in shown]
+    return len(reply.sentences), [places[number] for number in chosen], passages
+
+
+def _quote_sentence(passage: Passage, span: Span, text: str) -> Fragment:
+    """Return a sentence under its document's title, unless it names it: pronouns need a name."""
+    text = " ".join(text.split())
+    named = passage.title.casefold() in text.casefold()
+    return Fragment(text if named else f"{passage.title}: {text}", (span,))
