@@ -53,10 +53,12 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import Message
 from colligate.strategies.dualrag.knowledge import ELSE, NOTHING
 from colligate.strategies.dualrag.prompts import (
+    chooser_messages,
     identifier_messages,
     query_messages,
     reasoner_messages,
     sentence_messages,
+    step_messages,
     summarizer_messages,
 )
 from colligate.strategies.duquad.prompts import (
@@ -96,6 +98,8 @@ def _begins(messages: Sequence[Message]) -> str:
 
 # The start of its instruction identifies a call.
 STEPS = {
+    "reasoner and identifier, first": _begins(step_messages("", NOTHING, (), ())),
+    "reasoner and identifier": _begins(step_messages("", "", (), ())),
     "reasoner, first": _begins(reasoner_messages("", NOTHING, ())),
     "reasoner": _begins(reasoner_messages("", "", ())),
     "reasoner, by sentences": _begins(sentence_messages("", "", ())),
@@ -103,6 +107,8 @@ STEPS = {
     "query": _begins(query_messages("", "", ())),
     "summarizer": _begins(summarizer_messages("", (), "an entity", (), ())),
     "summarizer of the rest": _begins(summarizer_messages("", (), ELSE, (), ())),
+    "chooser": _begins(chooser_messages("", (), "an entity", (), ())),
+    "chooser of the rest": _begins(chooser_messages("", (), ELSE, (), ())),
     "agents": _begins(view_messages("", ())[0]),
     "agents, quoting": _begins(quoting_view_messages("", ())[0]),
     "scores": _begins(doc_score_messages("", ())),
@@ -111,7 +117,10 @@ STEPS = {
     "reader": _begins(reader_messages("", ())),
 }
 # The steps whose tokens the paper counts.
-OWN = ("reasoner, first", "reasoner", "identifier", "summarizer", "summarizer of the rest")
+OWN = (
+    *("reasoner and identifier, first", "reasoner and identifier", "reasoner, first", "reasoner"),
+    *("identifier", "summarizer", "summarizer of the rest", "chooser", "chooser of the rest"),
+)
 LOOP = ("rounds", "statements made", "statements kept", "unreadable replies")
 
 # The papers' figures of cost a question: for DualRAG the output tokens of reasoner, entity

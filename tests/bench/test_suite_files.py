@@ -19,11 +19,13 @@ from colligate.testing import ScriptedModel
 
 OF_A_RUN = {"mauve"}  # metrics of all answers together, taken where a file asks for them
 STAGES = ("local", "kept")  # DuQUAD's, as the bench observes them
+STEPS = ("reasoner", "identifier", "summarizer", "answer")  # DualRAG's
+COUNTS = ("queries", "redundant_queries")  # DualRAG's
 
 PAPERS = {
     "DuQUAD": "table1 table3 table5 table6 table7 table8 figure1 figure3 figure4 figure5",
-    "DualRAG": "table2 table3 table5 table6 table7 table10 table11 table12 table13 table14 table15"
-    " table16 table17 retrieval",
+    "DualRAG": "table2 table3 table4 table5 table6 table7 table8 table10 table11 table12 table13 table14"
+    " table15 table16 table17 figure4 retrieval",
     "SPD-RAG": "table1 table2 table3 table4",
     "RDR2": "table1 table5 table6 table8 table9 table10 table11 table12 ablation",
     "LongRefiner": "table2 table4 ablation",
@@ -132,6 +134,16 @@ def test_dualrag_tables_agree() -> None:
         parts = [_value(table7, row, each, "output_tokens") for each in table7.groups[0].datasets]
         mean = _value(table7, row, "mean", "output_tokens")
         assert sum(parts) / 3 == pytest.approx(mean, abs=0.06)
+    table8 = read_suite("dualrag-table8")
+    for dataset in (*table8.groups[0].datasets, "mean"):
+        parts = [c.metric for c in table8.columns if c.dataset == dataset]
+        whole = sum(_value(table8, "DualRAG", dataset, metric) for metric in parts)
+        assert whole == pytest.approx(_value(table7, "DualRAG", dataset, "output_tokens"), abs=0.11)
+    table4 = read_suite("dualrag-table4")
+    for column in table4.columns:
+        for row, name in (("DualRAG-FT", "DualRAG-FT"), ("w/o FT", "DualRAG")):
+            there = _value(table2, name, column.dataset, column.metric, "Qwen2.5 7B")
+            assert _value(table4, row, column.dataset, column.metric) == there
 
 
 def test_spdrag_tables_agree() -> None:
@@ -248,7 +260,11 @@ def _metrics(group: str, task: QuestionTask) -> frozenset[str]:
         evidence=(piece,),
         retrieved=(piece,),
         stages=dict.fromkeys(STAGES, ("a",)),
-        usage={"calls": 1, "retrieval_rounds": 1, "cost_usd": 0.1},
+        usage={
+            **{"calls": 1, "retrieval_rounds": 1, "cost_usd": 0.1},
+            "by_step": dict.fromkeys(STEPS, {"output_tokens": 1}),
+        },
+        counts=dict.fromkeys(COUNTS, 1.0),
     )
     judge = ScriptedModel(lambda call: "Yes [[80]]")
     given = Backends(judge=judge, nli=_Sure(), qa=_Sure())

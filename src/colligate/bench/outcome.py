@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -36,7 +37,7 @@ class Outcome:
     `citations` are in the order of their marks, `evidence` is what the last reader was shown, best
     first, `retrieved` what searches returned, in the order in which it was first found. `stages`
     are the documents that were left after each named step ("local", "kept", ...). `usage` is
-    `UsageReport.to_json()`.
+    `UsageReport.to_json()`; `counts` are what the events count (`Event.counts`), summed.
     """
 
     text: str = ""
@@ -47,6 +48,7 @@ class Outcome:
     retrieved: tuple[Piece, ...] = ()
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     usage: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
     error: str = ""
@@ -234,6 +236,7 @@ async def observe(
         retrieved=tuple([await _cut(run, span) for span in collect_retrieved(events)]),
         stages=collect_stages(events),
         usage=usage.to_json(),
+        counts=collect_counts(events),
         seconds=usage.seconds,
         warnings=tuple(dict.fromkeys(warned)),
         error=error,
@@ -244,6 +247,14 @@ def collect_retrieved(events: Iterable[Event]) -> list[Span]:
     """Return what searches returned, each place once, in the order in which it was first found."""
     found = (event.spans for event in events if isinstance(event, Retrieved))
     return list(dict.fromkeys(span for spans in found for span in spans))
+
+
+def collect_counts(events: Iterable[Event]) -> Mapping[str, float]:
+    """Return what the events of a run count, summed by name."""
+    sums: Counter[str] = Counter()
+    for event in events:
+        sums.update(event.counts)  # type: ignore[arg-type]  # it adds any numbers
+    return dict(sums)
 
 
 def collect_stages(events: Iterable[Event]) -> Mapping[str, tuple[str, ...]]:

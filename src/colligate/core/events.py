@@ -1,8 +1,8 @@
 """Events: each step of a run, as it happens.
 
 One stream of events drives the progress display, the trace, the page and the bench. An event
-has a `line()` for a person to read and a `stage` for the bench to count, so that a new event needs
-no change anywhere else.
+has a `line()` for a person to read, a `stage` and `counts` for the bench, so that a new event needs no change
+anywhere else.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ class Event:
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
         """The ids of the documents that are left after this step, by the name of the stage."""
+        return {}
+
+    @property
+    def counts(self) -> Mapping[str, float]:
+        """Numbers that the bench sums over a run, by the name of the metric."""
         return {}
 
     def to_json(self) -> dict[str, Any]:

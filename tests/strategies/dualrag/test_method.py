@@ -1,8 +1,9 @@
 import asyncio
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
+from itertools import zip_longest
 
 import pytest
 
@@ -92,7 +93,7 @@ def facts_in(prompt: str) -> list[dict]:
 
 def kind(call) -> str:
     title = call.schema["title"] if call.schema else "text"
-    return "Reasoning" if title == "FactsFirst" else title
+    return {"FactsFirst": "Reasoning", "FactsStep": "Step"}.get(title, title)
 
 
 class World:
@@ -123,6 +124,15 @@ class World:
     def Entities(self, call):
         entity, query = self.hop(call.prompt)
         return {"entities": [{"entity": entity, "keywords": [query]}]}
+
+    def Step(self, call):
+        reasoning = self.Reasoning(call)
+        missing = reasoning["need_retrieve"]
+        return reasoning | (self.Entities(call) if missing else {"entities": []})
+
+    def Choice(self, call):
+        numbered = re.findall(r"^\[(\d+)\] (.*)$", call.prompt, re.MULTILINE)
+        return {"sentences": [int(n) for n, text in numbered if text in FACTS]}
 
     def Query(self, call):
         return {"query": self.hop(call.prompt)[1]}
@@ -219,15 +229,34 @@ async def test_the_outline_grows_with_the_spans_of_every_fragment(learn):
     assert json.dumps(run.trace.to_json())
 
 
-async def test_the_reader_sees_outline_thoughts_and_only_passages_the_outline_rests_on(ask):
+async def test_the_reader_sees_outline_thoughts_and_first_the_passages_behind_the_outline(ask):
     answer, _, model = await ask()
     prompt = model.calls[-1].prompt
     assert "#### Ada Mercer\n\nAda Mercer was born in Lund." in outline_in(prompt)
     assert "Lund is in Sweden." in prompt
-    assert len(passages_in(prompt)) == 3
-    assert "A harbour is full of boats." not in prompt
+    shown = [e.span.document_id for e in answer.evidence]
+    assert shown == ["film", "mercer", "lund", "boats"]
+    assert len(passages_in(prompt)) == 4
+    assert "“Silver Harbour”" in answer.evidence[0].reason
+    assert "rank 2" in answer.evidence[-1].reason
+
+
+async def test_the_reader_is_shown_no_more_than_its_tokens_but_all_behind_the_outline(ask):
+    answer, _, _ = await ask(reader_tokens=1)
     assert [e.span.document_id for e in answer.evidence] == ["film", "mercer", "lund"]
-    assert "Silver Harbour" in answer.evidence[0].reason
+    nothing = World(Summary={"statements": []})
+    one = estimate_tokens(TEXTS["film"])
+    answer, run, _ = await ask(nothing, reader_tokens=one + 9)
+    assert [e.span.document_id for e in answer.evidence] == ["film"]
+
+
+async def test_gathered_passages_are_read_by_turns_of_the_entities(ask):
+    world = World(Entities=TWO, Summary={"statements": []})
+    answer, run, _ = await ask(world, rounds=1)
+    ranked = [[span.document_id for span in e.spans] for e in events(run, Gathered)]
+    turns = [name for row in zip_longest(*ranked) for name in row if name]
+    shown = [e.span.document_id for e in answer.evidence]
+    assert shown[: len(set(turns))] == list(dict.fromkeys(turns))
 
 
 async def test_the_rounds_are_bounded_and_the_last_is_not_reasoned_over(ask):
@@ -309,15 +338,32 @@ async def test_something_is_looked_up_before_the_reasoner_may_have_enough(ask):
     assert answer.citations
 
     answer, run, model = await ask(World(Reasoning=knows), retrieve_first=False)
-    assert (answer.found, answer.text) == (False, NOT_FOUND)
-    assert kinds(model) == ["Reasoning"]
+    assert kinds(model) == ["Reasoning", "JoinedReply"]
+    assert [e.query for e in events(run, Retrieved)] == [QUESTION]
     assert stopped(run) == Stopped(0, Stop.ENOUGH)
 
 
-async def test_nothing_learnt_is_not_found_whatever_the_thoughts_say(ask):
-    answer, _, model = await ask(World(Summary={"statements": []}))
+@pytest.mark.parametrize("summary", [{"statements": []}, "hm, hard to say", {"statements": 3}])
+@pytest.mark.parametrize("own", [{}, {"summaries": "chosen"}])
+async def test_if_nothing_is_learnt_the_passages_that_were_found_are_read(ask, summary, own):
+    answer, _, model = await ask(World(Summary=summary, Choice=summary), **own)
+    assert kinds(model)[-1] == "JoinedReply"
+    assert "<outline>" not in model.calls[-1].prompt
+    assert answer.citations
+
+
+async def test_a_reader_that_finds_nothing_in_them_is_believed(ask):
+    nothing = {"statements": [], "short_answer": "", "found": False}
+    answer, _, _ = await ask(World(Summary={"statements": []}, JoinedReply=nothing))
     assert (answer.found, answer.text) == (False, NOT_FOUND)
-    assert "JoinedReply" not in kinds(model)
+
+
+async def test_no_documents_cost_no_call(make_run):
+    async with InMemorySources([]) as sources:
+        run, model = make_run(sources, World())
+        answer = await dualrag().answer(QUESTION, run)
+    assert (answer.found, answer.text) == (False, NOT_FOUND)
+    assert model.calls == []
 
 
 async def test_what_no_passage_says_does_not_reach_the_outline(ask):
@@ -396,6 +442,26 @@ async def test_side_by_side_is_as_one_after_another(sources, make_run, monkeypat
     assert outlines[4] == outlines[5]
 
 
+@pytest.mark.parametrize(
+    ("reply", "thought"),
+    [
+        ('{"thought": "Who \\"directed\\" it?", "need_retrieve": maybe, "facts": [[[', None),
+        ('{"facts": ["x"], "thought": "Who directed it and', "Who directed it and"),
+        ('{"facts": ["x", "y', ""),
+    ],
+)
+async def test_raw_json_is_never_a_thought(learn, reply, thought):
+    for one_reply in ("true", "false"):
+        world = World(Reasoning=reply, Step=reply)
+        knowledge, run, _ = await learn(world, rounds=1, one_reply=one_reply)
+        (event,) = events(run, Reasoned)
+        assert event.need_retrieve
+        assert "{" not in event.thought
+        assert event.thought == ('Who "directed" it?' if thought is None else thought)
+        assert "{" not in "".join(e.query for e in events(run, Retrieved))
+        assert events(run, Retrieved)
+
+
 async def test_a_reasoners_prose_is_its_thought(learn):
     _, run, model = await learn(World(Reasoning="I would like to know the director"))
     first = events(run, Reasoned)[0]
@@ -431,11 +497,36 @@ async def test_a_summary_that_cannot_be_read_leaves_the_others(learn):
 
 async def test_a_failing_server_is_not_taken_for_a_malformed_reply(sources, make_run):
     failed = ServerFailed("down", "", "")
-    for step in ("Reasoning", "Entities", "Summary"):
-        async with sources:
-            run, _ = make_run(sources, World(**{step: lambda call: failed}))
-            with pytest.raises(ServerFailed):
-                await dualrag().answer(QUESTION, run)
+    async with sources:
+        run, model = make_run(sources, World(Reasoning=lambda call: failed))
+        with pytest.raises(ServerFailed):
+            await dualrag().answer(QUESTION, run)
+    assert len(model.calls) == 1
+
+
+@pytest.mark.parametrize("step", ["Reasoning", "Entities", "Summary"])
+async def test_a_server_that_fails_later_leaves_what_was_learnt_before(ask, step):
+    calls = 0
+
+    def fails_in_round_3(call):
+        nonlocal calls
+        calls += 1
+        return ServerFailed("down", "", "") if calls == 3 else getattr(World(), step)(call)
+
+    answer, run, _ = await ask(World(**{step: fails_in_round_3}))
+    assert stopped(run).rounds == 2
+    assert {"Ada Mercer was born in Lund.", "Its director was Ada Mercer."} <= {
+        citation.quote for citation in answer.citations
+    }
+    assert any("down" in warning or "failed" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize("broken", ["no JSON", ServerFailed("down", "", "")])
+async def test_if_the_reader_fails_the_outline_is_the_answer(ask, broken):
+    answer, run, _ = await ask(World(JoinedReply=lambda call: broken))
+    assert answer.found
+    assert sorted(c.quote for c in answer.citations) == sorted(FACTS)
+    assert run.warnings
 
 
 class Reranker:
@@ -606,15 +697,24 @@ async def test_orders_in_a_document_are_material_in_every_prompt(make_run):
             assert call.prompt.count(f"<{tag}>") <= 1
 
 
-async def test_a_library_without_a_match_is_not_found(ask):
+async def test_if_nothing_is_gathered_the_question_itself_is_looked_up(ask):
     nothing = {"entities": [{"entity": "Zzyzx", "keywords": ["zzyzx"]}]}
     answer, run, model = await ask(World(Entities=nothing))
-    assert not answer.found
     assert stopped(run).rounds == 1  # the same thought again
     assert "Summary" not in kinds(model)
+    assert [e.query for e in events(run, Retrieved)][-1] == QUESTION
+    assert answer.found
 
 
-@pytest.mark.parametrize("field", ["rounds", "retrieved", "k", "patience"])
+async def test_a_library_without_a_match_is_not_found(make_run):
+    async with InMemorySources([document("x", "# Xylem\n\nTissue.\n")]) as sources:
+        run, model = make_run(sources, World())
+        answer = await dualrag().answer(QUESTION, run)
+    assert not answer.found
+    assert "JoinedReply" not in kinds(model)
+
+
+@pytest.mark.parametrize("field", ["rounds", "retrieved", "k", "patience", "reader_tokens"])
 def test_numbers_are_held_to_what_they_can_mean(field):
     with pytest.raises(UsageError):
         DualRAG(**{field: 0})
@@ -625,3 +725,87 @@ async def test_the_question_itself_may_be_looked_up_in_the_first_round(learn):
     rounds = [(e.round, e.entity, e.queries) for e in events(run, Gathered)]
     assert (1, "else", (QUESTION,)) in rounds
     assert not any(number > 1 and name == "else" for number, name, _ in rounds)
+
+
+async def test_reasoner_and_identifier_in_one_reply_are_a_call_less_in_each_round(ask):
+    answer, run, model = await ask(one_reply="true")
+    assert sorted(c.quote for c in answer.citations) == sorted(FACTS)
+    assert kinds(model) == [*["Step", "Summary"] * 3, "Step", "JoinedReply"]
+    assert [e.links[0].name for e in events(run, Identified)] == [
+        "Silver Harbour",
+        "Ada Mercer",
+        "Lund",
+    ]
+    assert stopped(run) == Stopped(3, Stop.ENOUGH)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "own", "kind_"),
+    [
+        ([Capability.CHAT, Capability.STRUCTURED], {}, "Step"),
+        ([Capability.CHAT], {}, "Reasoning"),
+        ([Capability.CHAT], {"one_reply": "true"}, "Step"),
+        ([Capability.CHAT, Capability.STRUCTURED], {"ei2": True}, "Reasoning"),
+        ([Capability.CHAT, Capability.STRUCTURED], {"no_reasoner": True}, "text"),
+    ],
+)
+async def test_auto_asks_for_one_reply_where_it_can(learn, capabilities, own, kind_):
+    def world(call):
+        schema = kind(call)
+        if schema == "text" and "one JSON object" in call.prompt:  # the schema is in the prompt
+            title = re.findall(r'"title": "(\w+)", "type": "object"}$', call.prompt)[-1]
+            call = replace(call, schema={"title": title})
+        asked.append(kind(call))
+        return World()(call)
+
+    asked = []
+    own = {"one_reply": "auto", "rounds": 1} | own
+    await learn(world, capabilities=capabilities, **own)
+    assert asked[0] == kind_
+
+
+async def test_entities_that_a_one_reply_lacks_are_asked_for_or_the_thought_is_looked_up(learn):
+    _, run, model = await learn(World(Step="Who directed it?"), one_reply="true", rounds=1)
+    assert "Entities" in kinds(model)
+    empty = {"thought": "Who directed it?", "need_retrieve": True, "entities": []}
+    _, run, model = await learn(World(Step=empty), one_reply="true", rounds=1)
+    assert "Entities" not in kinds(model)
+    assert [e.query for e in events(run, Retrieved)] == ["Who directed it?"]
+
+
+async def test_the_first_round_can_do_without_the_reasoner(ask):
+    answer, run, model = await ask(reason_first=False)
+    assert kinds(model)[:3] == ["Entities", "Summary", "Reasoning"]
+    assert [e.round for e in events(run, Reasoned)] == [2, 3, 4]
+    assert sorted(c.quote for c in answer.citations) == sorted(FACTS)
+    _, _, model = await ask(reason_first=False, retrieve_first=False)
+    assert kinds(model)[0] == "Reasoning"  # its verdict counts
+
+
+async def test_chosen_sentences_are_knowledge_word_for_word(ask):
+    answer, run, model = await ask(summaries="chosen")
+    assert "Summary" not in kinds(model)
+    assert sorted(c.quote for c in answer.citations) == sorted(FACTS)
+    known = [f for e in events(run, Outlined)[-1].entities for f in e.fragments]
+    for fragment in known:
+        (span,) = fragment.spans
+        assert fragment.text.endswith(TEXTS[span.document_id][span.start : span.end])
+    assert "Silver Harbour: Its director was Ada Mercer." in outline_in(model.calls[-1].prompt)
+
+
+async def test_numbers_that_no_sentence_has_are_left_out(learn):
+    choice = {"sentences": [0, 3, 99, -1, 3]}
+    knowledge, run, model = await learn(World(Choice=choice), summaries="chosen", rounds=1)
+    prompt = next(call.prompt for call in model.calls if kind(call) == "Choice")
+    third = re.search(r"^\[3\] (.*)$", prompt, re.MULTILINE)[1]
+    (event,) = events(run, Summarised)
+    assert [f.text.endswith(third) for f in event.fragments] == [True]
+    assert event.said == 5
+
+
+async def test_calls_are_metered_by_step(ask):
+    _, run, model = await ask()
+    steps = run.meter.report().by_step
+    counted = {step: sums["calls"] for step, sums in steps.items()}
+    assert counted == {"reasoner": 4, "identifier": 3, "summarizer": 3, "answer": 1}
+    assert sum(sums["output_tokens"] for sums in steps.values()) == run.meter.report().output_tokens

@@ -1,14 +1,29 @@
+import json
+
 import pytest
-from pydantic import ValidationError
 
 from colligate.core.prompts import parse_sentence
+from colligate.documents.tokens import estimate_tokens
 from colligate.strategies.dualrag.knowledge import NOTHING
 from colligate.strategies.dualrag.prompts import (
+    CHOICE_TOKENS,
+    IDENTIFIER_TOKENS,
+    REASONER_TOKENS,
+    STEP_TOKENS,
+    SUMMARY_TOKENS,
+    Choice,
+    Entities,
     FactsFirst,
+    FactsStep,
     Reasoning,
+    Step,
+    Summary,
     reasoner_messages,
     reasoner_schema,
+    recover_thought,
     sentence_messages,
+    step_messages,
+    step_schema,
 )
 
 
@@ -34,6 +49,16 @@ def test_facts_are_copied_first_where_there_are_any():
     assert '"facts"' not in reasoner_messages("Who?", NOTHING, [])[0].content
 
 
+def test_one_reply_has_the_fields_of_both_in_order():
+    schema = step_schema("#### A\n\nA is b.").model_json_schema()
+    assert list(schema["properties"]) == schema["required"]
+    assert schema["required"] == ["facts", "thought", "need_retrieve", "entities"]
+    assert "facts" not in step_schema(NOTHING).model_json_schema()["properties"]
+    content = step_messages("Who?", "#### A\n\nA is b.", ["First."], ["A"])[-1].content
+    assert "1. First" in content
+    assert "- A\n" in content
+
+
 def test_a_reply_without_facts_is_taken():
     reply = FactsFirst.model_validate({"thought": "So.", "need_retrieve": False})
     assert reply.facts == []
@@ -46,10 +71,61 @@ def test_neither_question_nor_thoughts_can_leave_their_place():
     assert "<question>" not in content
 
 
-def test_a_reply_without_a_verdict_is_none():
-    for schema in (Reasoning, FactsFirst):
-        with pytest.raises(ValidationError):
-            schema.model_validate({"thought": "So."})
+def test_a_reply_without_a_verdict_searches_on():
+    for schema in (Reasoning, FactsFirst, Step, FactsStep):
+        assert schema.model_validate({"thought": "So."}).need_retrieve
+        assert "need_retrieve" in schema.model_json_schema()["required"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "thought"),
+    [
+        ('{"facts": [], "thought": "Caf\\u00e9 \\"A\\"\\nwho?", "need', 'Café "A"\nwho?'),
+        ('{"thought": "cut \\', "cut "),
+        ('{"facts": ["a"', ""),
+        ("Who was it?", "Who was it?"),
+    ],
+)
+def test_the_thought_of_a_broken_reply(reply, thought):
+    assert recover_thought(reply) == thought
+
+
+FILLER = "The quick brown fox of Lisbon jumps over twelve lazy dogs near Rotterdam. " * 40
+
+
+def longest(schema, definitions):
+    """The longest value that a JSON schema accepts."""
+    schema = definitions.get(schema.get("$ref", "").rpartition("/")[2], schema)
+    match schema["type"]:
+        case "object":
+            return {name: longest(each, definitions) for name, each in schema["properties"].items()}
+        case "array":
+            return [longest(schema["items"], definitions)] * schema["maxItems"]
+        case "string":
+            return FILLER[: schema["maxLength"]]
+        case "integer":
+            return 9999
+        case "boolean":
+            return True
+
+
+@pytest.mark.parametrize(
+    ("schema", "tokens"),
+    [
+        (Reasoning, REASONER_TOKENS),
+        (FactsFirst, REASONER_TOKENS),
+        (Entities, IDENTIFIER_TOKENS),
+        (Step, STEP_TOKENS),
+        (FactsStep, STEP_TOKENS),
+        (Summary, SUMMARY_TOKENS),
+        (Choice, CHOICE_TOKENS),
+    ],
+)
+def test_the_limit_of_a_reply_is_above_the_longest_valid_one(schema, tokens):
+    made = schema.model_json_schema()
+    reply = json.dumps(longest(made, made.get("$defs", {})), indent=2)
+    schema.model_validate_json(reply)
+    assert estimate_tokens(reply) < tokens
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
 
     `usd` is left out where a price is not known, `seconds` where models' replies came from a
     cache. Calls and tokens are also given by role, as `NAME_ROLE`, and by the steps that a
-    method names, as `NAME_by_STEP`. An answer that failed costs what was spent until then.
+    method names, as `NAME_by_STEP`. What the method's events count (`Event.counts`) is added. An answer that failed costs what was spent until then.
     """
     usage = outcome.usage
     into, out = float(usage.get("input_tokens", 0)), float(usage.get("output_tokens", 0))
@@ -30,6 +30,7 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
         measures["seconds"] = outcome.seconds
     if (usd := usage.get("cost_usd", 0.0)) is not None:
         measures["usd"] = float(usd)
+    measures.update(outcome.counts)
     for role, sums in usage.get("by_role", {}).items():
         for name in _BY_ROLE:
             measures[f"{name}_{role}"] = float(sums.get(name, 0))
@@ -44,7 +45,10 @@ COST = MetricGroup(
     "calls, tokens, rounds, seconds, dollars, by role",
     compute=cost_measures,
     always=True,
-    lower=(*_BY_ROLE, "tokens", "scoring_passes", "rounds", "seconds", "usd"),
+    lower=(
+        *(*_BY_ROLE, "tokens", "scoring_passes", "rounds", "seconds", "usd"),
+        *("queries", "redundant_queries"),
+    ),
 )
 
 

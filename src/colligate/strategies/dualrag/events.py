@@ -47,7 +47,10 @@ class Identified(Event):
 
 @dataclass(frozen=True)
 class Gathered(Event):
-    """The passages kept for an entity, best first, and those of them not yet read for it."""
+    """The passages kept for an entity, best first, and those of them not yet read for it.
+
+    `redundant` queries found nothing that earlier queries of the run had not found.
+    """
 
     round: int
     entity: str
@@ -56,6 +59,7 @@ class Gathered(Event):
     scores: tuple[float, ...]
     how: str
     unseen: tuple[Span, ...]
+    redundant: int = 0
 
     def line(self) -> str:
         return f"reading {pluralize(len(self.unseen), 'passage')} about {self.entity}"
@@ -63,6 +67,10 @@ class Gathered(Event):
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
         return {"gathered": [span.document_id for span in self.spans]}
+
+    @property
+    def counts(self) -> Mapping[str, float]:
+        return {"queries": len(self.queries), "redundant_queries": self.redundant}
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,8 @@ class Stop(StrEnum):
 class Knowledge:
     """The outline, the thoughts so far, the passages that were read, and why the rounds ended.
 
-    `gathered` are D'_e of each entity and round, best first. `flat` shows the outline without its
+    `gathered` are D'_e of each entity and round, best first; `found` are the passages that any query
+    had among its best. `flat` shows the outline without its
     entities.
     """
 
@@ -254,6 +255,7 @@ class Knowledge:
     thoughts: list[str] = field(default_factory=list)
     passages: dict[str, Passage] = field(default_factory=dict)
     gathered: list[tuple[str, list[Hit]]] = field(default_factory=list)
+    found: set[str] = field(default_factory=set)
     rounds: int = 0
     stop: Stop = Stop.BUDGET  # until the rounds end by themselves
 
@@ -263,6 +265,16 @@ class Knowledge:
         """Add knowledge of an entity from passages to the outline; return the new fragments."""
         self.passages.update((passage.id, passage) for passage in passages)
         return self.outline.merge(name, fragments, passages)
+
+    def count_redundant(self, found: Sequence[Sequence[Hit]]) -> int:
+        """Return how many queries found nothing that an earlier query had not; remember what they
+        found."""
+        redundant = 0
+        for hits in found:
+            ids = {hit.passage.id for hit in hits}
+            redundant += ids <= self.found
+            self.found |= ids
+        return redundant
 
     async def render_outline(
         self,

@@ -237,10 +237,10 @@ class DualRAG:
         if self.no_entities or self.ei2:
             with run.meter.step("identifier"):
                 query = await make_single_query(knowledge, run, written=self.ei2)
-            hits, how = await self._retrieve(ELSE, (query,), run)
+            hits, how, ranked = await self._retrieve(ELSE, (query,), run)
             groups = group_by_title(hits)
             entities: dict[str, tuple[str, ...]] = dict.fromkeys(groups, (query,))
-            retrieved = [(of_it, how) for of_it in groups.values()]
+            retrieved = [(of_it, how, ranked) for of_it in groups.values()]
         else:
             with run.meter.step("identifier"):
                 entities = await identify_entities(
@@ -253,7 +253,7 @@ class DualRAG:
                 self._retrieve(name, queries, run) for name, queries in entities.items()
             )
         sought = []
-        for (name, queries), (hits, how) in zip(entities.items(), retrieved, strict=True):
+        for (name, queries), (hits, how, ranked) in zip(entities.items(), retrieved, strict=True):
             heading = _RAW if self.no_outline else name
             unseen = knowledge.outline.unseen(heading, [hit.passage for hit in hits])
             sought.append(_Sought(name, heading, queries, tuple(unseen)))
@@ -267,12 +267,16 @@ class DualRAG:
                     scores=tuple(hit.score for hit in hits),
                     how=how,
                     unseen=tuple(passage.span for passage in unseen),
+                    redundant=knowledge.count_redundant([best[: self.k] for best in ranked]),
                 )
             )
         return sought
 
-    async def _retrieve(self, name: str, queries: Sequence[str], run: Run) -> tuple[list[Hit], str]:
-        """Return D'_e (equations 6 to 8), the best passages for an entity, and how they are ranked.
+    async def _retrieve(
+        self, name: str, queries: Sequence[str], run: Run
+    ) -> tuple[list[Hit], str, list[list[Hit]]]:
+        """Return D'_e (equations 6 to 8), the best passages for an entity, how they are ranked, and
+        D_q, what each query found.
 
         With a reranker they are ranked by its score, after those at or below `least_score` are
         left out; otherwise the rankings of the queries are joined by reciprocal rank fusion.
@@ -283,7 +287,7 @@ class DualRAG:
         passages = {hit.passage.id: hit.passage for hits in found for hit in hits}
         if run.reranker is None or self.no_rerank or not passages:
             how = "search" if len(queries) == 1 else "reciprocal rank fusion"
-            return join_rankings(found)[: self.k], how
+            return join_rankings(found)[: self.k], how, found
         by_queries = self.rerank_by == "queries" or name == ELSE
         rerank_query = ", ".join(queries) if by_queries else name
         scores = await run.rerank(rerank_query, list(passages.values()))
@@ -291,7 +295,7 @@ class DualRAG:
         if self.least_score is not None:
             hits = [hit for hit in hits if hit.score > self.least_score]
         hits.sort(key=lambda hit: -hit.score)
-        return hits[: self.k], f"reranked for “{rerank_query}”"
+        return hits[: self.k], f"reranked for “{rerank_query}”", found
 
     async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> bool:
         """Summarise what is new for each entity and append it (equation 10); return if K grew."""
