@@ -24,8 +24,8 @@ COUNTS = ("queries", "redundant_queries")  # DualRAG's
 
 PAPERS = {
     "DuQUAD": "table1 table3 table5 table6 table7 table8 figure1 figure3 figure4 figure5",
-    "DualRAG": "table2 table3 table4 table5 table6 table7 table8 table10 table11 table12 table13 table14"
-    " table15 table16 table17 figure4 retrieval",
+    "DualRAG": "table2 table3 table4 table5 table6 table7 table8 table10 table11 table12 table13"
+    " table14 table15 table16 table17 figure4 retrieval",
     "SPD-RAG": "table1 table2 table3 table4",
     "RDR2": "table1 table5 table6 table8 table9 table10 table11 table12 ablation",
     "LongRefiner": "table2 table4 ablation",
@@ -262,7 +262,7 @@ def _metrics(group: str, task: QuestionTask) -> frozenset[str]:
         stages=dict.fromkeys(STAGES, ("a",)),
         usage={
             **{"calls": 1, "retrieval_rounds": 1, "cost_usd": 0.1},
-            "by_step": dict.fromkeys(STEPS, {"output_tokens": 1}),
+            "by_step": {key: {"output_tokens": 1} for key in STEPS},
         },
         counts=dict.fromkeys(COUNTS, 1.0),
     )

@@ -1,8 +1,8 @@
 """Events: each step of a run, as it happens.
 
 One stream of events drives the progress display, the trace, the page and the bench. An event
-has a `line()` for a person to read, a `stage` and `counts` for the bench, so that a new event needs no change
-anywhere else.
+has a `line()` for a person to read, a `stage` and `counts` for the bench, so that a new event needs
+no change anywhere else.
 """
 
 from __future__ import annotations

@@ -141,7 +141,8 @@ async def answer_from(
     notes: str = "",
     known: Sequence[Stated] = (),
 ) -> Answer:
-    """Let the reader answer from these passages in their order; `notes` as in `reader_messages`.
+    """Let the reader answer from these passages in their order; `notes` as in `reader_messages`,
+    `known` as in `read`.
 
     Notes that leave no room for a single passage are left out, with a warning.
     """
@@ -164,4 +165,5 @@ async def answer_from(
         evidence=[evidence for _, evidence in sources[: len(passages)]],
         form=form,
         messages=messages,
+        known=known,
     )

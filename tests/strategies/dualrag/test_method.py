@@ -246,7 +246,7 @@ async def test_the_reader_is_shown_no_more_than_its_tokens_but_all_behind_the_ou
     assert [e.span.document_id for e in answer.evidence] == ["film", "mercer", "lund"]
     nothing = World(Summary={"statements": []})
     one = estimate_tokens(TEXTS["film"])
-    answer, run, _ = await ask(nothing, reader_tokens=one + 9)
+    answer, _run, _ = await ask(nothing, reader_tokens=one + 9)
     assert [e.span.document_id for e in answer.evidence] == ["film"]
 
 
@@ -453,7 +453,7 @@ async def test_side_by_side_is_as_one_after_another(sources, make_run, monkeypat
 async def test_raw_json_is_never_a_thought(learn, reply, thought):
     for one_reply in ("true", "false"):
         world = World(Reasoning=reply, Step=reply)
-        knowledge, run, _ = await learn(world, rounds=1, one_reply=one_reply)
+        _knowledge, run, _ = await learn(world, rounds=1, one_reply=one_reply)
         (event,) = events(run, Reasoned)
         assert event.need_retrieve
         assert "{" not in event.thought
@@ -795,7 +795,7 @@ async def test_chosen_sentences_are_knowledge_word_for_word(ask):
 
 async def test_numbers_that_no_sentence_has_are_left_out(learn):
     choice = {"sentences": [0, 3, 99, -1, 3]}
-    knowledge, run, model = await learn(World(Choice=choice), summaries="chosen", rounds=1)
+    _knowledge, run, model = await learn(World(Choice=choice), summaries="chosen", rounds=1)
     prompt = next(call.prompt for call in model.calls if kind(call) == "Choice")
     third = re.search(r"^\[3\] (.*)$", prompt, re.MULTILINE)[1]
     (event,) = events(run, Summarised)
@@ -804,7 +804,7 @@ async def test_numbers_that_no_sentence_has_are_left_out(learn):
 
 
 async def test_calls_are_metered_by_step(ask):
-    _, run, model = await ask()
+    _, run, _model = await ask()
     steps = run.meter.report().by_step
     counted = {step: sums["calls"] for step, sums in steps.items()}
     assert counted == {"reasoner": 4, "identifier": 3, "summarizer": 3, "answer": 1}

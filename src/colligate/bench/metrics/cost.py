@@ -14,7 +14,8 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
 
     `usd` is left out where a price is not known, `seconds` where models' replies came from a
     cache. Calls and tokens are also given by role, as `NAME_ROLE`, and by the steps that a
-    method names, as `NAME_by_STEP`. What the method's events count (`Event.counts`) is added. An answer that failed costs what was spent until then.
+    method names, as `NAME_by_STEP`. What its events count (`Event.counts`) is added. An answer that
+    failed costs what was spent until then.
     """
     usage = outcome.usage
     into, out = float(usage.get("input_tokens", 0)), float(usage.get("output_tokens", 0))

@@ -244,9 +244,8 @@ class Stop(StrEnum):
 class Knowledge:
     """The outline, the thoughts so far, the passages that were read, and why the rounds ended.
 
-    `gathered` are D'_e of each entity and round, best first; `found` are the passages that any query
-    had among its best. `flat` shows the outline without its
-    entities.
+    `gathered` are D'_e of each entity and round, best first; `found` are the passages that any
+    query had among its best. `flat` shows the outline without its entities.
     """
 
     question: str
