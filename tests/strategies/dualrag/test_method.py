@@ -51,7 +51,8 @@ def sources():
 
 
 def dualrag(**own) -> DualRAG:
-    return DualRAG(**({"mode": "sparse", "linking": "name", "k": 2, "one_reply": "false"} | own))
+    paper = {"one_reply": "false", "first_round": "reason", "bridges": 0}
+    return DualRAG(**({"mode": "sparse", "linking": "name", "k": 2} | paper | own))
 
 
 @pytest.fixture
@@ -720,13 +721,6 @@ def test_numbers_are_held_to_what_they_can_mean(field):
         DualRAG(**{field: 0})
 
 
-async def test_the_question_itself_may_be_looked_up_in_the_first_round(learn):
-    _, run, _ = await learn(World(Entities=TWO), rounds=2, question_too=True)
-    rounds = [(e.round, e.entity, e.queries) for e in events(run, Gathered)]
-    assert (1, "else", (QUESTION,)) in rounds
-    assert not any(number > 1 and name == "else" for number, name, _ in rounds)
-
-
 async def test_reasoner_and_identifier_in_one_reply_are_a_call_less_in_each_round(ask):
     answer, run, model = await ask(one_reply="true")
     assert sorted(c.quote for c in answer.citations) == sorted(FACTS)
@@ -774,12 +768,37 @@ async def test_entities_that_a_one_reply_lacks_are_asked_for_or_the_thought_is_l
 
 
 async def test_the_first_round_can_do_without_the_reasoner(ask):
-    answer, run, model = await ask(reason_first=False)
+    answer, run, model = await ask(first_round="identify")
     assert kinds(model)[:3] == ["Entities", "Summary", "Reasoning"]
     assert [e.round for e in events(run, Reasoned)] == [2, 3, 4]
     assert sorted(c.quote for c in answer.citations) == sorted(FACTS)
-    _, _, model = await ask(reason_first=False, retrieve_first=False)
-    assert kinds(model)[0] == "Reasoning"  # its verdict counts
+    for first_round in ("identify", "question"):
+        _, _, model = await ask(first_round=first_round, retrieve_first=False)
+        assert kinds(model)[0] == "Reasoning"  # its verdict counts
+
+
+async def test_the_first_round_can_look_up_the_question_and_what_its_passages_lead_to(learn):
+    _knowledge, run, model = await learn(first_round="question", bridges=1, rounds=1, k=4)
+    assert kinds(model) == ["Summary"]
+    question, bridge = [e.query for e in events(run, Retrieved)]
+    assert question == QUESTION
+    assert "Its director was Ada Mercer." in bridge
+    (gathered,) = events(run, Gathered)
+    found = [span.document_id for span in gathered.spans]
+    assert found[0] == "film"
+    assert "mercer" in found
+    assert len(set(found)) == len(found) <= 4
+
+
+async def test_bridges_lead_from_what_is_known_to_passages_for_the_reader(ask):
+    first = {"entities": [{"entity": "Silver Harbour", "keywords": ["Silver Harbour director"]}]}
+    for bridges, there in ((0, False), (1, True)):
+        world = World(Entities=first)
+        answer, _, model = await ask(world, k=2, rounds=1, bridges=bridges)
+        shown = [e.span.document_id for e in answer.evidence]
+        assert shown[0] == "film"
+        assert ("mercer" in shown) == there, shown
+        assert kinds(model) == ["Reasoning", "Entities", "Summary", "JoinedReply"]
 
 
 async def test_chosen_sentences_are_knowledge_word_for_word(ask):

@@ -349,6 +349,11 @@ class Knowledge:
         return list(zip(kept, reasons, strict=False)), notes(text)
 
     @property
+    def behind(self) -> list[Passage]:
+        """The passages behind the outline, the first of every entity before the second of any."""
+        return [passage for passage, _ in self._passages()]
+
+    @property
     def shown_entities(self) -> list[str]:
         """The entities that prompts name; none if the outline is flat."""
         return [] if self.flat else [name for name in self.outline.entities if name != ELSE]

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
@@ -80,6 +81,7 @@ from colligate.strategies.dualrag.prompts import (
     summarizer_messages,
 )
 
+_LONGEST_QUERY = 300  # characters of a passage that is looked up
 _RAW = "knowledge"  # the only heading if passages are not summarised
 
 
@@ -93,11 +95,13 @@ class DualRAG:
 
     The reader is shown the passages behind the outline, then the others that were gathered, best
     first by turns of the entities, up to `reader_tokens` together; outline and thoughts are notes.
-    If nothing was learnt, it reads what was found, also for the question itself.
+    Among them are those that the question finds, and the text of the `bridges` best passages: the
+    next step of a chain is often named there, and a search costs no call.
 
     With `one_reply` Reasoner and Entity Identifier are one call; `auto` does so if the reader can
-    follow schemas and neither has an adapter. Without `reason_first` the first round, where the
-    verdict of the Reasoner does not count, asks the Entity Identifier alone.
+    follow schemas and neither has an adapter. In the `first_round` the verdict of the Reasoner does
+    not count (`retrieve_first`): `identify` asks the Entity Identifier alone, `question` neither: it
+    looks up the question itself, and its `bridges`.
 
     The rounds end when the Reasoner misses nothing, when it repeats itself and nothing was new,
     after `patience` rounds without anything new, or after `rounds`. `linking` is when a name
@@ -122,11 +126,11 @@ class DualRAG:
     link_threshold: float = 0.95  # cosine of names
     patience: int = 2  # the code: always runs to the last round
     retrieve_first: bool = True  # the paper: may answer without looking anything up
-    reason_first: bool = True
+    first_round: Literal["reason", "identify", "question"] = "question"  # the paper: reason
     one_reply: Literal["auto", "true", "false"] = "auto"  # the paper: two calls
     summaries: Literal["written", "chosen"] = "written"  # the paper: written
-    question_too: bool = False  # the first round also looks up the question itself
-    reader_tokens: int = 3000  # the paper's reader sees no passages
+    bridges: int = 2  # 2HopRAG (appendix H.1) looks up every passage; DualRAG none
+    reader_tokens: int = 2000  # the paper's reader sees no passages
     form: Form = Form.JOINED
     reasoner_adapter: str | None = None
     identifier_adapter: str | None = None
@@ -140,7 +144,7 @@ class DualRAG:
     no_rerank: bool = False
 
     def __post_init__(self) -> None:
-        require_min(self, rounds=1, retrieved=1, k=1, patience=1, reader_tokens=1)
+        require_min(self, rounds=1, retrieved=1, k=1, patience=1, reader_tokens=1, bridges=0)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Learn, then answer from what was learnt (equation 4)."""
@@ -149,8 +153,8 @@ class DualRAG:
             return await answer_from(question, [], run, strategy=self.name, form=self.form)
         knowledge = await self.learn(question, run)
         found.searches = list(knowledge.gathered)
-        if not knowledge.outline.size:  # the last resort: what a search finds for the question
-            await found.search(question)
+        if self.bridges or not knowledge.outline.size:  # the last resort: the question itself
+            await self._bridge(question, found, knowledge.behind)
         sources, notes = await knowledge.for_reader(
             run,
             self.form,
@@ -190,7 +194,7 @@ class DualRAG:
         missing: set[str] = set()
         for number in range(1, self.rounds + 1):
             repeated, wanted = False, None
-            if number > 1 or self.reason_first or not self.retrieve_first:
+            if number > 1 or self.first_round == "reason" or not self.retrieve_first:
                 reasoning, wanted = await self._reason(knowledge, reasoner)
                 repeated = reasoning.thought in knowledge.thoughts
                 if reasoning.thought and not repeated:
@@ -241,14 +245,17 @@ class DualRAG:
             groups = group_by_title(hits)
             entities: dict[str, tuple[str, ...]] = dict.fromkeys(groups, (query,))
             retrieved = [(of_it, how, ranked) for of_it in groups.values()]
+        elif not knowledge.rounds and self.retrieve_first and self.first_round == "question":
+            entities = {ELSE: (knowledge.question,)}
+            found = Lookup(run, self.k, self.retrieved, self.mode)
+            hits = await self._bridge(knowledge.question, found)
+            retrieved = [(hits, "search and bridges", [hits])]
+            run.emit(Identified(1, (), ((knowledge.question,),)))
         else:
             with run.meter.step("identifier"):
                 entities = await identify_entities(
                     knowledge, run, wanted, linking=self.linking, threshold=self.link_threshold
                 )
-            if self.question_too and not knowledge.rounds:
-                asked = (knowledge.question, *entities.get(ELSE, ()))
-                entities[ELSE] = tuple(dict.fromkeys(asked))
             retrieved = await gather(
                 self._retrieve(name, queries, run) for name, queries in entities.items()
             )
@@ -296,6 +303,25 @@ class DualRAG:
             hits = [hit for hit in hits if hit.score > self.least_score]
         hits.sort(key=lambda hit: -hit.score)
         return hits[: self.k], f"reranked for “{rerank_query}”", found
+
+    async def _bridge(
+        self, question: str, found: Lookup, first: Sequence[Passage] = ()
+    ) -> list[Hit]:
+        """Look up the question, then the text of the best passages, those of `first` first.
+
+        Return half of `k` for the question, then by turns what the passages lead to, `k` together.
+        """
+        passages = dict.fromkeys([*first, *await found.search(question)])
+        own, before = found.searches[-1][1], len(found.searches)
+        for passage in list(passages)[: self.bridges]:
+            await found.search(" ".join(passage.text.split())[:_LONGEST_QUERY])
+        turns = zip_longest(*(hits for _, hits in found.searches[before:]))
+        led = [hit for turn in turns for hit in turn if hit is not None]
+        half = -(-self.k // 2)
+        best: dict[str, Hit] = {}
+        for hit in [*own[:half], *led, *own[half:]]:
+            best.setdefault(hit.passage.id, hit)
+        return list(best.values())[: self.k]
 
     async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> bool:
         """Summarise what is new for each entity and append it (equation 10); return if K grew."""
