@@ -262,7 +262,7 @@ async def test_each_step_is_asked_as_inference_asks_it(evaluated: Any) -> None:
     assert [held[name].max_tokens for name in ("router", "reasoner", "identifier")] == [
         256,
         600,
-        500,
+        750,
     ]
     assert {call.temperature for call in calls.values()} == {0.0}
     assert list(report.samples) == ["router", "reasoner", "identifier", "summarizer"]

@@ -25,7 +25,6 @@ from colligate.bench.metrics.answers import normalise_dual
 from colligate.bench.metrics.judging import implies
 from colligate.bench.question import Question
 from colligate.concurrency import in_thread
-from colligate.core.citing import Statement
 from colligate.core.events import Listener
 from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.prompts import Reasoning, escape
@@ -41,11 +40,16 @@ from colligate.strategies.dualrag.knowledge import ELSE, NOTHING, Fragment, sort
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
+    LONGEST_FACT,
+    LONGEST_STATEMENT,
+    MOST_FACTS,
+    MOST_STATEMENTS,
     REASONER_TOKENS,
     SUMMARY_TOKENS,
     Entities,
     FactsFirst,
     Summary,
+    SummaryStatement,
     Wanted,
     clean_entities,
     identifier_messages,
@@ -190,11 +194,21 @@ def _check_tasks(request: Curation) -> tuple[str, ...]:
     return request.tasks or ROLES
 
 
+_TAUGHT = ("one_reply=false", "summaries=written", "first_round=reason")
+_READ = ("bridges=0", "reader_tokens=1")  # a right answer then shows that the outline suffices
+
+
 def _configure(settings: Sequence[str]) -> tuple[DualRAG, TitleMatching]:
     own = {each.name for each in list_parameters(TitleMatching)}
     of_matching = [each for each in settings if each.partition("=")[0].strip() in own]
     of_strategy = [each for each in settings if each not in of_matching]
-    return set_parameters(DualRAG, of_strategy), set_parameters(TitleMatching, of_matching)
+    strategy = set_parameters(DualRAG, [*_TAUGHT, *_READ, *of_strategy])
+    taught = set_parameters(DualRAG, _TAUGHT)
+    for name in (text.partition("=")[0] for text in _TAUGHT):
+        if getattr(strategy, name) != getattr(taught, name):
+            why = f"samples are of the paper's three roles, which need {' '.join(_TAUGHT)}"
+            raise UsageError(f"{name} of {DualRAG.name} cannot be set here", why)
+    return strategy, set_parameters(TitleMatching, of_matching)
 
 
 # One question: its gold documents, whether the answer is right, and the stored run.
@@ -281,7 +295,7 @@ def _write_trajectory(out: Path, steps: Trajectory, question: Question, right: b
 
 # The samples of a run.
 
-_LONGEST_THOUGHT = 800  # characters, as the schema has it
+_LONGEST_THOUGHT = 600  # characters, as the schema has it
 _TOO_MUCH = "more wanted though all gold documents were known"
 _REPEATED = "a thought that it had before"
 _CORRECTED = (_TOO_MUCH, _REPEATED)
@@ -665,10 +679,6 @@ def _match_knowledge(spans: Sequence[Span], golds: Sequence[GoldDocument]) -> Go
 
 # Facts and quotes in a wanted reply: copied word for word from where they are.
 
-# What the schemas of the Reasoner and the Knowledge Summarizer allow.
-_LONGEST_FACT, _LONGEST_QUOTE = 300, 600  # characters
-_MOST_FACTS, _MOST_STATEMENTS = 6, 8
-
 
 def copy_facts(facts: Sequence[str], fragments: Sequence[Fragment]) -> list[str]:
     """Return the facts in the words of the outline; those that it does not have are left out."""
@@ -683,11 +693,13 @@ def copy_facts(facts: Sequence[str], fragments: Sequence[Fragment]) -> list[str]
             if not near or not support(fact, near).enough(NEAR):
                 continue
             text = near
-        found.append(_shorten(text, _LONGEST_FACT))
-    return list(dict.fromkeys(found))[:_MOST_FACTS]
+        found.append(_shorten(text, LONGEST_FACT))
+    return list(dict.fromkeys(found))[:MOST_FACTS]
 
 
-def quote_statements(fragments: Sequence[Fragment], passages: Sequence[Passage]) -> list[Statement]:
+def quote_statements(
+    fragments: Sequence[Fragment], passages: Sequence[Passage]
+) -> list[SummaryStatement]:
     """Return a statement for each fragment; its quote are the sentences that it is from."""
     found = []
     for fragment in fragments:
@@ -698,12 +710,12 @@ def quote_statements(fragments: Sequence[Fragment], passages: Sequence[Passage])
                     quote = passage.text[start : start + len(span)]
                     found.append(_make_statement(number, quote, fragment.text))
                     break
-    return found[:_MOST_STATEMENTS]
+    return found[:MOST_STATEMENTS]
 
 
 def find_gold_statement(
     gold: GoldDocument, passages: Sequence[Passage], claim: str
-) -> list[Statement]:
+) -> list[SummaryStatement]:
     """Return the gold's first named sentence that a passage has, if any.
 
     If the gold has no named sentences, it is the sentence of its passages that shares most content
@@ -716,7 +728,7 @@ def find_gold_statement(
                     return [_make_statement(number, sentence, sentence)]
         return []
     wanted = set(split_content_words(claim))
-    best: Statement | None = None
+    best: SummaryStatement | None = None
     most = 0
     for number, sentence in _split_gold(gold, passages):
         shared = len(wanted.intersection(split_content_words(sentence)))
@@ -732,12 +744,12 @@ def _split_gold(gold: GoldDocument, passages: Sequence[Passage]) -> Iterator[tup
                 yield number, passage.text[start:end]
 
 
-def _make_statement(number: int, quote: str, sentence: str) -> Statement:
+def _make_statement(number: int, quote: str, sentence: str) -> SummaryStatement:
     """Return a statement whose quote is in the prompt, escaped as there."""
-    return Statement(
+    return SummaryStatement(
         passage=number,
-        quote=_shorten(escape(quote), _LONGEST_QUOTE),
-        sentence=_shorten(" ".join(sentence.split()), _LONGEST_QUOTE),
+        quote=_shorten(escape(quote), LONGEST_STATEMENT),
+        sentence=_shorten(" ".join(sentence.split()), LONGEST_STATEMENT),
     )
 
 

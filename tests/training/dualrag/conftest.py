@@ -38,6 +38,12 @@ FACTS = {
 }
 
 
+PAPER = {
+    **{"one_reply": "false", "summaries": "written", "first_round": "reason"},
+    **{"bridges": 0, "reader_tokens": 1},
+}
+
+
 class World:
     """A model that reasons one hop at a time; `replies` are others, by the kind of call."""
 
@@ -139,7 +145,7 @@ def answered(sources):
         window = fields.pop("context_tokens", None)
         model = ScriptedModel(script, capabilities=capabilities, context_tokens=window)
         run = Run(sources, {Role.READER: model}, Meter())
-        strategy = DualRAG(**{"mode": "sparse", "linking": "name", "k": 2} | fields)
+        strategy = DualRAG(**{"mode": "sparse", "linking": "name", "k": 2} | PAPER | fields)
         found = await strategy.answer(QUESTION, run)
         return await read_trajectory("q1", QUESTION, run, found), model
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from colligate.bench.participants import ModelNames
 from colligate.core import escape
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, MalformedOutput, UsageError
+from colligate.errors import BudgetExceeded, ServerFailed, UsageError
 from colligate.models import Capability, Message, Role
 from colligate.models.structured import parse
 from colligate.strategies.dualrag.knowledge import Fragment
@@ -160,8 +160,8 @@ async def test_the_same_command_resumes_and_another_is_refused(curate, records, 
 
 
 async def test_a_question_that_fails_can_be_tried_again(curate, records, world):
-    broken = MalformedOutput("teacher gives no valid JoinedReply")
-    card, _ = await curate([records("a", "Sweden")], world(JoinedReply=broken))
+    broken = ServerFailed("the teacher's server failed")
+    card, _ = await curate([records("a", "Sweden")], world(Reasoning=broken))
     assert card.items == {"asked": 1, "done": 1, "failed": 1}
     assert not card.samples
     card, _ = await curate([records("a", "Sweden")], world(), retry_failed=True)
@@ -179,6 +179,9 @@ async def test_what_cannot_be_curated_is_reported(curate, records, world, tmp_pa
         await curate([records("a", "Sweden")], world(), tasks=("router",))
     with pytest.raises(UsageError, match="no parameter 'hops'"):
         await curate([records("a", "Sweden")], world(), settings=("hops=3",))
+    for setting in ("one_reply=auto", "summaries=chosen", "first_round=question"):
+        with pytest.raises(UsageError, match="cannot be set here"):
+            await curate([records("a", "Sweden")], world(), settings=(setting,))
     with pytest.raises(UsageError, match="--questions"):
         await curate_dualrag(Curation(out=tmp_path / "none"), lambda event: None)
 
@@ -599,7 +602,7 @@ def test_quotes_are_as_the_prompt_shows_them_and_no_longer_than_may_be():
     fragment = Fragment("It is long.", (Span("a", 108, 100 + len(text)),))
     (stated,) = quote_statements([fragment], [passage])
     assert stated.quote.startswith("A ‹passage> of many words")
-    assert 590 < len(stated.quote) <= 600
+    assert 290 < len(stated.quote) <= 300
     assert not stated.quote.endswith(" ")
     assert stated.sentence == "It is long."
     assert Message("user", stated.quote)

@@ -1,10 +1,9 @@
 import json
 
-from colligate.core import Form
-from colligate.core.reader import FORMS
 from colligate.models import Capability
 from colligate.strategies.dualrag.knowledge import NOTHING
 from colligate.strategies.dualrag.prompts import (
+    SUMMARY_TOKENS,
     FactsFirst,
     Reasoning,
     Summary,
@@ -83,7 +82,7 @@ async def test_only_the_passages_that_the_call_had_room_for_are_kept(answered, w
     whole, model = await answered(world())
     assert len(whole.steps[0].looked[0].passages) == 2
     first = next(call for call in model.calls if call.schema["title"] == "Summary")
-    room = await model.count_prompt(first.messages) + FORMS[Form.JOINED].tokens
+    room = await model.count_prompt(first.messages) + SUMMARY_TOKENS
     short, model = await answered(world(), context_tokens=room - 1)
     (looked,) = short.steps[0].looked
     assert len(looked.passages) == 1

@@ -100,8 +100,8 @@ class DualRAG:
 
     With `one_reply` Reasoner and Entity Identifier are one call; `auto` does so if the reader can
     follow schemas and neither has an adapter. In the `first_round` the verdict of the Reasoner does
-    not count (`retrieve_first`): `identify` asks the Entity Identifier alone, `question` neither: it
-    looks up the question itself, and its `bridges`.
+    not count (`retrieve_first`): `identify` asks the Entity Identifier alone, `question` neither;
+    it looks up the question itself, and its `bridges`.
 
     The rounds end when the Reasoner misses nothing, when it repeats itself and nothing was new,
     after `patience` rounds without anything new, or after `rounds`. `linking` is when a name
