@@ -15,15 +15,15 @@ QUESTION = "Which notices must stay in copies of the software?"
 STRATEGIES = pytest.mark.parametrize("strategy", ["duquad", "dualrag", "spd-rag"])
 PARTS = {
     "duquad": {"view": 2, "scores": 1, "statements": 1},
-    # Two entities of a round, and the answer.
-    "dualrag": {"reasoner": 2, "identifier": 1, "statements": 3},
+    # What the question finds is read first; then two entities of a round.
+    "dualrag": {"choice": 3, "reasoner": 2, "statements": 1},
     # Five documents that search once.
     "spd-rag": {"coordinator": 1, "agent": 10, "statements": 1},
 }
 # What each adds to the trace, in the order of its paper.
 OWN_EVENTS = {
     "duquad": ["listed", "weighted", "viewed", "gated"],
-    "dualrag": ["reasoned", "identified", "gathered", "summarised", "outlined", "stopped"],
+    "dualrag": ["identified", "gathered", "summarised", "outlined", "reasoned", "stopped"],
     "spd-rag": ["planned", "agentturn", "agentended", "grouped"],
 }
 
@@ -81,7 +81,7 @@ def test_json_and_usage_by_role(
     assert by_role == {role: count for role, count in calls.items() if count}
     assert usage["calls"] == sum(calls.values()) == sum(PARTS[strategy].values())
     assert (calls["worker"] > 0) == (strategy == "spd-rag")
-    assert usage["retrieval_rounds"] == {"duquad": 0, "dualrag": 4, "spd-rag": 5}[strategy]
+    assert usage["retrieval_rounds"] == {"duquad": 0, "dualrag": 10, "spd-rag": 5}[strategy]
 
 
 @STRATEGIES

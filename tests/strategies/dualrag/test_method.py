@@ -9,7 +9,7 @@ import pytest
 
 from colligate.core import Run
 from colligate.core.citing import NOT_FOUND
-from colligate.core.events import Asked, Retrieved
+from colligate.core.events import Asked, Parsed, Retrieved
 from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import BudgetExceeded, MissingCapability, ServerFailed, UsageError
@@ -51,7 +51,8 @@ def sources():
 
 
 def dualrag(**own) -> DualRAG:
-    paper = {"one_reply": "false", "first_round": "reason", "bridges": 0}
+    loop = {"one_reply": "false", "first_round": "reason", "bridges": 0}
+    paper = loop | {"summaries": "written"}
     return DualRAG(**({"mode": "sparse", "linking": "name", "k": 2} | paper | own))
 
 
@@ -810,6 +811,17 @@ async def test_chosen_sentences_are_knowledge_word_for_word(ask):
         (span,) = fragment.spans
         assert fragment.text.endswith(TEXTS[span.document_id][span.start : span.end])
     assert "Silver Harbour: Its director was Ada Mercer." in outline_in(model.calls[-1].prompt)
+
+
+async def test_an_adapter_for_the_summarizer_means_that_it_writes(sources):
+    for adapter, kind_ in ((None, "Choice"), ("mine", "Summary")):
+        base = Adaptable(World(), name="base", capabilities=[*Capability])
+        async with sources:
+            run = Run(sources, {Role.READER: base}, Meter())
+            await dualrag(summaries="auto", summarizer_adapter=adapter, rounds=1).learn(
+                QUESTION, run
+            )
+        assert kind_ in {e.schema for e in events(run, Parsed)}
 
 
 async def test_numbers_that_no_sentence_has_are_left_out(learn):

@@ -344,7 +344,8 @@ class Knowledge:
         budget = max(tokens, sum(used))
         if left is not None:
             budget = min(budget, left - longest - await model.count_prompt(ask([], text)))
-        kept = await fit_budget([passage for passage, _ in sources], budget, run)
+        passages = [passage for passage, _ in sources]
+        kept = await fit_budget(passages, budget, run) or passages[:1]
         reasons = (evidence for _, evidence in sources)
         return list(zip(kept, reasons, strict=False)), notes(text)
 

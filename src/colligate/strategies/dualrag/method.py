@@ -91,7 +91,8 @@ class DualRAG:
 
     Knowledge has its place in the documents. With `summaries=written` the Knowledge Summarizer
     writes statements, each with a quote: what the passages support goes into the outline, the rest
-    is dropped. With `chosen` it names the numbers of sentences, which go in as they are.
+    is dropped. With `chosen` it names the numbers of sentences, which go in as they are; so does
+    `auto`, unless the Summarizer has an adapter.
 
     The reader is shown the passages behind the outline, then the others that were gathered, best
     first by turns of the entities, up to `reader_tokens` together; outline and thoughts are notes.
@@ -128,7 +129,7 @@ class DualRAG:
     retrieve_first: bool = True  # the paper: may answer without looking anything up
     first_round: Literal["reason", "identify", "question"] = "question"  # the paper: reason
     one_reply: Literal["auto", "true", "false"] = "auto"  # the paper: two calls
-    summaries: Literal["written", "chosen"] = "written"  # the paper: written
+    summaries: Literal["auto", "written", "chosen"] = "auto"  # the paper: written
     bridges: int = 2  # 2HopRAG (appendix H.1) looks up every passage; DualRAG none
     reader_tokens: int = 2000  # the paper's reader sees no passages
     form: Form = Form.JOINED
@@ -347,7 +348,10 @@ class DualRAG:
             raw = [Fragment(each.text.strip(), (each.span,)) for each in sought.unseen]
             return _Summarised(raw, sought.unseen)
 
-        step = choose_sentences if self.summaries == "chosen" else write_statements
+        written = self.summaries == "written"
+        if self.summaries == "auto":
+            written = self.summarizer_adapter is not None
+        step = write_statements if written else choose_sentences
         said, readable, fragments, passages = 0, True, [], list(sought.unseen)
         try:
             said, fragments, passages = await step(knowledge, run, sought)
