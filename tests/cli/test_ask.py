@@ -21,7 +21,7 @@ KEYS = [
 CITATION = {"document", "title", "section", "page", "start", "end", "quote"}
 USAGE = [
     "calls", "input_tokens", "output_tokens", "scoring_passes", "retrieval_rounds", "seconds",
-    "cost_usd", "by_role", "structured", "remembered",
+    "cost_usd", "by_role", "structured", "remembered", "by_step",
 ]  # fmt: skip
 
 

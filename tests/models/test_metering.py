@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,20 @@ def test_a_wrong_table_is_said(tmp_path, text):
 def test_a_missing_table_is_said(tmp_path):
     with pytest.raises(UsageError, match="FileNotFound"):
         Prices.load(tmp_path / "none.toml")
+
+
+async def test_calls_are_summed_by_the_steps_that_a_method_names(meter):
+    async def call(tokens: int) -> None:
+        meter.chat("reader", "bundled", Usage(tokens, 1), seconds=1)
+
+    with meter.step("reason"):
+        await call(10)
+    await call(1000)
+    with meter.step("summarise"):
+        await asyncio.gather(call(20), call(30))
+    report = meter.report()
+    assert {step: sums["input_tokens"] for step, sums in report.by_step.items()} == {
+        "reason": 10,
+        "summarise": 50,
+    }
+    assert report.to_json()["by_step"]["summarise"]["calls"] == 2

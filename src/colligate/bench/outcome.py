@@ -253,7 +253,7 @@ def collect_counts(events: Iterable[Event]) -> Mapping[str, float]:
     """Return what the events of a run count, summed by name."""
     sums: Counter[str] = Counter()
     for event in events:
-        sums.update(event.counts)  # type: ignore[arg-type]  # it adds any numbers
+        sums.update(event.counts)
     return dict(sums)
 
 

@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 import pytest
 
+from colligate.bench.outcome import collect_counts
 from colligate.core import Run
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Asked, Parsed, Retrieved
@@ -840,3 +841,24 @@ async def test_calls_are_metered_by_step(ask):
     counted = {step: sums["calls"] for step, sums in steps.items()}
     assert counted == {"reasoner": 4, "identifier": 3, "summarizer": 3, "answer": 1}
     assert sum(sums["output_tokens"] for sums in steps.values()) == run.meter.report().output_tokens
+
+
+async def test_queries_that_find_nothing_new_are_counted(learn):
+    twice = {
+        "entities": [
+            {"entity": "Ada Mercer", "keywords": ["Ada Mercer born"]},
+            {"entity": "Mercer", "keywords": ["Mercer Ada born"]},
+            {"entity": "Lund", "keywords": ["Lund cathedral"]},
+        ]
+    }
+    for own, queries in (({}, 3), ({"no_entities": True}, 1)):
+        _, run, _ = await learn(World(Entities=twice), rounds=1, **own)
+        counts = collect_counts(event for _, event in run.trace.events)
+        assert counts["queries"] == queries
+        assert counts["redundant_queries"] == (queries == 3)
+    thoughts = iter("abc")
+    world = World(
+        Reasoning=lambda call: {"thought": next(thoughts), "need_retrieve": True}, Entities=twice
+    )
+    _, run, _ = await learn(world, rounds=2)
+    assert [e.redundant for e in events(run, Gathered)] == [0, 1, 0, 1, 1, 1]

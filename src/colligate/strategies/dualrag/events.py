@@ -44,6 +44,10 @@ class Identified(Event):
         names = [link.name for link in self.links] or [q for row in self.queries for q in row]
         return f"round {self.round}: looking up {', '.join(names)}"
 
+    @property
+    def counts(self) -> Mapping[str, float]:
+        return {"queries": sum(map(len, self.queries))}
+
 
 @dataclass(frozen=True)
 class Gathered(Event):
@@ -70,7 +74,7 @@ class Gathered(Event):
 
     @property
     def counts(self) -> Mapping[str, float]:
-        return {"queries": len(self.queries), "redundant_queries": self.redundant}
+        return {"redundant_queries": self.redundant}
 
 
 @dataclass(frozen=True)

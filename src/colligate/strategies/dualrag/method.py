@@ -115,7 +115,7 @@ class DualRAG:
 
     name: ClassVar[str] = "dualrag"
     needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(15)
+    calls: ClassVar[Calls] = Calls(10)
 
     rounds: int = 5  # section 4.1
     retrieved: int = 50  # for each query
@@ -131,7 +131,7 @@ class DualRAG:
     one_reply: Literal["auto", "true", "false"] = "auto"  # the paper: two calls
     summaries: Literal["auto", "written", "chosen"] = "auto"  # the paper: written
     bridges: int = 2  # 2HopRAG (appendix H.1) looks up every passage; DualRAG none
-    reader_tokens: int = 2000  # the paper's reader sees no passages
+    reader_tokens: int = 3000  # the paper's reader sees no passages
     form: Form = Form.JOINED
     reasoner_adapter: str | None = None
     identifier_adapter: str | None = None
@@ -245,7 +245,9 @@ class DualRAG:
             hits, how, ranked = await self._retrieve(ELSE, (query,), run)
             groups = group_by_title(hits)
             entities: dict[str, tuple[str, ...]] = dict.fromkeys(groups, (query,))
-            retrieved = [(of_it, how, ranked) for of_it in groups.values()]
+            retrieved = [
+                (of_it, how, ranked if not n else []) for n, of_it in enumerate(groups.values())
+            ]
         elif not knowledge.rounds and self.retrieve_first and self.first_round == "question":
             entities = {ELSE: (knowledge.question,)}
             found = Lookup(run, self.k, self.retrieved, self.mode)
@@ -352,7 +354,8 @@ class DualRAG:
         if self.summaries == "auto":
             written = self.summarizer_adapter is not None
         step = write_statements if written else choose_sentences
-        said, readable, fragments, passages = 0, True, [], list(sought.unseen)
+        said, readable, passages = 0, True, list(sought.unseen)
+        fragments: list[Fragment] = []
         try:
             said, fragments, passages = await step(knowledge, run, sought)
         except MalformedOutput as error:
