@@ -200,9 +200,7 @@ def test_no_shape_of_a_reply_is_an_error(name, kinds, seed):
 
 @pytest.mark.parametrize(
     "name",
-    names(
-        dualrag=ABANDONED, duquad=ABANDONED, longrefiner=ABANDONED, rdr2=ABANDONED, spd_rag=UNREAD
-    ),
+    names(duquad=ABANDONED, longrefiner=ABANDONED, rdr2=ABANDONED, spd_rag=UNREAD),
 )
 @pytest.mark.parametrize("last", [1, 2, 3, 5])
 def test_a_server_that_fails_after_some_calls_is_no_error(name, last):
@@ -243,7 +241,7 @@ def fill(schema, whole):
     return schema.get("const", {"boolean": False, "integer": 100, "number": 0.25}.get(kind))
 
 
-@pytest.mark.parametrize("name", names(dualrag=SHORT, spd_rag=SHORT))
+@pytest.mark.parametrize("name", names(spd_rag=SHORT))
 def test_the_longest_valid_reply_fits_its_limit(name, count_tokens):
     dice, longest = random.Random(3), {}
 
