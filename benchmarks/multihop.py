@@ -112,9 +112,7 @@ STEPS = {
     "agents": _begins(view_messages("", ())[0]),
     "agents, quoting": _begins(quoting_view_messages("", ())[0]),
     "scores": _begins(doc_score_messages("", ())),
-    "judge": _begins(
-        debate_messages("", (), (), Form.JOINED)
-    ),  # starts as the reader's
+    "judge": _begins(debate_messages("", (), (), Form.JOINED)),  # starts as the reader's
     "reader, joined": _begins(reader_messages("", (), Form.JOINED)),
     "reader": _begins(reader_messages("", ())),
 }

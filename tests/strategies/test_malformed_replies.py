@@ -126,17 +126,6 @@ def spoil(text, how, dice):
     return json.dumps(value)
 
 
-# What is known to fail, until these methods are changed.
-ABANDONED = pytest.mark.xfail(reason="it raises what a step raises", strict=False)
-SHORT = pytest.mark.xfail(reason="its limits are below its longest replies", strict=False)
-
-
-def names(**marks):
-    """Return the strategies by name, some with a mark."""
-    known = {name.replace("_", "-"): mark for name, mark in marks.items()}
-    return [pytest.param(name, marks=known.get(name, ())) for name in NAMES]
-
-
 KINDS = "valid cut stopped many long missing type around prose empty".split()
 
 
@@ -197,10 +186,7 @@ def test_no_shape_of_a_reply_is_an_error(name, kinds, seed):
     assert found.found or run.warnings
 
 
-@pytest.mark.parametrize(
-    "name",
-    names(dualrag=ABANDONED),
-)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("last", [1, 2, 3, 5])
 def test_a_server_that_fails_after_some_calls_is_no_error(name, last):
     dice = random.Random(last)
@@ -240,7 +226,7 @@ def fill(schema, whole):
     return schema.get("const", {"boolean": False, "integer": 100, "number": 0.25}.get(kind))
 
 
-@pytest.mark.parametrize("name", names(dualrag=SHORT))
+@pytest.mark.parametrize("name", NAMES)
 def test_the_longest_valid_reply_fits_its_limit(name, count_tokens):
     dice, longest = random.Random(3), {}
 
