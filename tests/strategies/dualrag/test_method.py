@@ -644,7 +644,7 @@ async def test_a_small_window_is_shown_sentences_in_place_of_passages(make_run):
     filler = " ".join(f"Nothing of note happened in the year {year}." for year in range(1800, 1890))
     documents = [document(name, f"{text}\n{filler}\n") for name, text in TEXTS.items()]
     async with InMemorySources(documents) as sources:
-        run, model = make_run(sources, World(), context_tokens=3550)
+        run, model = make_run(sources, World(), context_tokens=2650)
         answer = await dualrag(k=1).answer(QUESTION, run)
     assert sorted(passages_in(model.calls[-1].prompt).values()) == sorted(FACTS)
     assert sorted(c.quote for c in answer.citations) == sorted(FACTS)
