@@ -103,10 +103,13 @@ async def train_reranker(
     settings: Sequence[str],
     on_event: Listener,
     on_pull: OnProgress | None = None,
+    *,
+    base: Path | None = None,
 ) -> Path:
     """Train on the data sets in the folder `data`, and write the reranker into `out`.
 
-    The base is all-MiniLM-L6-v2, which is pulled. `settings` are `NAME=VALUE` of `PairFit`.
+    `settings` are `NAME=VALUE` of `PairFit`. `base` is the folder of a BERT model with its
+    tokenizer; by default all-MiniLM-L6-v2, which is pulled.
 
     Raises:
         UsageError: a setting is wrong, or `out` holds another training.
@@ -114,7 +117,7 @@ async def train_reranker(
         WeightsUnavailable: the base cannot be pulled.
     """
     numbers = set_parameters(PairFit, settings)
-    folder = pull(BASE, on_pull)["model"].parent
+    folder = base or pull(BASE, on_pull)["model"].parent
     make_folder(out)
     rank, processes = _join_processes()
     with lock_folder(out) if rank == 0 else nullcontext():
