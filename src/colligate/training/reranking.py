@@ -81,14 +81,14 @@ class PairFit:
     """
 
     sets: str = "nq20,asqa,hotpotqa,2wikimultihopqa,triviaqa"
-    steps: int = 700
+    steps: int = 560
     groups: int = 2
     wrong: int = 7
     tokens: int = 192
     rate: float = 8e-5
     head_rate: float = 6e-4
     warmup: float = 0.06
-    opening: float = 0.15
+    opening: float = 0.3
     closed: float = -6.0
     seed: int = 0
     save_every: int = 50
