@@ -191,6 +191,8 @@ def _fit(
             continue
         if step == numbers.steps:
             break
+        # What is dropped out depends on the step alone: a resumed training drops the same.
+        torch.manual_seed(numbers.seed + step * processes + rank)
         loss = _learn(store, batch, numbers, step, rank, processes)
         optimiser.zero_grad()
         loss.backward()

@@ -125,5 +125,6 @@ async def test_what_is_exported_scores_like_what_was_trained(base, trained):
     reranker = MiniLMReranker(trained, threads=1)
     scores = torch.tensor(await reranker.score(question, texts))
     await reranker.aclose()
-    spread = wanted.max() - wanted.min()
-    assert (scores - wanted).abs().max() < 0.1 * spread
+    # int8 against bfloat16: the order is what counts, so up to a constant.
+    apart = (scores - scores.mean()) - (wanted - wanted.mean())
+    assert apart.abs().max() < 0.1 * (wanted.max() - wanted.min())
