@@ -112,12 +112,12 @@ class OnePair(nn.Module):
     """The same for the ids of one question and one passage, both [1, tokens]; what is exported.
 
     The first layers get both in one row, blind to each other: each weight is used once, and the
-    quantisation finds all of them.
+    quantisation finds all of them. `closed` is what the training ended with.
     """
 
-    def __init__(self, head: PairHead) -> None:
+    def __init__(self, head: PairHead, closed: float = 0.0) -> None:
         super().__init__()
-        self.head = head
+        self.head, self.closed = head, closed
 
     def forward(self, question: Tensor, passage: Tensor) -> Tensor:
         """Return the logit, [1]."""
@@ -128,7 +128,9 @@ class OnePair(nn.Module):
         states = self.head.embeddings(input_ids=ids, position_ids=torch.cat(places)[None])
         states = self.head.read_layers(states, apart)
         real = [torch.ones_like(text, dtype=torch.bool) for text in (question, passage)]
-        score: Tensor = self.head(states[:, :length], real[0], states[:, length:], real[1])
+        score: Tensor = self.head(
+            states[:, :length], real[0], states[:, length:], real[1], self.closed
+        )
         return score
 
 

@@ -81,14 +81,14 @@ class PairFit:
     """
 
     sets: str = "nq20,asqa,hotpotqa,2wikimultihopqa,triviaqa"
-    steps: int = 560
+    steps: int = 1300
     groups: int = 2
     wrong: int = 7
     tokens: int = 192
     rate: float = 8e-5
     head_rate: float = 6e-4
     warmup: float = 0.06
-    opening: float = 0.3
+    opening: float = 0.15
     closed: float = -6.0
     seed: int = 0
     save_every: int = 50
@@ -207,17 +207,22 @@ def _fit(
             seconds = (time.monotonic() - begun) / (step - first)
             _save(out, step, loss.item(), seconds, head, optimiser, schedule)
     if rank == 0:
-        right = share_first(head, store, check)
+        right = share_first(head, store, check, closed_at(step, numbers))
         on_event(
             Noted(f"the right passage is first for {right:.2f} of {len(check)} kept questions")
         )
-        export(head, base, out)
+        export(head, base, out, closed_at(step, numbers))
     return out
 
 
 def _rate(step: int, numbers: PairFit) -> float:
     rising, falling = numbers.warmup * numbers.steps, (1 - numbers.warmup) * numbers.steps
     return min((step + 1) / max(1.0, rising), max(0.0, (numbers.steps - step) / falling))
+
+
+def closed_at(step: int, numbers: PairFit) -> float:
+    """Return what is added to the logits of attention between question and passage in a step."""
+    return numbers.closed * max(0.0, 1 - step / max(1.0, numbers.opening * numbers.steps))
 
 
 Batch = list[tuple[Group, str]]
@@ -260,12 +265,11 @@ def _learn(
         wrong = sorted(places, key=lambda place: -keys[place])[: numbers.wrong]
         pairs += [(group.question, text) for text in (right, *(group.others[i] for i in wrong))]
         sizes.append(1 + len(wrong))
-    left = max(0.0, 1 - step / max(1.0, numbers.opening * numbers.steps))
     # Pairs of like length are computed together: less padding.
     order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][1]))
     half = (len(order) + 1) // 2
     parts = [
-        store.score([pairs[place] for place in part], numbers.closed * left)
+        store.score([pairs[place] for place in part], closed_at(step, numbers))
         for part in (order[:half], order[half:])
         if part
     ]
@@ -308,14 +312,16 @@ def _resume(out: Path, *parts: Any) -> int:
     return step
 
 
-def share_first(head: PairHead, store: StateStore, groups: Sequence[Group]) -> float:
+def share_first(
+    head: PairHead, store: StateStore, groups: Sequence[Group], closed: float = 0.0
+) -> float:
     """Return the share of groups whose best passage of at most 20 is a right one."""
     head.eval()
     first = []
     with torch.no_grad():
         for group in groups:
             texts = [*group.gold, *group.others][:20]
-            scores = store.score([(group.question, text) for text in texts])
+            scores = store.score([(group.question, text) for text in texts], closed)
             first.append(int(scores.argmax()) < len(group.gold))
     return float(np.mean(first)) if first else math.nan
 
@@ -323,7 +329,7 @@ def share_first(head: PairHead, store: StateStore, groups: Sequence[Group]) -> f
 # From torch to int8 ONNX
 
 
-def export(head: PairHead, base: Path, out: Path) -> None:
+def export(head: PairHead, base: Path, out: Path, closed: float = 0.0) -> None:
     """Write `model.onnx` (int8) and `tokenizer.json`; `float.onnx` beside them.
 
     Weights of matrix products and word embeddings are quantised once, activations at each pair
@@ -339,7 +345,7 @@ def export(head: PairHead, base: Path, out: Path) -> None:
         raise MissingExtra(
             "the export needs onnx and onnxscript", str(error), "pip install 'colligate[train]'"
         ) from error
-    pair = OnePair(head.eval())
+    pair = OnePair(head.eval(), closed)
     ids = tuple(torch.randint(1000, 2000, (1, length)) for length in (12, 90))
     whole, ready = out / "float.onnx", out / "prepared.onnx"
     lengths = {
