@@ -25,6 +25,7 @@ from colligate.models.embedders import MiniLM, StaticEmbedder
 from colligate.models.llama.model import LlamaCpp
 from colligate.models.openai import OpenAIChat, OpenAIEmbedder
 from colligate.models.openai_http import Policy
+from colligate.models.pairs import MiniLMReranker
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 from colligate.models.weights import pull
 from colligate.testing import (
@@ -177,7 +178,12 @@ async def test_embedder(embedder, check):
     await check(embedder)
 
 
-RERANKERS = [pytest.param("embedding", marks=real), pytest.param("likelihood", marks=real), "http"]
+RERANKERS = [
+    pytest.param("embedding", marks=real),
+    pytest.param("likelihood", marks=real),
+    "minilm",
+    "http",
+]
 
 
 @pytest.fixture(params=RERANKERS)
@@ -190,6 +196,8 @@ async def reranker(
         reranker = EmbeddingReranker(StaticEmbedder())
     elif request.param == "likelihood":
         reranker = LikelihoodReranker(request.getfixturevalue("smollm2_llama"))
+    elif request.param == "minilm":
+        reranker = MiniLMReranker()
     else:
         reranker = HTTPReranker(openai_server.url, "r", policy=policy)
     yield reranker

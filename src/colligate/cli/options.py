@@ -96,8 +96,9 @@ Embedder = Annotated[
 Reranker = Annotated[
     str | None,
     option(
-        "The reranker of the passages found: none, embedding, likelihood, cross-encoder:NAME or "
-        "http:MODEL@URL. Default: COLLIGATE_RERANKER, then the settings file, then none.",
+        "The reranker of the passages found: none, minilm, embedding, likelihood, "
+        "cross-encoder:NAME or http:MODEL@URL. Default: COLLIGATE_RERANKER, then the settings "
+        "file, then none.",
         MODELS,
     ),
 ]

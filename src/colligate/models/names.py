@@ -43,7 +43,14 @@ MODEL_FORMS = (
     "ollama/MODEL",
 )
 EMBEDDER_FORMS = ("minilm", "static", "openai:MODEL[@BASE_URL]", "st:NAME-OR-PATH")
-RERANKER_FORMS = ("none", "embedding", "likelihood", "cross-encoder:NAME", "http:MODEL@URL")
+RERANKER_FORMS = (
+    "none",
+    "minilm",
+    "embedding",
+    "likelihood",
+    "cross-encoder:NAME",
+    "http:MODEL@URL",
+)
 
 # Short names of embedders and the names of their vectors, which libraries record and errors show.
 _PINNED_EMBEDDERS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
@@ -157,6 +164,10 @@ def open_reranker(
     from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 
     kind, rest = split_name(name)
+    if name == "minilm":
+        from colligate.models.pairs import MiniLMReranker
+
+        return MiniLMReranker()
     if name == "embedding":
         if embedder is None:
             raise UsageError("the reranker 'embedding' needs an embedder", hint="give --embedder")
@@ -178,7 +189,7 @@ def open_reranker(
         from colligate.models.embedders import CrossEncoderReranker
 
         return CrossEncoderReranker(rest)
-    raise _unknown("reranker", name, RERANKER_FORMS, ("none", "embedding", "likelihood"))
+    raise _unknown("reranker", name, RERANKER_FORMS, ("none", "minilm", "embedding", "likelihood"))
 
 
 def default_model() -> tuple[str, str]:

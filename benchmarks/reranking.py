@@ -1,0 +1,215 @@
+"""Measure the reranker on questions it was not trained on, against search and MiniLM's cosine.
+
+    python benchmarks/reranking.py --data DATA --groups RUN/groups.jsonl --indexes INDEXES
+    python benchmarks/reranking.py --speed
+
+`DATA` holds the data sets (`dev/`, `wiki_structured/`), `groups.jsonl` is what `colligate train
+reranker` wrote: its test questions are judged. Elsewhere the best `--pool` passages of hybrid
+search are put in a new order. nDCG@10 counts the right passages of the whole set where they are
+named (musique, popqa, triviaqa) and those of the pool elsewhere; differences are paired, with the
+95% interval of the bootstrap and the larger p of bootstrap and sign flips.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colligate.bench.datasets import load_records
+from colligate.bench.significance import bootstrap, paired_bootstrap
+from colligate.core.events import Trace
+from colligate.core.run import titled_text
+from colligate.documents import Passage
+from colligate.library import AsyncLibrary
+from colligate.models import Embedder, Reranker
+from colligate.models.embedders import MiniLM
+from colligate.models.pairs import MiniLMReranker
+from colligate.models.rerankers import EmbeddingReranker
+from colligate.session import ingest
+from colligate.training.pairs import TEST, has_answer, normalise, read_groups
+
+SEED, FLIPS = 0, 100_000
+READER = "colligate.bench.datasets.passages:read_corpus_file"
+
+
+def say(**line: Any) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def flip_signs(differences: Sequence[float]) -> float:
+    """Return the two-sided p of the mean under random signs; exact for up to 16 differences."""
+    moved = np.array([each for each in differences if each])
+    if not len(moved):
+        return 1.0
+    if len(moved) <= 16:
+        bits = np.arange(1 << len(moved))[:, None] >> np.arange(len(moved)) & 1
+        sums = (2.0 * bits - 1) @ moved
+        return float((np.abs(sums) >= abs(moved.sum()) - 1e-9).mean())
+    generator = np.random.default_rng(SEED)
+    beyond = 0
+    for _ in range(FLIPS // 1000):
+        signs = generator.integers(0, 2, (1000, len(moved))) * 2.0 - 1
+        beyond += int((np.abs(signs @ moved) >= abs(moved.sum()) - 1e-9).sum())
+    return (beyond + 1) / (FLIPS + 1)
+
+
+def compare(name: str, ours: Sequence[float], theirs: Sequence[float], **more: Any) -> None:
+    found = paired_bootstrap(ours, theirs, SEED)
+    p = max(found.p, flip_signs([a - b for a, b in zip(ours, theirs, strict=True)]))
+    say(
+        figure=name,
+        n=len(ours),
+        value=round(float(np.mean(ours)), 3),
+        interval=[round(each, 3) for each in bootstrap(ours, SEED)],
+        against=round(float(np.mean(theirs)), 3),
+        difference=[round(each, 3) for each in (found.mean, found.low, found.high)],
+        p=round(p, 5),
+        **more,
+    )
+
+
+def ndcg(right: Sequence[bool], wanted: int, k: int = 10) -> float:
+    """Return nDCG@k of a ranking whose right places are given, of `wanted` right passages."""
+    gained = sum(1 / math.log2(place + 2) for place, each in enumerate(right[:k]) if each)
+    ideal = sum(1 / math.log2(place + 2) for place in range(min(wanted, k)))
+    return gained / ideal if wanted else 0.0
+
+
+async def rank(reranker: Reranker, question: str, texts: Sequence[str]) -> list[int]:
+    scores = await reranker.score(question, texts)
+    return sorted(range(len(texts)), key=lambda place: (-scores[place], place))
+
+
+async def judge_groups(file: Path, ours: Reranker, theirs: Reranker) -> None:
+    """Judge the test questions of each set: one right passage among twenty."""
+    groups = [each for each in read_groups(file) if each.split == TEST]
+    for name in sorted({each.set for each in groups}):
+        places: dict[str, list[int]] = {"ours": [], "theirs": []}
+        for group in (each for each in groups if each.set == name):
+            texts = [*group.others[:19], *group.gold]  # the right one last: ties count against it
+            for whose, reranker in (("ours", ours), ("theirs", theirs)):
+                order = await rank(reranker, group.question, texts)
+                places[whose].append(min(order.index(i) for i in range(19, len(texts))))
+        for label, most in (("first", 1), ("among two", 2), ("among six", 6)):
+            hit = {w: [float(place < most) for place in each] for w, each in places.items()}
+            compare(f"{name}, unseen: {label} of 20", hit["ours"], hit["theirs"], unlike="cosine")
+        inverse = {w: [1 / (place + 1) for place in each] for w, each in places.items()}
+        compare(f"{name}, unseen: MRR", inverse["ours"], inverse["theirs"], unlike="cosine")
+
+
+Judge = Callable[[Passage], bool]
+
+
+async def judge_search(
+    name: str,
+    path: Path,
+    records: Sequence[dict[str, Any]],
+    indexes: Path,
+    embedder: Embedder,
+    reranker: Reranker,
+    pool: int,
+) -> None:
+    """Judge the order of what hybrid search finds, before and after."""
+    kwargs = {} if name == "wiki" else {"reader": READER}
+    before, after, first_before, first_after = [], [], [], []
+    async with AsyncLibrary(indexes / name, embedder=embedder, **kwargs) as library:
+        await ingest(library, [path], Trace(), index=True)
+        ids = {Path(info.source).name: info.id for info in await library.documents()}
+        for record in records:
+            judge, wanted, within = judge_of(name, record, ids)
+            hits = await library.search(record["question"], k=pool, documents=within)
+            passages = [hit.passage for hit in hits]
+            right = [judge(passage) for passage in passages]
+            if wanted:  # by document: a document counts once
+                seen: set[str] = set()
+                right = [
+                    r and not (p.document_id in seen or seen.add(p.document_id))
+                    for r, p in zip(right, passages, strict=True)
+                ]
+            if not passages:
+                continue
+            order = await rank(reranker, record["question"], list(map(titled_text, passages)))
+            sorted_right = [right[place] for place in order]
+            before.append(ndcg(right, wanted or sum(right)))
+            after.append(ndcg(sorted_right, wanted or sum(right)))
+            first_before.append(float(right[0]))
+            first_after.append(float(sorted_right[0]))
+    compare(f"{name}: nDCG@10 of {pool}", after, before, unlike="hybrid search")
+    compare(f"{name}: a right one first", first_after, first_before, unlike="hybrid search")
+
+
+def judge_of(
+    name: str, record: dict[str, Any], ids: dict[str, str]
+) -> tuple[Judge, int, list[str] | None]:
+    """Return what tells a right passage, how many there are (0: unknown), and where to search."""
+    if name == "financebench":  # within the filing; right are passages that begin on a gold page
+        pages = {page + 1 for page in record["meta"]["evidence_pages"]}
+        filing = record["gold_document_ids"][0].partition("#")[0]
+        return lambda passage: passage.page in pages, 0, [filing]
+    if name == "wiki":  # in all pages; right are passages of the right page with an answer in them
+        page = ids[Path(record["meta"]["page_file"]).name]
+        answers = [normalise(each) for each in record["answers"]]
+        return (
+            lambda passage: (
+                passage.document_id == page and has_answer(normalise(passage.text), answers)
+            ),
+            0,
+            None,
+        )
+    gold = set(record["gold_document_ids"])
+    return lambda passage: passage.document_id in gold, len(gold), None
+
+
+async def measure_speed(reranker: MiniLMReranker, said: Sequence[str]) -> None:
+    """Print milliseconds a pair in one thread, by the length of the passage in words."""
+    question = "who was the first person to walk on the moon and when was it"
+    for words in (50, 100, 150, 250):
+        text = " ".join(said[:words])
+        await reranker.score(question, [text])
+        begun, cpu = time.perf_counter(), time.process_time()
+        await reranker.score(question, [text] * 40)
+        seconds, spent = time.perf_counter() - begun, time.process_time() - cpu
+        say(
+            figure=f"a pair, passage of {words} words, one thread",
+            value=round(seconds / 40 * 1000, 2),
+            unit="ms",
+            processor=round(spent / 40 * 1000, 2),
+        )
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--groups", type=Path)
+    parser.add_argument("--indexes", type=Path)
+    parser.add_argument("--model", type=Path, help="the folder of another reranker")
+    parser.add_argument("--sets", default="musique,popqa,financebench,wiki")
+    parser.add_argument("--pool", type=int, default=20)
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--speed", action="store_true")
+    given = parser.parse_args()
+    if given.speed:
+        words = (str(__doc__) * 4).split()
+        return await measure_speed(MiniLMReranker(given.model, threads=1), words)
+    ours, embedder = MiniLMReranker(given.model), MiniLM()
+    if given.groups:
+        await judge_groups(given.groups, ours, EmbeddingReranker(embedder))
+    for name in filter(None, given.sets.split(",")) if given.indexes else ():
+        wiki = given.data / "wiki_structured"
+        file = wiki / "questions_dev.jsonl.gz" if name == "wiki" else None
+        path = wiki / "pages" if name == "wiki" else given.data / f"dev/{name}.corpus.jsonl.gz"
+        found = load_records(file or given.data / f"dev/{name}.jsonl.gz")
+        records = [record for _, record in found][: given.limit]
+        await judge_search(name, path, records, given.indexes, embedder, ours, given.pool)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,100 @@
+"""The reranker that comes with colligate: a pair head on MiniLM, carried in the package."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+from colligate.concurrency import Threads, physical_cores
+from colligate.errors import WeightsUnavailable
+from colligate.models.base import encodable
+
+QUESTION_TOKENS = 64
+"""The most tokens of a question that are read."""
+PASSAGE_TOKENS = 256
+"""The most tokens of a passage, with its title, that are read."""
+
+_SLICE = 4  # pairs that one thread takes at a time
+
+
+class MiniLMReranker:
+    """Scores question and passage together: `--reranker minilm`.
+
+    The first layers of MiniLM read the two apart, the last ones together; its data card is beside
+    its weights (`reranker/README.md`). Scores are logits: they order the passages of one question
+    and say nothing on another scale. Each pair runs alone, so its score is the same in any company.
+    `folder` holds `model.onnx` and `tokenizer.json`; by default it is the one in the package.
+
+    Raises:
+        WeightsUnavailable: at the first call, if the files are missing or damaged.
+    """
+
+    name = "minilm"
+
+    def __init__(self, folder: Path | None = None, threads: int | None = None) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._loaded: tuple[Tokenizer, Any] | None = None
+        self._threads = Threads(self.name, threads or physical_cores())
+
+    async def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        slices = [
+            self._threads.run(partial(self._score, query, texts[start : start + _SLICE]))
+            for start in range(0, len(texts), _SLICE)
+        ]
+        return [score for scores in await asyncio.gather(*slices) for score in scores]
+
+    async def aclose(self) -> None:
+        await self._threads.aclose()
+        self._loaded = None
+
+    def _score(self, query: str, texts: Sequence[str]) -> list[float]:
+        tokenizer, session = self._load()
+        question = cut_ids(tokenizer, query, QUESTION_TOKENS)
+        scores = []
+        for text in texts:
+            inputs = {"question": question, "passage": cut_ids(tokenizer, text, PASSAGE_TOKENS)}
+            [score] = session.run(None, inputs)
+            scores.append(float(score[0]))
+        return scores
+
+    def _load(self) -> tuple[Tokenizer, Any]:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = _read(self._folder)
+            return self._loaded
+
+
+def cut_ids(tokenizer: Tokenizer, text: str, tokens: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the ids of a text's first tokens, with both ends marked, [1, n]."""
+    ids = tokenizer.encode(encodable(text)).ids
+    return np.array([ids if len(ids) <= tokens else [*ids[: tokens - 1], ids[-1]]], np.int64)
+
+
+def _read(given: Path | None) -> tuple[Tokenizer, Any]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    with resources.as_file(resources.files(__package__) / "reranker") as own:
+        folder = given or own
+        try:
+            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            session = onnxruntime.InferenceSession(
+                folder / "model.onnx", options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # both libraries raise bare exceptions of their own
+            what, hint = f"the reranker in {folder} cannot be loaded", "install colligate again"
+            raise WeightsUnavailable(what, str(error), hint) from error
+    # The tokenizer's file pads everything to 128.
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer, session

@@ -1,0 +1,200 @@
+"""The network of colligate's reranker: a pair head on the layers of MiniLM. Needs torch.
+
+The first layers read question and passage apart, with MiniLM's weights as they are, so that the
+states of a text can be kept (as in PreTTR: MacAvaney et al. 2020). The last ones read them
+together. The score is the sum of three:
+
+    a cos(mean of question, mean of passage)           the similarity that MiniLM was trained for
+    b sum_i w_i max_j cos(token i, token j)            late interaction (ColBERT), w by attention
+    MLP([CLS] of question, product of means, [CLS] of passage)
+
+The MLP's last layer starts at zero and the attention between the two starts closed, so the first
+score is MiniLM's own; training opens it step by step. A few thousand questions are enough then,
+where a cross-encoder from scratch needs tens of thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import BertModel
+
+from colligate.models.pairs import PASSAGE_TOKENS, QUESTION_TOKENS, cut_ids
+
+APART = 3
+"""Layers that read question and passage apart; they and the word embeddings are not trained."""
+
+_NEVER = -1e4
+_SCALE = 8.0  # of both similarities at the start: their softmax over 8 passages is then not flat
+_HIDDEN = 96
+
+
+class PairHead(nn.Module):
+    """Scores pairs. `closed` is added to the logits of attention between question and passage."""
+
+    def __init__(self, bert: Any) -> None:
+        super().__init__()
+        self.heads, width = bert.config.num_attention_heads, bert.config.hidden_size
+        self.embeddings = bert.embeddings
+        self.low = nn.ModuleList(bert.encoder.layer[:APART])
+        self.high = nn.ModuleList(bert.encoder.layer[APART:])
+        for part in (self.embeddings, self.low):
+            part.requires_grad_(False)
+        self.side = nn.Parameter(torch.zeros(width))  # marks the passage
+        self.focus = nn.Linear(width, 1)
+        self.scale = nn.Parameter(torch.full((2,), _SCALE))
+        self.hidden, self.out = nn.Linear(3 * width, _HIDDEN), nn.Linear(_HIDDEN, 1)
+        for zero in (self.focus.weight, self.out.weight, self.out.bias):
+            nn.init.zeros_(zero)
+        self.drop = nn.Dropout(0.1)
+
+    def read_apart(self, ids: Tensor, real: Tensor) -> Tensor:
+        """Return the states of texts after the first layers, [texts, tokens, width]."""
+        return self.read_layers(
+            self.embeddings(input_ids=ids), torch.where(real, 0.0, _NEVER)[:, None, None, :]
+        )
+
+    def read_layers(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Return the states after the layers that read question and passage apart."""
+        for layer in self.low:
+            states = self._attend(layer, states, mask)
+        return states
+
+    def forward(
+        self,
+        question: Tensor,
+        question_real: Tensor,
+        passage: Tensor,
+        passage_real: Tensor,
+        closed: float = 0.0,
+    ) -> Tensor:
+        """Return a logit for each pair of states; `..._real` are False at padding."""
+        length = question.shape[1]
+        states = torch.cat([question, passage + self.side], 1)
+        mask = torch.where(torch.cat([question_real, passage_real], 1), 0.0, _NEVER)
+        mask = mask[:, None, None, :]
+        if closed:
+            first = torch.arange(states.shape[1]) < length
+            mask = mask + torch.where(first[:, None] == first[None], 0.0, closed)
+        for layer in self.high:
+            states = self._attend(layer, states, mask)
+        states = states.float()
+        q, p = states[:, :length], states[:, length:]
+        mean_q, mean_p = _mean(q, question_real), _mean(p, passage_real)
+        near = F.normalize(q, dim=-1) @ F.normalize(p, dim=-1).transpose(1, 2)
+        best = near.masked_fill(~passage_real[:, None, :], _NEVER).max(-1).values
+        weights = self.focus(q).squeeze(-1).masked_fill(~question_real, _NEVER).softmax(-1)
+        both = self.drop(torch.cat([q[:, 0], mean_q * mean_p * _SCALE, p[:, 0]], -1))
+        similarity = F.cosine_similarity(mean_q, mean_p)
+        learnt = self.out(F.gelu(self.hidden(both))).squeeze(-1)
+        return self.scale[0] * similarity + self.scale[1] * (weights * best).sum(-1) + learnt
+
+    def _attend(self, layer: Any, states: Tensor, mask: Tensor) -> Tensor:
+        """Apply a layer of BERT. By hand: torch's fused attention is slower to train on a CPU."""
+        own = layer.attention.self
+        q, k, v = (
+            part(states).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in (own.query, own.key, own.value)
+        )
+        logits = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5 + mask.to(q.dtype)
+        seen = (logits.softmax(-1).to(q.dtype) @ v).transpose(1, 2).flatten(2)
+        states = layer.attention.output(seen, states)
+        return layer.output(layer.intermediate(states), states)
+
+
+class OnePair(nn.Module):
+    """The same for the ids of one question and one passage, both [1, tokens]; what is exported.
+
+    The first layers get both in one row, blind to each other: each weight is used once, and the
+    quantisation finds all of them. `closed` is what the training ended with.
+    """
+
+    def __init__(self, head: PairHead, closed: float = 0.0) -> None:
+        super().__init__()
+        self.head, self.closed = head, closed
+
+    def forward(self, question: Tensor, passage: Tensor) -> Tensor:
+        """Return the logit, [1]."""
+        length, ids = question.shape[1], torch.cat([question, passage], 1)
+        places = [torch.arange(text.shape[1]) for text in (question, passage)]
+        first = torch.cat([torch.ones_like(question[0]), torch.zeros_like(passage[0])])
+        apart = torch.where(first[:, None] == first[None], 0.0, _NEVER)[None, None]
+        states = self.head.embeddings(input_ids=ids, position_ids=torch.cat(places)[None])
+        states = self.head.read_layers(states, apart)
+        real = [torch.ones_like(text, dtype=torch.bool) for text in (question, passage)]
+        score: Tensor = self.head(
+            states[:, :length], real[0], states[:, length:], real[1], self.closed
+        )
+        return score
+
+
+def load_head(base: Path) -> PairHead:
+    """Make the head on the BERT model of a folder. Its layers drop nothing out."""
+    return PairHead(BertModel.from_pretrained(base, hidden_dropout_prob=0.0))
+
+
+def load_tokenizer(base: Path) -> Tokenizer:
+    """Load the tokenizer of a folder, without its padding and its limit."""
+    tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+class StateStore:
+    """States after the first layers, computed once for each text."""
+
+    def __init__(self, head: PairHead, tokenizer: Tokenizer, passage_tokens: int = PASSAGE_TOKENS):
+        self._head, self._tokenizer = head, tokenizer
+        self._most = {True: QUESTION_TOKENS, False: passage_tokens}
+        self._kept: dict[tuple[bool, str], Tensor] = {}
+
+    def score(self, pairs: Sequence[tuple[str, str]], closed: float = 0.0) -> Tensor:
+        """Return the logits of pairs of question and passage, computed in bfloat16."""
+        parts = [_pad(self._read([pair[i] for pair in pairs], i == 0)) for i in (0, 1)]
+        with torch.autocast("cpu", torch.bfloat16):
+            scores: Tensor = self._head(*parts[0], *parts[1], closed)
+        return scores.float()
+
+    def _read(self, texts: Sequence[str], questions: bool, at_once: int = 16) -> list[Tensor]:
+        keys = [(questions, text) for text in texts]
+        new = sorted({key for key in keys if key not in self._kept}, key=lambda key: len(key[1]))
+        for start in range(0, len(new), at_once):
+            part = new[start : start + at_once]
+            rows = [
+                torch.tensor(cut_ids(self._tokenizer, text, self._most[questions])[0])
+                for _, text in part
+            ]
+            ids, real = _pad(rows)
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+                states = self._head.read_apart(ids, real).to(torch.bfloat16)
+            for key, row, state in zip(part, rows, states, strict=True):
+                self._kept[key] = state[: len(row)].clone()
+        return [self._kept[key] for key in keys]
+
+
+def _pad(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return rows of unlike length as one tensor, and where it is no padding."""
+    padded = nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+    lengths = torch.tensor([len(row) for row in rows])
+    return padded, torch.arange(padded.shape[1]) < lengths[:, None]
+
+
+def _mean(states: Tensor, real: Tensor) -> Tensor:
+    weights = real[..., None].to(states.dtype)
+    return (states * weights).sum(1) / weights.sum(1)
+
+
+def trained_parameters(head: PairHead) -> Mapping[str, list[nn.Parameter]]:
+    """Return what is trained: the layers that read both together, and the head."""
+    named = [(name, each) for name, each in head.named_parameters() if each.requires_grad]
+    return {
+        "layers": [each for name, each in named if name.startswith("high.")],
+        "head": [each for name, each in named if not name.startswith("high.")],
+    }

@@ -1,0 +1,256 @@
+"""Groups of passages for the reranker: a question, passages that hold its answer, and others.
+
+The others are what the question brings and what a search by words finds, without those that contain
+an answer. Questions that share a gold passage stay on one side of the split, and a training
+question is left out if a gold passage of a question to be judged has the title of one of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from colligate.bench.datasets import load_records
+from colligate.core.events import Listener, Progressed
+from colligate.documents import Document, flat_tree
+from colligate.errors import MissingPath
+from colligate.jobs.files import write_whole
+from colligate.library.in_memory import InMemorySources
+from colligate.library.sources import SearchMode
+
+TRAIN, CHECK, TEST = "train", "dev", "test"
+
+FOUND = 20
+"""Passages that a search adds to what a question brings."""
+LEAST_OTHERS = 4
+"""With fewer wrong passages a group teaches nothing."""
+
+_SEED = "20261122"
+# Shares of a set's questions: to judge by, and up to where to watch the training by.
+_SHARES = {"nq20": (0.5, 0.55)}
+_OTHER_SHARES = (0.0, 0.06)
+
+# Questions that 2WikiMultihopQA's evidences answer: subject, relation, object.
+_RELATIONS = {
+    "date of birth": "When was {} born?",
+    "date of death": "When did {} die?",
+    "place of birth": "Where was {} born?",
+    "place of death": "Where did {} die?",
+    "director": "Who directed {}?",
+    "spouse": "Who is married to {}?",
+    "father": "Who is the father of {}?",
+    "mother": "Who is the mother of {}?",
+    "country of citizenship": "Which country is {} from?",
+    "publication date": "When was {} released?",
+    "performer": "Who performed {}?",
+    "composer": "Who composed the music of {}?",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """A question, the passages that hold its answer, and others, the hardest first.
+
+    Each passage begins with its title on a line of its own. `kind` is `question`, `reading` (one
+    reading of an ambiguous question) or `evidence` (a question made from a fact of the data set).
+    """
+
+    set: str
+    split: str
+    id: str
+    question: str
+    gold: tuple[str, ...]
+    others: tuple[str, ...]
+    kind: str = "question"
+
+
+async def make_groups(data: Path, sets: Sequence[str], on_event: Listener) -> list[Group]:
+    """Make the groups of these data sets, shuffled: files `NAME*.jsonl.gz` with their corpora.
+
+    Raises:
+        MissingPath: a data set or its corpus is not in the folder `data`.
+        FaultyRecord: a file cannot be read.
+    """
+    groups: list[Group] = []
+    for place, name in enumerate(sets):
+        on_event(Progressed("making pairs", place, len(sets), name))
+        groups += [group async for group in _read_set(data, name)]
+    on_event(Progressed("making pairs", len(sets), len(sets)))
+    return _separate(groups)
+
+
+def write_groups(file: Path, groups: Sequence[Group]) -> None:
+    """Write groups as JSON Lines."""
+    write_whole(file, (json.dumps(asdict(group), ensure_ascii=False) + "\n" for group in groups))
+
+
+def read_groups(file: Path) -> list[Group]:
+    """Read the groups that `write_groups` wrote."""
+    with file.open(encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
+    return [
+        Group(**{**each, "gold": tuple(each["gold"]), "others": tuple(each["others"])})
+        for each in records
+    ]
+
+
+def count_groups(groups: Sequence[Group]) -> dict[str, int]:
+    """Return how many groups there are by set, split and kind."""
+    counts = Counter(f"{each.set} {each.split} {each.kind}" for each in groups)
+    return dict(sorted(counts.items()))
+
+
+def find_set(data: Path, name: str) -> Path:
+    """Return the questions of a data set; of several files (gold in several places) the middle one.
+
+    Raises:
+        MissingPath: there are none.
+    """
+    files = [file for file in sorted(data.glob(f"{name}*.jsonl.gz")) if ".corpus." not in file.name]
+    exact = data / f"{name}.jsonl.gz"
+    if not files:
+        raise MissingPath(f"no data set {name} in {data}", "no such file", f"give {exact.name}")
+    return exact if exact in files else files[-1]
+
+
+def normalise(text: str) -> str:
+    """Return the words of a text in lower case, letters without accents, signs as blanks."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return " ".join(re.findall(r"[a-z0-9]+", plain))
+
+
+def has_answer(words: str, answers: Iterable[str]) -> bool:
+    """Tell whether a normalised text contains one of the normalised answers, at whole words."""
+    return any(f" {answer} " in f" {words} " for answer in answers)
+
+
+_Record = Mapping[str, Any]
+
+
+async def _read_set(data: Path, name: str) -> AsyncIterator[Group]:
+    file, corpus_file = find_set(data, name), data / f"{name}.corpus.jsonl.gz"
+    corpus = {record["id"]: record for _, record in load_records(corpus_file)}
+    texts = {id_: titled(record) for id_, record in corpus.items()}
+    documents = [
+        Document(id_, corpus[id_]["title"], text, flat_tree(id_, len(text)), language="en")
+        for id_, text in texts.items()
+    ]
+    async with InMemorySources(documents) as sources:
+
+        async def find(question: str, k: int = FOUND) -> list[_Record]:
+            hits = await sources.search(question, k=k, mode=SearchMode.SPARSE)
+            return [corpus[i] for i in dict.fromkeys(hit.passage.span.document_id for hit in hits)]
+
+        for _, record in load_records(file):
+            ids = set(record["gold_document_ids"])
+            gold = [each for each in record["documents"] if each["id"] in ids and each["text"]]
+            if not gold:
+                continue
+            split = _draw_split(name, file, gold)
+            own = [each for each in record["documents"] if each["id"] not in ids]
+            others = _leave_out(
+                own + await find(record["question"]), ids, gold, _answers(record["answers"])
+            )
+            if name in _SHARES:  # these 19 are judged as they are: they hold no answer
+                others = list(dict.fromkeys([*map(titled, own), *others]))
+            passages = tuple(map(titled, gold))
+            yield Group(name, split, record["id"], record["question"], passages, tuple(others))
+            if split != TRAIN:
+                continue
+            for kind, question, right, answers, k in _derive(record, gold):
+                wrong = [each for each in record["documents"] if each not in right]
+                others = _leave_out(wrong + await find(question, k), ids, right, answers)
+                id_ = f"{record['id']}/{kind}/{question}"
+                passages = tuple(map(titled, right))
+                yield Group(name, split, id_, question, passages, tuple(others), kind)
+
+
+def titled(record: _Record) -> str:
+    """Return a passage under its title."""
+    return f"{record['title']}\n{record['text']}"
+
+
+def _answers(given: Iterable[str]) -> list[str]:
+    return [a for a in map(normalise, given) if len(a) > 2 and a not in ("yes", "no")]
+
+
+def _leave_out(
+    found: Iterable[_Record], ids: Collection[str], gold: Iterable[_Record], answers: Sequence[str]
+) -> list[str]:
+    """Return the passages that are not gold and hold no answer, each text once."""
+    seen = {normalise(each["text"]) for each in gold}
+    kept = []
+    for each in found:
+        words = normalise(each["text"])
+        if words not in seen and each["id"] not in ids and not has_answer(words, answers):
+            seen.add(words)
+            kept.append(titled(each))
+    return kept
+
+
+def _draw_split(name: str, file: Path, gold: Sequence[_Record]) -> str:
+    """Draw by a gold passage, so that questions that share it stay together."""
+    key = min(normalise(each["text"])[:200] for each in gold)
+    drawn = hashlib.sha256(f"{_SEED}:{key}{file.name.partition('.')[0]}".encode()).digest()
+    share = int.from_bytes(drawn[:8], "big") / 2**64
+    test, check = _SHARES.get(name, _OTHER_SHARES)
+    return TEST if share < test else CHECK if share < check else TRAIN
+
+
+_Derived = tuple[str, str, list[_Record], list[str], int]
+
+
+def _derive(record: _Record, gold: Sequence[_Record]) -> Iterator[_Derived]:
+    """Yield more questions: kind, question, right passages, answers, passages to search for."""
+    ids = {each["id"] for each in gold}
+    for pair in record["meta"].get("qa_pairs", ()):  # ASQA's readings
+        answers = [a for a in map(normalise, pair["short_answers"]) if len(a) > 2]
+        page = normalise(pair["wikipage"] or "")
+        right = [
+            each
+            for each in record["documents"]
+            if has_answer(normalise(each["text"]), answers)
+            and (each["id"] in ids or normalise(each["title"]) == page)
+        ]
+        if answers and right and normalise(pair["question"]) != normalise(record["question"]):
+            yield "reading", pair["question"], right, answers, FOUND
+    for subject, relation, value in record["meta"].get("evidences", ()):  # 2WikiMultihopQA's facts
+        answers = [normalise(value)]
+        right = [
+            each
+            for each in gold
+            if normalise(each["title"]).startswith(normalise(subject))
+            and has_answer(normalise(each["text"]), answers)
+        ]
+        if right:
+            form = _RELATIONS.get(relation, f"What is the {relation} of {{}}?")
+            yield "evidence", form.format(subject), right, answers, 12
+
+
+def _separate(groups: Sequence[Group]) -> list[Group]:
+    """Leave out training questions near judged ones, questions asked twice, and poor groups."""
+    near = {_title(each.gold[0]) for each in groups if each.split != TRAIN}
+    apart = [
+        each
+        for each in groups
+        if each.split != TRAIN or not any(_title(text) in near for text in each.gold)
+    ]
+    first: dict[str, Group] = {}
+    for each in sorted(apart, key=lambda each: each.split == TRAIN):
+        if len(each.others) >= LEAST_OTHERS:
+            first.setdefault(normalise(each.question), each)
+    kept = list(first.values())
+    random.Random(1).shuffle(kept)
+    return kept
+
+
+def _title(text: str) -> str:
+    return normalise(text.partition("\n")[0])

@@ -1,0 +1,50 @@
+"""The reranker that comes in the package."""
+
+from __future__ import annotations
+
+import pytest
+
+from colligate.errors import WeightsUnavailable
+from colligate.models.names import open_reranker
+from colligate.models.pairs import MiniLMReranker
+
+QUESTION = "When did the lighthouse on Skerry Rock begin to shine?"
+RIGHT = "Skerry Rock\nThe lighthouse was lit for the first time in March 1851."
+OTHERS = (
+    "Skerry Rock\nThe lighthouse on the rock is 42 metres high and made of granite.",
+    "Lighthouse\nA lighthouse is a tower that shines a light to guide ships.",
+    "Rock music\nRock began in the United States and shone in the sixties.",
+    "Herring\nHerring is a fish that is eaten smoked or salted.",
+)
+
+
+@pytest.fixture
+async def reranker():
+    opened = open_reranker("minilm")
+    yield opened
+    await opened.aclose()
+
+
+async def test_the_passage_that_answers_is_first(reranker):
+    scores = await reranker.score(QUESTION, [*OTHERS, RIGHT])
+    assert max(scores) == scores[-1]
+    assert min(scores) == scores[-2]  # of another subject altogether
+
+
+async def test_a_score_is_the_same_in_any_company(reranker):
+    together = await reranker.score(QUESTION, [*OTHERS, RIGHT] * 3)
+    [alone] = await reranker.score(QUESTION, [RIGHT])
+    assert together[len(OTHERS)] == together[-1] == alone
+
+
+async def test_long_texts_are_cut_not_refused(reranker):
+    scores = await reranker.score("what " * 2000, [f"{RIGHT} {'word ' * 5000}", ""])
+    assert len(scores) == 2
+
+
+async def test_a_damaged_file_is_reported(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{}")
+    reranker = MiniLMReranker(tmp_path)
+    with pytest.raises(WeightsUnavailable, match=str(tmp_path)):
+        await reranker.score("what", ["this"])
+    await reranker.aclose()
