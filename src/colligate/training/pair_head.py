@@ -35,7 +35,7 @@ _SCALE = 8.0  # of both similarities at the start: their softmax over 8 passages
 _HIDDEN = 96
 
 
-class PairHead(nn.Module):
+class PairHead(nn.Module):  # type: ignore[misc]
     """Scores pairs. `closed` is added to the logits of attention between question and passage."""
 
     def __init__(self, bert: Any) -> None:
@@ -108,7 +108,7 @@ class PairHead(nn.Module):
         return layer.output(layer.intermediate(states), states)
 
 
-class OnePair(nn.Module):
+class OnePair(nn.Module):  # type: ignore[misc]
     """The same for the ids of one question and one passage, both [1, tokens]; what is exported.
 
     The first layers get both in one row, blind to each other: each weight is used once, and the
