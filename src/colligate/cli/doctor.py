@@ -205,17 +205,11 @@ def _check_model(model: RoleModel, models: Mapping[Role, RoleModel]) -> Iterator
 
 
 def _check_weights(name: str, weights: str) -> Check:
-    from colligate.models.llama.model import converted_path
     from colligate.models.weights import PINNED, find_weights
 
     files = find_weights(weights)
     size = f"{PINNED[weights].size / 1e6:,.0f} MB"
     found = f"{weights} in {next(iter(files.values())).parent}" if files else f"{weights}, {size}"
-    if files and (format := PINNED[weights].format):
-        if converted_path(files["model"], format).is_file():
-            found += f"; bundled reads the copy as {format}, which is faster"
-        else:
-            found += f"; bundled makes a copy as {format}, which is faster, at its first use"
     return Check(name, files is not None, found, f"colligate models pull {weights}")
 
 

@@ -265,11 +265,9 @@ def _open_gguf(
             )
         path = pull(target, on_progress)["model"]
     from colligate.models.llama.libraries import pull_libraries
-    from colligate.models.llama.model import LlamaCpp, convert_weights
+    from colligate.models.llama.model import LlamaCpp
 
     pull_libraries(on_progress)
-    if name == "bundled" and (format := PINNED[target].format):
-        path = convert_weights(path, format, on_progress)
     return LlamaCpp(path, name=name, **options)
 
 

@@ -43,16 +43,12 @@ class PinnedFile:
 
 @dataclass(frozen=True)
 class Pinned:
-    """The weights of one model; `files` by role (`model`, `tokenizer`).
-
-    `format` is what processors read faster than the file, and at least as well.
-    """
+    """The weights of one model; `files` by role (`model`, `tokenizer`)."""
 
     name: str
     purpose: str
     licence: str
     files: Mapping[str, PinnedFile]
-    format: str | None = None
 
     @property
     def size(self) -> int:
@@ -75,7 +71,6 @@ def _read_pinned(table: Mapping[str, Any]) -> dict[str, Pinned]:
                 role: PinnedFile(**{**file, "wheel": Wheel(**file["wheel"])})
                 for role, file in entry["files"].items()
             },
-            entry.get("format"),
         )
         for name, entry in table.items()
     }

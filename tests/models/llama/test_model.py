@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, RootModel
 from colligate.errors import ModelError, RequestRefused, WeightsUnavailable
 from colligate.models import Message
 from colligate.models.llama.libraries import VERSION, find_library_file, pull_libraries
-from colligate.models.llama.model import LlamaCpp, convert_weights
+from colligate.models.llama.model import LlamaCpp
 from colligate.models.structured import json_schema_of
 from colligate.models.weights import pull
 from support.models import HELLO, ask, likelihood
@@ -299,7 +299,7 @@ import asyncio, os, sys
 from pathlib import Path
 from colligate.errors import ModelError
 from colligate.models import ChatRequest, Message
-from colligate.models.llama.model import LlamaCpp, convert_weights
+from colligate.models.llama.model import LlamaCpp
 model = LlamaCpp(Path(sys.argv[1]), name="tiny", context_tokens=256, threads=1)
 request = ChatRequest([Message("user", "Hello")], max_tokens=3)
 ask = lambda: asyncio.run(model.chat(request))
@@ -380,30 +380,3 @@ def test_another_file_of_the_same_name_is_another_version(tmp_path, tiny_gguf):
 @real
 def test_the_window_is_the_trained_one_where_that_is_small():
     assert LlamaCpp(pull("smollm2-135m")["model"], name="m").context_tokens == 8192
-
-
-@real
-async def test_weights_in_another_format_are_written_once(tmp_path):
-    path = Path(shutil.copy(pull("smollm2-135m")["model"], tmp_path))
-    seen: list[str] = []
-    converted = convert_weights(path, "Q8_0", lambda done, total, what: seen.append(what))
-    assert converted.parent == tmp_path
-    assert converted != path
-    assert "Q8_0" in seen[0]
-    written = converted.stat().st_mtime_ns
-    assert convert_weights(path, "Q8_0") == converted
-    assert converted.stat().st_mtime_ns == written
-    assert not list(tmp_path.glob("*.partial"))
-    model = LlamaCpp(converted, name="gguf:converted", context_tokens=256, threads=1)
-    answer = await ask(model, user("What is the capital of France?"), max_tokens=20)
-    await model.aclose()
-    assert "Paris" in answer.text
-
-
-@real
-def test_weights_stay_as_they_are_on_a_full_disk(tmp_path, monkeypatch):
-    path = Path(shutil.copy(pull("smollm2-135m")["model"], tmp_path))
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1 << 20))
-    assert convert_weights(path, "Q8_0") == path
-    assert [file.suffix for file in tmp_path.iterdir() if file != path] in ([], [".lock"])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
-import shutil
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -14,7 +11,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from filelock import FileLock
 from jinja2 import Template
 from jinja2.exceptions import TemplateError
 from jinja2.ext import loopcontrols
@@ -31,7 +27,7 @@ from colligate.models.llama.engine import AttentionRequest, LlamaEngine, Request
 from colligate.models.llama.libraries import VERSION, pull_libraries
 from colligate.models.local import LocalBackend, LocalModel, Pair, Work
 from colligate.models.prompts import Prompts
-from colligate.models.weights import OnProgress, home
+from colligate.models.weights import home
 
 _LONGEST_WINDOW = 16384
 
@@ -72,42 +68,6 @@ class LlamaCpp(LocalModel):
 def _version(path: Path) -> str:
     stat = path.stat()
     return f"{VERSION}-{stat.st_size}-{stat.st_mtime_ns}"
-
-
-FORMATS = {"Q4_0": 2, "Q8_0": 7}
-"""Formats of weights by name: `llama_ftype`."""
-
-
-def convert_weights(path: Path, format: str, on_progress: OnProgress | None = None) -> Path:
-    """Return the weights in another format, a file beside the first, written once. Blocks.
-
-    They stay as they are where a graphics card computes, which has no faster format, and where
-    the disk has no room.
-    """
-    library = load_library(pull_libraries(on_progress))
-    target = converted_path(path, format)
-    if target.is_file() or library.llama_supports_gpu_offload():
-        return target if target.is_file() else path
-    size = path.stat().st_size
-    report = on_progress or (lambda done, total, what: None)
-    with FileLock(target.with_suffix(".lock")):
-        if not target.is_file() and shutil.disk_usage(path.parent).free > size * 1.2:
-            report(0, size, f"{path.name} as {format}, which this processor reads faster")
-            params = library.llama_model_quantize_default_params()
-            params.ftype, params.allow_requantize = FORMATS[format], True
-            partial = target.with_suffix(".partial")
-            names = os.fsencode(path), os.fsencode(partial)
-            if library.llama_model_quantize(*names, ctypes.byref(params)):
-                partial.unlink(missing_ok=True)
-                return path
-            partial.replace(target)
-            report(size, size, target.name)
-    return target if target.is_file() else path
-
-
-def converted_path(path: Path, format: str) -> Path:
-    """Return where the weights in another format are."""
-    return path.with_name(f"{path.stem}-as-{format.lower()}.gguf")
 
 
 class _Backend(LocalBackend):
