@@ -82,6 +82,10 @@ def _fields(
         found = _found(_DOCUMENT.findall(last), question, 3)
         quotes = [{"quote": s[:230], "document": int(n)} for _, n, s in found]
         return {"quotes": quotes or [{"quote": "", "document": 1}], "answer": "As quoted."}
+    if fields == {"sentences"}:
+        numbered = re.findall(r"^\[(\d+)\] (.*)$", last, re.MULTILINE)
+        ranked = sorted(numbered, key=lambda each: -_overlap(each[1], question))
+        return {"sentences": [int(n) for n, text in ranked[:8] if _overlap(text, question) > 0.2]}
     if "titles" in fields:
         lines = [line.strip("# -\t") for line in last.splitlines()]
         wanted = question + " termination violation"
