@@ -161,7 +161,7 @@ datasets = [
 ]
 strategies = [
   { name = "rdr2", set = ["reply=tagged", "on_nothing=nothing"], label = "base" },
-  { name = "adapted", strategy = "rdr2", set = ["router_adapter=router", "on_nothing=nothing"], label = "adapter" },
+  { name = "adapted", strategy = "rdr2", set = ["on_nothing=nothing", "router_adapter=router"] },
 ]
 columns = [{ dataset = "towers", metric = "answer_in_evidence", label = "evidence", scale = 100 }]
 """
