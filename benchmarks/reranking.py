@@ -5,9 +5,10 @@
 
 `DATA` holds the data sets (`dev/`, `wiki_structured/`), `groups.jsonl` is what `colligate train
 reranker` wrote: its test questions are judged. Elsewhere the best `--pool` passages of hybrid
-search are put in a new order. nDCG@10 counts the right passages of the whole set where they are
-named (musique, popqa, triviaqa) and those of the pool elsewhere; differences are paired, with the
-95% interval of the bootstrap and the larger p of bootstrap and sign flips.
+search are put in a new order, by the reranker alone and beside the search as in a run. nDCG@10
+counts the right passages of the whole set where they are named (musique, popqa, triviaqa) and those
+of the pool elsewhere; differences are paired, with the 95% interval of the bootstrap and the larger
+p of bootstrap and sign flips.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ import numpy as np
 from colligate.bench.datasets import load_records
 from colligate.bench.significance import bootstrap, paired_bootstrap
 from colligate.core.events import Trace
-from colligate.core.run import titled_text
+from colligate.core.run import Run, titled_text
 from colligate.documents import Passage
 from colligate.library import AsyncLibrary
 from colligate.models import Embedder, Reranker
 from colligate.models.embedders import MiniLM
+from colligate.models.metering import Meter
 from colligate.models.pairs import MiniLMReranker
 from colligate.models.rerankers import EmbeddingReranker
 from colligate.session import ingest
@@ -117,33 +119,46 @@ async def judge_search(
     reranker: Reranker,
     pool: int,
 ) -> None:
-    """Judge the order of what hybrid search finds, before and after."""
+    """Judge the order of what hybrid search finds: its own, the reranker's, and of both joined."""
     kwargs = {} if name == "wiki" else {"reader": READER}
-    before, after, first_before, first_after = [], [], [], []
+    found: dict[str, list[tuple[float, float]]] = {"search": [], "alone": [], "beside": []}
     async with AsyncLibrary(indexes / name, embedder=embedder, **kwargs) as library:
         await ingest(library, [path], Trace(), index=True)
         ids = {Path(info.source).name: info.id for info in await library.documents()}
         for record in records:
             judge, wanted, within = judge_of(name, record, ids)
-            hits = await library.search(record["question"], k=pool, documents=within)
-            passages = [hit.passage for hit in hits]
-            right = [judge(passage) for passage in passages]
-            if wanted:  # by document: a document counts once
-                seen: set[str] = set()
-                right = [
-                    r and not (p.document_id in seen or seen.add(p.document_id))
-                    for r, p in zip(right, passages, strict=True)
-                ]
-            if not passages:
+            question = record["question"]
+            hits = await library.search(question, k=pool, documents=within)
+            if not hits:
                 continue
-            order = await rank(reranker, record["question"], list(map(titled_text, passages)))
-            sorted_right = [right[place] for place in order]
-            before.append(ndcg(right, wanted or sum(right)))
-            after.append(ndcg(sorted_right, wanted or sum(right)))
-            first_before.append(float(right[0]))
-            first_after.append(float(sorted_right[0]))
-    compare(f"{name}: nDCG@10 of {pool}", after, before, unlike="hybrid search")
-    compare(f"{name}: a right one first", first_after, first_before, unlike="hybrid search")
+            texts = [titled_text(hit.passage) for hit in hits]
+            run = Run(library, {}, Meter(), reranker=reranker)
+            joined = await run.search(question, k=pool - 1, pool=pool, documents=within)
+            orders = {
+                "search": hits,
+                "alone": [hits[place] for place in await rank(reranker, question, texts)],
+                "beside": joined,
+            }
+            most = wanted or sum(judge(hit.passage) for hit in hits)
+            for way, order in orders.items():
+                right = mark_right([hit.passage for hit in order], judge, once=bool(wanted))
+                found[way].append((ndcg(right, most), float(right[0])))
+    for way, name_of_way in (("alone", "by its score alone"), ("beside", "beside the search")):
+        for at, what in enumerate((f"nDCG@10 of {pool}", "a right one first")):
+            ours, theirs = ([values[at] for values in found[each]] for each in (way, "search"))
+            compare(f"{name}: {what}, {name_of_way}", ours, theirs, unlike="hybrid search")
+
+
+def mark_right(passages: Sequence[Passage], judge: Judge, *, once: bool) -> list[bool]:
+    """Return which passages are right; with `once` only the first of each document."""
+    seen: set[str] = set()
+    right = []
+    for passage in passages:
+        good = judge(passage) and not (once and passage.document_id in seen)
+        if good:
+            seen.add(passage.document_id)
+        right.append(good)
+    return right
 
 
 def judge_of(

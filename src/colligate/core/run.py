@@ -203,7 +203,8 @@ class Run:
     ) -> list[Hit]:
         """Return the `k` best passages for a query.
 
-        With a reranker, `pool` passages are searched and the `k` best by its score are returned.
+        With a reranker, `pool` passages are searched and the `k` best by its score are returned,
+        or by its score and the search's if it is one that counts beside a search.
         """
         rerank = self.reranker is not None and pool is not None and pool > k
         began = time.perf_counter()
@@ -218,9 +219,36 @@ class Run:
         self._named.update(hit.passage.document_id for hit in hits)
         if rerank and hits:
             reranked = await self.rerank(query, [hit.passage for hit in hits])
+            weight: float | None = getattr(self.reranker, "beside_search", None)
+            if weight is not None:
+                found = await self._score_by_mode(query, hits, mode, documents)
+                reranked = list(found + weight * standardise(reranked))
             hits = [replace(hit, score=s) for hit, s in zip(hits, reranked, strict=True)]
             hits.sort(key=lambda hit: -hit.score)
         return hits[:k]
+
+    async def _score_by_mode(
+        self,
+        query: str,
+        hits: Sequence[Hit],
+        mode: SearchMode,
+        documents: Collection[str] | None,
+    ) -> NDArray[np.float64]:
+        """Return the mean z-score of hits in the searches that a mode joins, in their order.
+
+        A hit that is not among the first of one of them has the lowest score that a hit has there.
+        """
+        joined = (SearchMode.DENSE, SearchMode.SPARSE) if mode == SearchMode.HYBRID else (mode,)
+        total = np.zeros(len(hits))
+        for each in joined:
+            found = await self.sources.search(
+                query, k=2 * len(hits), mode=each, documents=documents
+            )
+            scores = {hit.passage.id: hit.score for hit in found}
+            known = [scores[hit.passage.id] for hit in hits if hit.passage.id in scores]
+            least = min(known, default=0.0)
+            total += standardise([scores.get(hit.passage.id, least) for hit in hits])
+        return total / len(joined)
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> list[float]:
         """Return the reranker's score of each passage, in their order; there must be a reranker."""
@@ -493,6 +521,16 @@ class Run:
             remembered=len(free),
         )
         return result, event
+
+
+def standardise(values: Sequence[float]) -> NDArray[np.float64]:
+    """Return z-scores with the population's standard deviation; zeros if all values are equal."""
+    array = np.asarray(values, np.float64)
+    deviation = array.std() if array.size else 0.0
+    if deviation <= 1e-12 * max(1.0, float(np.abs(array).max(initial=0.0))):
+        return np.zeros_like(array)
+    standard: NDArray[np.float64] = (array - array.mean()) / deviation
+    return standard
 
 
 def titled_text(passage: Passage) -> str:

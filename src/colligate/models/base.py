@@ -351,7 +351,8 @@ class Embedder(Protocol):
 class Reranker(Protocol):
     """Scores passages for a query; higher is better, scores compare within one call only.
 
-    `name` is as given on the command line.
+    `name` is as given on the command line. One with a number `beside_search` orders the hits of a
+    search by their z-scores in the search plus so many times its own; others by their own alone.
     """
 
     @property

@@ -42,7 +42,10 @@ from colligate.training.pairs import (
 )
 
 try:
+    import onnx
+    import onnxscript  # noqa: F401  # what torch exports with
     import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
     from torch import distributed, nn
 
     from colligate.training.pair_head import (
@@ -55,7 +58,7 @@ try:
     )
 except ImportError as _error:
     raise MissingExtra(
-        "training needs torch and transformers",
+        "training a reranker needs torch, transformers, onnx and onnxscript",
         f"{_error.name or 'one of them'} is not installed",
         "pip install 'colligate[train]'",
     ) from _error
@@ -334,17 +337,7 @@ def export(head: PairHead, base: Path, out: Path, closed: float = 0.0) -> None:
 
     Weights of matrix products and word embeddings are quantised once, activations at each pair
     (dynamic quantisation), so no calibration data are needed.
-
-    Raises:
-        MissingExtra: onnx is not installed.
     """
-    try:
-        import onnx
-        from onnxruntime.quantization import QuantType, quantize_dynamic
-    except ImportError as error:
-        raise MissingExtra(
-            "the export needs onnx and onnxscript", str(error), "pip install 'colligate[train]'"
-        ) from error
     pair = OnePair(head.eval(), closed)
     ids = tuple(torch.randint(1000, 2000, (1, length)) for length in (12, 90))
     whole, ready = out / "float.onnx", out / "prepared.onnx"

@@ -92,6 +92,28 @@ async def test_a_reranker_decides_the_order(documents, minilm, ask):
     assert run.meter.report().scoring_passes == 3
 
 
+async def test_a_reranker_may_count_beside_the_search(documents, minilm, ask):
+    class Slight:
+        name = "slight"
+        beside_search = 0.01
+
+        async def score(self, query, texts):
+            return [1.0 if "Dogs" in text else 0.0 for text in texts]
+
+        async def aclose(self):
+            pass
+
+    class Strong(Slight):
+        beside_search = 100.0
+
+    first = {}
+    for reranker in (None, Slight(), Strong()):
+        sources = InMemorySources(documents, minilm)
+        answer, _, _ = await ask(RetrieveRead(k=1), QUESTION, sources, reranker=reranker)
+        first[reranker and type(reranker)] = answer.evidence[0].span.document_id
+    assert first == {None: "lease", Slight: "lease", Strong: "rules"}
+
+
 async def test_the_trace_replays_the_run(documents, minilm, ask):
     _, run, _ = await ask(RetrieveRead(), QUESTION, InMemorySources(documents, minilm))
     happened = [type(e) for _, e in run.trace.events]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from colligate.core.events import Event, pluralize
 from colligate.core.prompts import build_attention_prompt, escape, render_body
 from colligate.core.relevance import score_similarity
-from colligate.core.run import Run
+from colligate.core.run import Run, standardise
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, MissingCapability, ModelError
 from colligate.models import Capability, Message, Role
@@ -196,16 +196,6 @@ def calibrate(forth: Sequence[float], back: Sequence[float]) -> list[float]:
     al. 2024) estimates the effect of a place with a dummy document instead.
     """
     return [float(mean) for mean in (standardise(forth) + standardise(back)) / 2]
-
-
-def standardise(values: Sequence[float]) -> NDArray[np.float64]:
-    """Return z-scores with the population's standard deviation; zeros if all values are equal."""
-    array = np.asarray(values, np.float64)
-    deviation = array.std() if array.size else 0.0
-    if deviation <= 1e-12 * max(1.0, float(np.abs(array).max(initial=0.0))):
-        return np.zeros_like(array)
-    standard: NDArray[np.float64] = (array - array.mean()) / deviation
-    return standard
 
 
 def softmax(values: Sequence[float]) -> NDArray[np.float64]:
