@@ -1,6 +1,7 @@
 """Measure the answers to `examples/questions.jsonl` over the licences of `examples/`.
 
-    python benchmarks/examples.py [--model bundled] [--strategy retrieve-read] [--limit N]
+    python benchmarks/examples.py [--model bundled] [--strategy retrieve-read] [--set NAME=VALUE]
+        [--reranker NAME] [--limit N]
 
 Counts, for answerable questions, answers that contain a known answer (in the long or the short
 text, in lower case and without punctuation) and citations into a document that contains the answer;
@@ -18,6 +19,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from colligate.core.parameters import set_parameters
+from colligate.core.strategy import load_strategy
 from colligate.engine import Engine
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -27,12 +30,14 @@ def normalise(text: str) -> str:
     return " ".join(re.sub(r"[^\w\s]", " ", text.casefold()).split())
 
 
-async def measure(model: str | None, strategy: str, limit: int | None) -> None:
+async def measure(arguments: argparse.Namespace) -> None:
+    model, limit = arguments.model, arguments.limit
+    strategy = set_parameters(load_strategy(arguments.strategy), arguments.set)
     lines = (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()
     questions = [json.loads(line) for line in lines][:limit]
     right, refused, cited_right, citations, seconds, retrieved = 0, 0, 0, 0, [], 0
     with tempfile.TemporaryDirectory() as library:
-        async with Engine(model=model, library=library) as engine:
+        async with Engine(model=model, reranker=arguments.reranker, library=library) as engine:
             await engine.add([EXAMPLES / "licences"])
             titles = {
                 info.id: Path(info.source).name
@@ -80,5 +85,6 @@ if __name__ == "__main__":
     parser.add_argument("--model")
     parser.add_argument("--strategy", default="retrieve-read")
     parser.add_argument("--limit", type=int)
-    arguments = parser.parse_args()
-    asyncio.run(measure(arguments.model, arguments.strategy, arguments.limit))
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--reranker")
+    asyncio.run(measure(parser.parse_args()))

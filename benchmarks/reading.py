@@ -2,6 +2,7 @@
 
     python benchmarks/reading.py --suite nq20|hotpotqa|unanswerable --data DIR --cache DIR
         --out rows.jsonl --model NAME [--ways quotes free ...] [--k 6] [--limit N]
+        [--reranker minilm --groups groups.jsonl]
 
 A question is asked over its own candidates: 20 passages with the gold one in tenth place (NQ), ten
 paragraphs of which two are gold (HotpotQA), or candidates without the answer (MuSiQue's own, and NQ
@@ -27,6 +28,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -57,6 +59,7 @@ from colligate.documents import Passage, Span
 from colligate.documents.sentences import sentence_spans
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Message, Role
+from colligate.training.pairs import TEST, read_groups
 from evidence_data import Record, read_records, select_some
 from evidence_measuring import (
     Row,
@@ -250,9 +253,12 @@ def load_questions(arguments: argparse.Namespace) -> list[Record]:
     folder = arguments.data / "dev"
     if arguments.suite != "unanswerable":
         name = {"nq20": "nq20_gold_at_9"}.get(arguments.suite, arguments.suite)
-        return select_some(
-            read_records(folder / f"{name}.jsonl.gz"), arguments.limit, arguments.offset
-        )
+        records = read_records(folder / f"{name}.jsonl.gz")
+        if arguments.groups:  # what a reranker was trained on says nothing of it
+            groups = read_groups(arguments.groups)
+            unseen = {group.question for group in groups if group.split == TEST}
+            records = [record for record in records if record["question"] in unseen]
+        return select_some(records, arguments.limit, arguments.offset)
     own = read_records(folder / "musique_unanswerable.jsonl.gz")
     others = read_records(folder / "nq20_gold_at_9.jsonl.gz")
     # From the end of the sample that the answerable questions come from.
@@ -354,6 +360,9 @@ def main() -> None:
     parser.add_argument("--k", nargs="+", type=int, default=[6])
     parser.add_argument("--offset", type=int, default=0)
     parser.add_argument("--reranker", default="none")
+    parser.add_argument(
+        "--groups", type=Path, help="groups.jsonl of `train reranker`: ask its test"
+    )
     asyncio.run(measure(parser.parse_args()))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -337,6 +337,22 @@ async def test_options_reach_the_model(here, served):
     async with Session() as session:
         model = await session.open_model(Named(name))
         assert model.context_tokens == 321
+
+
+@pytest.mark.parametrize(
+    ("named", "used"), [(None, "minilm"), ("none", None), ("embedding", "embedding")]
+)
+async def test_a_strategys_own_reranker_is_used_unless_another_is_named(here, named, used):
+    (here / "gates.md").write_text("# Gates\n\nThe gate is green.\n")
+    Search.rerankers.clear()
+    strategy = Search(needs=replace(SEARCHING, reranker="minilm"))
+    options = {"model": ScriptedModel(lambda _: "x"), "embedder": "static"}
+    async with Engine(**options, reranker=named) as engine:
+        await engine.ask("gate", ["gates.md"], strategy=strategy)
+        await engine.ask("gate", ["gates.md"], strategy=Search())
+    first, other = Search.rerankers
+    assert (first and first.name) == used
+    assert (other and other.name) == (None if named is None else used)
 
 
 async def test_the_likelihood_reranker_scores_with_this_questions_scorer(tmp_path, here):

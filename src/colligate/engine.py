@@ -289,13 +289,16 @@ class Engine:
                 models = await session.open_models_for(name, needs, trace)
                 sources = await session.open_sources(paths, needs, trace, documents)
                 models = await session.with_cache(models, sources)
+                reranker = None
+                if needs.searches:
+                    reranker = await session.open_reranker(models, default=needs.reranker)
                 run = Run(
                     sources=sources,
                     models=models,
                     meter=meter,
                     trace=trace,
                     budget=Budget(max_tokens_total),
-                    reranker=await session.open_reranker(models) if needs.searches else None,
+                    reranker=reranker,
                     embedder=await session.open_library() if needs.searches else None,
                     store=await session.open_store(needs),
                 )

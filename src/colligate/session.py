@@ -261,12 +261,15 @@ class Session:
         return await self._open.open_in_thread(key, open_embedder)
 
     async def open_reranker(
-        self, models: Mapping[Role, ChatModel], trace: Trace | None = None
+        self,
+        models: Mapping[Role, ChatModel],
+        trace: Trace | None = None,
+        default: str | None = None,
     ) -> Reranker | None:
-        """Open the reranker that was given or named, if any."""
+        """Open the reranker that was given or named, else the default, if any."""
         if not isinstance(self.reranker, str | None):
             return self.reranker
-        named = (await self.load_settings()).reranker
+        named = (await self.load_settings()).reranker or (Named(default) if default else None)
         if named is None or named.name == "none":
             return None
         if trace is not None:

@@ -193,7 +193,7 @@ def test_the_trace_holds_every_step_in_order(ask: Any, folder: Path, tmp_path: P
     assert ask(folder, "--trace", trace).returncode == 0
     events = _events(trace)
     steps = [e["event"] for e in events if e["event"] not in ("progressed", "noted")]
-    assert steps == ["retrieved", "asking", "asked", "parsed", "said", "answered"]
+    assert steps == ["retrieved", "scored", "asking", "asked", "parsed", "said", "answered"]
     assert [e["at"] for e in events] == sorted(e["at"] for e in events)
     asked = next(e for e in events if e["event"] == "asked")
     assert "When was the tower built?" in asked["messages"][-1]["content"]

@@ -117,7 +117,7 @@ def test_strategies_list_their_parameters(colligate: Any, openai_server: Any) ->
         row["name"]: {each["name"]: (each["type"], each["default"]) for each in row["parameters"]}
         for row in rows
     }
-    assert parameters["retrieve-read"]["k"] == ("int", 10)
+    assert parameters["retrieve-read"]["pool"] == ("int", 50)
     assert parameters["rdr2"]["no_expand"] == ("bool", False)
     assert parameters["longrefiner"]["budget"] == ("int", 2048)
     assert parameters["full-context"] == {"form": ("short|list|long|joined", "short")}

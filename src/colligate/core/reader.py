@@ -9,6 +9,7 @@ copy abstains and answers better than one that is asked for its verdict first
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -37,7 +38,7 @@ from colligate.core.run import Run
 from colligate.core.support import support
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ModelError
-from colligate.models import Message, Role
+from colligate.models import Capability, ChatModel, Message, Role
 
 
 class Form(StrEnum):
@@ -471,3 +472,19 @@ def render_passages(passages: Sequence[Passage], first: int = 1) -> str:
 
 def _attribute(text: str) -> str:
     return " ".join(escape(text).replace('"', "'").replace("<", "‹").replace(">", "›").split())
+
+
+def is_small(model: ChatModel) -> bool:
+    """Return whether a model has less than 7 billion weights, the size of the papers' readers.
+
+    Its name says the size ("Qwen2.5-7B", "qwen3:0.6b"). A model whose name does not is small if it
+    runs in this process, where attention can be taken, and not if a server has it.
+    """
+    sizes = _SIZE.findall(model.name)
+    if not sizes:
+        return Capability.ATTENTION in model.capabilities
+    count, unit = sizes[-1]
+    return float(count) * (1 if unit in "bB" else 0.001) < 7
+
+
+_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", re.IGNORECASE)

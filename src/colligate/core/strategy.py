@@ -25,7 +25,8 @@ class Needs:
     """The capabilities that a strategy must have, and those it can do without.
 
     `searches`: it searches passages, so the documents must be indexed. `reads`: it reads documents
-    at all. `whole`: it puts all of them into one prompt.
+    at all. `whole`: it puts all of them into one prompt. `reranker`: the one it uses if none is
+    named, because it was measured to be better with it; the bench names one or uses none.
     """
 
     required: frozenset[Capability] = frozenset({Capability.CHAT})
@@ -33,6 +34,7 @@ class Needs:
     searches: bool = True
     reads: bool = True
     whole: bool = False
+    reranker: str | None = None
 
 
 @dataclass(frozen=True)

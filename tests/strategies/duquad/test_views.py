@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colligate.core.reader import is_small
 from colligate.documents import Passage, Span
 from colligate.strategies.duquad.prompts import (
     find_claims,
     find_important,
-    is_small,
     parse_view,
     read_document_number,
     view_messages,

@@ -11,26 +11,28 @@ from typing import ClassVar
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form, fit_reader, read
+from colligate.core.reader import Form, fit_reader, is_small, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.library.sources import SearchMode
+from colligate.models import Role
 
 
 @dataclass(frozen=True)
 class RetrieveRead:
     """One search, the best passages, one answer.
 
-    Without a reranker the first `k` of the search are read. Passages that do not fit the model's
-    window are left out, the last first, with a warning.
+    Without a reranker the first `k` of the search are read. By default a small reader gets 6
+    passages if they are reranked, others 10. Passages that do not fit the model's window are left
+    out, the last first, with a warning.
     """
 
     name: ClassVar[str] = "retrieve-read"
-    needs: ClassVar[Needs] = Needs()
+    needs: ClassVar[Needs] = Needs(reranker="minilm")
     calls: ClassVar[Calls] = Calls(1)
 
     pool: int = 50  # DualRAG, NativeRAG
-    k: int = 10  # DualRAG, NativeRAG
+    k: int | None = None  # DualRAG, NativeRAG: 10
     mode: SearchMode = SearchMode.HYBRID
     form: Form = Form.SHORT
 
@@ -39,7 +41,9 @@ class RetrieveRead:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Search, read, cite."""
-        hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
+        few = run.reranker is not None and is_small(run.model(Role.READER))
+        k = self.k or (6 if few else 10)
+        hits = await run.search(question, k=k, pool=self.pool, mode=self.mode)
         passages = await fit_reader(question, [hit.passage for hit in hits], run, self.form)
         evidence = [
             Evidence(hit.passage.span, hit.score, f"rank {rank} of the search")

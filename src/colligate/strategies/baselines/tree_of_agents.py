@@ -76,7 +76,7 @@ class TreeOfAgents:
     async def answer(self, question: str, run: Run) -> Answer:
         """Perceive, exchange, explore, decide, vote, read."""
         agents = await self._make_agents(run)
-        with reserve_for_answer(run, lambda: any(agent.vote for agent in agents)):
+        with reserve_for_answer(run, lambda: any(each.vote or each.grounds for each in agents)):
             await gather(self._perceive(question, agent, run) for agent in agents)
             if len(agents) > 1 and self.helpers:
                 await gather(self._explore(question, agent, agents, run) for agent in agents)
@@ -162,10 +162,13 @@ class TreeOfAgents:
     # 6. Vote
 
     async def _elect(self, question: str, agents: Sequence[_Agent], run: Run) -> list[_Agent]:
-        """Return the agents with the result that most voted for; the judge decides a tie."""
+        """Return the agents with the result that most voted for; the judge decides a tie.
+
+        If none voted it is those that found something.
+        """
         tied = count_votes([agent.vote for agent in agents])
         if not tied:
-            return []
+            return [agent for agent in agents if agent.grounds]
         chosen = tied[0]
         if len(tied) > 1:
             opinions = [(_join_findings(agents, each), agents[each[0]].vote) for each in tied]
@@ -287,7 +290,7 @@ def _render_votes(agents: Sequence[_Agent], winners: Sequence[_Agent]) -> str:
     if not winners:
         return ""
     lines = [f"Agent {agent.number}: {' '.join(agent.vote.split()) or 'none'}" for agent in agents]
-    lines.append(f"Voted for: {' '.join(winners[0].vote.split())}")
+    lines.append(f"Voted for: {' '.join(winners[0].vote.split()) or 'none'}")
     return enclose("log", "\n".join(lines))
 
 

@@ -31,7 +31,7 @@ from colligate.core.fit import fit_window
 from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import NumberedDocument
-from colligate.core.reader import FORMS, Form, fit_reader, locate_statements, read
+from colligate.core.reader import FORMS, Form, fit_reader, is_small, locate_statements, read
 from colligate.core.relevance import score_relevance, score_similarity
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -60,7 +60,6 @@ from colligate.strategies.duquad.prompts import (
     doc_score_messages,
     doc_score_schema,
     find_evidence_sentences,
-    is_small,
     parse_doc_scores,
     parse_quoting_view,
     parse_view,

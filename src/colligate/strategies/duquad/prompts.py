@@ -34,7 +34,7 @@ from colligate.documents import Document, Passage, Span
 from colligate.documents.locating import normalise
 from colligate.documents.sentences import sentence_spans, split_sentences
 from colligate.documents.tokens import CJK
-from colligate.models import Capability, ChatModel, Message
+from colligate.models import Message
 from colligate.models.structured import json_schema_of, parse
 
 
@@ -193,22 +193,6 @@ _QUOTING_REMINDER = "Quote what the documents say about the question, then answe
 
 _SHORTEST = 12  # characters, normalised, that hardly stand in two documents by chance
 _LIKE = 90.0  # of 100: a quote with slips
-
-
-def is_small(model: ChatModel) -> bool:
-    """Return whether a model is smaller than those of the paper, of 7 and 8 billion weights.
-
-    Its name says the size ("Qwen2.5-7B", "qwen3:0.6b"). A model whose name does not is small if it
-    runs in this process, where attention can be taken, and not if a server has it.
-    """
-    sizes = _SIZE.findall(model.name)
-    if not sizes:
-        return Capability.ATTENTION in model.capabilities
-    count, unit = sizes[-1]
-    return float(count) * (1 if unit in "bB" else 0.001) < 7
-
-
-_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", re.IGNORECASE)
 
 
 class Quoted(BaseModel):
