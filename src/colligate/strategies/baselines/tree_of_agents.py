@@ -164,11 +164,12 @@ class TreeOfAgents:
     async def _elect(self, question: str, agents: Sequence[_Agent], run: Run) -> list[_Agent]:
         """Return the agents with the result that most voted for; the judge decides a tie.
 
-        If none voted it is those that found something.
+        Without votes it is those that found something and whose decision was lost: an agent that
+        decides for "None" is believed.
         """
         tied = count_votes([agent.vote for agent in agents])
         if not tied:
-            return [agent for agent in agents if agent.grounds]
+            return [agent for agent in agents if agent.grounds and not agent.vote]
         chosen = tied[0]
         if len(tied) > 1:
             opinions = [(_join_findings(agents, each), agents[each[0]].vote) for each in tied]
