@@ -40,7 +40,7 @@ browser:
 	else echo "no Chromium: install one for the tests of the page"; fi
 
 setup: $(INSTALLED) browser
-	$(BIN)/colligate models pull smollm2-135m qwen2.5-coder-0.5b minilm-l6-v2-int8 wordllama-256 llama.cpp
+	$(BIN)/colligate models pull smollm2-135m minilm-l6-v2-int8 wordllama-256 llama.cpp
 
 demo: .venv/.package
 	$(BIN)/colligate ask "How many days does a violator have to cure a first violation under the GPL version 3, and how many under the Mozilla Public License 2.0?" examples/licences

@@ -324,7 +324,8 @@ async def measure_one(record: Record, reading: Reading, run: Run) -> Row:
             "cited to gold": float(compute_document_share(gold, cited) > 0),
             "gold shown": compute_document_share(gold, shown),
         }
-    return {**row, "measures": measures}
+    quotes = [[c.title, c.quote] for c in answer.citations] if answer else []
+    return {**row, "cited": quotes, "measures": measures}
 
 
 def say_row(row: Row) -> None:

@@ -40,6 +40,7 @@ from scipy.optimize import minimize
 
 from answering import make_documents
 from colligate.core.events import Trace
+from colligate.core.reader import is_small
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.library.in_memory import InMemorySources
@@ -48,7 +49,7 @@ from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.metering import Meter
 from colligate.session import Session
 from colligate.settings import Settings
-from colligate.strategies.duquad.prompts import is_small, quoting_view_messages, view_messages
+from colligate.strategies.duquad.prompts import quoting_view_messages, view_messages
 from colligate.strategies.duquad.signals import (
     WEIGHTS,
     Fusion,

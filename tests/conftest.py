@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from colligate.concurrency import wait_without_spinning
 from colligate.models.openai_http import Policy
@@ -15,6 +16,10 @@ from support.runs import ask, documents, make_run, minilm, reply  # noqa: F401
 from support.server import OpenAIServer
 
 wait_without_spinning()  # tests may load torch before colligate does
+
+# A loaded machine is slow: no test depends on the time that it takes.
+settings.register_profile("colligate", deadline=None)
+settings.load_profile("colligate")
 
 # A shell starts background jobs with interrupts ignored, and their children inherit that: the
 # commands under test must be interruptible however the tests were started.

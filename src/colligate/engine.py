@@ -245,7 +245,7 @@ class Engine:
         return {role.value: model.name for role, model in models.items()}
 
     async def list_search_models(self) -> dict[str, str]:
-        """Return the names of the embedder and the reranker; open nothing."""
+        """Return the names of the embedder and the reranker ("by strategy"); open nothing."""
         return await self._session.list_search_models()
 
     async def list_needs(self, kind: type[Strategy]) -> tuple[Need, ...]:

@@ -283,10 +283,13 @@ class Session:
         return await self._open.open_in_thread(key, open_reranker, embedder=embedder)
 
     async def list_search_models(self) -> dict[str, str]:
-        """Return the names of the embedder and the reranker; open nothing."""
+        """Return the names of the embedder and the reranker; open nothing.
+
+        A reranker that is not named is each strategy's own: "by strategy".
+        """
         settings = await self.load_settings()
         given = None if isinstance(self.reranker, str) else self.reranker
-        reranker = given or settings.reranker or Named("none")
+        reranker = given or settings.reranker or Named("by strategy")
         return {"embedder": (await self._embedder_name()).name, "reranker": reranker.name}
 
     async def open_library(self) -> AsyncLibrary:

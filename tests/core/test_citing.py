@@ -169,7 +169,7 @@ WORDS = st.sampled_from([*TEXT.split(), "Paris", "42", "[3]", "«»", ""])
 SENTENCES = st.lists(WORDS, max_size=8).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(-1, 4), SENTENCES, SENTENCES), max_size=4))
 def test_whatever_a_model_says_quotes_are_slices_of_the_passage_named(replies):
     found = cited(*(said(*reply) for reply in replies))
@@ -230,8 +230,9 @@ def test_a_number_computed_from_cited_numbers_is_cited_to_both():
     zoo = make("The zoo opened in 1921.", "b", "b")
     passages, documents = [whole(museum), whole(zoo)], {"a": museum, "b": zoo}
     question = "How many years apart did museum and zoo open?"
-    found = cite(question, [earlier], passages, documents)
+    found = cite(question, [earlier], passages, documents, short="17 years")
     assert {c.quote for c in found.citations} == {museum.text, zoo.text}
+    assert found.short == "17 years"
     assert {c.how for c in found.citations} == {COMPUTED}
     wrong = earlier.model_copy(update={"sentence": earlier.sentence.replace("17", "18")})
     assert not cite(question, [wrong], passages, documents).citations
@@ -298,3 +299,30 @@ def test_a_short_answer_is_placed_in_the_sentence_that_holds_it_and_the_question
 )
 def test_a_short_answer_without_such_a_sentence_has_no_place(short, question):
     assert placed(short, question) is None
+
+
+@pytest.mark.parametrize(
+    ("short", "kept"),
+    [
+        ("900 euros", "900 euros"),
+        ("900 euros [1]", "900 euros"),
+        ("Yes", "Yes"),
+        ("950 euros", ""),  # the quote has another number
+        ("Ms Novak", ""),
+        ("three months", ""),  # elsewhere in the document, and not cited
+        ("", ""),
+    ],
+)
+def test_a_short_answer_needs_support_as_a_statement_does(short, kept):
+    stated = [said(1, "pays 900 euros", "The rent is 900 euros a month.")]
+    found = cite("What is the rent?", stated, [RENT, NOTICE], DOCUMENTS, short=short)
+    assert (found.text, found.short) == ("The rent is 900 euros a month. [1]", kept)
+    assert [short in each for each in found.dropped] == [True] * bool(short and not kept)
+
+
+def test_a_short_answer_in_another_language_needs_its_numbers_alone():
+    stated = [said(1, "pays 900 euros", "Die Miete beträgt 900 Euro im Monat.")]
+    question = "Wie hoch ist die Miete, die der Mieter in jedem Monat zahlt?"
+    for short, kept in (("neunhundert Euro im Monat", True), ("950 Euro im Monat", False)):
+        found = cite(question, stated, [RENT, NOTICE], DOCUMENTS, short=short)
+        assert bool(found.short) == kept

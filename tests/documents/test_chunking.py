@@ -124,7 +124,7 @@ CHUNKERS: list[Chunker] = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TEXT, st.sampled_from(CHUNKERS), st.booleans())
 def test_chunks_are_in_order_and_leave_nothing_out(text: str, chunker: Chunker, flat: bool) -> None:
     found = make(text, flat=flat)
@@ -138,7 +138,7 @@ def test_chunks_are_in_order_and_leave_nothing_out(text: str, chunker: Chunker, 
     assert all(a.end <= b.start for a, b in pairwise(spans))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TEXT, st.sampled_from([1, 3, 8, 25]))
 def test_structural_chunks_stay_in_one_section_and_in_the_limit(text: str, limit: int) -> None:
     found = make(text)

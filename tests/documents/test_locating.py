@@ -160,7 +160,7 @@ def test_normalising_keeps_numbers_apart() -> None:
     assert normalise("1 2 | 3. 4 - 5, x – y -6").text == "1 2 3. 4-5,xy-6"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=60))
 def test_normalised_characters_know_where_they_came_from(text: str) -> None:
     plain = normalise(text)
@@ -170,7 +170,7 @@ def test_normalised_characters_know_where_they_came_from(text: str) -> None:
     assert places == sorted(places)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_slice_of_the_document_is_found_as_it_stands(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(TEXT) - 1))
@@ -183,7 +183,7 @@ def test_a_slice_of_the_document_is_found_as_it_stands(data: st.DataObject) -> N
     assert DOCUMENT.slice(location.span) == quote
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(min_size=1, max_size=80), st.data())
 def test_a_slice_of_any_text_is_found(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text) - 1))
@@ -196,7 +196,7 @@ def test_a_slice_of_any_text_is_found(text: str, data: st.DataObject) -> None:
 WORDS = list(re.finditer(r"\S+", TEXT[: TEXT.index("今")]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.integers(0, len(WORDS) - 8),
     st.integers(4, 8),
@@ -219,7 +219,7 @@ def test_changed_blanks_and_dashes_are_found(
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(alphabet="qxzjkvw ", min_size=3, max_size=200))
 def test_random_letters_are_nowhere(quote: str) -> None:
     assume(quote.strip() and normalise(quote).text not in normalise(TEXT).text)

@@ -227,7 +227,7 @@ PIECES = st.one_of(*map(st.sampled_from, (MARKS, BLANKS, WORDS, BLOCKS)))
 MARKDOWN = st.lists(PIECES, max_size=40).map("".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(MARKDOWN)
 @example("---\na: b\n---\n")
 @example(">\n> - \n")

@@ -174,7 +174,7 @@ BLOCK = st.one_of(
 MARKDOWN = st.lists(BLOCK, max_size=12).map("\n\n".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data(), text=MARKDOWN, least=st.integers(1, 30), more=st.integers(0, 40))
 def test_paragraphs_hold_every_character_once(
     data: st.DataObject, text: str, least: int, more: int

@@ -121,7 +121,7 @@ MARKS = [" ", "\n", "\n\n", "\r\n", "\xa0", "- ", "1. ", "(a) ", "| x |\n", "# "
 PIECES = st.sampled_from([*WORDS, *MARKS, "”", "*", "**", ")"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join)))
 def test_sentences_are_ordered_and_leave_nothing_out(text: str) -> None:
     found = split_sentences(text)

@@ -18,7 +18,7 @@ TEXTS = st.text() | st.text(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS)
 def test_spans_are_in_order_and_leave_out_only_blanks(text: str) -> None:
     spans = token_spans(text)

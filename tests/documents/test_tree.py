@@ -59,7 +59,7 @@ def trees(draw: st.DrawFn) -> Tree:
     return builder.build(Structure(confidence, draw(st.sampled_from(Basis)), "note"))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(trees())
 def test_any_tree_nests_in_order_finds_its_nodes_and_is_stored_whole(tree: Tree) -> None:
     for node in tree:

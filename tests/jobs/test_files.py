@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.errors import FaultyRecord, UsageError
@@ -28,7 +28,6 @@ def write(file: Path, *lines: dict[str, Any]) -> list[Any]:
     return before
 
 
-@settings(deadline=None)
 @given(texts=TEXTS, data=st.data())
 def test_whatever_is_torn_off_the_end_whole_lines_stay_and_more_can_follow(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], data: st.DataObject

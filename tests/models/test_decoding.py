@@ -83,7 +83,7 @@ SCHEMA = {"type": "array", "items": {"enum": ["yes", "no", "perhaps"]}, "minItem
 
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
 @pytest.mark.parametrize("schema", [None, SCHEMA], ids=["free", "schema"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_tokens_of_a_draft_are_checked_one_after_the_other(tokenizer, schema, temperature, data):
     make_tokens = partial(llguidance.hf.from_tokenizer, tokenizer)
@@ -142,7 +142,7 @@ def test_logits_that_are_not_finite_are_an_error(tokenizer, value, temperature):
 TEXTS = st.text(st.sampled_from("abS TOP.é€😀\n\"'<"), min_size=1, max_size=16)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(text=TEXTS, cuts=st.lists(st.tuples(st.integers(0, 15), st.integers(1, 5)), max_size=3))
 @example(text="ab STO", cuts=[])  # held back up to its end
 def test_any_text_in_any_tokens_streams_up_to_what_stops_it(tokenizer, text, cuts):

@@ -169,7 +169,7 @@ def objects(inner: st.SearchStrategy[Typed]) -> st.SearchStrategy[Typed]:
     return named.map(lambda f: (create_model("Part", **f), ...))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(field=objects(fields()), temperature=st.sampled_from([0.0, 1.0, 5.0]))
 def test_any_schema_is_satisfied(tiny, field, temperature):
     model: TypeAdapter[Any] = TypeAdapter(field[0])

@@ -200,7 +200,7 @@ def test_what_is_said_of_a_fault_is_short_whatever_the_answer_holds():
     assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(alphabet='{}[]":,`\\n\\\\ aname01\ud800é', max_size=80))
 def test_any_text_is_read_or_refused(text):
     for schema in (City, Loose):
@@ -212,7 +212,7 @@ def test_any_text_is_read_or_refused(text):
         assert stage in ("parsed", "repaired")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(), st.integers(0, 10**6), st.text(alphabet="ab {}\n", max_size=10))
 def test_any_object_is_found_in_any_prose(name, people, prose):
     city = City(name=name, people=people)

@@ -37,7 +37,7 @@ def test_split(text, visible, thinking):
     assert split_thinking(text) == (visible, thinking)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(PARTS, st.data())
 def test_a_stream_shows_what_the_whole_shows(parts, data):
     text = "".join(parts)

@@ -22,7 +22,6 @@ from support.http_server import DEFAULT, form_of, threaded
 
 BRIEFLY = settings(
     max_examples=10,
-    deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=list(HealthCheck),

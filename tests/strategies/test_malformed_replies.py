@@ -172,7 +172,7 @@ def test_valid_replies_give_an_answer(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=8), seed=st.integers(0, 999))
 def test_no_shape_of_a_reply_is_an_error(name, kinds, seed):
     dice = random.Random(seed)

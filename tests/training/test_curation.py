@@ -192,7 +192,7 @@ def test_what_cannot_be_shared_is_not_on_the_card(data: Path) -> None:
     assert set(card.split) == {"held out", "kept apart by", "seed"}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     what=st.text(max_size=20),
     seed=st.integers(0, 9),

@@ -61,7 +61,7 @@ Children pay nine dollars.
 """
 LAKE = "# Lake\n\nThe lake lies beside the park.\n\n## Fish\n\nCarp and pike are its fish.\n"
 QUESTION = "When did the park open the Superman tower?"
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
 def shown(call: ChatRequest) -> dict[str, str]:

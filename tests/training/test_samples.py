@@ -22,7 +22,7 @@ from colligate.training.samples import (
     write_card,
 )
 
-SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 REPLIES = TEXTS.filter(lambda text: text.strip())
 PLAIN_JSON = st.recursive(

@@ -140,11 +140,16 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Cited:
-    """An answer text with numbered marks, the citations behind them, and what was dropped."""
+    """An answer text with numbered marks, the citations behind them, and what was dropped.
+
+    `short` is the answer in a few words, or empty: it is dropped if the text and its sources do not
+    say it.
+    """
 
     text: str
     citations: tuple[Citation, ...]
     dropped: tuple[str, ...]
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,20 +175,23 @@ def cite(
     documents: Mapping[str, Document],
     *,
     short: str = "",
+    found: bool = True,
 ) -> Cited:
     """Resolve each statement to its places in the documents, and write them as one text.
 
     Each statement is followed by the numbers of its citations, `[1]`, counted in the order of first
     use, or by `[uncited]`. A repeated statement is written once, with all its places. If no
-    statement has a place the text is the sentence that holds the short answer, or empty.
+    statement has a place the text is the sentence that holds the short answer, or empty; it is
+    empty too if the model says that it found nothing.
     """
     stated, dropped = resolve(question, statements, passages, documents)
     if not any(each.places for each in stated):
-        answering = find_short_answer(short, question, passages, documents)
+        looked_up = short if found else ""
+        answering = find_short_answer(looked_up, question, passages, documents)
         if answering is None:
             return Cited("", (), dropped)
         stated = [answering]
-    return write_answer(stated, documents, dropped)
+    return write_answer(stated, documents, dropped, short=short, question=question)
 
 
 def resolve(
@@ -413,9 +421,17 @@ def _other_language(claim: str, document: Document) -> bool:
 
 
 def write_answer(
-    stated: Sequence[Stated], documents: Mapping[str, Document], dropped: tuple[str, ...]
+    stated: Sequence[Stated],
+    documents: Mapping[str, Document],
+    dropped: tuple[str, ...],
+    *,
+    short: str = "",
+    question: str = "",
 ) -> Cited:
-    """Join the statements, number their marks, and record the place of each in the answer."""
+    """Join the statements, number their marks, and record the place of each in the answer.
+
+    The short answer must have support as a statement must.
+    """
     text = ""
     stretches: dict[Place, list[tuple[int, int]]] = {}
     for each in stated:
@@ -426,8 +442,10 @@ def write_answer(
         marks = [f"[{list(stretches).index(place) + 1}]" for place in each.places]
         text += f"{each.sentence} {''.join(marks) or UNCITED}"
     citations = []
+    sources = [each.sentence for each in stated if each.places]
     for place, answer_spans in stretches.items():
         passage = documents[place.span.document_id].passage(place.span)
+        sources.append(_in_context(passage, passage.text))
         citations.append(
             Citation(
                 span=place.span,
@@ -439,7 +457,21 @@ def write_answer(
                 how=place.how,
             )
         )
-    return Cited(text, tuple(citations), dropped)
+    short = _without_marks(short)
+    foreign = any(
+        _other_language(f"{question} {short}", documents[place.span.document_id])
+        for place in stretches
+    )
+    source = " ".join(sources)
+    holds = (
+        has_all_numbers(short, source, question)
+        if foreign
+        else support(short, source, question).enough(QUOTED)
+    )
+    if short and not (citations and holds):
+        dropped = (*dropped, f"the short answer “{_cut(short)}” is left out: nothing cited says it")
+        short = ""
+    return Cited(text, tuple(citations), dropped, short)
 
 
 _MARK = re.compile(r"\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\]")

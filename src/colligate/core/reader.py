@@ -35,7 +35,6 @@ from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape
 from colligate.core.run import Run
-from colligate.core.support import support
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, ChatModel, Message, Role
@@ -105,15 +104,18 @@ async def read(
             for each in cited.dropped:
                 run.warn(each)
             if cited.citations or not reply.found:
-                return _finish(refused, cited, reply.short_answer, run)
+                return _finish(refused, cited, run)
             problem, short = "nothing that it states can be cited", reply.short_answer
     if not known:
         run.warn(f"the reader gives no answer: {problem}")
-        return _finish(refused, Cited("", (), ()), "", run)
+        return _finish(refused, Cited("", (), ()), run)
     run.warn(f"the answer is what earlier steps had verified: {problem}")
     ids = {place.span.document_id for each in known for place in each.places}
-    cited = write_answer(known, {name: await run.document(name) for name in ids}, ())
-    return _finish(refused, cited, "" if support(short, cited.text).missing else short, run)
+    documents = {name: await run.document(name) for name in ids}
+    cited = write_answer(known, documents, (), short=short, question=question)
+    for each in cited.dropped:
+        run.warn(each)
+    return _finish(refused, cited, run)
 
 
 async def _ask(
@@ -128,10 +130,15 @@ async def _ask(
     documents = await run.documents_of(passages)
 
     async def check(reply: ReaderReply | JoinedReply) -> Cited:
-        short = reply.short_answer if reply.found else ""
         # Locating a quote in a long document takes too long for the event loop.
         return await asyncio.to_thread(
-            cite, question, reply.statements, passages, documents, short=short
+            cite,
+            question,
+            reply.statements,
+            passages,
+            documents,
+            short=reply.short_answer,
+            found=reply.found,
         )
 
     first = await run.structured(messages, spec.reply, role=role, max_tokens=spec.tokens)
@@ -145,16 +152,14 @@ async def _ask(
     return reply, cited
 
 
-def _finish(refused: Answer, cited: Cited, short: str, run: Run) -> Answer:
+def _finish(refused: Answer, cited: Cited, run: Run) -> Answer:
     """Record the answer and return it; without a citation it is a refusal."""
     spans = tuple(citation.span for citation in cited.citations)
     run.emit(Answered(bool(spans), cited.text, spans, cited.dropped))
     if not spans:
         return refused
-    short = short.strip()
-    return replace(
-        refused, text=cited.text, found=True, short=short or None, citations=cited.citations
-    )
+    short = cited.short or None
+    return replace(refused, text=cited.text, found=True, short=short, citations=cited.citations)
 
 
 def _report(reply: ReaderReply | JoinedReply, run: Run) -> None:

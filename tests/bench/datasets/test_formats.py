@@ -185,7 +185,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data(), st.sampled_from(sorted(FIRST_RECORDS)), json_values)
 def test_a_field_of_any_value_is_understood_or_told(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, name: str, value: Any

@@ -97,7 +97,7 @@ values = st.recursive(
 records = st.lists(st.dictionaries(st.text(max_size=4), values, max_size=3), min_size=1, max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), records, st.booleans(), st.booleans())
 def test_a_truncated_file_gives_whole_records_or_an_error(
     tmp_path_factory: pytest.TempPathFactory,

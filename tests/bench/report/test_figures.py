@@ -54,14 +54,14 @@ def lines(*panels: Panel, **more: object) -> str:
     return draw_lines(panels, **options)  # type: ignore[arg-type]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(panels, max_size=2), st.booleans())
 def test_any_numbers_are_drawn_or_left_out(drawn: list[Panel], logarithmic: bool) -> None:
     if svg := lines(*drawn, logarithmic=logarithmic, ticks_at_points=not logarithmic):
         parse(svg)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(intervals, max_size=3).map(tuple), texts)
 def test_any_intervals_are_drawn_or_left_out(rows: tuple[Interval, ...], title: str) -> None:
     parse(draw_intervals([IntervalPanel(title, title, rows)], title=title))

@@ -351,7 +351,7 @@ def test_what_cannot_be_read(data: bytes, kind: type[Exception], said: str) -> N
         read(data)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(cut=st.integers(min_value=0, max_value=3000), flip=st.integers(min_value=0, max_value=2000))
 def test_damage_anywhere_is_an_error_or_a_document(cut: int, flip: int) -> None:
     data = bytearray(contents_pdf()[: 3000 + cut])

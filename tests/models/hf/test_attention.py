@@ -120,7 +120,7 @@ def implementations(model: Any) -> set[str]:
     return {module.config._attn_implementation for module in modules}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(text=st.text("ab c<|>é🦦\n", min_size=1, max_size=60), data=st.data())
 def test_a_span_gets_the_mean_of_the_tokens_it_touches(tiny_model, text, data):
     model = tiny_model("llama")
@@ -132,7 +132,7 @@ def test_a_span_gets_the_mean_of_the_tokens_it_touches(tiny_model, text, data):
     assert means[0] * len(model.prompts.token_spans(text)) == pytest.approx(1, abs=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(text=st.text(min_size=1, max_size=30), role=st.sampled_from(["user", "system"]))
 def test_what_the_template_adds_belongs_to_no_span(tiny_model, text, role):
     model, text = tiny_model("llama"), f"?{text}!"
@@ -289,7 +289,7 @@ GEMMA = Pinned(
 )
 
 
-@pytest.fixture(scope="module", params=["smollm2-135m", "qwen2.5-coder-0.5b", "gemma-3-270m"])
+@pytest.fixture(scope="module", params=["smollm2-135m", "gemma-3-270m"])
 def real(request: pytest.FixtureRequest) -> Iterator[TinyModel]:
     """Small real models, one after another; fetched once a machine."""
     with pytest.MonkeyPatch.context() as patch:

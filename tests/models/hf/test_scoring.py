@@ -96,7 +96,7 @@ TEXTS = st.lists(st.sampled_from([INSTRUCTION, OTTERS, TREATY, QUESTION, "W", " 
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral", "gemma2"])
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(
     pairs=st.lists(st.tuples(TEXTS.map("".join), st.sampled_from(["", "W", OTTERS])), max_size=7),
     tokens=st.sampled_from([40, 100, 2048]),
@@ -217,7 +217,7 @@ def test_stopped_between_layers_and_usable_after(llama):
 IDS = st.lists(st.integers(1, 3), min_size=1, max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     beginning=st.lists(st.integers(1, 3), max_size=5),
     rests=st.lists(IDS, min_size=1, max_size=6),

@@ -200,7 +200,7 @@ ODD = (
 ).split(" ")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from([*ODD, " ", "  "]) | st.characters(exclude_categories=())))
 @example(["\x06", " "])  # a letter that the vocabulary does not have, before one that it has
 def test_spans_of_tokens_of_odd_texts(smollm2_llama, parts):

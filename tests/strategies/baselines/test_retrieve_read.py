@@ -6,7 +6,9 @@ from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Answered, Asked, Asking, Parsed, Pruned, Retrieved
 from colligate.errors import BudgetExceeded
 from colligate.library import InMemorySources
+from colligate.models.rerankers import EmbeddingReranker
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from support.runs import document
 
 QUESTION = "What is the rent of the flat?"
 
@@ -112,6 +114,20 @@ async def test_a_reranker_may_count_beside_the_search(documents, minilm, ask):
         answer, _, _ = await ask(RetrieveRead(k=1), QUESTION, sources, reranker=reranker)
         first[reranker and type(reranker)] = answer.evidence[0].span.document_id
     assert first == {None: "lease", Slight: "lease", Strong: "rules"}
+
+
+@pytest.mark.parametrize(
+    ("model", "reranked", "shown"),
+    [("a-1.5b", True, 6), ("a-70b", True, 10), ("a-1.5b", False, 10)],
+)
+async def test_a_small_reader_is_shown_fewer_passages_if_they_are_reranked(
+    minilm, ask, model, reranked, shown
+):
+    made = [document(f"dog{n}", f"# Dog {n}\n\nDog {n} sleeps.") for n in range(12)]
+    reranker = EmbeddingReranker(minilm) if reranked else None
+    sources = InMemorySources(made, minilm)
+    _, _, asked = await ask(RetrieveRead(), "Who sleeps?", sources, name=model, reranker=reranker)
+    assert asked.calls[0].prompt.count("<passage ") == shown
 
 
 async def test_the_trace_replays_the_run(documents, minilm, ask):

@@ -579,7 +579,7 @@ MUTATED = st.text(max_size=60) | st.sampled_from(
 ).flatmap(lambda reply: st.integers(0, len(reply)).map(lambda end: reply[:end]))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from([THREE, QUOTED]), st.tuples(*[MUTATED] * 5))
 async def test_no_reply_makes_it_fail(make_run, strategy, replies):
     parts = dict(zip(("global_", "local", "score", "judge", "reader"), replies, strict=True))

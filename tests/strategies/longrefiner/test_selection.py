@@ -269,7 +269,7 @@ def reference(
     return chosen, cost(chosen)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(case=cases(), stop=st.booleans())
 def test_the_choice_is_the_reference_algorithms(case: _Case, stop: bool) -> None:
     articles, scores, tokens, budget = case
@@ -285,7 +285,7 @@ def test_the_choice_is_the_reference_algorithms(case: _Case, stop: bool) -> None
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(case=cases())
 def test_passages_hold_what_was_chosen_and_no_more(
     case: _Case,
@@ -306,7 +306,7 @@ def test_passages_hold_what_was_chosen_and_no_more(
         assert all(passage.text == each.document.slice(passage.span) for passage in found)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(case=cases(), budget=st.integers(0, 30))
 def test_a_cut_paragraph_keeps_the_budget(case: _Case, budget: int) -> None:
     articles, scores, _, _ = case

@@ -215,7 +215,7 @@ def texts(draw: st.DrawFn) -> str:
     return "\n\n".join(draw(st.lists(st.sampled_from(pool), max_size=14)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(texts(), st.integers(1, 9), st.sampled_from([0, 5, 20]))
 @example("a b ... c d\n\n" * 3, 1, 0)
 @example("x x x x x x x x x x x x x x x x\n\n# x\n\nx x", 1, 0)
@@ -232,7 +232,7 @@ def test_a_skeleton_brings_a_document_back(text: str, tokens: int, least_words: 
     assert all(n.kind in (Kind.ROOT, Kind.SECTION, Kind.PARAGRAPH) for n in given_back.tree)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=400), st.integers(1, 4))
 def test_any_text_without_structure_comes_back(text: str, tokens: int) -> None:
     source = make(text, flat=True)

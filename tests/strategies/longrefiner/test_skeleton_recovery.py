@@ -275,7 +275,7 @@ _MARKUP = st.sampled_from(
 _WORDS = st.sampled_from([*TEXT.split(), "Emma, Ravi and Zuri", "put them in charge.", CAST])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.one_of(_MARKUP, _WORDS, st.text(max_size=5)), max_size=60).map(" ".join),
     st.one_of(st.just(TEXT), st.lists(st.one_of(_WORDS, _MARKUP), max_size=60).map("\n".join)),

@@ -270,7 +270,7 @@ BLOCK = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data(), blocks=st.lists(BLOCK, max_size=14), flat=st.booleans())
 def test_an_article_is_a_tree_that_leaves_out_no_text(
     data: st.DataObject, blocks: list[str], flat: bool

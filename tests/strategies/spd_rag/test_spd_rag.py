@@ -797,9 +797,7 @@ async def test_whatever_the_last_call_says_what_was_found_is_the_answer(failure,
 
 
 @given(seed=st.integers(0, 2**32), count=st.sampled_from([2, 35]))
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_no_reply_however_spoilt_ends_a_run_and_no_finding_is_lost(seed, count, make_run):
     chance = random.Random(seed)
 

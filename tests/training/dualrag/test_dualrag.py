@@ -570,7 +570,7 @@ def test_facts_become_the_outlines_own_words():
     assert copy_facts(["Pigs fly."], []) == []
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     facts=st.lists(st.text("ab <>1.passage\n", max_size=400), max_size=9),
     outline=st.lists(st.text("ab <>1.passage\n", min_size=1, max_size=400), max_size=4),

@@ -127,7 +127,7 @@ class Synthesis:
         order = [i for group in grouping.groups for i in group]
         texts = [texts[i] for i in order]
         if not texts:
-            return await self._write([], gathered, None, ())
+            return await self._write([], gathered, "", ())
         if body:
             return await self._conclude(texts, body, gathered)
         return await self._answer(texts, gathered)
@@ -210,13 +210,12 @@ class Synthesis:
         stated, dropped = await self._resolve(reply.statements, passages)
         if not any(each.places for each in stated):
             if not reply.found:
-                return await self._write([], gathered, None, dropped)
+                return await self._write([], gathered, "", dropped)
             self.run.warn("the last synthesis quotes nothing, the answer is the findings")
             return await self.list_findings(gathered)
-        short = reply.short_answer.strip() or None
         if growing:
             stated = self._complete(stated, gathered)
-        return await self._write(stated, gathered, short, dropped)
+        return await self._write(stated, gathered, reply.short_answer, dropped)
 
     async def _conclude(
         self,
@@ -233,15 +232,15 @@ class Synthesis:
             head = (await self.run.structured(messages, Head, max_tokens=tokens)).value
         except (ModelError, BudgetExceeded) as error:
             self.run.warn(f"the head of the answer could not be written: {error}")
-            return await self._write(body, gathered, None, ())
+            return await self._write(body, gathered, "", ())
         stated, dropped = await self._resolve(head.statements, passages)
         whole = [*(each for each in stated if each.places), *body]
-        return await self._write(whole, gathered, head.short_answer.strip() or None, dropped)
+        return await self._write(whole, gathered, head.short_answer, dropped)
 
     async def list_findings(self, gathered: Sequence[FindingGroup]) -> Answer:
         """Return the findings as the answer, each with its citations, without a model."""
         findings = [finding for text in gathered for finding in text.findings]
-        return await self._write(findings, gathered, None, ())
+        return await self._write(findings, gathered, "", ())
 
     async def _resolve(
         self, statements: Sequence[Statement | Joined], passages: Sequence[Passage]
@@ -277,21 +276,23 @@ class Synthesis:
         self,
         stated: Sequence[Stated],
         gathered: Sequence[FindingGroup],
-        short: str | None,
+        short: str,
         dropped: tuple[str, ...],
     ) -> Answer:
         """Write statements as the answer; without any, nothing is found."""
-        for problem in dropped:
-            self.run.warn(problem)
         passages = await self._collect_sources(gathered)
         documents = await self.run.documents_of(passages)
         once: dict[str, dict[Place, None]] = {}
         for each in stated:
             once.setdefault(each.sentence, {}).update(dict.fromkeys(each.places))
         joined = [Stated(sentence, tuple(places)) for sentence, places in once.items()]
-        cited = await asyncio.to_thread(write_answer, joined, documents, dropped)
+        cited = await asyncio.to_thread(
+            write_answer, joined, documents, dropped, short=short, question=self.question
+        )
+        for problem in cited.dropped:
+            self.run.warn(problem)
         spans = tuple(citation.span for citation in cited.citations)
-        self.run.emit(Answered(bool(spans), cited.text, spans, dropped))
+        self.run.emit(Answered(bool(spans), cited.text, spans, cited.dropped))
         named = len({span.document_id for span in spans})
         if 0 < named < len(documents):
             self.run.warn(f"{named} of {len(documents)} documents with findings are cited")
@@ -300,7 +301,7 @@ class Synthesis:
             strategy=self.strategy,
             text=cited.text or NOT_FOUND,
             found=bool(spans),
-            short=short if spans else None,
+            short=cited.short or None,
             citations=cited.citations,
             evidence=_rate(gathered, passages),
         )
