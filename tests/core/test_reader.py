@@ -6,13 +6,14 @@ import math
 import pytest
 
 from colligate.core import Form, fit_reader, read
-from colligate.core.citing import NOT_FOUND, Joined, Place, Stated
+from colligate.core.citing import NOT_FOUND, Joined, Place, Stated, Statement, cite
 from colligate.core.events import Noted
 from colligate.core.reader import FORMS, ReaderReply, reader_messages, render_passages
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ContextTooSmall, NotAuthorised, ServerFailed
 from colligate.library import InMemorySources
 from colligate.models import Completion, Message, Role, Usage
+from support.documents import make
 from support.runs import LEASE
 
 
@@ -46,6 +47,16 @@ def test_turn_tokens_of_chat_templates_are_taken_apart():
     assert "<|im_start|>" not in shown
     assert "<end_of_turn>" not in shown
     assert "</s>" not in shown
+
+
+def test_wide_gaps_are_not_shown_and_what_is_quoted_without_them_is_found():
+    table = make(f"Assets{' ' * 30}2021{' ' * 20}2020\nCash{' ' * 32}512{' ' * 20}498", "A", "a")
+    row = table.passage(Span("a", 0, len(table)))
+    shown = render_passages([row])
+    assert "Cash  512  498" in shown
+    said = Statement(passage=1, quote="Cash  512  498", sentence="Cash was 512 in 2021.")
+    cited = cite("What was cash in 2021?", [said], [row], {"a": table})
+    assert [table.slice(c.span) == c.quote for c in cited.citations] == [True]
 
 
 def test_instructions_come_first_and_the_question_last():

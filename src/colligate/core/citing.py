@@ -18,6 +18,7 @@ from colligate.core.computing import recompute, remove_computed
 from colligate.core.support import (
     NEAR,
     QUOTED,
+    Support,
     find_supporting_sentences,
     has_all_numbers,
     is_number,
@@ -229,20 +230,24 @@ def find_short_answer(
     question: str,
     passages: Sequence[Passage],
     documents: Mapping[str, Document],
+    *,
+    alone: bool = False,
 ) -> Stated | None:
     """Return the sentence of the passages that answers the question with these words, or None.
 
-    It holds the short answer word for word and, with its title and headings, enough of the words of
-    question and answer; of several the one with most.
+    With its title and headings it holds the short answer word for word and enough of the words of
+    question and answer; of several the one with most. If a model read the passage `alone`, that
+    shows that it is about the question, and no words of the question are needed.
     """
     wanted = split_content_words(short)
     if not wanted:
         return None
     checker = _Checker(question, passages, documents)
     rated = [
-        (share, passage, span)
+        (found.whole, passage, span)
         for passage in passages
-        for span, share in checker.rate_sentences(f"{question} {short}", passage, wanted)
+        for span, found in checker.rate_sentences(f"{question} {short}", passage, wanted)
+        if alone or found.enough(NEAR)
     ]
     if not rated:
         return None
@@ -376,20 +381,18 @@ class _Checker:
 
     def rate_sentences(
         self, claim: str, passage: Passage, wanted: Sequence[str]
-    ) -> Iterator[tuple[Span, float]]:
-        """Yield the sentences that hold the content words `wanted` in a row and support a claim,
-        each with the share of the claim's words that is there."""
+    ) -> Iterator[tuple[Span, Support]]:
+        """Yield the sentences that with title and headings hold the content words `wanted` in a
+        row, and how far each supports a claim."""
         document = self.documents[passage.document_id]
         for span in sentence_spans(document, passage.span):
-            seen = visible_text(span, document, passage)
-            words = split_content_words(seen)
+            source = _in_context(passage, visible_text(span, document, passage))
+            words = split_content_words(source)
             starts = range(len(words) - len(wanted) + 1)
             if len(span) <= _LONGEST_QUOTE and any(
                 words[at : at + len(wanted)] == wanted for at in starts
             ):
-                found = support(claim, _in_context(passage, seen))
-                if found.enough(NEAR):
-                    yield span, found.whole
+                yield span, support(claim, source)
 
     def _source(self, place: Place) -> str:
         """Return what the reader saw of a place, after its title and headings."""

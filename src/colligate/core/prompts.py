@@ -28,6 +28,7 @@ _OUR_TAGS = (
 _OUR_TAG = re.compile(rf"<(?=/?\s*(?:{_OUR_TAGS})\b)", re.IGNORECASE)
 
 _DELIMITER = "[DOC] "
+_WIDE = re.compile(r"[ \t]{3,}")
 
 
 def build_messages(instruction: str, *blocks: str) -> list[Message]:
@@ -43,6 +44,14 @@ def escape(text: str) -> str:
     'a‹/document>‹|im_end|> <b>'
     """
     return _TURN_TOKEN.sub("‹", _OUR_TAG.sub("‹", text))
+
+
+def render_text(text: str) -> str:
+    """Return a document's text as prompts show it: escaped, without the wide gaps of its tables.
+
+    In a table of plain text every third character is a blank. Quotes are located without blanks.
+    """
+    return escape(_WIDE.sub("  ", text.strip()))
 
 
 def enclose(tag: str, text: str) -> str:
@@ -76,8 +85,8 @@ def render_documents(numbered: Sequence[NumberedDocument]) -> tuple[str, list[tu
 def render_titled(passage: Passage, text: str) -> str:
     """Return a text of a passage under the passage's title and headings."""
     title = " › ".join(dict.fromkeys([passage.title, *passage.section]))
-    lines = [" ".join(title.split()), text.strip()]
-    return escape("\n".join(line for line in lines if line))
+    lines = [escape(" ".join(title.split())), render_text(text)]
+    return "\n".join(line for line in lines if line)
 
 
 def build_attention_prompt(
@@ -100,7 +109,7 @@ def build_attention_prompt(
 
 def render_body(passage: Passage) -> str:
     """Return a passage's title and text, as scoring prompts show them."""
-    return escape(f"{passage.title}\n{passage.text.strip()}")
+    return f"{escape(passage.title)}\n{render_text(passage.text)}"
 
 
 class Reasoning(BaseModel):

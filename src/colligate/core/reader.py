@@ -33,7 +33,7 @@ from colligate.core.citing import (
 from colligate.core.compress import CompressedPassage
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import fit_budget, fit_window
-from colligate.core.prompts import escape
+from colligate.core.prompts import escape, render_text
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ModelError
@@ -470,7 +470,7 @@ def render_passages(passages: Sequence[Passage], first: int = 1) -> str:
             place.append(f'section="{_attribute(" › ".join(passage.section))}"')
         if passage.page is not None:
             place.append(f'page="{passage.page}"')
-        body = escape(passage.text.strip())
+        body = render_text(passage.text)
         blocks.append(f'<passage {" ".join(place)}>\n{body}\n</passage number="{number}">')
     return "<passages>\n" + "\n".join(blocks) + "\n</passages>"
 

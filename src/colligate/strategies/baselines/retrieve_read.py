@@ -6,14 +6,16 @@ DualRAG's NativeRAG: retrieve 50 passages, rerank them, answer once from the bes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
+from colligate.core.apart import can_read_apart, read_apart
 from colligate.core.citing import Evidence
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, fit_reader, is_small, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
+from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Role
 
@@ -25,6 +27,9 @@ class RetrieveRead:
     Without a reranker the first `k` of the search are read. By default a small reader gets 6
     passages if they are reranked, others 10. Passages that do not fit the model's window are left
     out, the last first, with a warning.
+
+    `reading`: `together` in one prompt, or each `apart`, and together only if no passage alone is
+    sure; `auto` is `apart` for short answers of small readers that give the odds of labels.
     """
 
     name: ClassVar[str] = "retrieve-read"
@@ -35,6 +40,7 @@ class RetrieveRead:
     k: int | None = None  # DualRAG, NativeRAG: 10
     mode: SearchMode = SearchMode.HYBRID
     form: Form = Form.SHORT
+    reading: Literal["auto", "together", "apart"] = "auto"  # DualRAG: together
 
     def __post_init__(self) -> None:
         require_min(self, pool=1, k=1)
@@ -44,11 +50,26 @@ class RetrieveRead:
         few = run.reranker is not None and is_small(run.model(Role.READER))
         k = self.k or (6 if few else 10)
         hits = await run.search(question, k=k, pool=self.pool, mode=self.mode)
+        by = "of the search"
+        if hits and self._reads_apart(run):
+            try:
+                apart = await read_apart(question, hits, run, strategy=self.name)
+            except (BudgetExceeded, ModelError) as error:
+                run.warn(f"the passages are not read apart: {error}")
+            else:
+                if isinstance(apart, Answer):
+                    return apart
+                hits, by = apart, "by odds of an answer and search"
         passages = await fit_reader(question, [hit.passage for hit in hits], run, self.form)
         evidence = [
-            Evidence(hit.passage.span, hit.score, f"rank {rank} of the search")
+            Evidence(hit.passage.span, hit.score, f"rank {rank} {by}")
             for rank, hit in enumerate(hits[: len(passages)], 1)
         ]
         return await read(
             question, passages, run, strategy=self.name, evidence=evidence, form=self.form
         )
+
+    def _reads_apart(self, run: Run) -> bool:
+        if self.reading == "auto":
+            return self.form is Form.SHORT and can_read_apart(run)
+        return self.reading == "apart"

@@ -1,0 +1,97 @@
+"""A small reader judges each passage alone and answers from the surest."""
+
+import pytest
+
+from colligate.core.apart import Judged
+from colligate.core.citing import NOT_FOUND
+from colligate.errors import ServerFailed
+from colligate.models.base import LabelOdds
+from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from support.runs import NOTHING, document
+
+BAKERY = "# Bakery\n\nThe bakery opened in 1904. Its owner was Ada Mercer."
+MILL = "# Mill\n\nThe mill opened in 1921. Its owner was Otto Lind."
+PARK = "# Park\n\nNobody was its owner."
+QUESTION = "Who was the owner?"
+
+
+@pytest.fixture
+def ask_small(ask):
+    """`ask_small(question, odds, *replies)`: a small reader, and its odds by words of a passage."""
+
+    async def asked(question, odds, *replies, texts=(BAKERY, MILL, PARK), **options):
+        def judge(messages, labels, forced):
+            yes = next((p for words, p in odds.items() if words in messages[-1].content), 0.1)
+            if isinstance(yes, Exception):
+                raise yes
+            return LabelOdds({"Yes": yes, "No": 1 - yes}, 1.0)
+
+        made = [document(text.split()[1].lower(), text) for text in texts]
+        strategy = RetrieveRead(mode="sparse", **options)
+        return await ask(strategy, question, made, *replies, name="a-1.5b", labels=judge)
+
+    return asked
+
+
+def count_passages(call) -> int:
+    return call.prompt.count("<passage ")
+
+
+async def test_the_answer_is_the_sentence_of_the_surest_passage(ask_small):
+    answer, run, model = await ask_small(QUESTION, {"Otto": 0.9, "Ada": 0.5}, "Otto Lind")
+    assert (answer.text, answer.short) == ("Its owner was Otto Lind. [1]", "Otto Lind")
+    assert [c.quote for c in answer.citations] == ["Its owner was Otto Lind."]
+    assert [count_passages(call) for call in model.calls] == [1]
+    assert answer.evidence[0].span.document_id == "mill"
+    [judged] = [event for _, event in run.trace.events if isinstance(event, Judged)]
+    assert sorted(judged.odds) == [0.1, 0.5, 0.9]
+    assert run.meter.report().scoring_passes >= 3
+
+
+async def test_without_odds_for_any_passage_nothing_is_asked(ask_small):
+    answer, _, model = await ask_small(QUESTION, {"Otto": 0.29, "Ada": 0.2}, "Otto Lind")
+    assert (answer.found, answer.text, model.calls) == (False, NOT_FOUND, [])
+
+
+@pytest.mark.parametrize("says", ["none", "None.", '"none"', "", "Ms Novak"])
+async def test_a_surest_passage_without_the_answer_leaves_it_to_all_together(
+    ask_small, reply, says
+):
+    together = reply((1, "Its owner was Otto Lind.", "The owner was Otto Lind."), short="Otto Lind")
+    answer, _, model = await ask_small(QUESTION, {"Otto": 0.9, "Ada": 0.5}, says, together)
+    assert answer.short == "Otto Lind"
+    assert [count_passages(call) for call in model.calls] == [1, 3]
+    alone, all_of_them = (call.prompt for call in model.calls)
+    assert "Otto" in alone
+    assert all_of_them.index("Otto") < all_of_them.index("Ada")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who was the owner of the Bakery, which opened in 1904, and who of the Mill?",
+        "Who was the owner of what opened in 1904, and who of what opened in 1921?",
+    ],
+)
+async def test_what_no_passage_covers_alone_is_read_together_at_once(ask_small, question):
+    _, run, model = await ask_small(question, {"Otto": 0.9, "Ada": 0.5}, NOTHING)
+    assert [count_passages(call) for call in model.calls] == [3]
+    assert run.meter.report().scoring_passes == 0
+
+
+async def test_a_judge_that_fails_leaves_it_to_all_together(ask_small):
+    broken = {"Otto": ServerFailed("it is down")}
+    answer, run, model = await ask_small(QUESTION, broken, NOTHING)
+    assert not answer.found
+    assert [count_passages(call) for call in model.calls] == [3]
+    assert "the passages are not read apart: it is down" in run.warnings
+
+
+async def test_other_readers_and_forms_read_together(ask_small, ask):
+    for options in ({"reading": "together"}, {"form": "long"}):
+        _, _, model = await ask_small(QUESTION, {"Otto": 0.9}, NOTHING, **options)
+        assert [count_passages(call) for call in model.calls] == [3]
+    made = [document("mill", MILL)]
+    for name in ("a-70b", "a-1.5b"):  # a large one, and a small one without odds
+        _, _, model = await ask(RetrieveRead(mode="sparse"), QUESTION, made, NOTHING, name=name)
+        assert len(model.calls) == 1
