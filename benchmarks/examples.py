@@ -3,9 +3,10 @@
     python benchmarks/examples.py [--model bundled] [--strategy retrieve-read] [--set NAME=VALUE]
         [--reranker NAME] [--limit N]
 
-Counts, for answerable questions, answers that contain a known answer (in the long or the short
-text, in lower case and without punctuation) and citations into a document that contains the answer;
-for the others, refusals. Every question is written to standard error when it ends.
+Counts, for answerable questions, answers that contain a known answer (in the cited sentences or the
+short answer, in lower case and without punctuation; of an answer that joins documents all parts)
+and citations into a document that contains the answer; for the others, refusals. Every question is
+written to standard error when it ends.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+from colligate.core.answer import Answer
 from colligate.core.parameters import set_parameters
 from colligate.core.strategy import load_strategy
 from colligate.engine import Engine
@@ -28,6 +31,19 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 def normalise(text: str) -> str:
     return " ".join(re.sub(r"[^\w\s]", " ", text.casefold()).split())
+
+
+def is_right(question: dict[str, Any], answer: Answer) -> bool:
+    """Return whether the cited sentences and the short answer contain a known answer."""
+    cited = [answer.text[start:end] for c in answer.citations for start, end in c.answer_spans]
+    said = normalise(" ".join([*cited, answer.short or ""]))
+    joins = len(question["documents"]) > 1
+    return answer.found and any(
+        all(f" {normalise(part)} " in f" {said} " for part in known.split(" and "))
+        if joins
+        else f" {normalise(known)} " in f" {said} "
+        for known in question["answers"]
+    )
 
 
 async def measure(arguments: argparse.Namespace) -> None:
@@ -46,10 +62,7 @@ async def measure(arguments: argparse.Namespace) -> None:
             for question in questions:
                 answer = await engine.ask(question["question"], strategy=strategy)
                 seconds.append(answer.usage.seconds)
-                said = normalise(f"{answer.text} {answer.short or ''}")
-                good = answer.found and any(
-                    f" {normalise(a)} " in f" {said} " for a in question["answers"]
-                )
+                good = is_right(question, answer)
                 holds = set(question["documents"])
                 if question["found"]:
                     right += good

@@ -53,7 +53,7 @@ async def test_without_odds_for_any_passage_nothing_is_asked(ask_small):
     assert (answer.found, answer.text, model.calls) == (False, NOT_FOUND, [])
 
 
-@pytest.mark.parametrize("says", ["none", "None.", '"none"', "", "Ms Novak"])
+@pytest.mark.parametrize("says", ["none", "None.", '"none"', "", "Ms Novak", "its owner"])
 async def test_a_surest_passage_without_the_answer_leaves_it_to_all_together(
     ask_small, reply, says
 ):

@@ -301,6 +301,28 @@ def test_a_short_answer_without_such_a_sentence_has_no_place(short, question):
     assert placed(short, question) is None
 
 
+def test_a_passage_read_alone_needs_the_words_of_the_short_answer_and_no_others():
+    unlike = "Who painted the ceiling of the chapel?"
+    found = find_short_answer("900 euros", unlike, [RENT], DOCUMENTS, alone=True)
+    assert found
+    assert found.sentence == PAYS
+    in_title = find_short_answer("Lease", unlike, [RENT], DOCUMENTS, alone=True)
+    assert in_title is None
+
+
+def test_of_a_long_sentence_the_part_around_the_short_answer_is_stated():
+    text = f"{'The tenant, who is of age, ' * 20}pays 900 euros {'to the owner of the flat ' * 20}."
+    document = make(text, "Lease", "lease")
+    found = find_short_answer("900 euros", "?", [whole(document)], {"lease": document}, alone=True)
+    assert found
+    assert found.sentence.startswith("…")
+    assert found.sentence.endswith("…")
+    assert "pays 900 euros to the owner" in found.sentence
+    assert found.sentence.strip("…") in " ".join(text.split())
+    assert len(found.sentence) < 250
+    assert [len(place.span) for place in found.places] == [len(text)]
+
+
 @pytest.mark.parametrize(
     ("short", "kept"),
     [

@@ -90,6 +90,8 @@ async def read_apart(
     if not covering[order[0]]:
         return together
     short = await _ask(question, best, run)
+    if _repeats(short, question):
+        return together
     documents = await run.documents_of([best])
     stated = await asyncio.to_thread(
         find_short_answer, short, question, [best], documents, alone=True
@@ -113,6 +115,13 @@ async def _ask(question: str, passage: Passage, run: Run) -> str:
     messages = build_messages(_ANSWER, render_passages([passage]), render_question(question))
     reply = (await run.chat(messages, max_tokens=_REPLY_TOKENS)).text.strip()
     return "" if reply.strip(" .\"'").casefold() == "none" else reply
+
+
+def _repeats(short: str, question: str) -> bool:
+    """Return whether an answer only has words of a question that offers no choice."""
+    words = set(split_content_words(short))
+    choice = " or " in f" {question.casefold()} "
+    return bool(words) and not choice and words <= set(split_content_words(question))
 
 
 def _find_covering(question: str, passages: Sequence[Passage]) -> list[bool]:

@@ -37,6 +37,7 @@ COMPUTED = "computed"
 """How a place was found that a number of the statement was computed from."""
 
 _LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing
+_AROUND = 110  # characters before and after a short answer that are stated of a long sentence
 _LONG_ENOUGH_TO_KNOW = 20  # normalised characters: hardly in two places by chance
 
 
@@ -237,23 +238,32 @@ def find_short_answer(
 
     With its title and headings it holds the short answer word for word and enough of the words of
     question and answer; of several the one with most. If a model read the passage `alone`, that
-    shows that it is about the question, and no words of the question are needed.
+    shows that it is about the question, and a sentence that holds the short answer is enough. Of a
+    long sentence the part around the short answer is stated.
     """
-    wanted = split_content_words(short)
-    if not wanted:
-        return None
     checker = _Checker(question, passages, documents)
     rated = [
         (found.whole, passage, span)
         for passage in passages
-        for span, found in checker.rate_sentences(f"{question} {short}", passage, wanted)
-        if alone or found.enough(NEAR)
+        for span, found, verbatim in checker.rate_sentences(question, short, passage)
+        if found.enough(NEAR) or (alone and verbatim)
     ]
     if not rated:
         return None
     _, passage, span = max(rated, key=lambda each: each[0])
     sentence = _without_marks(visible_text(span, documents[span.document_id], passage))
-    return Stated(sentence, (Place(span, "short answer"),))
+    return Stated(_cut_around(short, sentence), (Place(span, "short answer"),))
+
+
+def _cut_around(short: str, sentence: str) -> str:
+    """Return a sentence, or the part of a long one that is around the short answer."""
+    if len(sentence) <= 2 * _AROUND + len(short):
+        return sentence
+    at = max(0, sentence.casefold().find(short.casefold()))
+    start = sentence.rfind(" ", 0, max(0, at - _AROUND)) + 1
+    end = sentence.find(" ", at + len(short) + _AROUND)
+    end = len(sentence) if end < 0 else end
+    return "…" * (start > 0) + sentence[start:end] + "…" * (end < len(sentence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,19 +390,18 @@ class _Checker:
         return None
 
     def rate_sentences(
-        self, claim: str, passage: Passage, wanted: Sequence[str]
-    ) -> Iterator[tuple[Span, Support]]:
-        """Yield the sentences that with title and headings hold the content words `wanted` in a
-        row, and how far each supports a claim."""
+        self, question: str, short: str, passage: Passage
+    ) -> Iterator[tuple[Span, Support, bool]]:
+        """Yield the sentences that with title and headings hold the content words of a short answer
+        in a row, how far each supports question and answer, and whether it alone holds the words.
+        """
         document = self.documents[passage.document_id]
+        wanted = split_content_words(short)
         for span in sentence_spans(document, passage.span):
-            source = _in_context(passage, visible_text(span, document, passage))
-            words = split_content_words(source)
-            starts = range(len(words) - len(wanted) + 1)
-            if len(span) <= _LONGEST_QUOTE and any(
-                words[at : at + len(wanted)] == wanted for at in starts
-            ):
-                yield span, support(claim, source)
+            seen = visible_text(span, document, passage)
+            source = _in_context(passage, seen)
+            if wanted and len(span) <= _LONGEST_QUOTE and _has_in_row(source, wanted):
+                yield span, support(f"{question} {short}", source), _has_in_row(seen, wanted)
 
     def _source(self, place: Place) -> str:
         """Return what the reader saw of a place, after its title and headings."""
@@ -403,6 +412,12 @@ class _Checker:
         """Return what the reader saw of a place, in the first passage that has it."""
         passage = next(each for each in self.passages if each.span.contains(place.span))
         return visible_text(place.span, self.documents[place.span.document_id], passage)
+
+
+def _has_in_row(text: str, wanted: Sequence[str]) -> bool:
+    words = split_content_words(text)
+    starts = range(len(words) - len(wanted) + 1)
+    return any(words[at : at + len(wanted)] == wanted for at in starts)
 
 
 _ENUMERATED = re.compile(r"\s*(?:\d+(?:\.\d+)+\.?|\d+[.)])(?:\s+|\Z)")
