@@ -24,7 +24,9 @@ from colligate.core.support import is_number, split_content_words
 from colligate.documents import Hit, Passage, Span
 from colligate.models import Capability, Role
 
-_LEAST = 0.3  # odds of the surest passage; below them nothing is answered
+# Odds of the likeliest passage below which nothing is answered.
+_LEAST_APART = 0.3
+_LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
 _MISSING = 0.4  # share of the question's words that only other passages may have
 _REPLY_TOKENS = 60
 
@@ -58,50 +60,50 @@ def can_read_apart(run: Run) -> bool:
 
 async def read_apart(
     question: str, hits: Sequence[Hit], run: Run, *, strategy: str
-) -> Answer | list[Hit]:
-    """Return the answer of the surest passage, or the hits, surest first, to be read together.
+) -> Answer | None:
+    """Return the answer of the surest passage, or None if the passages must be read together.
 
     A passage is as sure as the sum of two z-scores over the hits: of the log-odds that it contains
-    the answer, and of its score in the search. If all odds are below `_LEAST` the answer is not
-    found. It is left to a reading together if the surest passage has no answer, or lacks a number,
-    a name or too many words of the question that other passages have: then it takes several.
+    the answer, and of its score in the search. They are left to a reading together if the surest
+    passage has no answer, or lacks a number, a name or too many words of the question that other
+    passages have: then it takes several. If the odds of all passages are too low the answer is not
+    found.
 
     Raises:
         BudgetExceeded, ModelError: a passage cannot be judged or read.
     """
-    covering = _find_covering(question, [hit.passage for hit in hits])
-    if not any(covering):
-        return list(hits)
-    odds = await gather(_judge(question, hit.passage, run) for hit in hits)
-    run.emit(Judged(tuple(hit.passage.span for hit in hits), tuple(odds)))
+    passages = [hit.passage for hit in hits]
+    odds = await gather(_judge(question, passage, run) for passage in passages)
+    run.emit(Judged(tuple(passage.span for passage in passages), tuple(odds)))
     logits = [math.log(p / (1 - p)) for p in np.clip(odds, 1e-6, 1 - 1e-6)]
     sure = standardise(logits) + standardise([hit.score for hit in hits])
     order = sorted(range(len(hits)), key=lambda place: -sure[place])
-    best = hits[order[0]].passage
     evidence = tuple(
-        Evidence(hits[at].passage.span, float(sure[at]), f"odds of an answer {odds[at]:.2f}")
+        Evidence(passages[at].span, float(sure[at]), f"odds of an answer {odds[at]:.2f}")
         for at in order
     )
     refused = Answer(question, strategy, NOT_FOUND, False, evidence=evidence)
-    if max(odds) < _LEAST:
-        run.emit(Answered(False, "", ()))
-        return refused
-    together = [hits[place] for place in order]
-    if not covering[order[0]]:
-        return together
-    short = await _ask(question, best, run)
-    if _repeats(short, question):
-        return together
-    documents = await run.documents_of([best])
-    stated = await asyncio.to_thread(
-        find_short_answer, short, question, [best], documents, alone=True
-    )
-    if stated is None:
-        return together
-    cited = write_answer([stated], documents, (), short=short, question=question)
-    run.emit(Said(short, short))
-    run.emit(Answered(True, cited.text, tuple(each.span for each in cited.citations)))
-    return replace(refused, text=cited.text, found=True, short=short, citations=cited.citations)
+    best = passages[order[0]]
+    if max(odds) >= _LEAST_APART and _find_covering(question, passages)[order[0]]:
+        short = await _ask(question, best, run)
+        documents = await run.documents_of([best])
+        stated = None
+        if not _repeats(short, question):
+            stated = await asyncio.to_thread(
+                find_short_answer, short, question, [best], documents, alone=True
+            )
+        if stated is not None:
+            cited = write_answer([stated], documents, (), short=short, question=question)
+            run.emit(Said(short, short))
+            spans = tuple(citation.span for citation in cited.citations)
+            run.emit(Answered(True, cited.text, spans))
+            return replace(
+                refused, text=cited.text, found=True, short=short, citations=cited.citations
+            )
+    if max(odds) >= _LEAST_TOGETHER:
+        return None
+    run.emit(Answered(False, "", ()))
+    return refused
 
 
 async def _judge(question: str, passage: Passage, run: Run) -> float:

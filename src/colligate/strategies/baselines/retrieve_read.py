@@ -50,19 +50,17 @@ class RetrieveRead:
         few = run.reranker is not None and is_small(run.model(Role.READER))
         k = self.k or (6 if few else 10)
         hits = await run.search(question, k=k, pool=self.pool, mode=self.mode)
-        by = "of the search"
         if hits and self._reads_apart(run):
             try:
                 apart = await read_apart(question, hits, run, strategy=self.name)
             except (BudgetExceeded, ModelError) as error:
                 run.warn(f"the passages are not read apart: {error}")
             else:
-                if isinstance(apart, Answer):
+                if apart is not None:
                     return apart
-                hits, by = apart, "by odds of an answer and search"
         passages = await fit_reader(question, [hit.passage for hit in hits], run, self.form)
         evidence = [
-            Evidence(hit.passage.span, hit.score, f"rank {rank} {by}")
+            Evidence(hit.passage.span, hit.score, f"rank {rank} of the search")
             for rank, hit in enumerate(hits[: len(passages)], 1)
         ]
         return await read(
