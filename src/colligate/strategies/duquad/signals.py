@@ -38,7 +38,6 @@ class Signal(StrEnum):
     SIMILARITY = "similarity"  # sim: cosine of the question and the passage (equation 1)
     LIKELIHOOD = "likelihood"  # -nll: mean log P of the question's tokens (equation 2)
     ATTENTION = "attention"  # cont: attention of the question compared with the neighbours
-    RERANKER = "reranker"  # ours: the score of the run's reranker, if it has one
 
 
 class Fusion(StrEnum):
@@ -115,8 +114,7 @@ async def fuse_signals(
     """
     fusion = Fusion(fusion)  # a name is accepted too
     weights = WEIGHTS[fusion] if weights is None else weights
-    left_out = {*without, *(() if run.reranker else (Signal.RERANKER,))}
-    wanted = [s for s in Signal if weights.get(s, 0.0) and s not in left_out] if passages else []
+    wanted = [s for s in Signal if weights.get(s, 0.0) and s not in without] if passages else []
     one_model = run.model(Role.SCORER) is run.model(Role.READER)
     asking = _Asking(question, passages, run, fusion, agent_prompt if one_model else None)
     missing, scores = [], {}
@@ -226,8 +224,6 @@ class _Asking:
         question, passages = self.question, self.passages
         if signal is Signal.SIMILARITY:
             return self._keep("similarity", await score_similarity(question, passages, self.run))
-        if signal is Signal.RERANKER:
-            return self._keep("reranker", await self.run.rerank(question, passages))
         if signal is Signal.LIKELIHOOD:
             introduced = self.fusion is not Fusion.SFS
             pairs = [make_likelihood_pair(question, p, introduced=introduced) for p in passages]
