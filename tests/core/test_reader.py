@@ -98,7 +98,8 @@ PASSAGES = [Passage(Span("d", n * 100, n * 100 + 90), f"{n} " * 30, "D") for n i
 
 @pytest.mark.parametrize("window", [900, 1500, 4000, 9999, 60_000])
 async def test_as_many_of_the_first_are_kept_as_fit_and_few_prompts_counted(make_run, window):
-    run, model = make_run(InMemorySources([]), context_tokens=window)
+    long = make("x" * 20_000, name="d", flat=True)
+    run, model = make_run(InMemorySources([long]), context_tokens=window)
     counted = []
     count = model.count_prompt
 
@@ -119,6 +120,17 @@ async def test_as_many_of_the_first_are_kept_as_fit_and_few_prompts_counted(make
     assert len(kept) == 1 or await room(len(kept)) >= 0
     assert len(kept) == len(PASSAGES) or await room(len(kept) + 1) < 0
     assert bool(run.warnings) == (len(kept) < len(PASSAGES))
+
+
+async def test_a_piece_of_a_table_has_the_head_of_the_table(make_run):
+    rows = "\n".join(f"| Line {n} | {n},000 | {n},500 |" for n in range(40))
+    table = make(f"# Accounts\n\n| Item | 2023 | 2022 |\n| --- | --- | --- |\n{rows}\n")
+    piece = table.passage(Span("d", table.text.index("| Line 30"), table.text.index("| Line 32")))
+    async with InMemorySources([table]) as sources:
+        run, _ = make_run(sources)
+        [shown] = await fit_reader("What was line 31 in 2022?", [piece], run)
+    assert shown.section == ("Accounts", "Item | 2023 | 2022")
+    assert (shown.span, shown.text) == (piece.span, piece.text)
 
 
 QUESTION = "How much is the rent?"

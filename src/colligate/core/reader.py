@@ -35,7 +35,7 @@ from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape, render_text
 from colligate.core.run import Run
-from colligate.documents import Passage, Span
+from colligate.documents import Document, Kind, Passage, Span
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, ChatModel, Message, Role
 
@@ -245,10 +245,13 @@ async def fit_reader(
     role: Role = Role.READER,
     messages: PassagePrompt | None = None,
 ) -> list[Passage]:
-    """Return the first passages that fit the reader's window; `messages` is as in `read`."""
+    """Return the first passages that fit the reader's window; `messages` is as in `read`.
+
+    A piece of a table has the table's head.
+    """
     wanted = FORMS[form]
     return await fit_window(
-        ranked,
+        [keep_table_head(each, await run.document(each.document_id)) for each in ranked],
         messages or (lambda passages: reader_messages(question, passages, form)),
         run,
         role=role,
@@ -473,6 +476,25 @@ def render_passages(passages: Sequence[Passage], first: int = 1) -> str:
         body = render_text(passage.text)
         blocks.append(f'<passage {" ".join(place)}>\n{body}\n</passage number="{number}">')
     return "<passages>\n" + "\n".join(blocks) + "\n</passages>"
+
+
+_LONGEST_HEAD = 300  # characters
+_RULE_OF_TABLE = re.compile(r"[|\s:+=-]*")
+
+
+def keep_table_head(passage: Passage, document: Document) -> Passage:
+    """Return a passage inside a table with the table's head as the last part of its heading path.
+
+    Without the head nobody can tell what the columns of a row are. The head is the first row with
+    a word in it; a passage that begins the table has it already.
+    """
+    node = document.tree.node_at(min(passage.span.start, max(0, len(document) - 1)))
+    if node.kind is not Kind.TABLE or node.span.start >= passage.span.start:
+        return passage
+    above = document.text[node.span.start : passage.span.start].splitlines()
+    row = next((line for line in above if not _RULE_OF_TABLE.fullmatch(line)), "")
+    head = " | ".join(filter(None, (cell.strip() for cell in row.split("|"))))[:_LONGEST_HEAD]
+    return replace(passage, section=(*passage.section, head)) if head else passage
 
 
 def _attribute(text: str) -> str:

@@ -26,7 +26,7 @@ from colligate.concurrency import map_concurrent
 from colligate.core.citing import Place, Stated, Statement, resolve
 from colligate.core.events import Progressed
 from colligate.core.fit import fit_window
-from colligate.core.reader import render_passages
+from colligate.core.reader import keep_table_head, render_passages
 from colligate.core.run import Run
 from colligate.documents import Hit, Passage, Span
 from colligate.documents.chunking import Structural
@@ -45,7 +45,6 @@ from colligate.strategies.spd_rag.prompts import (
     LastTurn,
     Turn,
     agent_messages,
-    keep_table_head,
 )
 
 FirstSearch = Literal["tasks", "question", "asked"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
 from colligate.core.citing import Joined, Stated, Statement
 from colligate.core.prompts import build_messages, enclose, escape, render_question
-from colligate.core.reader import Form, reader_messages, render_passages
-from colligate.documents import Document, Kind, Passage, Span
+from colligate.core.reader import Form, keep_table_head, reader_messages, render_passages
+from colligate.documents import Document, Passage, Span
 from colligate.models import Message
 
 R = TypeVar("R", bound=BaseModel)
@@ -361,25 +360,6 @@ def collect_sources(
         for name, spans in joined.items()
         for span in spans
     ]
-
-
-_LONGEST_HEAD = 300  # characters
-_RULE_OF_TABLE = re.compile(r"[|\s:+=-]*")
-
-
-def keep_table_head(passage: Passage, document: Document) -> Passage:
-    """Return a passage inside a table with the table's head as the last part of its heading path.
-
-    Without the head nobody can tell what the columns of a row are. The head is the first row with
-    a word in it; a passage that begins the table has it already.
-    """
-    node = document.tree.node_at(min(passage.span.start, max(0, len(document) - 1)))
-    if node.kind is not Kind.TABLE or node.span.start >= passage.span.start:
-        return passage
-    above = document.text[node.span.start : passage.span.start].splitlines()
-    row = next((line for line in above if not _RULE_OF_TABLE.fullmatch(line)), "")
-    head = " | ".join(filter(None, (cell.strip() for cell in row.split("|"))))[:_LONGEST_HEAD]
-    return replace(passage, section=(*passage.section, head)) if head else passage
 
 
 @dataclass(frozen=True)
