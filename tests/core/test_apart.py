@@ -65,7 +65,7 @@ async def test_a_surest_passage_without_the_answer_leaves_it_to_all_together(
     ask_small, reply, says
 ):
     together = reply((1, "Its owner was Otto Lind.", "The owner was Otto Lind."), short="Otto Lind")
-    answer, _, model = await ask_small(QUESTION, {"Otto": 0.9, "Ada": 0.5}, says, together)
+    answer, _, model = await ask_small(QUESTION, {"Otto": 0.9, "Ada": 0.4}, says, together)
     assert answer.short == "Otto Lind"
     assert [count_passages(call) for call in model.calls] == [1, 3]
     assert "Otto" in model.calls[0].prompt
@@ -79,9 +79,22 @@ async def test_a_surest_passage_without_the_answer_leaves_it_to_all_together(
         "Who was the owner of what opened in 1904, and who of what opened in 1921?",
     ],
 )
-async def test_what_no_passage_covers_alone_is_read_together(ask_small, question):
-    _, _, model = await ask_small(question, {"Otto": 0.9, "Ada": 0.5}, NOTHING)
-    assert [count_passages(call) for call in model.calls] == [3]
+async def test_what_no_passage_covers_alone_is_read_together(ask_small, reply, question):
+    def say(call):
+        if count_passages(call) == 1:
+            return "Otto Lind" if "Otto" in call.prompt else "Ada Mercer"
+        return reply((1, said, said), short="Lind")
+
+    odds = {"Otto": 0.9, "Ada": 0.5}
+    said = "Its owner was Otto Lind."
+    answer, _, model = await ask_small(question, odds, say)
+    assert sorted(count_passages(call) for call in model.calls) == [1, 1, 3]
+    assert answer.text == "Its owner was Otto Lind. [1]"
+    said = "They came from Norway in 1850."
+    answer, run, _ = await ask_small(question, odds, say)
+    assert answer.text == "Its owner was Otto Lind. [1] Its owner was Ada Mercer. [2]"
+    assert answer.short == "Lind"
+    assert any("earlier steps had verified" in warning for warning in run.warnings)
 
 
 async def test_a_judge_that_fails_leaves_it_to_all_together(ask_small):

@@ -15,7 +15,7 @@ import numpy as np
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.citing import NOT_FOUND, Evidence, find_short_answer, write_answer
+from colligate.core.citing import NOT_FOUND, Evidence, Stated, find_short_answer, write_answer
 from colligate.core.events import Answered, Event, Said, pluralize
 from colligate.core.prompts import build_messages, render_question
 from colligate.core.reader import is_small, render_passages
@@ -27,6 +27,7 @@ from colligate.models import Capability, Role
 # Odds of the likeliest passage below which nothing is answered.
 _LEAST_APART = 0.3
 _LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
+_MOST_KNOWN = 2
 _MISSING = 0.4  # share of the question's words that only other passages may have
 _REPLY_TOKENS = 60
 
@@ -60,14 +61,14 @@ def can_read_apart(run: Run) -> bool:
 
 async def read_apart(
     question: str, hits: Sequence[Hit], run: Run, *, strategy: str
-) -> Answer | None:
-    """Return the answer of the surest passage, or None if the passages must be read together.
+) -> Answer | list[Stated]:
+    """Return the answer of the surest passage, or what is known before all are read together.
 
     A passage is as sure as the sum of two z-scores over the hits: of the log-odds that it contains
     the answer, and of its score in the search. They are left to a reading together if the surest
     passage has no answer, or lacks a number, a name or too many words of the question that other
-    passages have: then it takes several. If the odds of all passages are too low the answer is not
-    found.
+    passages have: then it takes several. Known is then what the surest two say, each alone. If the
+    odds of all passages are too low the answer is not found.
 
     Raises:
         BudgetExceeded, ModelError: a passage cannot be judged or read.
@@ -83,16 +84,11 @@ async def read_apart(
         for at in order
     )
     refused = Answer(question, strategy, NOT_FOUND, False, evidence=evidence)
-    best = passages[order[0]]
     if max(odds) >= _LEAST_APART and _find_covering(question, passages)[order[0]]:
-        short = await _ask(question, best, run)
-        documents = await run.documents_of([best])
-        stated = None
-        if not _repeats(short, question):
-            stated = await asyncio.to_thread(
-                find_short_answer, short, question, [best], documents, alone=True
-            )
+        best = passages[order.pop(0)]
+        short, stated = await _read_alone(question, best, run)
         if stated is not None:
+            documents = await run.documents_of([best])
             cited = write_answer([stated], documents, (), short=short, question=question)
             run.emit(Said(short, short))
             spans = tuple(citation.span for citation in cited.citations)
@@ -101,22 +97,30 @@ async def read_apart(
                 refused, text=cited.text, found=True, short=short, citations=cited.citations
             )
     if max(odds) >= _LEAST_TOGETHER:
-        return None
+        surest = [passages[at] for at in order if odds[at] >= _LEAST_TOGETHER][:_MOST_KNOWN]
+        read = await gather(_read_alone(question, passage, run) for passage in surest)
+        return [stated for _, stated in read if stated is not None]
     run.emit(Answered(False, "", ()))
     return refused
+
+
+async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, Stated | None]:
+    """Return the reader's answer from a passage, and the sentence that holds it, if one does."""
+    messages = build_messages(_ANSWER, render_passages([passage]), render_question(question))
+    short = (await run.chat(messages, max_tokens=_REPLY_TOKENS)).text.strip()
+    if short.strip(" .\"'").casefold() == "none" or _repeats(short, question):
+        return "", None
+    documents = await run.documents_of([passage])
+    stated = await asyncio.to_thread(
+        find_short_answer, short, question, [passage], documents, alone=True
+    )
+    return short, stated
 
 
 async def _judge(question: str, passage: Passage, run: Run) -> float:
     """Return the odds that a passage contains the answer; the question first is shared by all."""
     messages = build_messages(_JUDGE, render_question(question), render_passages([passage]))
     return (await run.labels(messages, ["Yes", "No"], role=Role.READER)).odds["Yes"]
-
-
-async def _ask(question: str, passage: Passage, run: Run) -> str:
-    """Return the answer that a passage has in the reader's words, or nothing."""
-    messages = build_messages(_ANSWER, render_passages([passage]), render_question(question))
-    reply = (await run.chat(messages, max_tokens=_REPLY_TOKENS)).text.strip()
-    return "" if reply.strip(" .\"'").casefold() == "none" else reply
 
 
 def _repeats(short: str, question: str) -> bool:
