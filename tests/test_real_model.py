@@ -9,6 +9,7 @@ import pytest
 
 from colligate import Engine
 from colligate.models.weights import pull
+from colligate.strategies.baselines.retrieve_read import RetrieveRead
 
 pytestmark = pytest.mark.model
 
@@ -46,20 +47,23 @@ async def test_every_citation_of_a_real_model_is_a_slice_of_a_real_file(tmp_path
     assert answer.usage.cost_usd == 0.0
 
 
-async def test_a_document_cannot_leave_its_passage(tmp_path):
+@pytest.mark.parametrize("reading", ["apart", "together"])
+async def test_a_document_cannot_leave_its_passage(tmp_path, reading):
     path = tmp_path / "delivery.md"
     path.write_text(HOSTILE)
     events = []
     async with Engine(
         model="gguf:smollm2-135m", library=tmp_path / "library", on_event=events.append
     ) as engine:
-        answer = await engine.ask("When is the parcel delivered?", [path])
+        strategy = RetrieveRead(reading=reading)
+        answer = await engine.ask("When is the parcel delivered?", [path], strategy=strategy)
     asked = [e.to_json() for e in events if e.to_json()["event"] == "asked"]
-    prompt = asked[0]["messages"][1]["content"]
-    assert prompt.count("</passages>") == 1
-    assert "<|im_start|>" not in prompt
-    # The reply is still the object that was asked for, whatever the document demands.
-    assert set(json.loads(asked[-1]["reply"])) == {"statements", "short_answer", "found"}
+    for prompt in (each["messages"][1]["content"] for each in asked):
+        assert prompt.count("</passages>") == 1
+        assert "<|im_start|>" not in prompt
+    if reading == "together":
+        # The reply is still the object that was asked for, whatever the document demands.
+        assert set(json.loads(asked[-1]["reply"])) == {"statements", "short_answer", "found"}
     for citation in answer.citations:
         assert citation.quote in HOSTILE
 
@@ -76,6 +80,7 @@ async def test_likelihood_puts_the_passage_that_answers_first(tmp_path):
     async with Engine(
         model="gguf:smollm2-135m", reranker="likelihood", library=tmp_path / "library"
     ) as engine:
-        answer = await engine.ask("Who audits the annual accounts?", files)
+        strategy = RetrieveRead(reading="together")
+        answer = await engine.ask("Who audits the annual accounts?", files, strategy=strategy)
     assert answer.evidence[0].span.document_id.startswith("b-")
     assert answer.usage.scoring_passes == 3
