@@ -13,8 +13,7 @@ may be several numbers. The ways:
 - `free`: a short answer in plain text, then the sentence that holds it.
 - `sentences`: the numbers of the sentences that answer, then the answer, as JSON.
 - `answer-first`: the answer, then the quote, as JSON.
-- `best`: the passage with the highest odds of "this passage answers the question", read alone.
-- `apart`: a free answer from each passage alone; the answer with the highest sum of those odds.
+- `apart`: as `retrieve-read` reads with a small model: each passage judged alone, the surest read.
 
 An answer is right if it contains an alias of the gold answer. Rows are written as they are made,
 and the same command resumes a run that was stopped. Differences are to the first way, paired.
@@ -54,11 +53,11 @@ from colligate.core.citing import (
 from colligate.core.prompts import escape
 from colligate.core.reader import read, render_passages
 from colligate.core.run import Run
-from colligate.core.support import split_content_words
 from colligate.documents import Passage, Span
 from colligate.documents.sentences import sentence_spans
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Message, Role
+from colligate.strategies.baselines.retrieve_read import RetrieveRead
 from colligate.training.pairs import TEST, read_groups
 from evidence_data import Record, read_records, select_some
 from evidence_measuring import (
@@ -90,6 +89,8 @@ class Reading:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Search and read."""
+        if self.way == "apart":
+            return await RetrieveRead(k=self.k, reading="apart").answer(question, run)
         pool = None if run.reranker is None else 50
         hits = await run.search(question, k=self.k, pool=pool)
         passages = [hit.passage for hit in hits]
@@ -199,50 +200,13 @@ async def read_answer_first(question: str, passages: Sequence[Passage], run: Run
     return reply.answer.strip(), stated or await locate(question, reply.answer, passages, run)
 
 
-async def read_best(question: str, passages: Sequence[Passage], run: Run) -> Read:
-    """Read the one passage that most likely answers the question."""
-    odds = await judge(question, passages, run)
-    best = max(range(len(passages)), key=lambda place: odds[place])
-    return await read_free(question, [passages[best]], run)
-
-
-async def judge(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
-    """Return the odds that each passage answers the question, in [0, 1]."""
-    instruction = (
-        f"You judge whether a passage answers a question. {MATERIAL} Reply Yes if the passage "
-        "contains the answer to the question, otherwise No."
-    )
-    found = []
-    for passage in passages:
-        content = f"Question: {question.strip()}\n\n{render_passages([passage])}"
-        messages = [Message("system", instruction), Message("user", content)]
-        found.append((await run.labels(messages, ["Yes", "No"], role=Role.READER)).odds["Yes"])
-    return found
-
-
-async def read_apart(question: str, passages: Sequence[Passage], run: Run) -> Read:
-    """Read each passage alone, and take the answer with the highest sum of odds."""
-    odds = await judge(question, passages, run)
-    shorts = [await ask_short(question, [passage], run) for passage in passages]
-    sums: dict[frozenset[str], float] = {}
-    for short, weight in zip(shorts, odds, strict=True):
-        if words := frozenset(split_content_words(short)):
-            sums[words] = sums.get(words, 0.0) + weight
-    if not sums:
-        return "", []
-    best = max(sums, key=lambda words: sums[words])
-    same = [n for n, short in enumerate(shorts) if frozenset(split_content_words(short)) == best]
-    first = max(same, key=lambda n: odds[n])
-    return shorts[first], await locate(question, shorts[first], [passages[first]], run)
-
-
 WAYS: dict[str, Callable[[str, Sequence[Passage], Run], Awaitable[Read]]] = {
     "free": read_free,
     "sentences": read_sentences,
     "answer-first": read_answer_first,
-    "best": read_best,
-    "apart": read_apart,
 }
+
+ALL = ["quotes", *WAYS, "apart"]
 
 
 # Questions
@@ -357,7 +321,7 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add_arguments(parser, ("nq20", "hotpotqa", "unanswerable"))
-    parser.add_argument("--ways", nargs="+", default=["quotes", *WAYS], choices=["quotes", *WAYS])
+    parser.add_argument("--ways", nargs="+", default=ALL, choices=ALL)
     parser.add_argument("--k", nargs="+", type=int, default=[6])
     parser.add_argument("--offset", type=int, default=0)
     parser.add_argument("--reranker", default="none")

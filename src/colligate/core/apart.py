@@ -54,9 +54,10 @@ class Judged(Event):
 
 
 def can_read_apart(run: Run) -> bool:
-    """Return whether the reader is a small one that gives the odds of labels."""
+    """Return whether the reader is a small one that gives the odds of labels, and cites."""
     reader = run.model(Role.READER)
-    return Capability.LABELS in reader.capabilities and is_small(reader)
+    cites = run.plain_reader is None
+    return cites and Capability.LABELS in reader.capabilities and is_small(reader)
 
 
 async def read_apart(
