@@ -2,7 +2,7 @@
 
 import pytest
 
-from colligate.core.apart import Judged
+from colligate.core.apart import JudgedAlone
 from colligate.core.citing import NOT_FOUND
 from colligate.errors import ServerFailed
 from colligate.models.base import LabelOdds
@@ -43,7 +43,7 @@ async def test_the_answer_is_the_sentence_of_the_surest_passage(ask_small):
     assert [c.quote for c in answer.citations] == ["Its owner was Otto Lind."]
     assert [count_passages(call) for call in model.calls] == [1]
     assert answer.evidence[0].span.document_id == "mill"
-    [judged] = [event for _, event in run.trace.events if isinstance(event, Judged)]
+    [judged] = [event for _, event in run.trace.events if isinstance(event, JudgedAlone)]
     assert sorted(judged.odds) == [0.1, 0.5, 0.9]
     assert run.meter.report().scoring_passes >= 3
 

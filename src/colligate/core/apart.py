@@ -43,7 +43,7 @@ alone, in a few words. If the passage does not contain it, reply "none"."""
 
 
 @dataclass(frozen=True)
-class Judged(Event):
+class JudgedAlone(Event):
     """Each passage was judged alone: the odds that it contains the answer, in [0, 1]."""
 
     spans: tuple[Span, ...]
@@ -76,7 +76,7 @@ async def read_apart(
     """
     passages = [hit.passage for hit in hits]
     odds = await gather(_judge(question, passage, run) for passage in passages)
-    run.emit(Judged(tuple(passage.span for passage in passages), tuple(odds)))
+    run.emit(JudgedAlone(tuple(passage.span for passage in passages), tuple(odds)))
     logits = [math.log(p / (1 - p)) for p in np.clip(odds, 1e-6, 1 - 1e-6)]
     sure = standardise(logits) + standardise([hit.score for hit in hits])
     order = sorted(range(len(hits)), key=lambda place: -sure[place])
