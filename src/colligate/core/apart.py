@@ -16,18 +16,19 @@ import numpy as np
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import NOT_FOUND, Evidence, Stated, find_short_answer, write_answer
-from colligate.core.events import Answered, Event, Said, pluralize
+from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.prompts import build_messages, render_question
 from colligate.core.reader import is_small, render_passages
 from colligate.core.run import Run, standardise, titled_text
 from colligate.core.support import is_number, split_content_words
 from colligate.documents import Hit, Passage, Span
+from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, Role
 
 # Odds of the likeliest passage below which nothing is answered.
 _LEAST_APART = 0.3
 _LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
-_MOST_KNOWN = 2
+_SUREST = 2
 _MISSING = 0.4  # share of the question's words that only other passages may have
 _REPLY_TOKENS = 60
 
@@ -62,14 +63,14 @@ def can_read_apart(run: Run) -> bool:
 
 async def read_apart(
     question: str, hits: Sequence[Hit], run: Run, *, strategy: str
-) -> Answer | list[Stated]:
-    """Return the answer of the surest passage, or what is known before all are read together.
+) -> Answer | list[Passage]:
+    """Return the answer of the surest passage, or the surest two if all must be read together.
 
     A passage is as sure as the sum of two z-scores over the hits: of the log-odds that it contains
     the answer, and of its score in the search. They are left to a reading together if the surest
     passage has no answer, or lacks a number, a name or too many words of the question that other
-    passages have: then it takes several. Known is then what the surest two say, each alone. If the
-    odds of all passages are too low the answer is not found.
+    passages have: then it takes several. If the odds of all passages are too low the answer is not
+    found.
 
     Raises:
         BudgetExceeded, ModelError: a passage cannot be judged or read.
@@ -94,19 +95,30 @@ async def read_apart(
             run.emit(Said(short, short))
             spans = tuple(citation.span for citation in cited.citations)
             run.emit(Answered(True, cited.text, spans))
-            return replace(
-                refused, text=cited.text, found=True, short=short, citations=cited.citations
-            )
+            found = replace(refused, text=cited.text, found=True, citations=cited.citations)
+            return replace(found, short=cited.short or None)
     if max(odds) >= _LEAST_TOGETHER:
-        surest = [passages[at] for at in order if odds[at] >= _LEAST_TOGETHER][:_MOST_KNOWN]
-        read = await gather(_read_alone(question, passage, run) for passage in surest)
-        return [stated for _, stated in read if stated is not None]
+        return [passages[at] for at in order if odds[at] >= _LEAST_TOGETHER][:_SUREST]
+    run.emit(
+        Noted(f"no passage is likely to contain the answer: the best odds are {max(odds):.2f}")
+    )
     run.emit(Answered(False, "", ()))
     return refused
 
 
+async def state_alone(question: str, passages: Sequence[Passage], run: Run) -> list[Stated]:
+    """Return what the reader answers from each passage alone, as far as a sentence of it does."""
+    try:
+        read = await gather(_read_alone(question, passage, run) for passage in passages)
+    except (BudgetExceeded, ModelError) as error:
+        run.warn(f"no passage is read alone: {error}")
+        return []
+    return [stated for _, stated in read if stated is not None]
+
+
 async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, Stated | None]:
-    """Return the reader's answer from a passage, and the sentence that holds it, if one does."""
+    """Return the reader's answer from a passage and, if a sentence of it holds the answer, both as
+    one statement."""
     messages = build_messages(_ANSWER, render_passages([passage]), render_question(question))
     short = (await run.chat(messages, max_tokens=_REPLY_TOKENS)).text.strip()
     if short.strip(" .\"'").casefold() == "none" or _repeats(short, question):
@@ -115,11 +127,16 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
     stated = await asyncio.to_thread(
         find_short_answer, short, question, [passage], documents, alone=True
     )
+    if stated is not None and short.casefold() != stated.sentence.casefold():
+        stated = replace(stated, sentence=f"{short.rstrip('.')}: “{stated.sentence}”")
     return short, stated
 
 
 async def _judge(question: str, passage: Passage, run: Run) -> float:
-    """Return the odds that a passage contains the answer; the question first is shared by all."""
+    """Return the odds that a passage contains the answer.
+
+    The question comes first: it is computed once for all passages.
+    """
     messages = build_messages(_JUDGE, render_question(question), render_passages([passage]))
     return (await run.labels(messages, ["Yes", "No"], role=Role.READER)).odds["Yes"]
 

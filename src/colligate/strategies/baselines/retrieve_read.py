@@ -5,17 +5,18 @@ DualRAG's NativeRAG: retrieve 50 passages, rerank them, answer once from the bes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.apart import can_read_apart, read_apart
-from colligate.core.citing import Evidence, Stated
+from colligate.core.apart import can_read_apart, read_apart, state_alone
+from colligate.core.citing import Evidence
+from colligate.core.events import Said
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, fit_reader, is_small, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
+from colligate.documents import Passage
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Role
@@ -51,7 +52,7 @@ class RetrieveRead:
         few = run.reranker is not None and is_small(run.model(Role.READER))
         k = self.k or (6 if few else 10)
         hits = await run.search(question, k=k, pool=self.pool, mode=self.mode)
-        known: Sequence[Stated] = ()
+        surest: list[Passage] = []
         if hits and self._reads_apart(run):
             try:
                 apart = await read_apart(question, hits, run, strategy=self.name)
@@ -60,21 +61,22 @@ class RetrieveRead:
             else:
                 if isinstance(apart, Answer):
                     return apart
-                known = apart
+                surest = apart
         passages = await fit_reader(question, [hit.passage for hit in hits], run, self.form)
         evidence = [
             Evidence(hit.passage.span, hit.score, f"rank {rank} of the search")
             for rank, hit in enumerate(hits[: len(passages)], 1)
         ]
-        return await read(
-            question,
-            passages,
-            run,
-            strategy=self.name,
-            evidence=evidence,
-            form=self.form,
-            known=known,
+        answer = await read(
+            question, passages, run, strategy=self.name, evidence=evidence, form=self.form
         )
+        claimed = any(isinstance(event, Said) for _, event in run.trace.events)
+        if answer.found or not claimed:
+            return answer
+        known = await state_alone(question, surest, run)
+        if not known:
+            return answer
+        return await read(question, [], run, strategy=self.name, evidence=evidence, known=known)
 
     def _reads_apart(self, run: Run) -> bool:
         if self.reading == "auto":
