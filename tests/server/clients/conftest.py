@@ -77,7 +77,8 @@ class Talker(ScriptedModel):
         number = re.search(r"number (\d+)", question)
         short = f"number {number[1]}" if number else "in the yard"
         quote = "Bicycles stand in the yard, never in the hall."
-        return statement_reply(quote, "Bicycles stand in the yard.", short)
+        said = f"Bicycles, {short}, stand in the yard." if number else "Bicycles stand in the yard."
+        return statement_reply(quote, said, short)
 
 
 @pytest.fixture(scope="module")
