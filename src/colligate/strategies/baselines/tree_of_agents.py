@@ -169,7 +169,10 @@ class TreeOfAgents:
         """
         tied = count_votes([agent.vote for agent in agents])
         if not tied:
-            return [agent for agent in agents if agent.grounds and not agent.vote]
+            lost = [agent for agent in agents if agent.grounds and not agent.vote]
+            if not lost:
+                run.warn("no agent decides for an answer")
+            return lost
         chosen = tied[0]
         if len(tied) > 1:
             opinions = [(_join_findings(agents, each), agents[each[0]].vote) for each in tied]
