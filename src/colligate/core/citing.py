@@ -236,17 +236,17 @@ def find_short_answer(
 ) -> Stated | None:
     """Return the sentence of the passages that answers the question with these words, or None.
 
-    With its title and headings it holds the short answer word for word and enough of the words of
+    It holds the short answer word for word and, with its title and headings, enough of the words of
     question and answer; of several the one with most. If a model read the passage `alone`, that
-    shows that it is about the question, and a sentence that holds the short answer is enough. Of a
-    long sentence the part around the short answer is stated.
+    shows that it is about the question, and the short answer is enough. Of a long sentence the
+    part around the short answer is stated.
     """
     checker = _Checker(question, passages, documents)
     rated = [
         (found.whole, passage, span)
         for passage in passages
-        for span, found, verbatim in checker.rate_sentences(question, short, passage)
-        if found.enough(NEAR) or (alone and verbatim)
+        for span, found in checker.rate_sentences(question, short, passage)
+        if alone or found.enough(NEAR)
     ]
     if not rated:
         return None
@@ -391,17 +391,19 @@ class _Checker:
 
     def rate_sentences(
         self, question: str, short: str, passage: Passage
-    ) -> Iterator[tuple[Span, Support, bool]]:
-        """Yield the sentences that with title and headings hold the content words of a short answer
-        in a row, how far each supports question and answer, and whether it alone holds the words.
-        """
+    ) -> Iterator[tuple[Span, Support]]:
+        """Yield the sentences that hold the content words of a short answer in a row, and how far
+        each supports question and answer."""
         document = self.documents[passage.document_id]
         wanted = split_content_words(short)
-        for span in sentence_spans(document, passage.span):
+        for span in sentence_spans(document, passage.span) if wanted else ():
             seen = visible_text(span, document, passage)
-            source = _in_context(passage, seen)
-            if wanted and len(span) <= _LONGEST_QUOTE and _has_in_row(source, wanted):
-                yield span, support(f"{question} {short}", source), _has_in_row(seen, wanted)
+            words = split_content_words(seen)
+            starts = range(len(words) - len(wanted) + 1)
+            if len(span) <= _LONGEST_QUOTE and any(
+                words[at : at + len(wanted)] == wanted for at in starts
+            ):
+                yield span, support(f"{question} {short}", _in_context(passage, seen))
 
     def _source(self, place: Place) -> str:
         """Return what the reader saw of a place, after its title and headings."""
@@ -412,12 +414,6 @@ class _Checker:
         """Return what the reader saw of a place, in the first passage that has it."""
         passage = next(each for each in self.passages if each.span.contains(place.span))
         return visible_text(place.span, self.documents[place.span.document_id], passage)
-
-
-def _has_in_row(text: str, wanted: Sequence[str]) -> bool:
-    words = split_content_words(text)
-    starts = range(len(words) - len(wanted) + 1)
-    return any(words[at : at + len(wanted)] == wanted for at in starts)
 
 
 _ENUMERATED = re.compile(r"\s*(?:\d+(?:\.\d+)+\.?|\d+[.)])(?:\s+|\Z)")

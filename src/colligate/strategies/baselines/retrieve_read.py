@@ -71,7 +71,7 @@ class RetrieveRead:
             question, passages, run, strategy=self.name, evidence=evidence, form=self.form
         )
         claimed = any(isinstance(event, Said) for _, event in run.trace.events)
-        if answer.found or not claimed:
+        if answer.found or not claimed or not surest:
             return answer
         known = await state_alone(question, surest, run)
         if not known:
