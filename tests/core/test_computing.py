@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.computing import find_numbers, recompute, remove_computed
+from colligate.core.computing import find_larger, find_numbers, recompute, remove_computed
 
 ROSE = ["In 2015 revenue was $6,779 million.", "In 2014 revenue was $5,504 million."]
 
@@ -76,3 +76,20 @@ def test_what_is_left_of_a_sentence_has_no_computed_number():
     sentence = "The museum opened 17 years earlier than the zoo."
     computed = recompute(sentence, ["1904", "1921"], ["17"])
     assert remove_computed(sentence, computed).split() == "The museum opened than the zoo.".split()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "larger"),
+    [
+        ("3 May 1921", "1934", ("date", 1)),
+        ("born in 1935", "June 2, 1934", ("date", 0)),
+        ("$2 million", "$3", ("money", 0)),
+        ("12 %", "9 percent", ("percent", 0)),
+        ("1934", "3 May 1934", None),
+        ("1934", "900", None),
+        ("1921 to 1934", "1940", None),
+        ("Lund", "1940", None),
+    ],
+)
+def test_the_larger_of_two_answers_is_known_if_they_are_of_one_kind(first, second, larger):
+    assert find_larger(first, second) == larger

@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from colligate.core.answer import Answer
 from colligate.core.citing import NOT_FOUND, Evidence, Stated, find_short_answer, write_answer
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.prompts import build_messages, render_question
-from colligate.core.reader import is_small, render_passages
+from colligate.core.reader import Form, fit_reader, is_small, read, render_passages
 from colligate.core.run import Run, standardise, titled_text
 from colligate.core.support import is_number, split_content_words
 from colligate.documents import Hit, Passage, Span
@@ -29,6 +30,7 @@ from colligate.models import Capability, Role
 _LEAST_APART = 0.3
 _LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
 _SUREST = 2
+_JUDGED = 6  # passages; what a small reader is shown of a search
 _MISSING = 0.4  # share of the question's words that only other passages may have
 _REPLY_TOKENS = 60
 
@@ -54,14 +56,64 @@ class JudgedAlone(Event):
         return f"judged {pluralize(len(self.spans), 'passage')}, each alone"
 
 
-def can_read_apart(run: Run) -> bool:
+Reading = Literal["auto", "together", "apart"]
+"""How passages are read: in one prompt, or each alone first; `auto` chooses by the reader."""
+
+
+async def read_ranked(
+    question: str,
+    hits: Sequence[Hit],
+    run: Run,
+    *,
+    strategy: str,
+    evidence: Sequence[Evidence],
+    form: Form = Form.SHORT,
+    reading: Reading = "auto",
+    known: Sequence[Stated] = (),
+) -> Answer:
+    """Return the answer from passages with scores; `known` as in `read`.
+
+    With `reading=auto` a small reader that gives the odds of labels judges the best passages apart
+    and reads the surest alone, and all together only if no passage alone is sure. `evidence`
+    explains each passage that all together are read from.
+    """
+    surest: list[Passage] = []
+    if hits and (reading == "apart" or (reading == "auto" and _suits_apart(run, form))):
+        best = sorted(hits, key=lambda hit: -hit.score)[:_JUDGED]
+        try:
+            apart = await _read_apart(question, best, run, strategy=strategy)
+        except (BudgetExceeded, ModelError) as error:
+            run.warn(f"the passages are not read apart: {error}")
+        else:
+            if isinstance(apart, Answer):
+                return apart
+            surest = apart
+    passages = await fit_reader(question, [hit.passage for hit in hits], run, form)
+    shown = evidence[: len(passages)]
+    before = _count_claims(run)
+    answer = await read(
+        question, passages, run, strategy=strategy, evidence=shown, form=form, known=known
+    )
+    if answer.found or _count_claims(run) == before or not surest:
+        return answer
+    alone = await _state_alone(question, surest, run)
+    if not alone:
+        return answer
+    return await read(question, [], run, strategy=strategy, evidence=shown, known=alone)
+
+
+def _count_claims(run: Run) -> int:
+    return sum(isinstance(event, Said) for _, event in run.trace.events)
+
+
+def _suits_apart(run: Run, form: Form) -> bool:
     """Return whether the reader is a small one that gives the odds of labels, and cites."""
     reader = run.model(Role.READER)
-    cites = run.plain_reader is None
-    return cites and Capability.LABELS in reader.capabilities and is_small(reader)
+    short = form in (Form.SHORT, Form.JOINED) and run.plain_reader is None
+    return short and Capability.LABELS in reader.capabilities and is_small(reader)
 
 
-async def read_apart(
+async def _read_apart(
     question: str, hits: Sequence[Hit], run: Run, *, strategy: str
 ) -> Answer | list[Passage]:
     """Return the answer of the surest passage, or the surest two if all must be read together.
@@ -106,7 +158,7 @@ async def read_apart(
     return refused
 
 
-async def state_alone(question: str, passages: Sequence[Passage], run: Run) -> list[Stated]:
+async def _state_alone(question: str, passages: Sequence[Passage], run: Run) -> list[Stated]:
     """Return what the reader answers from each passage alone, as far as a sentence of it does."""
     try:
         read = await gather(_read_alone(question, passage, run) for passage in passages)
@@ -121,7 +173,7 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
     one statement."""
     messages = build_messages(_ANSWER, render_passages([passage]), render_question(question))
     short = (await run.chat(messages, max_tokens=_REPLY_TOKENS)).text.strip()
-    if short.strip(" .\"'").casefold() == "none" or _repeats(short, question):
+    if short.strip(" .\"'").casefold() == "none" or repeats_question(short, question):
         return "", None
     documents = await run.documents_of([passage])
     stated = await asyncio.to_thread(
@@ -141,7 +193,7 @@ async def _judge(question: str, passage: Passage, run: Run) -> float:
     return (await run.labels(messages, ["Yes", "No"], role=Role.READER)).odds["Yes"]
 
 
-def _repeats(short: str, question: str) -> bool:
+def repeats_question(short: str, question: str) -> bool:
     """Return whether an answer only has words of a question that offers no choice."""
     words = set(split_content_words(short))
     choice = " or " in f" {question.casefold()} "

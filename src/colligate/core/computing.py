@@ -252,6 +252,39 @@ def _explain_dates(number: Number, sources: Sequence[str]) -> Computed | None:
     return None
 
 
+def read_value(text: str) -> tuple[str, tuple[Decimal, ...]] | None:
+    """Return the kind and the value of the date or number of a short answer.
+
+    A date is its year, month and day, or the year alone; a number is itself. None: there is none
+    of them, or more than one.
+
+    >>> read_value("born on 6 January 1975") == ("date", (1975, 1, 6))
+    True
+    """
+    days = [day for match in _DATE.finditer(text) if (day := _read_date(match))]
+    numbers = find_numbers(_DATE.sub(" ", text))
+    if len(days) + len(numbers) != 1:
+        return None
+    if days:
+        return "date", (Decimal(days[0].year), Decimal(days[0].month), Decimal(days[0].day))
+    [number] = numbers
+    return "date" if number.kind == "year" else number.kind, (number.value,)
+
+
+def find_larger(first: str, second: str) -> tuple[str, int] | None:
+    """Return of what kind two short answers are, and which is larger or later: 0 or 1.
+
+    None: they are no two dates or numbers of one kind, or equal as far as they say.
+    """
+    a, b = read_value(first), read_value(second)
+    if a is None or b is None or a[0] != b[0]:
+        return None
+    known = min(len(a[1]), len(b[1]))
+    if a[1][:known] == b[1][:known]:
+        return None
+    return a[0], int(b[1][:known] > a[1][:known])
+
+
 def _read_date(match: re.Match[str]) -> date | None:
     year = match["y1"] or match["y2"] or match["y3"]
     month = match["m1"] or match["m2"] or match["m3"]

@@ -10,6 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from colligate.core.answer import Answer
+from colligate.core.apart import read_ranked
 from colligate.core.citing import Evidence, Stated
 from colligate.core.reader import FORMS, Form, fit_reader, read, reader_messages
 from colligate.core.run import Run
@@ -143,15 +144,14 @@ async def read_unseen(
     if answer.found or not rest:
         return answer
     run.warn("what was read does not hold the answer: the passages of the search are read too")
-    passages = await fit_reader(answer.question, [hit.passage for hit in rest], run, form)
     evidence = [
         Evidence(hit.passage.span, hit.score, f"rank {rank} of the search, read last")
-        for rank, hit in enumerate(rest[: len(passages)], 1)
+        for rank, hit in enumerate(rest, 1)
     ]
-    again = await read(
-        answer.question, passages, run, strategy=answer.strategy, evidence=evidence, form=form
+    again = await read_ranked(
+        answer.question, rest, run, strategy=answer.strategy, evidence=evidence, form=form
     )
-    return replace(again, evidence=(*answer.evidence, *evidence))
+    return replace(again, evidence=(*answer.evidence, *again.evidence))
 
 
 async def answer_from(

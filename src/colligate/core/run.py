@@ -219,13 +219,19 @@ class Run:
         self._named.update(hit.passage.document_id for hit in hits)
         if rerank and hits:
             reranked = await self.rerank(query, [hit.passage for hit in hits])
-            weight: float | None = getattr(self.reranker, "beside_search", None)
+            weight = self.weight_beside_search
             if weight is not None:
                 found = await self._score_by_mode(query, hits, mode, documents)
                 reranked = list(found + weight * standardise(reranked))
             hits = [replace(hit, score=s) for hit, s in zip(hits, reranked, strict=True)]
             hits.sort(key=lambda hit: -hit.score)
         return hits[:k]
+
+    @property
+    def weight_beside_search(self) -> float | None:
+        """The weight of the reranker's score beside that of a search; None if it ranks alone."""
+        weight: float | None = getattr(self.reranker, "beside_search", None)
+        return weight
 
     async def _score_by_mode(
         self,

@@ -101,7 +101,7 @@ async def test_a_scorer_with_too_small_a_window_is_done_without(scored):
 async def test_with_nothing_to_go_by_all_score_alike_in_their_order(scored):
     fused, _, _ = await scored(embedder=None)
     assert fused.scores == (0.0, 0.0)
-    assert set(fused.missing) == set(Signal)
+    assert set(fused.missing) == set(WEIGHTS[Fusion.CALIBRATED])
 
 
 async def test_what_is_left_out_is_not_asked_for(scored):

@@ -69,7 +69,7 @@ def test_shares_sum_to_1_and_keep_the_order(values):
 
 
 def test_the_structural_fusion_score_by_hand():
-    signals = dict(zip(Signal, ([0.9, 0.1], [-1.0, -2.0], [0.5, -0.5]), strict=True))
+    signals = dict(zip(WEIGHTS[Fusion.SFS], ([0.9, 0.1], [-1.0, -2.0], [0.5, -0.5]), strict=True))
     scores = add_up(Fusion.SFS, signals, PAPER)
     share = lambda d: 1 / (1 + math.exp(-d))  # noqa: E731 (of the larger of two that differ by d)
     first = 0.5 * share(0.8) + 1.0 * share(1.0) + 0.5 * share(1.0)

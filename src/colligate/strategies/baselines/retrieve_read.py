@@ -6,18 +6,15 @@ DualRAG's NativeRAG: retrieve 50 passages, rerank them, answer once from the bes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from colligate.core.answer import Answer
-from colligate.core.apart import can_read_apart, read_apart, state_alone
+from colligate.core.apart import Reading, read_ranked
 from colligate.core.citing import Evidence
-from colligate.core.events import Said
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form, fit_reader, is_small, read
+from colligate.core.reader import Form, is_small
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.documents import Passage
-from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Role
 
@@ -31,7 +28,7 @@ class RetrieveRead:
     out, the last first, with a warning.
 
     `reading`: `together` in one prompt, or each `apart`, and together only if no passage alone is
-    sure; `auto` is `apart` for short answers of small readers that give the odds of labels.
+    sure; `auto` is `apart` for small readers that give the odds of labels.
     """
 
     name: ClassVar[str] = "retrieve-read"
@@ -42,7 +39,7 @@ class RetrieveRead:
     k: int | None = None  # DualRAG, NativeRAG: 10
     mode: SearchMode = SearchMode.HYBRID
     form: Form = Form.SHORT
-    reading: Literal["auto", "together", "apart"] = "auto"  # DualRAG: together
+    reading: Reading = "auto"  # DualRAG: together
 
     def __post_init__(self) -> None:
         require_min(self, pool=1, k=1)
@@ -52,33 +49,16 @@ class RetrieveRead:
         few = run.reranker is not None and is_small(run.model(Role.READER))
         k = self.k or (6 if few else 10)
         hits = await run.search(question, k=k, pool=self.pool, mode=self.mode)
-        surest: list[Passage] = []
-        if hits and self._reads_apart(run):
-            try:
-                apart = await read_apart(question, hits, run, strategy=self.name)
-            except (BudgetExceeded, ModelError) as error:
-                run.warn(f"the passages are not read apart: {error}")
-            else:
-                if isinstance(apart, Answer):
-                    return apart
-                surest = apart
-        passages = await fit_reader(question, [hit.passage for hit in hits], run, self.form)
         evidence = [
             Evidence(hit.passage.span, hit.score, f"rank {rank} of the search")
-            for rank, hit in enumerate(hits[: len(passages)], 1)
+            for rank, hit in enumerate(hits, 1)
         ]
-        answer = await read(
-            question, passages, run, strategy=self.name, evidence=evidence, form=self.form
+        return await read_ranked(
+            question,
+            hits,
+            run,
+            strategy=self.name,
+            evidence=evidence,
+            form=self.form,
+            reading=self.reading,
         )
-        claimed = any(isinstance(event, Said) for _, event in run.trace.events)
-        if answer.found or not claimed or not surest:
-            return answer
-        known = await state_alone(question, surest, run)
-        if not known:
-            return answer
-        return await read(question, [], run, strategy=self.name, evidence=evidence, known=known)
-
-    def _reads_apart(self, run: Run) -> bool:
-        if self.reading == "auto":
-            return self.form is Form.SHORT and can_read_apart(run)
-        return self.reading == "apart"

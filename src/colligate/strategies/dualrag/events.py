@@ -11,6 +11,16 @@ from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
 
 
 @dataclass(frozen=True)
+class QuestionSplit(Event):
+    """The question was split into simple questions; "#1" stands for the answer of the first."""
+
+    questions: tuple[str, ...]
+
+    def line(self) -> str:
+        return f"plan: {' '.join(self.questions)}"
+
+
+@dataclass(frozen=True)
 class Reasoned(Event):
     """The Reasoner had a thought. `readable` is False if its reply was used as it was.
 

@@ -322,7 +322,7 @@ class Knowledge:
         `tokens` of all together. The notes are the outline (unless that is the passages
         themselves) and the thoughts.
         """
-        whole, parts = self._passages(), await self._sentences(run)
+        whole, parts = self.sources, await self._sentences(run)
         reply, longest = FORMS[form].reply, FORMS[form].tokens
         thoughts = [render_thoughts(self.thoughts)] if self.thoughts else []
 
@@ -352,7 +352,7 @@ class Knowledge:
     @property
     def behind(self) -> list[Passage]:
         """The passages behind the outline, the first of every entity before the second of any."""
-        return [passage for passage, _ in self._passages()]
+        return [passage for passage, _ in self.sources]
 
     @property
     def shown_entities(self) -> list[str]:
@@ -364,7 +364,9 @@ class Knowledge:
         """The latest thought, or the question if there is none."""
         return self.thoughts[-1] if self.thoughts else self.question
 
-    def _passages(self) -> list[SourcePassage]:
+    @property
+    def sources(self) -> list[SourcePassage]:
+        """The same passages, each with the reason why it is shown."""
         found: dict[Passage, list[str]] = {}
         for name, span in self.outline.sources:
             around = next(each for each in self.passages.values() if each.span.contains(span))

@@ -22,11 +22,13 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
+from colligate.core.apart import read_ranked
+from colligate.core.citing import Evidence
 from colligate.core.fit import fit_window
 from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import Reasoning, parse_sentence
-from colligate.core.reader import Form, ask_statements
+from colligate.core.reader import Form, ask_statements, is_small
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage, Span
@@ -39,6 +41,7 @@ from colligate.strategies.dualrag.events import (
     Identified,
     Outlined,
     OutlineEntity,
+    QuestionSplit,
     Reasoned,
     Stopped,
     Summarised,
@@ -52,6 +55,7 @@ from colligate.strategies.dualrag.knowledge import (
     Stop,
     link_names,
 )
+from colligate.strategies.dualrag.plan import QuestionPlan, answer_plan, plan
 from colligate.strategies.dualrag.prompts import (
     CHOICE_TOKENS,
     IDENTIFIER_TOKENS,
@@ -82,6 +86,7 @@ from colligate.strategies.dualrag.prompts import (
 )
 
 _LONGEST_QUERY = 300  # characters of a passage that is looked up
+_READ = 6  # passages for a step of a plan; what a small reader is shown of a search
 _RAW = "knowledge"  # the only heading if passages are not summarised
 
 
@@ -102,7 +107,9 @@ class DualRAG:
     With `one_reply` Reasoner and Entity Identifier are one call; `auto` does so if the reader can
     follow schemas and neither has an adapter. In the `first_round` the verdict of the Reasoner does
     not count (`retrieve_first`): `identify` asks the Entity Identifier alone, `question` neither;
-    it looks up the question itself, and its `bridges`.
+    it looks up the question itself, and its `bridges`. With `plan` there are no rounds of thoughts:
+    the question is split into simple ones, which are looked up and answered one after the other
+    (`plan.py`). `auto` is `plan` for small readers without adapters, else `question`.
 
     The rounds end when the Reasoner misses nothing, when it repeats itself and nothing was new,
     after `patience` rounds without anything new, or after `rounds`. `linking` is when a name
@@ -114,7 +121,7 @@ class DualRAG:
     """
 
     name: ClassVar[str] = "dualrag"
-    needs: ClassVar[Needs] = Needs()
+    needs: ClassVar[Needs] = Needs(reranker="minilm")
     calls: ClassVar[Calls] = Calls(10)
 
     rounds: int = 5  # section 4.1
@@ -127,7 +134,7 @@ class DualRAG:
     link_threshold: float = 0.95  # cosine of names
     patience: int = 2  # the code: always runs to the last round
     retrieve_first: bool = True  # the paper: may answer without looking anything up
-    first_round: Literal["reason", "identify", "question"] = "question"  # the paper: reason
+    first_round: Literal["auto", "reason", "identify", "question", "plan"] = "auto"  # paper: reason
     one_reply: Literal["auto", "true", "false"] = "auto"  # the paper: two calls
     summaries: Literal["auto", "written", "chosen"] = "auto"  # the paper: written
     bridges: int = 2  # 2HopRAG (appendix H.1) looks up every passage; DualRAG none
@@ -152,6 +159,8 @@ class DualRAG:
         found = Lookup(run, self.k, self.retrieved, self.mode)
         if not await found.possible():
             return await answer_from(question, [], run, strategy=self.name, form=self.form)
+        if self._plans(run):
+            return await self._answer_by_plan(question, run)
         knowledge = await self.learn(question, run)
         found.searches = list(knowledge.gathered)
         if self.bridges or not knowledge.outline.size:  # the last resort: the question itself
@@ -173,6 +182,72 @@ class DualRAG:
                 notes=notes,
                 known=[] if self.no_outline else knowledge.stated,
             )
+
+    def _plans(self, run: Run) -> bool:
+        """Return whether the question is split into simple ones before anything is looked up."""
+        if self.first_round != "auto":
+            return self.first_round == "plan"
+        adapted = self.reasoner_adapter or self.identifier_adapter or self.summarizer_adapter
+        ablated = self.no_reasoner or self.no_entities or self.ei2 or self.no_outline
+        small = is_small(run.model(Role.READER)) and run.plain_reader is None
+        return small and not (adapted or ablated or self.flat_outline)
+
+    async def _answer_by_plan(self, question: str, run: Run) -> Answer:
+        """Answer the simple questions of a plan one after the other, and put them together.
+
+        If a step has no answer, or their answers give none together, the passages behind the
+        outline are read with the best ones for the question itself.
+        """
+        knowledge, made = Knowledge(question), QuestionPlan(question, [question])
+        knowledge.stop = Stop.BUDGET
+        with reserve_for_answer(run, lambda: knowledge.gathered):
+            with run.meter.step("reasoner"):
+                made.steps = await plan(question, run)
+            run.emit(QuestionSplit(tuple(made.steps)))
+            knowledge.stop = Stop.ENOUGH
+            for number in range(1, len(made.steps) + 1):
+                if not await self._take_step(number, made, knowledge, run):
+                    knowledge.stop = Stop.NOTHING_NEW
+                    break
+        run.emit(Stopped(knowledge.rounds, knowledge.stop))
+        evidence = [piece for _, piece in knowledge.sources]
+        if made.complete:
+            answer = await answer_plan(made, run, strategy=self.name, evidence=evidence)
+            if answer is not None:
+                return answer
+        with run.meter.step("answer"):
+            hits = await run.search(question, k=_READ, pool=self.retrieved, mode=self.mode)
+            found = dict.fromkeys([*knowledge.behind, *(hit.passage for hit in hits)])
+            best = [Hit(passage, 1 / rank) for rank, passage in enumerate(found, 1)][:_READ]
+            evidence = [
+                Evidence(hit.passage.span, hit.score, f"rank {rank} of what was found")
+                for rank, hit in enumerate(best, 1)
+            ]
+            return await read_ranked(
+                question, best, run, strategy=self.name, evidence=evidence, form=self.form
+            )
+
+    async def _take_step(
+        self, number: int, made: QuestionPlan, knowledge: Knowledge, run: Run
+    ) -> bool:
+        """Look up a simple question and add its answer to the outline; return if there is one."""
+        asked = made.fill(number)
+        run.emit(Identified(number, (), ((asked,),)))
+        hits = await run.search(asked, k=_READ, pool=self.retrieved, mode=self.mode)
+        passages = tuple(hit.passage for hit in hits)
+        self._note_gathered(
+            knowledge, _Sought(asked, asked, (asked,), passages), hits, "search", [hits], run
+        )
+        with run.meter.step("summarizer"):
+            answer = await read_ranked(asked, hits, run, strategy=self.name, evidence=[])
+        stated = made.record(number, answer)
+        fragments = []
+        if stated is not None:
+            fragments = [Fragment(stated.sentence, tuple(each.span for each in stated.places))]
+        run.emit(Summarised(number, asked, int(answer.found), tuple(fragments)))
+        _note_outlined(knowledge, knowledge.merge(asked, fragments, passages), run)
+        knowledge.rounds = number
+        return stated is not None
 
     async def learn(self, question: str, run: Run) -> Knowledge:
         """Reason, look up and summarise in rounds, with tokens reserved for the answer.
@@ -224,6 +299,10 @@ class DualRAG:
                 return await reason_and_identify(knowledge, run)
             return await reason(knowledge, run, sentences=self.no_reasoner), None
 
+    @property
+    def _asks_question_first(self) -> bool:
+        return self.retrieve_first and self.first_round in ("auto", "question", "plan")
+
     def _asks_in_one(self, run: Run) -> bool:
         if self.no_reasoner or self.no_entities or self.ei2:
             return False
@@ -248,7 +327,7 @@ class DualRAG:
             retrieved = [
                 (of_it, how, ranked if not n else []) for n, of_it in enumerate(groups.values())
             ]
-        elif not knowledge.rounds and self.retrieve_first and self.first_round == "question":
+        elif self._asks_question_first and not knowledge.rounds:
             entities = {ELSE: (knowledge.question,)}
             found = Lookup(run, self.k, self.retrieved, self.mode)
             hits = await self._bridge(knowledge.question, found)
@@ -267,20 +346,32 @@ class DualRAG:
             heading = _RAW if self.no_outline else name
             unseen = knowledge.outline.unseen(heading, [hit.passage for hit in hits])
             sought.append(_Sought(name, heading, queries, tuple(unseen)))
-            knowledge.gathered.append((name, hits))
-            run.emit(
-                Gathered(
-                    round=knowledge.rounds + 1,
-                    entity=name,
-                    queries=queries,
-                    spans=tuple(hit.passage.span for hit in hits),
-                    scores=tuple(hit.score for hit in hits),
-                    how=how,
-                    unseen=tuple(passage.span for passage in unseen),
-                    redundant=knowledge.count_redundant([best[: self.k] for best in ranked]),
-                )
-            )
+            self._note_gathered(knowledge, sought[-1], hits, how, ranked, run)
         return sought
+
+    def _note_gathered(
+        self,
+        knowledge: Knowledge,
+        sought: _Sought,
+        hits: list[Hit],
+        how: str,
+        ranked: Sequence[Sequence[Hit]],
+        run: Run,
+    ) -> None:
+        """Remember and report the passages for an entity; `ranked` are those of each query."""
+        knowledge.gathered.append((sought.name, hits))
+        run.emit(
+            Gathered(
+                round=knowledge.rounds + 1,
+                entity=sought.name,
+                queries=sought.queries,
+                spans=tuple(hit.passage.span for hit in hits),
+                scores=tuple(hit.score for hit in hits),
+                how=how,
+                unseen=tuple(passage.span for passage in sought.unseen),
+                redundant=knowledge.count_redundant([best[: self.k] for best in ranked]),
+            )
+        )
 
     async def _retrieve(
         self, name: str, queries: Sequence[str], run: Run
@@ -289,13 +380,18 @@ class DualRAG:
         D_q, what each query found.
 
         With a reranker they are ranked by its score, after those at or below `least_score` are
-        left out; otherwise the rankings of the queries are joined by reciprocal rank fusion.
+        left out; otherwise the rankings of the queries are joined by reciprocal rank fusion. So are
+        they if the reranker counts beside a search.
         """
+        beside = run.weight_beside_search is not None and not self.no_rerank
         found = await gather(
-            run.search(query, k=self.retrieved, mode=self.mode) for query in queries
+            run.search(
+                query, k=self.k if beside else self.retrieved, pool=self.retrieved, mode=self.mode
+            )
+            for query in queries
         )
         passages = {hit.passage.id: hit.passage for hits in found for hit in hits}
-        if run.reranker is None or self.no_rerank or not passages:
+        if run.reranker is None or self.no_rerank or beside or not passages:
             how = "search" if len(queries) == 1 else "reciprocal rank fusion"
             return join_rankings(found)[: self.k], how, found
         by_queries = self.rerank_by == "queries" or name == ELSE
@@ -337,11 +433,7 @@ class DualRAG:
             if summary.event is not None:
                 run.emit(summary.event)
             new += knowledge.merge(each.heading, summary.fragments, summary.passages)
-        outline = tuple(
-            OutlineEntity(name, tuple(entity.fragments))
-            for name, entity in knowledge.outline.entities.items()
-        )
-        run.emit(Outlined(knowledge.rounds + 1, outline, tuple(new)))
+        _note_outlined(knowledge, new, run)
         return bool(new)
 
     async def _summarise(self, knowledge: Knowledge, run: Run, sought: _Sought) -> _Summarised:
@@ -363,6 +455,15 @@ class DualRAG:
             run.warn(f"what was found for “{sought.name}” is not summarised: {error.what}")
         event = Summarised(knowledge.rounds + 1, sought.name, said, tuple(fragments), readable)
         return _Summarised(fragments, passages, event)
+
+
+def _note_outlined(knowledge: Knowledge, new: Sequence[Fragment], run: Run) -> None:
+    """Report the outline, and what of it is new."""
+    outline = tuple(
+        OutlineEntity(name, tuple(entity.fragments))
+        for name, entity in knowledge.outline.entities.items()
+    )
+    run.emit(Outlined(knowledge.rounds + 1, outline, tuple(new)))
 
 
 @dataclass(frozen=True)

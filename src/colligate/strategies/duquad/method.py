@@ -25,6 +25,7 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
+from colligate.core.apart import read_ranked
 from colligate.core.citing import Evidence, Stated, find_short_answer, write_answer
 from colligate.core.events import Answered, Noted
 from colligate.core.fit import fit_window
@@ -36,7 +37,7 @@ from colligate.core.relevance import score_relevance, score_similarity
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
-from colligate.documents import Passage, Span
+from colligate.documents import Hit, Passage, Span
 from colligate.errors import (
     BudgetExceeded,
     ColligateError,
@@ -89,7 +90,7 @@ class DuQUAD:
 
     name: ClassVar[str] = "duquad"
     needs: ClassVar[Needs] = Needs(
-        optional=frozenset({Capability.LIKELIHOOD, Capability.ATTENTION})
+        optional=frozenset({Capability.LIKELIHOOD, Capability.ATTENTION}), reranker="minilm"
     )
     calls: ClassVar[Calls] = Calls(4.1)  # Table 8
 
@@ -98,7 +99,7 @@ class DuQUAD:
     threshold: float = 0.4  # tau; Table 5
     sentences: int = 2  # of a kept document; section 3.3
     rank_by: Literal["fused", "embedder", "bm25", "reranker"] = "fused"
-    fusion: Fusion = Fusion.CALIBRATED  # ours; the paper: sfs
+    fusion: Fusion | None = None  # reranked with a reranker, else calibrated; the paper: sfs
     alpha: float | None = None  # similarity; equation 3 and Table 6: 0.5
     beta: float | None = None  # likelihood; 1
     gamma: float | None = None  # attention; 0.5
@@ -196,12 +197,14 @@ class DuQUAD:
             Signal.ATTENTION: (self.gamma, self.no_attention),
         }
         weights = {signal: weight for signal, (weight, _) in given.items() if weight is not None}
+        reranked = Fusion.RERANKED if run.reranker else Fusion.CALIBRATED
+        fusion = Fusion(self.fusion or reranked)
         fused = await fuse_signals(
             question,
             passages,
             run,
-            fusion=self.fusion,
-            weights={**WEIGHTS[Fusion(self.fusion)], **weights},
+            fusion=fusion,
+            weights={**WEIGHTS[fusion], **weights},
             without=[signal for signal, (_, left_out) in given.items() if left_out],
             agent_prompt=self._prompt(question, run, documents),
         )
@@ -474,14 +477,22 @@ class DuQUAD:
     ) -> Answer:
         """Answer from the best documents by score, whole and without scores or debate."""
         run.emit(Noted("no answer was found so far: reading the best documents once more"))
-        passages = [passage for _, passage in ranked[: self.local_documents]]
-        best = await fit_reader(question, passages, run, self.form)
-        evidence = [
-            Evidence(passage.span, 1 / rank, f"rank {rank} by score")
-            for rank, passage in enumerate(best, 1)
+        best = [
+            Hit(passage, 1 / rank)
+            for rank, (_, passage) in enumerate(ranked[: self.local_documents], 1)
         ]
-        return await read(
-            question, best, run, strategy=self.name, evidence=evidence, form=self.form, known=known
+        evidence = [
+            Evidence(hit.passage.span, hit.score, f"rank {rank} by score")
+            for rank, hit in enumerate(best, 1)
+        ]
+        return await read_ranked(
+            question,
+            best,
+            run,
+            strategy=self.name,
+            evidence=evidence,
+            form=self.form,
+            known=known,
         )
 
     async def _answer_agreed(self, question: str, views: Sequence[Viewed], run: Run) -> Answer:

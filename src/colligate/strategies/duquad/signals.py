@@ -4,8 +4,9 @@
 
     SFS_i = alpha softmax(sim)_i + beta softmax(-nll)_i + gamma softmax(cont)_i
 
-The `calibrated` fusion is ours: attention in two opposite orders, the likelihood of a question that
-is announced, and z-scores in place of softmax, of the signals that the models can give.
+Two fusions are ours. Both add z-scores in place of softmax, of the signals that the models can
+give. `calibrated` takes attention in two opposite orders and the likelihood of a question that is
+announced; `reranked` takes similarity and a reranker's score, without a pass of the scorer.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ class Signal(StrEnum):
     SIMILARITY = "similarity"  # sim: cosine of the question and the passage (equation 1)
     LIKELIHOOD = "likelihood"  # -nll: mean log P of the question's tokens (equation 2)
     ATTENTION = "attention"  # cont: attention of the question compared with the neighbours
+    RERANKER = "reranker"  # ours: the score of the run's reranker
 
 
 class Fusion(StrEnum):
     """How signals become one score."""
 
+    RERANKED = "reranked"  # ours: similarity and reranker
     CALIBRATED = "calibrated"  # ours: the given order of the passages plays no part
     SFS = "sfs"  # DuQUAD's Structural Fusion Score (equation 3)
 
@@ -54,6 +57,7 @@ WEIGHTS: Mapping[Fusion, Weights] = {
     Fusion.SFS: {Signal.SIMILARITY: 0.5, Signal.LIKELIHOOD: 1.0, Signal.ATTENTION: 0.5},
     # Learned from development questions: docs/benchmarks.md.
     Fusion.CALIBRATED: {Signal.SIMILARITY: 0.4, Signal.LIKELIHOOD: 0.6, Signal.ATTENTION: 0.6},
+    Fusion.RERANKED: {Signal.SIMILARITY: 1.0, Signal.RERANKER: 1.0},
 }
 
 CAPABILITY = {
@@ -114,7 +118,8 @@ async def fuse_signals(
     """
     fusion = Fusion(fusion)  # a name is accepted too
     weights = WEIGHTS[fusion] if weights is None else weights
-    wanted = [s for s in Signal if weights.get(s, 0.0) and s not in without] if passages else []
+    left_out = {*without, *(() if run.reranker else (Signal.RERANKER,))}
+    wanted = [s for s in Signal if weights.get(s, 0.0) and s not in left_out] if passages else []
     one_model = run.model(Role.SCORER) is run.model(Role.READER)
     asking = _Asking(question, passages, run, fusion, agent_prompt if one_model else None)
     missing, scores = [], {}
@@ -146,8 +151,8 @@ def add_up(
 ) -> list[float]:
     """Return one score for each passage: the weighted sum of its signals on a common scale.
 
-    The scale is a softmax over the passages for SFS (equation 3); z-scores for the calibrated
-    fusion, because a softmax of cosines is nearly uniform and hardly counts.
+    The scale is a softmax over the passages for SFS (equation 3); z-scores for our fusions, because
+    a softmax of cosines is nearly uniform and hardly counts.
     """
     scale = softmax if Fusion(fusion) is Fusion.SFS else standardise
     terms = [weights.get(signal, 0.0) * scale(values) for signal, values in signals.items()]
@@ -224,6 +229,8 @@ class _Asking:
         question, passages = self.question, self.passages
         if signal is Signal.SIMILARITY:
             return self._keep("similarity", await score_similarity(question, passages, self.run))
+        if signal is Signal.RERANKER:
+            return self._keep("reranker", await self.run.rerank(question, passages))
         if signal is Signal.LIKELIHOOD:
             introduced = self.fusion is not Fusion.SFS
             pairs = [make_likelihood_pair(question, p, introduced=introduced) for p in passages]

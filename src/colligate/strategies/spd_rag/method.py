@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colligate.core.answer import Answer
+from colligate.core.apart import read_ranked
 from colligate.core.citing import Evidence
 from colligate.core.events import Noted, pluralize
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form, fit_reader, read
+from colligate.core.reader import Form, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import rank_documents
@@ -133,13 +134,12 @@ class SPDRAG:
         hits = await run.search(
             question, k=k, pool=self.pool or 2 * k, mode=self.mode, documents=names
         )
-        passages = await fit_reader(question, [hit.passage for hit in hits], run, self.form)
         evidence = [
             Evidence(hit.passage.span, hit.score, f"rank {rank}, no agent found anything")
-            for rank, hit in enumerate(hits[: len(passages)], 1)
+            for rank, hit in enumerate(hits, 1)
         ]
-        return await read(
-            question, passages, run, strategy=self.name, evidence=evidence, form=self.form
+        return await read_ranked(
+            question, hits, run, strategy=self.name, evidence=evidence, form=self.form
         )
 
     async def _list_documents(self, question: str, run: Run) -> list[DocumentInfo]:
