@@ -30,7 +30,6 @@ from colligate.models import Capability, Role
 _LEAST_APART = 0.3
 _LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
 _SUREST = 2
-_JUDGED = 6  # passages; what a small reader is shown of a search
 _MISSING = 0.4  # share of the question's words that only other passages may have
 _REPLY_TOKENS = 60
 
@@ -73,15 +72,14 @@ async def read_ranked(
 ) -> Answer:
     """Return the answer from passages with scores; `known` as in `read`.
 
-    With `reading=auto` a small reader that gives the odds of labels judges the best passages apart
+    With `reading=auto` a small reader that gives the odds of labels judges each passage apart
     and reads the surest alone, and all together only if no passage alone is sure. `evidence`
     explains each passage that all together are read from.
     """
     surest: list[Passage] = []
     if hits and (reading == "apart" or (reading == "auto" and _suits_apart(run, form))):
-        best = sorted(hits, key=lambda hit: -hit.score)[:_JUDGED]
         try:
-            apart = await _read_apart(question, best, run, strategy=strategy)
+            apart = await _read_apart(question, hits, run, strategy=strategy)
         except (BudgetExceeded, ModelError) as error:
             run.warn(f"the passages are not read apart: {error}")
         else:

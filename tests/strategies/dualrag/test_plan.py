@@ -35,7 +35,7 @@ LATER = "Which film has the director who was born later, Silver Harbour or Red C
 def ask_small(ask):
     """`ask_small(question, steps, answers)`: a small reader that splits a question like this."""
 
-    async def asked(question, steps, answers=ANSWERS, **options):
+    async def asked(question, steps, answers=ANSWERS, texts=TEXTS, **options):
         def judge(messages, labels, forced):
             prompt = messages[-1].content
             held = (words for asked, (words, _) in answers.items() if asked in prompt)
@@ -49,7 +49,7 @@ def ask_small(ask):
                 (short for asked, (_, short) in answers.items() if asked in call.prompt), ""
             )
 
-        made = [document(*each) for each in TEXTS.items()]
+        made = [document(*each) for each in texts.items()]
         strategy = DualRAG(mode="sparse", **options)
         return await ask(strategy, question, made, say, name="a-1.5b", labels=judge)
 
@@ -107,6 +107,15 @@ async def test_an_answer_with_the_words_of_its_question_leads_nowhere(ask_small)
     answer, run, _ = await ask_small(BORN, CHAIN, answers)
     assert not answer.found
     assert list_events(run, Stopped)[0].rounds == 1
+
+
+async def test_a_long_answer_is_not_filled_into_the_next_question(ask_small):
+    said = "Ada Mercer" + ", whom every critic of the world must praise" * 3
+    texts = {**TEXTS, "harbour": f"# Silver Harbour\n\nIts director is {said}.\n"}
+    answers = {**ANSWERS, "Who directed Silver Harbour?": ("Its director", said)}
+    _, run, model = await ask_small(BORN, CHAIN, answers, texts=texts)
+    assert said in "".join(event.line() for _, event in run.trace.events)
+    assert not any("When was Ada Mercer" in call.prompt for call in model.calls)
 
 
 async def test_what_was_found_before_a_failure_is_read(ask_small):

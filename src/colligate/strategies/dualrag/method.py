@@ -199,47 +199,42 @@ class DualRAG:
         outline are read with the best ones for the question itself.
         """
         knowledge, made = Knowledge(question), QuestionPlan(question, [question])
-        knowledge.stop = Stop.BUDGET
+        answer: Answer | None = None
         with reserve_for_answer(run, lambda: knowledge.gathered):
             with run.meter.step("reasoner"):
                 made.steps = await plan(question, run)
             run.emit(QuestionSplit(tuple(made.steps)))
-            knowledge.stop = Stop.ENOUGH
             for number in range(1, len(made.steps) + 1):
-                if not await self._take_step(number, made, knowledge, run):
-                    knowledge.stop = Stop.NOTHING_NEW
+                answer = await self._take_step(number, made, knowledge, run)
+                if number not in made.answers:
                     break
+            knowledge.stop = Stop.ENOUGH if made.complete else Stop.NOTHING_NEW
         run.emit(Stopped(knowledge.rounds, knowledge.stop))
+        if answer is not None and len(made.steps) == 1:
+            return replace(answer, question=question)
         evidence = [piece for _, piece in knowledge.sources]
         if made.complete:
             answer = await answer_plan(made, run, strategy=self.name, evidence=evidence)
             if answer is not None:
                 return answer
+        hits = await run.search(question, k=_READ, pool=self.retrieved, mode=self.mode)
+        found = dict.fromkeys([*knowledge.behind, *(hit.passage for hit in hits)])
+        best = [Hit(passage, 1 / rank) for rank, passage in enumerate(found, 1)]
         with run.meter.step("answer"):
-            hits = await run.search(question, k=_READ, pool=self.retrieved, mode=self.mode)
-            found = dict.fromkeys([*knowledge.behind, *(hit.passage for hit in hits)])
-            best = [Hit(passage, 1 / rank) for rank, passage in enumerate(found, 1)][:_READ]
-            evidence = [
-                Evidence(hit.passage.span, hit.score, f"rank {rank} of what was found")
-                for rank, hit in enumerate(best, 1)
-            ]
-            return await read_ranked(
-                question, best, run, strategy=self.name, evidence=evidence, form=self.form
-            )
+            return await self._read_found(question, best[:_READ], run)
 
     async def _take_step(
         self, number: int, made: QuestionPlan, knowledge: Knowledge, run: Run
-    ) -> bool:
-        """Look up a simple question and add its answer to the outline; return if there is one."""
+    ) -> Answer:
+        """Look up a simple question, add its answer to plan and outline, and return it."""
         asked = made.fill(number)
         run.emit(Identified(number, (), ((asked,),)))
         hits = await run.search(asked, k=_READ, pool=self.retrieved, mode=self.mode)
         passages = tuple(hit.passage for hit in hits)
-        self._note_gathered(
-            knowledge, _Sought(asked, asked, (asked,), passages), hits, "search", [hits], run
-        )
+        sought = _Sought(asked, asked, (asked,), passages)
+        self._note_gathered(knowledge, sought, hits, "search", [hits], run)
         with run.meter.step("summarizer"):
-            answer = await read_ranked(asked, hits, run, strategy=self.name, evidence=[])
+            answer = await self._read_found(asked, hits, run)
         stated = made.record(number, answer)
         fragments = []
         if stated is not None:
@@ -247,7 +242,17 @@ class DualRAG:
         run.emit(Summarised(number, asked, int(answer.found), tuple(fragments)))
         _note_outlined(knowledge, knowledge.merge(asked, fragments, passages), run)
         knowledge.rounds = number
-        return stated is not None
+        return answer
+
+    async def _read_found(self, question: str, hits: Sequence[Hit], run: Run) -> Answer:
+        """Answer from passages, best first: a small reader reads each alone first."""
+        evidence = [
+            Evidence(hit.passage.span, hit.score, f"rank {rank} of the search for “{question}”")
+            for rank, hit in enumerate(hits, 1)
+        ]
+        return await read_ranked(
+            question, hits, run, strategy=self.name, evidence=evidence, form=self.form
+        )
 
     async def learn(self, question: str, run: Run) -> Knowledge:
         """Reason, look up and summarise in rounds, with tokens reserved for the answer.

@@ -25,6 +25,7 @@ from colligate.models import Message
 PLAN_TOKENS = 120
 MOST_STEPS = 5  # as many as the paper's rounds
 _SHOTS = 5
+_LONGEST_NAME = 100  # characters of an answer that is filled into another question
 
 _INSTRUCTION = """\
 You split a question into simple questions that are answered one after the other. Each asks for \
@@ -213,10 +214,13 @@ class QuestionPlan:
     def record(self, number: int, answer: Answer) -> Stated | None:
         """Keep the answer of a step; return what it states about its short answer.
 
-        None: the step is not answered, or with its own words.
+        None: the step is not answered, or with its own words, or with too many for a next question.
         """
         short = (answer.short or "").strip(" .")
         if not answer.found or not short or repeats_question(short, answer.question):
+            return None
+        follows = any(str(number) in _REFERENCE.findall(step) for step in self.steps)
+        if follows and len(short) > _LONGEST_NAME:
             return None
         stated = split_answer(answer)
         stated = [each for each in stated if short.casefold() in each.sentence.casefold()] or stated

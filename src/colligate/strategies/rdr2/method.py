@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
+from colligate.core.apart import read_ranked
 from colligate.core.citing import Evidence
 from colligate.core.events import Assembled
 from colligate.core.lookup import read_unseen, reserve_for_answer
@@ -121,12 +122,14 @@ class RDR2:
         texts = self._assemble(hits, routings)
         if not passages and last_resort:
             run.warn("the router accepted nothing: the passages of the search are read instead")
-            passages = [hit.passage for hit in hits]
-            texts = [passage.text for passage in passages]
+            run.emit(Assembled(tuple(dict.fromkeys(hit.passage.text for hit in hits))))
             evidence = [
                 Evidence(hit.passage.span, hit.score, f"rank {rank} of the search, not routed")
                 for rank, hit in enumerate(hits, 1)
             ]
+            return await read_ranked(
+                question, hits, run, strategy=self.name, evidence=evidence, form=self.form
+            )
         run.emit(Assembled(tuple(dict.fromkeys(texts))))
         passages = await fit_reader(question, passages, run, self.form)
         answer = await read(
