@@ -154,6 +154,7 @@ export type Events = {
     signals: Record<string, number[]>;
     weights: Record<string, number>;
     scores: number[];
+    missing: string[];
   };
   viewed: { agent: "global" | "local"; log: string; important: number[] };
   gated: {

@@ -104,11 +104,15 @@ def _count_claims(run: Run) -> int:
     return sum(isinstance(event, Said) for _, event in run.trace.events)
 
 
+def cites_as_small(run: Run) -> bool:
+    """Return whether the reader is a small one, and its answers are cited."""
+    return run.plain_reader is None and is_small(run.model(Role.READER))
+
+
 def _suits_apart(run: Run, form: Form) -> bool:
     """Return whether the reader is a small one that gives the odds of labels, and cites."""
-    reader = run.model(Role.READER)
-    short = form in (Form.SHORT, Form.JOINED) and run.plain_reader is None
-    return short and Capability.LABELS in reader.capabilities and is_small(reader)
+    given = Capability.LABELS in run.model(Role.READER).capabilities
+    return given and form in (Form.SHORT, Form.JOINED) and cites_as_small(run)
 
 
 async def _read_apart(

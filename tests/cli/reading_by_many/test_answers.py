@@ -79,6 +79,7 @@ def test_json_and_usage_by_role(
     for _, request in answers.served:
         calls[request["model"]] += 1
     by_role = {role: used["calls"] for role, used in usage["by_role"].items()}
+    assert by_role.pop("scorer", 0) == 0  # the reranker's passes are no calls
     assert by_role == {role: count for role, count in calls.items() if count}
     assert usage["calls"] == sum(calls.values()) == sum(PARTS[strategy].values())
     assert (calls["worker"] > 0) == (strategy == "spd-rag")

@@ -114,7 +114,7 @@ async def test_a_long_answer_is_not_filled_into_the_next_question(ask_small):
     texts = {**TEXTS, "harbour": f"# Silver Harbour\n\nIts director is {said}.\n"}
     answers = {**ANSWERS, "Who directed Silver Harbour?": ("Its director", said)}
     _, run, model = await ask_small(BORN, CHAIN, answers, texts=texts)
-    assert said in "".join(event.line() for _, event in run.trace.events)
+    assert list_events(run, Stopped)[0].rounds == 1
     assert not any("When was Ada Mercer" in call.prompt for call in model.calls)
 
 
@@ -183,6 +183,7 @@ def test_any_reply_gives_steps_that_refer_to_earlier_ones(reply, question):
         ("Was Ben Cole or Ann Hall born first?", "1921", "1934", "Ann Hall"),
         ("Are Ann Hall and Ben Cole of the same nationality?", "Italian", "an Italian", "yes"),
         ("Are Ann Hall and Ben Cole from the same town?", "Rome", "Oslo", "no"),
+        ("Are Ann Hall and Ben Cole from the same town?", "Austria", "Australia", None),
         ("Are Ann Hall and Ben Cole from the same country?", "Rome", "Oslo", None),
         ("Are both Ann Hall and Ben Cole from Italy?", "Rome", "Oslo", None),
     ],

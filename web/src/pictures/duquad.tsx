@@ -8,11 +8,12 @@ const SIGNALS = [
   ["similarity", "c2"],
   ["likelihood", "c4"],
   ["attention", "c3"],
+  ["reranker", "c6"],
 ] as const;
 // A signal may be replaced by one made of it: the paper's contrast, our calibration.
 const MADE_OF: Record<string, string[]> = { attention: ["contrast", "calibrated", "attention"] };
 
-/** DuQUAD: three signals for each document, who named it, and its score. */
+/** DuQUAD: the signals of each document, who named it, and its score. */
 export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
   const listed = lastOf(events, "listed");
   if (!listed) return null;
@@ -32,7 +33,10 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
       shares: values && shares(values),
       weight: weighted?.weights[name],
     };
-  });
+  }).filter(({ name, values }) =>
+    // What was not asked for is not shown; before that, the paper's three.
+    weighted ? values || weighted.missing.includes(name) : name !== "reranker",
+  );
   const fused = weighted && shares(weighted.scores);
   const rows = listed.spans.map((span, at) => {
     const number = at + 1;
@@ -91,7 +95,7 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
   return (
     <figure class="picture duquad">
       <figcaption>
-        <h2 class="cap">Three signals, two views, one judge</h2>
+        <h2 class="cap">Signals, two views, one judge</h2>
         <ul class="legend">
           {signals.map(({ name, tone, weight, values }) => (
             <li key={name} class={weighted && !values ? "missing" : undefined}>

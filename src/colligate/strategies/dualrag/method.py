@@ -22,13 +22,13 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.apart import read_ranked
+from colligate.core.apart import cites_as_small, read_ranked
 from colligate.core.citing import Evidence
 from colligate.core.fit import fit_window
 from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import Reasoning, parse_sentence
-from colligate.core.reader import Form, ask_statements, is_small
+from colligate.core.reader import Form, ask_statements
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage, Span
@@ -189,8 +189,7 @@ class DualRAG:
             return self.first_round == "plan"
         adapted = self.reasoner_adapter or self.identifier_adapter or self.summarizer_adapter
         ablated = self.no_reasoner or self.no_entities or self.ei2 or self.no_outline
-        small = is_small(run.model(Role.READER)) and run.plain_reader is None
-        return small and not (adapted or ablated or self.flat_outline)
+        return cites_as_small(run) and not (adapted or ablated or self.flat_outline)
 
     async def _answer_by_plan(self, question: str, run: Run) -> Answer:
         """Answer the simple questions of a plan one after the other, and put them together.

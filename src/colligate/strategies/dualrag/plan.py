@@ -318,12 +318,7 @@ def compare(made: QuestionPlan) -> tuple[str, str] | None:
         return None
     first, second = (made.answers[number] for number in made.last)
     if same := _SAME.search(made.question):
-        if _have_same_words(first, second):
-            return "yes", f"{first} and {second}"
-        # Different places may be in the same country: what is the same must have been asked for.
-        asked = (made.steps[number - 1].casefold() for number in made.last)
-        what = (same[1] or "").casefold()
-        return ("no", f"{first} and {second}") if what and all(what in a for a in asked) else None
+        return _compare_equal(made, first, second, (same[1] or "").casefold())
     named = _find_named(made)
     larger = find_larger(first, second)
     if named is None or larger is None:
@@ -363,10 +358,18 @@ def _find_named(made: QuestionPlan) -> tuple[str, ...] | None:
 _WORD = re.compile(r"\w+(?:['’.-]\w+)*")
 
 
-def _have_same_words(first: str, second: str) -> bool:
-    """Return whether the words of one answer are among those of the other.
+def _compare_equal(
+    made: QuestionPlan, first: str, second: str, what: str
+) -> tuple[str, str] | None:
+    """Return whether two answers are the same; None if that is not sure.
 
-    Words are the same if they begin alike: "Italian" and "Italy".
+    They are if all words of one are in the other. They are not if no words of both begin alike, as
+    "Italian" and "Italy" do, and both steps ask for what is to be the same: different places may be
+    in the same country.
     """
-    a, b = ({word[:4] for word in split_content_words(each)} for each in (first, second))
-    return bool(a and b) and (a <= b or b <= a)
+    a, b = (set(split_content_words(each)) for each in (first, second))
+    if a and b and (a <= b or b <= a):
+        return "yes", f"{first} and {second}"
+    asked = all(what in made.steps[number - 1].casefold() for number in made.last)
+    differ = a and b and {word[:4] for word in a}.isdisjoint(word[:4] for word in b)
+    return ("no", f"{first} and {second}") if what and asked and differ else None

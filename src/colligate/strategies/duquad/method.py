@@ -76,7 +76,8 @@ class DuQUAD:
 
     `units`: with `documents` whole documents are read, the best `documents` of those in view; with
     `passages` the best of a search; `auto` reads whole documents if they are few and short.
-    `rank_by` orders the local view: by the fused score, or one of the orders of Figure 4. A signal
+    Without a `fusion` it is `reranked` if there is a reranker and the reader scores, else
+    `calibrated`. `rank_by` orders the local view: by that score, or one of Figure 4's. A signal
     that the models cannot give is left out and the others share its weight; `alpha`, `beta` and
     `gamma` are the fusion's own weights unless set. `reply` is the form of the agents' replies: the
     paper's free text that ends in JSON (`free`), or quotes and an answer as JSON (`quoted`); `auto`
@@ -99,7 +100,7 @@ class DuQUAD:
     threshold: float = 0.4  # tau; Table 5
     sentences: int = 2  # of a kept document; section 3.3
     rank_by: Literal["fused", "embedder", "bm25", "reranker"] = "fused"
-    fusion: Fusion | None = None  # reranked with a reranker, else calibrated; the paper: sfs
+    fusion: Fusion | None = None  # reranked or calibrated, as the models allow; the paper: sfs
     alpha: float | None = None  # similarity; equation 3 and Table 6: 0.5
     beta: float | None = None  # likelihood; 1
     gamma: float | None = None  # attention; 0.5
@@ -197,8 +198,10 @@ class DuQUAD:
             Signal.ATTENTION: (self.gamma, self.no_attention),
         }
         weights = {signal: weight for signal, (weight, _) in given.items() if weight is not None}
-        reranked = Fusion.RERANKED if run.reranker else Fusion.CALIBRATED
-        fusion = Fusion(self.fusion or reranked)
+        # A scorer that was named is there to give its signals.
+        own = run.model(Role.SCORER) is not run.model(Role.READER)
+        reranked = run.reranker is not None and not own
+        fusion = Fusion(self.fusion or (Fusion.RERANKED if reranked else Fusion.CALIBRATED))
         fused = await fuse_signals(
             question,
             passages,
