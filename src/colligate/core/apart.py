@@ -55,7 +55,7 @@ class JudgedAlone(Event):
         return f"judged {pluralize(len(self.spans), 'passage')}, each alone"
 
 
-Reading = Literal["auto", "together", "apart"]
+WayOfReading = Literal["auto", "together", "apart"]
 """How passages are read: in one prompt, or each alone first; `auto` chooses by the reader."""
 
 
@@ -65,16 +65,16 @@ async def read_ranked(
     run: Run,
     *,
     strategy: str,
-    evidence: Sequence[Evidence],
+    why: str = "of the search",
     form: Form = Form.SHORT,
-    reading: Reading = "auto",
+    reading: WayOfReading = "auto",
     known: Sequence[Stated] = (),
 ) -> Answer:
     """Return the answer from passages with scores; `known` as in `read`.
 
     With `reading=auto` a small reader that gives the odds of labels judges each passage apart
-    and reads the surest alone, and all together only if no passage alone is sure. `evidence`
-    explains each passage that all together are read from.
+    and reads the surest alone, and all together only if no passage alone is sure. `why` follows
+    the rank of a passage in the evidence.
     """
     surest: list[Passage] = []
     if hits and (reading == "apart" or (reading == "auto" and _suits_apart(run, form))):
@@ -87,7 +87,10 @@ async def read_ranked(
                 return apart
             surest = apart
     passages = await fit_reader(question, [hit.passage for hit in hits], run, form)
-    shown = evidence[: len(passages)]
+    shown = [
+        Evidence(hit.passage.span, hit.score, f"rank {rank} {why}")
+        for rank, hit in enumerate(hits[: len(passages)], 1)
+    ]
     before = _count_claims(run)
     answer = await read(
         question, passages, run, strategy=strategy, evidence=shown, form=form, known=known

@@ -144,12 +144,9 @@ async def read_unseen(
     if answer.found or not rest:
         return answer
     run.warn("what was read does not hold the answer: the passages of the search are read too")
-    evidence = [
-        Evidence(hit.passage.span, hit.score, f"rank {rank} of the search, read last")
-        for rank, hit in enumerate(rest, 1)
-    ]
+    why = "of the search, read last"
     again = await read_ranked(
-        answer.question, rest, run, strategy=answer.strategy, evidence=evidence, form=form
+        answer.question, rest, run, strategy=answer.strategy, why=why, form=form
     )
     return replace(again, evidence=(*answer.evidence, *again.evidence))
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colligate.core.answer import Answer
-from colligate.core.apart import Reading, read_ranked
-from colligate.core.citing import Evidence
+from colligate.core.apart import WayOfReading, read_ranked
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, is_small
 from colligate.core.run import Run
@@ -39,7 +38,7 @@ class RetrieveRead:
     k: int | None = None  # DualRAG, NativeRAG: 10
     mode: SearchMode = SearchMode.HYBRID
     form: Form = Form.SHORT
-    reading: Reading = "auto"  # DualRAG: together
+    reading: WayOfReading = "auto"  # DualRAG: together
 
     def __post_init__(self) -> None:
         require_min(self, pool=1, k=1)
@@ -49,16 +48,6 @@ class RetrieveRead:
         few = run.reranker is not None and is_small(run.model(Role.READER))
         k = self.k or (6 if few else 10)
         hits = await run.search(question, k=k, pool=self.pool, mode=self.mode)
-        evidence = [
-            Evidence(hit.passage.span, hit.score, f"rank {rank} of the search")
-            for rank, hit in enumerate(hits, 1)
-        ]
         return await read_ranked(
-            question,
-            hits,
-            run,
-            strategy=self.name,
-            evidence=evidence,
-            form=self.form,
-            reading=self.reading,
+            question, hits, run, strategy=self.name, form=self.form, reading=self.reading
         )

@@ -23,7 +23,6 @@ from typing import ClassVar, Literal
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.apart import cites_as_small, read_ranked
-from colligate.core.citing import Evidence
 from colligate.core.fit import fit_window
 from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
@@ -245,12 +244,13 @@ class DualRAG:
 
     async def _read_found(self, question: str, hits: Sequence[Hit], run: Run) -> Answer:
         """Answer from passages, best first: a small reader reads each alone first."""
-        evidence = [
-            Evidence(hit.passage.span, hit.score, f"rank {rank} of the search for “{question}”")
-            for rank, hit in enumerate(hits, 1)
-        ]
         return await read_ranked(
-            question, hits, run, strategy=self.name, evidence=evidence, form=self.form
+            question,
+            hits,
+            run,
+            strategy=self.name,
+            why=f"of the search for “{question}”",
+            form=self.form,
         )
 
     async def learn(self, question: str, run: Run) -> Knowledge:

@@ -484,16 +484,12 @@ class DuQUAD:
             Hit(passage, 1 / rank)
             for rank, (_, passage) in enumerate(ranked[: self.local_documents], 1)
         ]
-        evidence = [
-            Evidence(hit.passage.span, hit.score, f"rank {rank} by score")
-            for rank, hit in enumerate(best, 1)
-        ]
         return await read_ranked(
             question,
             best,
             run,
             strategy=self.name,
-            evidence=evidence,
+            why="by score",
             form=self.form,
             known=known,
         )

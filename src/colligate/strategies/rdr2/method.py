@@ -123,12 +123,9 @@ class RDR2:
         if not passages and last_resort:
             run.warn("the router accepted nothing: the passages of the search are read instead")
             run.emit(Assembled(tuple(dict.fromkeys(hit.passage.text for hit in hits))))
-            evidence = [
-                Evidence(hit.passage.span, hit.score, f"rank {rank} of the search, not routed")
-                for rank, hit in enumerate(hits, 1)
-            ]
+            why = "of the search, not routed"
             return await read_ranked(
-                question, hits, run, strategy=self.name, evidence=evidence, form=self.form
+                question, hits, run, strategy=self.name, why=why, form=self.form
             )
         run.emit(Assembled(tuple(dict.fromkeys(texts))))
         passages = await fit_reader(question, passages, run, self.form)

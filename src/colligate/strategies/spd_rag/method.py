@@ -23,7 +23,6 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.apart import read_ranked
-from colligate.core.citing import Evidence
 from colligate.core.events import Noted, pluralize
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read
@@ -134,13 +133,8 @@ class SPDRAG:
         hits = await run.search(
             question, k=k, pool=self.pool or 2 * k, mode=self.mode, documents=names
         )
-        evidence = [
-            Evidence(hit.passage.span, hit.score, f"rank {rank}, no agent found anything")
-            for rank, hit in enumerate(hits, 1)
-        ]
-        return await read_ranked(
-            question, hits, run, strategy=self.name, evidence=evidence, form=self.form
-        )
+        why = "of the search: no agent found anything"
+        return await read_ranked(question, hits, run, strategy=self.name, why=why, form=self.form)
 
     async def _list_documents(self, question: str, run: Run) -> list[DocumentInfo]:
         """Return the documents to read: all, or the best by a search."""
