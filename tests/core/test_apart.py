@@ -5,9 +5,8 @@ import pytest
 from colligate.core.apart import JudgedAlone
 from colligate.core.citing import NOT_FOUND
 from colligate.errors import ServerFailed
-from colligate.models.base import LabelOdds
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
-from support.runs import NOTHING, document
+from support.runs import NOTHING, document, judge_by_words
 
 BAKERY = "# Bakery\n\nThe bakery opened in 1904. Its owner was Ada Mercer."
 MILL = "# Mill\n\nThe mill opened in 1921. Its owner was Otto Lind."
@@ -20,15 +19,11 @@ def ask_small(ask):
     """`ask_small(question, odds, *replies)`: a small reader, and its odds by words of a passage."""
 
     async def asked(question, odds, *replies, texts=(BAKERY, MILL, PARK), **options):
-        def judge(messages, labels, forced):
-            yes = next((p for words, p in odds.items() if words in messages[-1].content), 0.1)
-            if isinstance(yes, Exception):
-                raise yes
-            return LabelOdds({"Yes": yes, "No": 1 - yes}, 1.0)
-
         made = [document(text.split()[1].lower(), text) for text in texts]
         strategy = RetrieveRead(mode="sparse", **options)
-        return await ask(strategy, question, made, *replies, name="a-1.5b", labels=judge)
+        return await ask(
+            strategy, question, made, *replies, name="a-1.5b", labels=judge_by_words(odds)
+        )
 
     return asked
 

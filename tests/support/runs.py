@@ -11,7 +11,7 @@ from colligate.core.budget import Budget
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.library import InMemorySources
-from colligate.models import Capability, Role
+from colligate.models import Capability, LabelOdds, Role
 from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter
 from colligate.models.weights import pull
@@ -86,6 +86,21 @@ def ask(make_run):
             return await strategy.answer(question, run), run, model
 
     return ask
+
+
+def judge_by_words(odds):
+    """`labels=judge_by_words({words: p})` is a model that says Yes with p to a prompt with words.
+
+    An exception in place of p is raised; without the words p is 0.1.
+    """
+
+    def judge(messages, labels, forced):
+        yes = next((p for words, p in odds.items() if words in messages[-1].content), 0.1)
+        if isinstance(yes, Exception):
+            raise yes
+        return LabelOdds({"Yes": yes, "No": 1 - yes}, 1.0)
+
+    return judge
 
 
 NOTHING = json.dumps({"statements": [], "short_answer": "", "found": False})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from colligate.core.citing import COMPUTED, Citation, Evidence
+from colligate.core.citing import COMPUTED, Citation, Evidence, Place, Stated
 from colligate.documents import Passage
 from colligate.models.metering import UsageReport
 
@@ -107,3 +107,12 @@ class Refined:
             "usage": self.usage.to_json(),
             "warnings": list(self.warnings),
         }
+
+
+def split_answer(answer: Answer) -> list[Stated]:
+    """Return the statements of an answer with their places."""
+    places: dict[tuple[int, int], list[Place]] = {}
+    for citation in answer.citations:
+        for stretch in citation.answer_spans:
+            places.setdefault(stretch, []).append(Place(citation.span, citation.how))
+    return [Stated(answer.text[a:b], tuple(own)) for (a, b), own in sorted(places.items())]

@@ -77,7 +77,7 @@ async def read_ranked(
     the rank of a passage in the evidence.
     """
     surest: list[Passage] = []
-    if hits and (reading == "apart" or (reading == "auto" and _suits_apart(run, form))):
+    if hits and (reading == "apart" or (reading == "auto" and suits_apart(run, form))):
         try:
             apart = await _read_apart(question, hits, run, strategy=strategy)
         except (BudgetExceeded, ModelError) as error:
@@ -112,7 +112,7 @@ def cites_as_small(run: Run) -> bool:
     return run.plain_reader is None and is_small(run.model(Role.READER))
 
 
-def _suits_apart(run: Run, form: Form) -> bool:
+def suits_apart(run: Run, form: Form = Form.SHORT) -> bool:
     """Return whether the reader is a small one that gives the odds of labels, and cites."""
     given = Capability.LABELS in run.model(Role.READER).capabilities
     return given and form in (Form.SHORT, Form.JOINED) and cites_as_small(run)

@@ -21,6 +21,7 @@ from colligate.strategies.duquad.signals import Weighted
 from colligate.testing import ScriptedModel
 from support.documents import make
 from support.prompts import task_of
+from support.runs import judge_by_words
 
 QUESTION = "What is the rent of the mill?"
 TEXTS = {
@@ -947,3 +948,47 @@ def test_fields_are_held_to_what_they_can_mean(fields):
 
 def test_what_it_can_do_without():
     assert DuQUAD.needs.optional == {Capability.LIKELIHOOD, Capability.ATTENTION}
+
+
+# A small reader
+
+
+async def ask_small(make_run, odds, replies, strategy=THREE):
+    """Ask a small reader that gives odds by words of a document."""
+    return await asked(
+        make_run, strategy, replies=replies, name="a-1.5b", labels=judge_by_words(odds)
+    )
+
+
+def say_small(call):
+    """Quote the rent of the mill as the global agent, find nothing in one document alone."""
+    if call.schema is None:
+        return "none"
+    return AGREED["global_"] if "quotes" in call.schema["properties"] else ANSWER
+
+
+async def test_a_small_local_agent_that_is_sure_answers_alone(make_run):
+    odds = {"900 euros": 0.9, "700 euros": 0.2}
+    answer, run, model = await ask_small(make_run, odds, ["900 euros"])
+    assert answer.text == "900 euros: “The rent of the mill is 900 euros.” [1]"
+    assert len(model.calls) == 1
+    assert [(seen.agent, seen.important, seen.named) for seen in events(run, Viewed)] == [
+        ("local", (2,), True)
+    ]
+
+
+async def test_a_small_local_agent_that_finds_nothing_leaves_it_to_the_others(make_run):
+    answer, run, model = await ask_small(make_run, {"euros": 0.45}, say_small)
+    local, whole = events(run, Viewed)
+    assert (local.agent, local.important, local.named) == ("local", (4, 2, 3), False)
+    assert (whole.agent, whole.shown) == ("global", (1, 2, 3, 4))
+    assert [score.number for score in events(run, Gated)[0].scores] == [4, 2, 3]
+    assert answer.short == "900 euros"
+    assert len(model.calls) == 2  # the global agent, the judge
+
+
+@pytest.mark.parametrize("fields", [{"early_exit": False}, {"no_pruning": True}, {"reply": "free"}])
+async def test_the_papers_parts_are_asked_of_a_small_reader_too(make_run, fields):
+    strategy = replace(THREE, **fields)
+    *_, model = await ask_small(make_run, {"euros": 0.9}, lambda call: REFUSED, strategy)
+    assert len(numbers(model.calls[0])) == 4

@@ -14,7 +14,7 @@ from colligate.strategies.longrefiner.events import Selected, Structured, Weighe
 from colligate.strategies.longrefiner.skeleton import write_skeleton
 from support.documents import make
 from support.prompts import passages_in, task_of
-from support.runs import document
+from support.runs import document, judge_by_words
 
 FILL = ("The mill stands by the river and turns its wheel through the year. " * 8).strip()
 TEXT = f"""# The Mill
@@ -459,6 +459,20 @@ async def test_longrefiner_reads_what_was_refined_and_cites_it(make_run):
     assert scores == sorted(scores, reverse=True)
     assert "two coins" not in events(run, Asked)[-1].messages[-1].content
     assert Capability.LABELS in LongRefiner.needs.optional
+
+
+async def test_a_small_reader_reads_the_surest_part_alone(make_run):
+    labels = judge_by_words({"Harper": 0.9, "nine tons": 0.2})
+    async with InMemorySources([MILL]) as sources:
+        run, model = make_run(sources, ["the Harper brothers"], name="a-1.5b", labels=labels)
+        refiner = LongRefiner(budget=300, least_words=5, mode="sparse", no_global=True)
+        answer = await refiner.answer(QUESTION, run)
+    assert answer.short == "the Harper brothers"
+    assert [c.quote for c in answer.citations] == [
+        "The mill was built in 1788 by the Harper brothers."
+    ]
+    assert len(model.calls) == 1
+    assert "nine tons" not in model.calls[0].prompt
 
 
 @pytest.mark.parametrize(("on_nothing", "found"), [("passages", True), ("nothing", False)])

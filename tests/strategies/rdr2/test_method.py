@@ -16,7 +16,7 @@ from colligate.models import Capability, Completion, LabelOdds
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed
 from support.prompts import bodies, task_of
-from support.runs import document
+from support.runs import document, judge_by_words
 
 PARK = """# Six Flags
 
@@ -428,6 +428,19 @@ async def test_what_the_search_found_is_read_if_the_blocks_do_not_answer(
     assert answer.evidence[0].span.document_id == "park"
     assert any("search are read too" in warning for warning in run.warnings) == found
     assert sum(task_of(call.messages) == "reader" for call in model.calls) == 1 + found
+
+
+async def test_a_small_reader_reads_the_surest_accepted_block_alone(sources, make_run):
+    def say(call):
+        return "2003" if "few words" in call.messages[0].content else routed(call)
+
+    routed = follow(("ANSWER", "In 2003 the park opened"), ("ANSWER", "Carp and pike"))
+    labels = judge_by_words({"Superman tower": 0.9, "Carp": 0.2})
+    run, model = make_run(sources, say, name="a-1.5b", labels=labels)
+    answer = await RDR2(k=5, mode="sparse", reply="tagged").answer(QUESTION, run)
+    assert answer.text == "2003: “In 2003 the park opened the Superman tower.” [1]"
+    assert "Carp" not in model.calls[-1].prompt
+    assert [each.span.document_id for each in answer.evidence] == ["park", "lake"]
 
 
 async def test_a_router_that_fails_leaves_what_the_search_found(sources, make_run):

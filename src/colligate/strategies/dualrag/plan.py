@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, split_answer
 from colligate.core.apart import repeats_question
 from colligate.core.citing import COMPUTED, Evidence, Place, Stated, write_answer
 from colligate.core.computing import find_larger, read_value
@@ -247,15 +247,6 @@ class QuestionPlan:
             int(found) for number in numbers for found in _REFERENCE.findall(self._mend(number))
         }
         return [number for number in numbers if number not in used]
-
-
-def split_answer(answer: Answer) -> list[Stated]:
-    """Return the statements of an answer with their places."""
-    places: dict[tuple[int, int], list[Place]] = {}
-    for citation in answer.citations:
-        for stretch in citation.answer_spans:
-            places.setdefault(stretch, []).append(Place(citation.span, citation.how))
-    return [Stated(answer.text[a:b], tuple(own)) for (a, b), own in sorted(places.items())]
 
 
 async def answer_plan(

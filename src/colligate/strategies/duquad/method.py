@@ -18,14 +18,14 @@ a step fails (`answer`). The suites of the paper's tables turn off the first thr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.apart import read_ranked
+from colligate.core.apart import read_ranked, suits_apart
 from colligate.core.citing import Evidence, Stated, find_short_answer, write_answer
 from colligate.core.events import Answered, Noted
 from colligate.core.fit import fit_window
@@ -140,20 +140,29 @@ class DuQUAD:
         if not documents:
             return await read(question, [], run, strategy=self.name, evidence=[])
         ranked: Sequence[NumberedDocument] = documents
-        views: Sequence[Viewed] = []
+        scores: Mapping[int, float] = {}
+        views: list[Viewed] = []
         exhibits: Sequence[Exhibit] = []
         with reserve_for_answer(run, lambda: documents):
             shown, overflow = await self._fit_global(question, documents, run)
-            ranked = await self._rank(question, shown, run) + overflow
-            views = await self._read_views(question, documents, shown, ranked, run)
+            scores = await self._score_all(question, shown, run)
+            ranked = [*sort_by(list(scores.values()), shown), *overflow]
+            if self._reads_apart(run):
+                answer, local = await self._read_local(question, ranked, scores, run)
+                if answer.found:
+                    return answer
+                views = [local]
+            rest = self._read_views(question, documents, shown, ranked, run, apart=bool(views))
+            views = [*views, *await rest]
             if self.early_exit and find_agreement(documents, views):
                 return await self._answer_agreed(question, views, run)
             candidates = self._unite(documents, ranked, views, run)
             exhibits = await self._gate(question, candidates, views, run)
         known, short = choose_known(views, exhibits)
         answer = await self._judge(question, documents, exhibits, views, known, run)
-        if not answer.found:
-            answer = await self._read_best(question, ranked, known, run)
+        if not answer.found and not (views and self._reads_apart(run)):
+            run.emit(Noted("no answer was found so far: reading the best documents once more"))
+            answer = await self._read_best(question, ranked, scores, known, run)
         said = distinct_words(answer.text) if answer.found and not answer.short else set()
         if short and distinct_words(short) <= said:
             answer = replace(answer, short=short)
@@ -182,16 +191,17 @@ class DuQUAD:
 
     # 1. The Structural Fusion Score
 
-    async def _rank(
+    async def _score_all(
         self, question: str, documents: Sequence[NumberedDocument], run: Run
-    ) -> list[NumberedDocument]:
-        """Sort the documents by SFS_i; SFS takes attention on the global agent's own prompt."""
-        if len(documents) == 1:
-            return list(documents)
+    ) -> dict[int, float]:
+        """Return SFS_i by number; SFS takes attention on the global agent's own prompt."""
+        numbers = [number for number, _ in documents]
         passages = [passage for _, passage in documents]
+        if len(documents) == 1:
+            return dict.fromkeys(numbers, 0.0)
         if self.rank_by != "fused":
             scores = await score_relevance(question, passages, run, self.rank_by)
-            return sort_by(scores, documents)
+            return dict(zip(numbers, scores, strict=True))
         given = {
             Signal.SIMILARITY: (self.alpha, self.no_similarity),
             Signal.LIKELIHOOD: (self.beta, self.no_likelihood),
@@ -211,7 +221,7 @@ class DuQUAD:
             without=[signal for signal, (_, left_out) in given.items() if left_out],
             agent_prompt=self._prompt(question, run, documents),
         )
-        return sort_by(fused.scores, documents)
+        return dict(zip(numbers, fused.scores, strict=True))
 
     # 2. The dual view
 
@@ -222,21 +232,24 @@ class DuQUAD:
         shown: Sequence[NumberedDocument],
         ranked: Sequence[NumberedDocument],
         run: Run,
+        *,
+        apart: bool,
     ) -> list[Viewed]:
         """Let both agents read: all documents in their order, and the m best, best first.
 
-        If these are the same documents, the local agent reads alone.
+        If these are the same documents, the local agent reads alone. If it read `apart` before, the
+        global agent does.
 
         Raises:
             BudgetExceeded, ModelError: no agent could read.
         """
         agents: list[tuple[Agent, Sequence[NumberedDocument]]] = []
-        same = len(ranked) <= self.local_documents and not self.no_local
+        same = len(ranked) <= self.local_documents and not (self.no_local or apart)
         if same and not self.no_global:
             run.emit(Noted("one agent reads: both views would show the same documents"))
         elif not self.no_global:
             agents.append(("global", shown))
-        if not self.no_local:
+        if not (self.no_local or apart):
             prompt = partial(self._messages, question, run)
             best = ranked[: self.local_documents]
             agents.append(("local", await _fit_documents(best, prompt, self.view_tokens, run)))
@@ -250,6 +263,41 @@ class DuQUAD:
                     raise failed
                 run.warn(f"the {agent} agent is left out: {failed}")
         return views
+
+    def _reads_apart(self, run: Run) -> bool:
+        """Return whether the local agent reads first, each document alone (`core.apart`)."""
+        whole = self.no_local or self.no_global or self.no_pruning
+        return (
+            self.early_exit and self.reply == "auto" and not whole and suits_apart(run, self.form)
+        )
+
+    async def _read_local(
+        self,
+        question: str,
+        ranked: Sequence[NumberedDocument],
+        scores: Mapping[int, float],
+        run: Run,
+    ) -> tuple[Answer, Viewed]:
+        """Return what the local agent answers from the m best documents, and its view.
+
+        It names the documents that it cites, or the best by fused score.
+        """
+        answer = await self._read_best(question, ranked, scores, (), run)
+        best = ranked[: self.local_documents]
+        cited = {citation.span.document_id for citation in answer.citations}
+        named = tuple(n for n, passage in best if passage.document_id in cited)
+        numbers = tuple(number for number, _ in best)
+        viewed = Viewed(
+            "local",
+            numbers,
+            answer.text if answer.found else "",
+            named or numbers[: self.important],
+            bool(named),
+            tuple(passage.document_id for _, passage in best),
+            short=answer.short or "",
+        )
+        run.emit(viewed)
+        return answer, viewed
 
     async def _read_view(
         self,
@@ -475,14 +523,15 @@ class DuQUAD:
         self,
         question: str,
         ranked: Sequence[NumberedDocument],
+        scores: Mapping[int, float],
         known: Sequence[Stated],
         run: Run,
     ) -> Answer:
         """Answer from the best documents by score, whole and without scores or debate."""
-        run.emit(Noted("no answer was found so far: reading the best documents once more"))
+        least = min(scores.values(), default=0.0)  # of documents that fit no prompt
         best = [
-            Hit(passage, 1 / rank)
-            for rank, (_, passage) in enumerate(ranked[: self.local_documents], 1)
+            Hit(passage, scores.get(number, least))
+            for number, passage in ranked[: self.local_documents]
         ]
         return await read_ranked(
             question,

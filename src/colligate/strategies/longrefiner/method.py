@@ -24,6 +24,7 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
+from colligate.core.apart import cites_as_small, read_ranked
 from colligate.core.citing import Evidence
 from colligate.core.events import Noted
 from colligate.core.lookup import read_unseen, reserve_for_answer
@@ -276,22 +277,31 @@ class LongRefiner(Refiner):
         refined: Refined | None = None
         with reserve_for_answer(run, lambda: names and self.on_nothing == "passages"):
             refined = await self.refine(question, run, documents=names)
-        passages: list[Passage] = []
-        evidence: list[Evidence] = []
-        if refined is not None:
-            by_score = {each.span: place for place, each in enumerate(refined.evidence)}
-            ranked = sorted(refined.passages, key=lambda passage: by_score[passage.span])
+        passages = list(refined.passages) if refined is not None else []
+        ranked = _rank_passages(refined) if refined is not None else []
+        if cites_as_small(run):
+            answer = await read_ranked(
+                question, ranked, run, strategy=self.name, why="of what was kept", form=self.form
+            )
+        else:
             # If the window is too small the worst are left out; the others stay in their order.
-            fit = {passage.span for passage in await fit_reader(question, ranked, run, self.form)}
-            passages = [passage for passage in refined.passages if passage.span in fit]
-            evidence = [each for each in refined.evidence if each.span in fit]
-        answer = await read(
-            question, passages, run, strategy=self.name, evidence=evidence, form=self.form
-        )
+            best = [hit.passage for hit in ranked]
+            fit = {passage.span for passage in await fit_reader(question, best, run, self.form)}
+            passages = [passage for passage in passages if passage.span in fit]
+            evidence = [each for each in refined.evidence if each.span in fit] if refined else []
+            answer = await read(
+                question, passages, run, strategy=self.name, evidence=evidence, form=self.form
+            )
         if answer.found or self.on_nothing == "nothing" or not names:
             return answer
         hits = await run.search(question, k=self.documents, mode=self.mode)
         return await read_unseen(answer, hits, passages, run, self.form)
+
+
+def _rank_passages(refined: Refined) -> list[Hit]:
+    """Return the passages kept, best first, each with the score of its best paragraph."""
+    passages = {passage.span: passage for passage in refined.passages}
+    return [Hit(passages[each.span], each.score) for each in refined.evidence]
 
 
 # 1. Query analysis (section 3.1)

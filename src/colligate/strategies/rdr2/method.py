@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.apart import read_ranked
+from colligate.core.apart import cites_as_small, read_ranked
 from colligate.core.citing import Evidence
 from colligate.core.events import Assembled
 from colligate.core.lookup import read_unseen, reserve_for_answer
@@ -128,15 +128,24 @@ class RDR2:
                 question, hits, run, strategy=self.name, why=why, form=self.form
             )
         run.emit(Assembled(tuple(dict.fromkeys(texts))))
-        passages = await fit_reader(question, passages, run, self.form)
-        answer = await read(
-            question,
-            passages,
-            run,
-            strategy=self.name,
-            evidence=evidence[: len(passages)],
-            form=self.form,
-        )
+        if cites_as_small(run):
+            accepted = [
+                Hit(passage, routing.score) for routing in routings for passage in routing.passages
+            ]
+            why = "accepted by the router"
+            answer = await read_ranked(
+                question, accepted, run, strategy=self.name, why=why, form=self.form
+            )
+        else:
+            passages = await fit_reader(question, passages, run, self.form)
+            answer = await read(
+                question,
+                passages,
+                run,
+                strategy=self.name,
+                evidence=evidence[: len(passages)],
+                form=self.form,
+            )
         return await read_unseen(answer, hits if last_resort else (), passages, run, self.form)
 
     async def route(
@@ -159,11 +168,10 @@ class RDR2:
             name = hit.passage.document_id
             if name not in by_document:
                 document = await run.document(name)
-                by_document[name] = Routing(
-                    build_structure_tree(
-                        document, introduction=self.introduction, skipped=self.skipped
-                    )
+                tree = build_structure_tree(
+                    document, introduction=self.introduction, skipped=self.skipped
                 )
+                by_document[name] = Routing(tree, hit.score)
             routing = by_document[name]
             routing.chunks.append(routing.tree.map_span(hit.passage.span))
         return list(by_document.values())
@@ -339,12 +347,13 @@ _SHORTEST_SUBTREE = 200  # tokens; with fewer a router has nothing to choose fro
 class Routing:
     """The result of routing one document; nodes are those of `tree`.
 
-    `chunks` are the nodes of each passage that the search found. `answers` and `expanded` map each
-    accepted block and each opened heading to its round: 0 is the search, n the n-th expansion.
-    `refused` of the `shown` subtrees gave nothing.
+    `score` is that of its best passage in the search. `chunks` are the nodes of each passage that
+    the search found. `answers` and `expanded` map each accepted block and each opened heading to
+    its round: 0 is the search, n the n-th expansion. `refused` of `shown` subtrees gave nothing.
     """
 
     tree: StructureTree
+    score: float = 0.0
     chunks: list[tuple[int, ...]] = field(default_factory=list)
     answers: dict[int, int] = field(default_factory=dict)
     expanded: dict[int, int] = field(default_factory=dict)

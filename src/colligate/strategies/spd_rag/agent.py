@@ -23,6 +23,8 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from colligate.concurrency import map_concurrent
+from colligate.core.answer import split_answer
+from colligate.core.apart import read_ranked
 from colligate.core.citing import Place, Stated, Statement, resolve
 from colligate.core.events import Progressed
 from colligate.core.fit import fit_window
@@ -51,6 +53,8 @@ FirstSearch = Literal["tasks", "question", "asked"]
 """How an agent begins: with a search for its tasks or for the question, or with a call that asks
 for a query."""
 
+PASSAGES_APART, POOL_APART = 6, 50  # of a search for a task, as `retrieve-read`
+
 _RRF = 60  # the constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)
 _FEWEST_SEARCHES = 2  # before "not found" (the paper's prompt)
 _SHARE = 0.5  # of the worker's window for all the passages of a prompt
@@ -60,7 +64,10 @@ _CHARACTERS = 8  # of a token at most: a longer document is not counted
 
 @dataclass(frozen=True)
 class DocumentAgent:
-    """How each document is read; the fields are those of `SPDRAG` and the coordinator's tasks."""
+    """How each document is read; the fields are those of `SPDRAG` and the coordinator's tasks.
+
+    `apart`: each task is one question, answered from single passages (`core.apart`).
+    """
 
     tasks: tuple[str, ...]
     question: str
@@ -72,6 +79,7 @@ class DocumentAgent:
     evidence_tokens: int
     tokens: int
     first_search: FirstSearch
+    apart: bool
 
     async def read(self, info: DocumentInfo, run: Run) -> AgentOutcome:
         """Read one document; a failure becomes its outcome and does not stop other agents."""
@@ -80,7 +88,7 @@ class DocumentAgent:
         reading = _Reading(info)
         status, problem = Status.READ, ""
         try:
-            await self._work(reading, run)
+            await (self._look_up if self.apart else self._work)(reading, run)
         except BudgetExceeded as error:
             status, problem = Status.UNREAD, str(error)
         except MalformedOutput as error:
@@ -97,13 +105,33 @@ class DocumentAgent:
             info.title,
             status,
             findings,
-            reading.list_answered(findings, len(self.tasks)),
+            tuple(reading.answered) or reading.list_answered(findings, len(self.tasks)),
             reading.relevance if findings else 0.0,
             reading.searches,
             reading.turns,
-            len({each.sentence.strip() for each in reading.statements} - {""}) - len(findings),
+            reading.count_statements() - len(findings),
             problem,
         )
+
+    async def _look_up(self, reading: _Reading, run: Run) -> None:
+        """Answer each task as `retrieve-read` does, from this document alone."""
+        document = await run.document(reading.info.id)
+        for number, task in enumerate(self.tasks, 1):
+            k = self.k or PASSAGES_APART
+            found = await run.search(
+                task, k=k, pool=self.pool or POOL_APART, mode=self.mode, documents=[document.id]
+            )
+            hits = [Hit(keep_table_head(hit.passage, document), hit.score) for hit in found]
+            reading.searches += 1
+            reading.turns += 1
+            answer = await read_ranked(task, hits, run, strategy="spd-rag")
+            if answer.found:
+                title = f"{reading.info.title}: "
+                reading.located += [
+                    Stated(title + each.sentence, each.places) for each in split_answer(answer)
+                ]
+                reading.answered.append(number)
+                reading.relevance = 1.0
 
     async def _work(self, reading: _Reading, run: Run) -> None:
         """Take at most `searches` turns, and one more for the passages of the last search."""
@@ -264,6 +292,8 @@ class DocumentAgent:
 
     async def _locate(self, reading: _Reading, run: Run) -> tuple[Stated, ...]:
         """Return the findings that the passages shown support, with their places."""
+        if reading.located:
+            return tuple(reading.located)
         if not reading.statements or not reading.shown:
             return ()
         documents = {reading.info.id: await run.document(reading.info.id)}
@@ -309,6 +339,8 @@ class _Reading:
 
     `sizes` are their tokens, `latest` is the place of the first one of the last search. `tasks` are
     the numbers of the tasks that the statements name. `whole`: no passage is left to search for.
+    `located` are findings with their places, and `answered` their tasks, of an agent that reads
+    apart.
     """
 
     info: DocumentInfo
@@ -318,6 +350,8 @@ class _Reading:
     whole: bool = False
     statements: list[Statement] = field(default_factory=list)
     tasks: list[int] = field(default_factory=list)
+    located: list[Stated] = field(default_factory=list)
+    answered: list[int] = field(default_factory=list)
     relevance: float = 0.0
     queries: list[str] = field(default_factory=list)
     searches: int = 0
@@ -330,6 +364,10 @@ class _Reading:
             self.statements += turn.statements()
             self.tasks += [each.task for each in turn.findings]
             self.relevance = max(self.relevance, turn.relevance)
+
+    def count_statements(self) -> int:
+        """Count the findings stated, whether or not their places were found."""
+        return len(self.located) + len({each.sentence.strip() for each in self.statements} - {""})
 
     def list_answered(self, findings: Sequence[Stated], tasks: int) -> tuple[int, ...]:
         """Return the numbers of the tasks that the findings answer; none if they do not say."""
@@ -409,7 +447,7 @@ class AgentOutcome:
 
 # All documents, each read by its agent
 
-VERSION = 3
+VERSION = 4
 """The version of what is stored: outcomes of another version are not used."""
 
 _PHASE = "reading documents"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colligate.core.answer import Answer
-from colligate.core.apart import read_ranked
+from colligate.core.apart import WayOfReading, read_ranked, suits_apart
 from colligate.core.events import Noted, pluralize
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read
@@ -41,7 +41,15 @@ from colligate.strategies.spd_rag.agent import (
     Status,
 )
 from colligate.strategies.spd_rag.events import Planned
-from colligate.strategies.spd_rag.prompts import Brief, FindingGroup, Todos, coordinator_messages
+from colligate.strategies.spd_rag.prompts import (
+    QUESTION_TOKENS,
+    Brief,
+    FindingGroup,
+    Task,
+    Todos,
+    coordinator_messages,
+    question_messages,
+)
 from colligate.strategies.spd_rag.synthesis import Synthesis
 
 
@@ -61,7 +69,9 @@ class SPDRAG:
     `answer_tokens` limits each reply of the synthesis: longer answers are written in groups.
     `keep_findings` adds what the synthesis leaves out. `question_reaches` False gives the agents
     only their tasks, and `no_single_synthesis` returns a single document's findings unchanged: both
-    as in the released code.
+    as in the released code. With `reading` "apart" the coordinator writes one question for each
+    document, and the agents judge the passages of a search one by one; "auto" does so if agents and
+    reader are the same small model.
     """
 
     name: ClassVar[str] = "spd-rag"
@@ -82,6 +92,7 @@ class SPDRAG:
     agent_tokens: int = 2500  # of an agent's reply, at most half its window: six long findings
     answer_tokens: int = 8000  # of a synthesis's reply
     keep_findings: bool = True  # the paper: no
+    reading: WayOfReading = "auto"  # the paper: together
     form: Form = Form.JOINED
 
     question_reaches: bool = True
@@ -172,6 +183,11 @@ class SPDRAG:
         least, most = _EVIDENCE
         return most if window is None else max(least, min(most, window // 8))
 
+    def _reads_apart(self, run: Run) -> bool:
+        """Return whether the agents read apart: they and the reader are the same small model."""
+        same = run.model(Role.WORKER) is run.model(Role.READER)
+        return self.reading == "apart" or (self.reading == "auto" and same and suits_apart(run))
+
     async def _plan(self, question: str, run: Run, documents: int) -> Todos:
         """Ask the coordinator; if it gives no task, the question is the task."""
         key = _hash_plan(question, run)
@@ -179,19 +195,26 @@ class SPDRAG:
         if kept is not None:
             plan = Todos.model_validate(kept)
         else:
-            try:
-                reply = await run.structured(
-                    coordinator_messages(question), Todos, max_tokens=self.plan_tokens
-                )
-                plan = reply.value
-            except MalformedOutput as error:
-                run.warn(f"the question is every agent's only task: {error}")
-                plan = Todos()
+            plan = await self._ask_coordinator(question, run)
             await asyncio.to_thread(run.store.put, key, plan.model_dump())
         run.emit(
             Planned(plan.tasks(question), plan.synthesis_directive, documents, kept is not None)
         )
         return plan
+
+    async def _ask_coordinator(self, question: str, run: Run) -> Todos:
+        if self._reads_apart(run):
+            reply = await run.chat(question_messages(question), max_tokens=QUESTION_TOKENS)
+            line = reply.text.strip().partition("\n")[0]
+            return Todos(sub_agent_todos=[Task(task=line)])
+        try:
+            asked = run.structured(
+                coordinator_messages(question), Todos, max_tokens=self.plan_tokens
+            )
+            return (await asked).value
+        except MalformedOutput as error:
+            run.warn(f"the question is every agent's only task: {error}")
+            return Todos()
 
     def _make_agent(self, question: str, tasks: tuple[str, ...], run: Run) -> DocumentAgent:
         window = run.model(Role.WORKER).context_tokens
@@ -206,6 +229,7 @@ class SPDRAG:
             evidence_tokens=self._count_evidence(run),
             tokens=self.agent_tokens if window is None else min(self.agent_tokens, window // 2),
             first_search=self.first_search,
+            apart=self._reads_apart(run),
         )
 
     def _make_synthesis(self, question: str, brief: Brief, run: Run) -> Synthesis:
