@@ -434,12 +434,12 @@ async def test_a_small_reader_reads_the_surest_accepted_block_alone(sources, mak
     def say(call):
         return "2003" if "few words" in call.messages[0].content else routed(call)
 
-    routed = follow(("ANSWER", "In 2003 the park opened"), ("ANSWER", "Carp and pike"))
-    labels = judge_by_words({"Superman tower": 0.9, "Carp": 0.2})
+    routed = follow(("ANSWER", "In 2003 the park opened"), ("ANSWER", "The lake lies"))
+    labels = judge_by_words({"Superman tower": 0.9, "lake lies": 0.2})
     run, model = make_run(sources, say, name="a-1.5b", labels=labels)
     answer = await RDR2(k=5, mode="sparse", reply="tagged").answer(QUESTION, run)
     assert answer.text == "2003: “In 2003 the park opened the Superman tower.” [1]"
-    assert "Carp" not in model.calls[-1].prompt
+    assert "lake lies" not in model.calls[-1].prompt
     assert [each.span.document_id for each in answer.evidence] == ["park", "lake"]
 
 
