@@ -24,7 +24,7 @@ from colligate.core.run import Run, standardise, titled_text
 from colligate.core.support import is_number, split_content_words
 from colligate.documents import Hit, Passage, Span
 from colligate.errors import BudgetExceeded, ModelError
-from colligate.models import Capability, Role
+from colligate.models import Capability, LabelOdds, Role
 
 # Odds of the likeliest passage below which nothing is answered.
 _LEAST_APART = 0.3
@@ -133,7 +133,8 @@ async def _read_apart(
         BudgetExceeded, ModelError: a passage cannot be judged or read.
     """
     passages = [hit.passage for hit in hits]
-    odds = await gather(_judge(question, passage, run) for passage in passages)
+    judged = await gather(judge(question, passage, run) for passage in passages)
+    odds = [each.odds["Yes"] for each in judged]
     run.emit(JudgedAlone(tuple(passage.span for passage in passages), tuple(odds)))
     logits = [math.log(p / (1 - p)) for p in np.clip(odds, 1e-6, 1 - 1e-6)]
     sure = standardise(logits) + standardise([hit.score for hit in hits])
@@ -189,13 +190,13 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
     return short, stated
 
 
-async def _judge(question: str, passage: Passage, run: Run) -> float:
-    """Return the odds that a passage contains the answer.
+async def judge(question: str, passage: Passage, run: Run) -> LabelOdds:
+    """Return the odds of Yes and No: that a passage contains the answer, or not.
 
     The question comes first: it is computed once for all passages.
     """
     messages = build_messages(_JUDGE, render_question(question), render_passages([passage]))
-    return (await run.labels(messages, ["Yes", "No"], role=Role.READER)).odds["Yes"]
+    return await run.labels(messages, ["Yes", "No"], role=Role.READER)
 
 
 def repeats_question(short: str, question: str) -> bool:

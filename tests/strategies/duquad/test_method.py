@@ -441,7 +441,7 @@ def yes(**by_title: float):
     """Label odds of Yes by the title of the document that is shown."""
 
     def say(messages, labels, forced):
-        title = messages[-1].content.split('">\n')[1].split("\n")[0]
+        [title] = re.findall('title="([^"]*)"', messages[-1].content)
         p = by_title.get(title, 0.1)
         return LabelOdds({"Yes": p, "No": 1 - p}, mass=0.9)
 
@@ -960,13 +960,6 @@ async def ask_small(make_run, odds, replies, strategy=THREE):
     )
 
 
-def say_small(call):
-    """Quote the rent of the mill as the global agent, find nothing in one document alone."""
-    if call.schema is None:
-        return "none"
-    return AGREED["global_"] if "quotes" in call.schema["properties"] else ANSWER
-
-
 async def test_a_small_local_agent_that_is_sure_answers_alone(make_run):
     odds = {"900 euros": 0.9, "700 euros": 0.2}
     answer, run, model = await ask_small(make_run, odds, ["900 euros"])
@@ -977,14 +970,20 @@ async def test_a_small_local_agent_that_is_sure_answers_alone(make_run):
     ]
 
 
-async def test_a_small_local_agent_that_finds_nothing_leaves_it_to_the_others(make_run):
-    answer, run, model = await ask_small(make_run, {"euros": 0.45}, say_small)
-    local, whole = events(run, Viewed)
-    assert (local.agent, local.important, local.named) == ("local", (4, 2, 3), False)
-    assert (whole.agent, whole.shown) == ("global", (1, 2, 3, 4))
-    assert [score.number for score in events(run, Gated)[0].scores] == [4, 2, 3]
+async def test_where_a_small_local_agent_finds_nothing_the_global_one_reads_the_others(make_run):
+    strategy = replace(THREE, local_documents=1)
+    answer, run, _ = await ask_small(make_run, {"900 euros": 0.9}, ["900 euros"], strategy)
+    local, others = events(run, Viewed)
+    assert (local.agent, local.shown, local.named) == ("local", (4,), False)
+    assert (others.agent, others.shown, others.important) == ("global", (2, 3, 1), (2,))
     assert answer.short == "900 euros"
-    assert len(model.calls) == 2  # the global agent, the judge
+    assert [each.span.document_id for each in answer.evidence] == ["house", "mill", "road", "lake"]
+
+
+async def test_a_small_reader_that_is_sure_of_no_document_is_not_asked(make_run):
+    answer, run, model = await ask_small(make_run, {}, [])
+    assert (answer.found, answer.text, model.calls) == (False, NOT_FOUND, [])
+    assert [seen.agent for seen in events(run, Viewed)] == ["local", "global"]
 
 
 @pytest.mark.parametrize("fields", [{"early_exit": False}, {"no_pruning": True}, {"reply": "free"}])

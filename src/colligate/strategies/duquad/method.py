@@ -25,7 +25,7 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.apart import read_ranked, suits_apart
+from colligate.core.apart import judge, read_ranked, suits_apart
 from colligate.core.citing import Evidence, Stated, find_short_answer, write_answer
 from colligate.core.events import Answered, Noted
 from colligate.core.fit import fit_window
@@ -51,13 +51,11 @@ from colligate.models import Capability, Message, Role
 from colligate.strategies.duquad.events import Agent, DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.duquad.prompts import (
     VIEW_SCHEMA,
-    YES_NO,
     DocScore,
     Exhibit,
     View,
     debate_messages,
     distinct_words,
-    doc_odds_messages,
     doc_score_messages,
     doc_score_schema,
     find_evidence_sentences,
@@ -141,28 +139,25 @@ class DuQUAD:
             return await read(question, [], run, strategy=self.name, evidence=[])
         ranked: Sequence[NumberedDocument] = documents
         scores: Mapping[int, float] = {}
-        views: list[Viewed] = []
+        views: Sequence[Viewed] = []
         exhibits: Sequence[Exhibit] = []
         with reserve_for_answer(run, lambda: documents):
             shown, overflow = await self._fit_global(question, documents, run)
             scores = await self._score_all(question, shown, run)
             ranked = [*sort_by(list(scores.values()), shown), *overflow]
             if self._reads_apart(run):
-                answer, local = await self._read_local(question, ranked, scores, run)
-                if answer.found:
-                    return answer
-                views = [local]
-            rest = self._read_views(question, documents, shown, ranked, run, apart=bool(views))
-            views = [*views, *await rest]
+                return await self._answer_apart(question, ranked, scores, run)
+            views = await self._read_views(question, documents, shown, ranked, run)
             if self.early_exit and find_agreement(documents, views):
                 return await self._answer_agreed(question, views, run)
             candidates = self._unite(documents, ranked, views, run)
             exhibits = await self._gate(question, candidates, views, run)
         known, short = choose_known(views, exhibits)
         answer = await self._judge(question, documents, exhibits, views, known, run)
-        if not answer.found and not (views and self._reads_apart(run)):
+        if not answer.found:
             run.emit(Noted("no answer was found so far: reading the best documents once more"))
-            answer = await self._read_best(question, ranked, scores, known, run)
+            best = ranked[: self.local_documents]
+            answer = await self._read_best(question, best, scores, known, run)
         said = distinct_words(answer.text) if answer.found and not answer.short else set()
         if short and distinct_words(short) <= said:
             answer = replace(answer, short=short)
@@ -232,24 +227,21 @@ class DuQUAD:
         shown: Sequence[NumberedDocument],
         ranked: Sequence[NumberedDocument],
         run: Run,
-        *,
-        apart: bool,
     ) -> list[Viewed]:
         """Let both agents read: all documents in their order, and the m best, best first.
 
-        If these are the same documents, the local agent reads alone. If it read `apart` before, the
-        global agent does.
+        If these are the same documents, the local agent reads alone.
 
         Raises:
             BudgetExceeded, ModelError: no agent could read.
         """
         agents: list[tuple[Agent, Sequence[NumberedDocument]]] = []
-        same = len(ranked) <= self.local_documents and not (self.no_local or apart)
+        same = len(ranked) <= self.local_documents and not self.no_local
         if same and not self.no_global:
             run.emit(Noted("one agent reads: both views would show the same documents"))
         elif not self.no_global:
             agents.append(("global", shown))
-        if not (self.no_local or apart):
+        if not self.no_local:
             prompt = partial(self._messages, question, run)
             best = ranked[: self.local_documents]
             agents.append(("local", await _fit_documents(best, prompt, self.view_tokens, run)))
@@ -265,39 +257,42 @@ class DuQUAD:
         return views
 
     def _reads_apart(self, run: Run) -> bool:
-        """Return whether the local agent reads first, each document alone (`core.apart`)."""
+        """Return whether a small reader reads both views document by document (`core.apart`)."""
         whole = self.no_local or self.no_global or self.no_pruning
         return (
             self.early_exit and self.reply == "auto" and not whole and suits_apart(run, self.form)
         )
 
-    async def _read_local(
+    async def _answer_apart(
         self,
         question: str,
         ranked: Sequence[NumberedDocument],
         scores: Mapping[int, float],
         run: Run,
-    ) -> tuple[Answer, Viewed]:
-        """Return what the local agent answers from the m best documents, and its view.
+    ) -> Answer:
+        """Answer from the m best documents, or else from the others, each scored and read alone.
 
-        It names the documents that it cites, or the best by fused score.
+        An agent names the documents that its answer cites. The scores take the place of the judge.
         """
-        answer = await self._read_best(question, ranked, scores, (), run)
-        best = ranked[: self.local_documents]
-        cited = {citation.span.document_id for citation in answer.citations}
-        named = tuple(n for n, passage in best if passage.document_id in cited)
-        numbers = tuple(number for number, _ in best)
-        viewed = Viewed(
-            "local",
-            numbers,
-            answer.text if answer.found else "",
-            named or numbers[: self.important],
-            bool(named),
-            tuple(passage.document_id for _, passage in best),
-            short=answer.short or "",
-        )
-        run.emit(viewed)
-        return answer, viewed
+        views: list[tuple[Agent, Sequence[NumberedDocument]]] = [
+            ("local", ranked[: self.local_documents]),
+            ("global", ranked[self.local_documents :]),
+        ]
+        evidence: tuple[Evidence, ...] = ()
+        for agent, seen in views:
+            if not seen:
+                break
+            answer = await self._read_best(question, seen, scores, (), run)
+            evidence += answer.evidence
+            cited = {citation.span.document_id for citation in answer.citations}
+            named = tuple(number for number, passage in seen if passage.document_id in cited)
+            numbers = tuple(number for number, _ in seen)
+            ids = tuple(passage.document_id for _, passage in seen)
+            log, short = (answer.text, answer.short or "") if answer.found else ("", "")
+            run.emit(Viewed(agent, numbers, log, named, bool(named), ids, short=short))
+            if answer.found:
+                break
+        return replace(answer, evidence=evidence)
 
     async def _read_view(
         self,
@@ -434,8 +429,7 @@ class DuQUAD:
         scores: dict[int, DocScore] = {}
         try:
             for each in candidates:
-                messages = doc_odds_messages(question, each)
-                found = await run.labels(messages, YES_NO, role=Role.READER)
+                found = await judge(question, each[1], run)
                 if found.bounded and self.scores == "auto":
                     return None
                 scores[each[0]] = DocScore(found.odds["Yes"], "")
@@ -529,10 +523,7 @@ class DuQUAD:
     ) -> Answer:
         """Answer from the best documents by score, whole and without scores or debate."""
         least = min(scores.values(), default=0.0)  # of documents that fit no prompt
-        best = [
-            Hit(passage, scores.get(number, least))
-            for number, passage in ranked[: self.local_documents]
-        ]
+        best = [Hit(passage, scores.get(number, least)) for number, passage in ranked]
         return await read_ranked(
             question,
             best,
