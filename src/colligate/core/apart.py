@@ -77,7 +77,7 @@ async def read_ranked(
     the rank of a passage in the evidence.
     """
     surest: list[Passage] = []
-    if hits and (reading == "apart" or (reading == "auto" and suits_apart(run, form))):
+    if hits and reads_apart(run, reading, form):
         try:
             apart = await _read_apart(question, hits, run, strategy=strategy)
         except (BudgetExceeded, ModelError) as error:
@@ -112,10 +112,14 @@ def cites_as_small(run: Run) -> bool:
     return run.plain_reader is None and is_small(run.model(Role.READER))
 
 
-def suits_apart(run: Run, form: Form = Form.SHORT) -> bool:
-    """Return whether the reader is a small one that gives the odds of labels, and cites."""
+def reads_apart(run: Run, reading: WayOfReading, form: Form) -> bool:
+    """Return whether each passage is read alone first.
+
+    `auto` is so for a small reader that cites and gives the odds of labels.
+    """
     given = Capability.LABELS in run.model(Role.READER).capabilities
-    return given and form in (Form.SHORT, Form.JOINED) and cites_as_small(run)
+    suits = given and form in (Form.SHORT, Form.JOINED) and cites_as_small(run)
+    return reading == "apart" or (reading == "auto" and suits)
 
 
 async def _read_apart(

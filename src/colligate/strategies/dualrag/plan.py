@@ -131,6 +131,58 @@ Which award did the actor who plays the captain in Grey Coast win?
 By how much did the revenue of Alta Mills grow from 2018 to 2019?
 1. What was the revenue of Alta Mills in 2018?
 2. What was the revenue of Alta Mills in 2019?
+
+Who is the paternal grandfather of Nils Aker?
+1. Who is the father of Nils Aker?
+2. Who is the father of #1?
+
+Who is the maternal grandmother of Vera Holm?
+1. Who is the mother of Vera Holm?
+2. Who is the mother of #1?
+
+Are Mount Karsa and Lake Ventu both located in the same country?
+1. In which country is Mount Karsa?
+2. In which country is Lake Ventu?
+
+Who is the leader of the party that Emil Roth is a member of?
+1. Which party is Emil Roth a member of?
+2. Who is the leader of #1?
+
+What is the league that the 1964 Harbour Cup is part of named after?
+1. Which league is the 1964 Harbour Cup part of?
+2. What is #1 named after?
+
+What character in Night Ferry was played by the actress who played Ruth in Glass Hills?
+1. Which actress played Ruth in Glass Hills?
+2. What character did #1 play in Night Ferry?
+
+Who plays the sister of the actor who directed Grey Coast in Blue Door?
+1. Which actor directed Grey Coast?
+2. Who plays the sister of #1 in Blue Door?
+
+Which district contains the town where the station KRFB is licensed to broadcast?
+1. In which town is the station KRFB licensed to broadcast?
+2. Which district contains #1?
+
+Who was governor when the region where the Tarn Dam is located became a state?
+1. In which state is the Tarn Dam located?
+2. When did #1 become a state?
+3. Who was governor in #2?
+
+Which county borders the county where the largest city of the state of station WBLK is located?
+1. In which state is station WBLK?
+2. What is the largest city of #1?
+3. In which county is #2?
+4. Which county borders #3?
+
+What was the person who discovered the Lomond comet a member of?
+1. Who discovered the Lomond comet?
+2. What was #1 a member of?
+
+What percentage of Selmia speaks the language that is official where the Otter Games were held?
+1. Where were the Otter Games held?
+2. Which language is official in #1?
+3. What percentage of Selmia speaks #2?
 """
 EXAMPLES = tuple(tuple(each.split("\n", 1)) for each in _EXAMPLES.strip().split("\n\n"))
 """Questions, and the simple ones they are split into."""

@@ -25,7 +25,7 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.apart import judge, read_ranked, suits_apart
+from colligate.core.apart import WayOfReading, judge, read_ranked, reads_apart
 from colligate.core.citing import Evidence, Stated, find_short_answer, write_answer
 from colligate.core.events import Answered, Noted
 from colligate.core.fit import fit_window
@@ -82,9 +82,11 @@ class DuQUAD:
     is `quoted` for small models (`is_small`). `scores`: DocScores are the odds of Yes for each
     document (`odds`) or written by the model (`reply`); `auto` is `odds` if the reader gives them
     exactly. `early_exit`: if both agents name the same document first and give the same short
-    answer, nothing more is asked. `on_nothing`: what the judge sees if no score reaches the
-    threshold, the `best` document (if its score is not 0) or the debate alone (`log`). Each
-    `no_...` field leaves one part out.
+    answer, nothing more is asked. `reading`: with `together` both agents read and a judge decides;
+    with `apart` each document of the local view is scored alone and the surest is read; `auto` does
+    so for a small reader that gives the odds of labels. `on_nothing`: what the judge sees if no
+    score reaches the threshold, the `best` document (if its score is not 0) or the debate alone
+    (`log`). Each `no_...` field leaves one part out.
     """
 
     name: ClassVar[str] = "duquad"
@@ -113,6 +115,7 @@ class DuQUAD:
     reply: Literal["auto", "free", "quoted"] = "auto"  # the paper: free
     scores: Literal["auto", "odds", "reply"] = "auto"  # the paper: reply
     early_exit: bool = True  # ours
+    reading: WayOfReading = "auto"  # the paper: together
 
     no_local: bool = False
     no_global: bool = False
@@ -145,7 +148,7 @@ class DuQUAD:
             shown, overflow = await self._fit_global(question, documents, run)
             scores = await self._score_all(question, shown, run)
             ranked = [*sort_by(list(scores.values()), shown), *overflow]
-            if self._reads_apart(run):
+            if reads_apart(run, self.reading, self.form) and not (self.no_local or self.no_pruning):
                 return await self._answer_apart(question, ranked, scores, run)
             views = await self._read_views(question, documents, shown, ranked, run)
             if self.early_exit and find_agreement(documents, views):
@@ -256,13 +259,6 @@ class DuQUAD:
                 run.warn(f"the {agent} agent is left out: {failed}")
         return views
 
-    def _reads_apart(self, run: Run) -> bool:
-        """Return whether a small reader reads both views document by document (`core.apart`)."""
-        whole = self.no_local or self.no_global or self.no_pruning
-        return (
-            self.early_exit and self.reply == "auto" and not whole and suits_apart(run, self.form)
-        )
-
     async def _answer_apart(
         self,
         question: str,
@@ -270,29 +266,20 @@ class DuQUAD:
         scores: Mapping[int, float],
         run: Run,
     ) -> Answer:
-        """Answer from the m best documents, or else from the others, each scored and read alone.
+        """Answer from the m best documents, each scored and read alone.
 
-        An agent names the documents that its answer cites. The scores take the place of the judge.
+        The scores take the place of the judge; the local agent names the documents that its answer
+        cites. A global view of the other documents gave wrong answers (docs/benchmarks.md).
         """
-        views: list[tuple[Agent, Sequence[NumberedDocument]]] = [
-            ("local", ranked[: self.local_documents]),
-            ("global", ranked[self.local_documents :]),
-        ]
-        evidence: tuple[Evidence, ...] = ()
-        for agent, seen in views:
-            if not seen:
-                break
-            answer = await self._read_best(question, seen, scores, (), run)
-            evidence += answer.evidence
-            cited = {citation.span.document_id for citation in answer.citations}
-            named = tuple(number for number, passage in seen if passage.document_id in cited)
-            numbers = tuple(number for number, _ in seen)
-            ids = tuple(passage.document_id for _, passage in seen)
-            log, short = (answer.text, answer.short or "") if answer.found else ("", "")
-            run.emit(Viewed(agent, numbers, log, named, bool(named), ids, short=short))
-            if answer.found:
-                break
-        return replace(answer, evidence=evidence)
+        best = ranked[: self.local_documents]
+        answer = await self._read_best(question, best, scores, (), run)
+        cited = {citation.span.document_id for citation in answer.citations}
+        named = tuple(number for number, passage in best if passage.document_id in cited)
+        numbers = tuple(number for number, _ in best)
+        ids = tuple(passage.document_id for _, passage in best)
+        log, short = (answer.text, answer.short or "") if answer.found else ("", "")
+        run.emit(Viewed("local", numbers, log, named, bool(named), ids, short=short))
+        return answer
 
     async def _read_view(
         self,

@@ -24,7 +24,7 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
-from colligate.core.apart import cites_as_small, read_ranked
+from colligate.core.apart import WayOfReading, read_ranked, reads_apart
 from colligate.core.citing import Evidence
 from colligate.core.events import Noted
 from colligate.core.lookup import read_unseen, reserve_for_answer
@@ -252,6 +252,7 @@ class LongRefiner(Refiner):
     documents: int = 8  # section 4.1
     on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
     form: Form = Form.SHORT
+    reading: WayOfReading = "auto"  # the paper: together
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -279,7 +280,7 @@ class LongRefiner(Refiner):
             refined = await self.refine(question, run, documents=names)
         passages = list(refined.passages) if refined is not None else []
         ranked = _rank_passages(refined) if refined is not None else []
-        if cites_as_small(run):
+        if reads_apart(run, self.reading, self.form):
             answer = await read_ranked(
                 question, ranked, run, strategy=self.name, why="of what was kept", form=self.form
             )

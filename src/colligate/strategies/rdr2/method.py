@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.apart import cites_as_small, read_ranked
+from colligate.core.apart import WayOfReading, read_ranked, reads_apart
 from colligate.core.citing import Evidence
 from colligate.core.events import Assembled
 from colligate.core.lookup import read_unseen, reserve_for_answer
@@ -87,6 +87,7 @@ class RDR2:
     skipped: tuple[str, ...] = ()  # titles of sections to leave out; the paper: WIKIPEDIA_SKIPPED
     on_nothing: Literal["passages", "nothing"] = "passages"  # the code: nothing
     form: Form = Form.SHORT
+    reading: WayOfReading = "auto"  # the paper: together
     router_adapter: str | None = None
     reply: Literal["auto", "tagged", "enclosed", "quoted", "odds"] = "auto"  # the paper: tagged
     least_odds: float = 0.1  # of a node that is chosen by its odds
@@ -128,7 +129,7 @@ class RDR2:
                 question, hits, run, strategy=self.name, why=why, form=self.form
             )
         run.emit(Assembled(tuple(dict.fromkeys(texts))))
-        if cites_as_small(run):
+        if reads_apart(run, self.reading, self.form):
             accepted = [
                 Hit(passage, routing.score) for routing in routings for passage in routing.passages
             ]

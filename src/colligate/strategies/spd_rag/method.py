@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colligate.core.answer import Answer
-from colligate.core.apart import WayOfReading, read_ranked, suits_apart
+from colligate.core.apart import WayOfReading, read_ranked, reads_apart
 from colligate.core.events import Noted, pluralize
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read
@@ -186,7 +186,7 @@ class SPDRAG:
     def _reads_apart(self, run: Run) -> bool:
         """Return whether the agents read apart: they and the reader are the same small model."""
         same = run.model(Role.WORKER) is run.model(Role.READER)
-        return self.reading == "apart" or (self.reading == "auto" and same and suits_apart(run))
+        return (same or self.reading == "apart") and reads_apart(run, self.reading, self.form)
 
     async def _plan(self, question: str, run: Run, documents: int) -> Todos:
         """Ask the coordinator; if it gives no task, the question is the task."""
