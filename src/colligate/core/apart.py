@@ -26,8 +26,8 @@ from colligate.documents import Hit, Passage, Span
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, LabelOdds, Role
 
-# Odds of the likeliest passage below which nothing is answered.
-_LEAST_APART = 0.3
+# Odds of the likeliest passage below which nothing is answered from it.
+LEAST_ODDS = 0.3
 _LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
 _SUREST = 2
 _MISSING = 0.4  # share of the question's words that only other passages may have
@@ -69,17 +69,18 @@ async def read_ranked(
     form: Form = Form.SHORT,
     reading: WayOfReading = "auto",
     known: Sequence[Stated] = (),
+    least_odds: float = LEAST_ODDS,
 ) -> Answer:
     """Return the answer from passages with scores; `known` as in `read`.
 
     With `reading=auto` a small reader that gives the odds of labels judges each passage apart
     and reads the surest alone, and all together only if no passage alone is sure. `why` follows
-    the rank of a passage in the evidence.
+    the rank of a passage in the evidence. If all odds are below `least_odds` nothing is read.
     """
     surest: list[Passage] = []
     if hits and reads_apart(run, reading, form):
         try:
-            apart = await _read_apart(question, hits, run, strategy=strategy)
+            apart = await _read_apart(question, hits, run, strategy, least_odds)
         except (BudgetExceeded, ModelError) as error:
             run.warn(f"the passages are not read apart: {error}")
         else:
@@ -123,7 +124,7 @@ def reads_apart(run: Run, reading: WayOfReading, form: Form) -> bool:
 
 
 async def _read_apart(
-    question: str, hits: Sequence[Hit], run: Run, *, strategy: str
+    question: str, hits: Sequence[Hit], run: Run, strategy: str, least_odds: float
 ) -> Answer | list[Passage]:
     """Return the answer of the surest passage, or the surest two if all must be read together.
 
@@ -148,7 +149,7 @@ async def _read_apart(
         for at in order
     )
     refused = Answer(question, strategy, NOT_FOUND, False, evidence=evidence)
-    if max(odds) >= _LEAST_APART and _find_covering(question, passages)[order[0]]:
+    if max(odds) >= least_odds and _find_covering(question, passages)[order[0]]:
         best = passages[order.pop(0)]
         short, stated = await _read_alone(question, best, run)
         if stated is not None:

@@ -54,6 +54,8 @@ FirstSearch = Literal["tasks", "question", "asked"]
 for a query."""
 
 PASSAGES_APART, POOL_APART = 6, 50  # of a search for a task, as `retrieve-read`
+# Lower than for a search of all documents: this one is in view, and rows of tables get low odds.
+_LEAST_ODDS = 0.2
 
 _RRF = 60  # the constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)
 _FEWEST_SEARCHES = 2  # before "not found" (the paper's prompt)
@@ -124,7 +126,7 @@ class DocumentAgent:
             hits = [Hit(keep_table_head(hit.passage, document), hit.score) for hit in found]
             reading.searches += 1
             reading.turns += 1
-            answer = await read_ranked(task, hits, run, strategy="spd-rag")
+            answer = await read_ranked(task, hits, run, strategy="spd-rag", least_odds=_LEAST_ODDS)
             if answer.found:
                 title = f"{reading.info.title}: "
                 reading.located += [

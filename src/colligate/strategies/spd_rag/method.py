@@ -70,8 +70,8 @@ class SPDRAG:
     `keep_findings` adds what the synthesis leaves out. `question_reaches` False gives the agents
     only their tasks, and `no_single_synthesis` returns a single document's findings unchanged: both
     as in the released code. With `reading` "apart" the coordinator writes one question for each
-    document, and the agents judge the passages of a search one by one; "auto" does so if agents and
-    reader are the same small model.
+    document, the agents judge the passages of a search one by one, and their findings are the
+    answer; "auto" does so if agents and reader are the same small model.
     """
 
     name: ClassVar[str] = "spd-rag"
@@ -127,8 +127,10 @@ class SPDRAG:
         synthesis = self._make_synthesis(question, brief, run)
         if not gathered:
             answer = await self._read_best(question, infos, run)
-        elif len(infos) == 1 and self.no_single_synthesis:
+        elif self._reads_apart(run) or (len(infos) == 1 and self.no_single_synthesis):
             answer = await synthesis.list_findings(gathered)
+            if brief.silent:
+                run.warn(f"nothing was found in {_name(brief.silent)}")
         else:
             answer = await synthesis.answer(gathered)
         if all(outcome.whole for outcome in outcomes):
@@ -247,7 +249,7 @@ class SPDRAG:
 
 
 _MANY = 300  # calls that are reported before they are made
-_NAMED = 3  # failed documents that a warning names
+_NAMED = 3  # documents that a warning names
 _EVIDENCE = 1000, 5000  # tokens of a search: 5 passages of ours, and of the paper
 _CHARACTERS = 4  # of a token, to estimate which documents are shown whole
 _LAST_PASSAGES = 10  # read where no agent found anything
@@ -282,13 +284,16 @@ def _report(outcomes: Sequence[AgentOutcome], known: int, run: Run) -> None:
             "the token budget is spent"
         )
     if failed:
-        named = "; ".join(f"{each.title!r}: {each.problem}" for each in failed[:_NAMED])
-        more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-        run.warn(
-            f"{len(failed)} of {total} documents could not be read{_in_part(failed)}: {named}{more}"
-        )
+        named = _name([f"{each.title!r}: {each.problem}" for each in failed])
+        run.warn(f"{len(failed)} of {total} documents could not be read{_in_part(failed)}: {named}")
     if of[Status.EMPTY]:
         run.warn(f"{len(of[Status.EMPTY])} of {total} documents have no passage to read")
+
+
+def _name(texts: Sequence[str]) -> str:
+    """Return the first texts, and how many more there are."""
+    more = f"; and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return "; ".join(texts[:_NAMED]) + more
 
 
 def _in_part(outcomes: Sequence[AgentOutcome]) -> str:
