@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from colligate.core.answer import Answer
-from colligate.core.apart import read_ranked
+from colligate.core.apart import WayOfReading, read_ranked
 from colligate.core.citing import Evidence, Stated
 from colligate.core.reader import FORMS, Form, fit_reader, read, reader_messages
 from colligate.core.run import Run
@@ -133,7 +133,12 @@ def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> l
 
 
 async def read_unseen(
-    answer: Answer, hits: Sequence[Hit], seen: Sequence[Passage], run: Run, form: Form
+    answer: Answer,
+    hits: Sequence[Hit],
+    seen: Sequence[Passage],
+    run: Run,
+    form: Form,
+    reading: WayOfReading,
 ) -> Answer:
     """Return the answer; if it is not found, one from the passages of a search that were not read.
 
@@ -146,7 +151,13 @@ async def read_unseen(
     run.warn("what was read does not hold the answer: the passages of the search are read too")
     why = "of the search, read last"
     again = await read_ranked(
-        answer.question, rest, run, strategy=answer.strategy, why=why, form=form
+        answer.question,
+        rest,
+        run,
+        strategy=answer.strategy,
+        why=why,
+        form=form,
+        reading=reading,
     )
     return replace(again, evidence=(*answer.evidence, *again.evidence))
 

@@ -10,7 +10,7 @@ from colligate.models.base import LabelOdds
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.dualrag.events import QuestionSplit, Stopped
 from colligate.strategies.dualrag.knowledge import Stop
-from colligate.strategies.dualrag.plan import QuestionPlan, compare, parse_plan, plan
+from colligate.strategies.dualrag.plan import QuestionPlan, compare, parse_plan, split_question
 from support.runs import NOTHING, document
 
 TEXTS = {
@@ -138,7 +138,9 @@ async def test_a_large_reader_reasons_in_rounds(ask):
 async def test_examples_alike_are_shown_last(make_run, minilm):
     question = "Who is older, Ann Hall or Ben Cole?"
     run, model = make_run([], [CHAIN], embedder=minilm)
-    assert await plan(question, run) == CHAIN.replace("1. ", "").replace("2. ", "").split("\n")
+    assert await split_question(question, run) == CHAIN.replace("1. ", "").replace("2. ", "").split(
+        "\n"
+    )
     asked = [message.content for message in model.calls[0].messages if message.role == "user"]
     assert asked[-2:] == ["Who is younger, Hans Berg or Lea Stone?", question]
 

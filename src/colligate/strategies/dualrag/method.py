@@ -54,7 +54,7 @@ from colligate.strategies.dualrag.knowledge import (
     Stop,
     link_names,
 )
-from colligate.strategies.dualrag.plan import QuestionPlan, answer_plan, plan
+from colligate.strategies.dualrag.plan import QuestionPlan, answer_plan, split_question
 from colligate.strategies.dualrag.prompts import (
     CHOICE_TOKENS,
     IDENTIFIER_TOKENS,
@@ -200,7 +200,7 @@ class DualRAG:
         answer: Answer | None = None
         with reserve_for_answer(run, lambda: knowledge.gathered):
             with run.meter.step("reasoner"):
-                made.steps = await plan(question, run)
+                made.steps = await split_question(question, run)
             run.emit(QuestionSplit(tuple(made.steps)))
             for number in range(1, len(made.steps) + 1):
                 answer = await self._take_step(number, made, knowledge, run)

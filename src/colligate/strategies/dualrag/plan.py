@@ -198,7 +198,7 @@ def plan_messages(question: str, examples: Sequence[Sequence[str]]) -> list[Mess
     return [Message("system", _INSTRUCTION), *turns, Message("user", escape(question.strip()))]
 
 
-async def plan(question: str, run: Run) -> list[str]:
+async def split_question(question: str, run: Run) -> list[str]:
     """Return the simple questions that a question is split into; itself if it cannot be split."""
     examples = EXAMPLES
     if run.embedder is not None:

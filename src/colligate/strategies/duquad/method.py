@@ -11,8 +11,9 @@ The method in the order of the paper (symbols as there):
 4. Of each kept document take the sentences that share most words with its provisional answer.
 5. A judge answers from scores, sentences and both agents' logs (equation 6).
 
-Ours: the fusion, the DocScore by label odds, the exit where both agents agree, and what happens if
-a step fails (`answer`). The suites of the paper's tables turn off the first three.
+Ours: the fusion, the DocScore by label odds, the exit where both agents agree, how a small reader
+reads (`_answer_apart`), and what happens if a step fails (`answer`). The suites of the paper's
+tables turn off the first four.
 """
 
 from __future__ import annotations
@@ -518,6 +519,7 @@ class DuQUAD:
             strategy=self.name,
             why="by score",
             form=self.form,
+            reading=self.reading,
             known=known,
         )
 

@@ -282,7 +282,13 @@ class LongRefiner(Refiner):
         ranked = _rank_passages(refined) if refined is not None else []
         if reads_apart(run, self.reading, self.form):
             answer = await read_ranked(
-                question, ranked, run, strategy=self.name, why="of what was kept", form=self.form
+                question,
+                ranked,
+                run,
+                strategy=self.name,
+                why="of what was kept",
+                form=self.form,
+                reading=self.reading,
             )
         else:
             # If the window is too small the worst are left out; the others stay in their order.
@@ -296,7 +302,7 @@ class LongRefiner(Refiner):
         if answer.found or self.on_nothing == "nothing" or not names:
             return answer
         hits = await run.search(question, k=self.documents, mode=self.mode)
-        return await read_unseen(answer, hits, passages, run, self.form)
+        return await read_unseen(answer, hits, passages, run, self.form, self.reading)
 
 
 def _rank_passages(refined: Refined) -> list[Hit]:

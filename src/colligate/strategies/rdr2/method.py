@@ -126,7 +126,13 @@ class RDR2:
             run.emit(Assembled(tuple(dict.fromkeys(hit.passage.text for hit in hits))))
             why = "of the search, not routed"
             return await read_ranked(
-                question, hits, run, strategy=self.name, why=why, form=self.form
+                question,
+                hits,
+                run,
+                strategy=self.name,
+                why=why,
+                form=self.form,
+                reading=self.reading,
             )
         run.emit(Assembled(tuple(dict.fromkeys(texts))))
         if reads_apart(run, self.reading, self.form):
@@ -135,7 +141,13 @@ class RDR2:
             ]
             why = "accepted by the router"
             answer = await read_ranked(
-                question, accepted, run, strategy=self.name, why=why, form=self.form
+                question,
+                accepted,
+                run,
+                strategy=self.name,
+                why=why,
+                form=self.form,
+                reading=self.reading,
             )
         else:
             passages = await fit_reader(question, passages, run, self.form)
@@ -147,7 +159,8 @@ class RDR2:
                 evidence=evidence[: len(passages)],
                 form=self.form,
             )
-        return await read_unseen(answer, hits if last_resort else (), passages, run, self.form)
+        unseen = hits if last_resort else ()
+        return await read_unseen(answer, unseen, passages, run, self.form, self.reading)
 
     async def route(
         self, question: str, run: Run, hits: Sequence[Hit] | None = None

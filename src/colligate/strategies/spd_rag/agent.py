@@ -126,7 +126,9 @@ class DocumentAgent:
             hits = [Hit(keep_table_head(hit.passage, document), hit.score) for hit in found]
             reading.searches += 1
             reading.turns += 1
-            answer = await read_ranked(task, hits, run, strategy="spd-rag", least_odds=_LEAST_ODDS)
+            answer = await read_ranked(
+                task, hits, run, strategy="spd-rag", reading="apart", least_odds=_LEAST_ODDS
+            )
             if answer.found:
                 title = f"{reading.info.title}: "
                 reading.located += [

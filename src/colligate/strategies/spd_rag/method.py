@@ -147,7 +147,15 @@ class SPDRAG:
             question, k=k, pool=self.pool or 2 * k, mode=self.mode, documents=names
         )
         why = "of the search: no agent found anything"
-        return await read_ranked(question, hits, run, strategy=self.name, why=why, form=self.form)
+        return await read_ranked(
+            question,
+            hits,
+            run,
+            strategy=self.name,
+            why=why,
+            form=self.form,
+            reading=self.reading,
+        )
 
     async def _list_documents(self, question: str, run: Run) -> list[DocumentInfo]:
         """Return the documents to read: all, or the best by a search."""
@@ -186,7 +194,10 @@ class SPDRAG:
         return most if window is None else max(least, min(most, window // 8))
 
     def _reads_apart(self, run: Run) -> bool:
-        """Return whether the agents read apart: they and the reader are the same small model."""
+        """Return whether the reader reads for the agents, each passage apart.
+
+        With `auto` it does if it is small and agents and reader are the same model.
+        """
         same = run.model(Role.WORKER) is run.model(Role.READER)
         return (same or self.reading == "apart") and reads_apart(run, self.reading, self.form)
 
