@@ -348,6 +348,8 @@ import sys
 from pathlib import Path
 from colligate.models.cache import ResponseCache
 cache = ResponseCache(Path(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
 for number in range(50):
     cache.put(f"{sys.argv[2]}-{number}", number, ["d"])
     assert cache.get(f"{sys.argv[2]}-{number}") == number
@@ -358,7 +360,15 @@ cache.close()
 
 def test_several_processes_at_once(cache):
     command = [sys.executable, "-c", WRITER, str(cache.path)]
-    writers = [subprocess.Popen([*command, str(number)]) for number in range(2)]
-    assert [writer.wait() for writer in writers] == [0, 0]
-    found = [cache.get(f"{writer}-{number}") for writer in range(2) for number in range(50)]
-    assert found == [*range(50)] * 2
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    writers = [subprocess.Popen([*command, str(number)], **pipes) for number in range(3)]
+    for writer in writers:
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:  # all open the new file at the same moment
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+    for writer in writers:
+        writer.communicate()
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    found = [cache.get(f"{writer}-{number}") for writer in range(3) for number in range(50)]
+    assert found == [*range(50)] * 3

@@ -345,7 +345,7 @@ class ResponseCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             db = sqlite3.connect(self.path, timeout=self._wait, check_same_thread=False)
             try:
-                db.execute("PRAGMA journal_mode = WAL")
+                self._use_log(db)
                 db.execute("PRAGMA synchronous = NORMAL")
                 db.execute("PRAGMA secure_delete = ON")
                 db.executescript(_TABLES)
@@ -354,6 +354,21 @@ class ResponseCache:
                 raise
             self._connection = db
         return self._connection
+
+    def _use_log(self, db: sqlite3.Connection) -> None:
+        """Switch the file to a write-ahead log.
+
+        SQLite does not wait by itself if another process switches a new file at the same time.
+        """
+        deadline = time.monotonic() + self._wait
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
 
     def _set_aside(self, error: Exception) -> Path:
         with contextlib.suppress(sqlite3.Error):
