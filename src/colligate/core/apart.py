@@ -27,7 +27,7 @@ from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, LabelOdds, Role
 
 # Odds of the likeliest passage below which nothing is answered from it.
-LEAST_ODDS = 0.3
+_LEAST_APART = 0.3
 _LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
 _SUREST = 2
 _MISSING = 0.4  # share of the question's words that only other passages may have
@@ -69,7 +69,7 @@ async def read_ranked(
     form: Form = Form.SHORT,
     reading: WayOfReading = "auto",
     known: Sequence[Stated] = (),
-    least_odds: float = LEAST_ODDS,
+    least_odds: float = _LEAST_APART,
 ) -> Answer:
     """Return the answer from passages with scores; `known` as in `read`.
 

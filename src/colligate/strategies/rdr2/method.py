@@ -20,6 +20,7 @@ import random
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from colligate.concurrency import gather
@@ -114,42 +115,32 @@ class RDR2:
         last_resort = bool(hits) and self.on_nothing == "passages"
         with reserve_for_answer(run, lambda: last_resort or any(each.found for each in routings)):
             await self._route(question, run, routings)
-        evidence = [
-            Evidence(passage.span, 1.0, _explain(rank, routing.rounds_of(passage)))
-            for rank, routing in enumerate(routings, 1)
-            for passage in routing.passages
-        ]
         passages = [passage for routing in routings for passage in routing.passages]
         texts = self._assemble(hits, routings)
+        ranked = partial(
+            read_ranked,
+            question,
+            run=run,
+            strategy=self.name,
+            form=self.form,
+            reading=self.reading,
+        )
         if not passages and last_resort:
             run.warn("the router accepted nothing: the passages of the search are read instead")
             run.emit(Assembled(tuple(dict.fromkeys(hit.passage.text for hit in hits))))
-            why = "of the search, not routed"
-            return await read_ranked(
-                question,
-                hits,
-                run,
-                strategy=self.name,
-                why=why,
-                form=self.form,
-                reading=self.reading,
-            )
+            return await ranked(hits, why="of the search, not routed")
         run.emit(Assembled(tuple(dict.fromkeys(texts))))
         if reads_apart(run, self.reading, self.form):
             accepted = [
-                Hit(passage, routing.score) for routing in routings for passage in routing.passages
+                Hit(each, routing.score) for routing in routings for each in routing.passages
             ]
-            why = "accepted by the router"
-            answer = await read_ranked(
-                question,
-                accepted,
-                run,
-                strategy=self.name,
-                why=why,
-                form=self.form,
-                reading=self.reading,
-            )
+            answer = await ranked(accepted, why="accepted by the router")
         else:
+            evidence = [
+                Evidence(passage.span, 1.0, _explain(rank, routing.rounds_of(passage)))
+                for rank, routing in enumerate(routings, 1)
+                for passage in routing.passages
+            ]
             passages = await fit_reader(question, passages, run, self.form)
             answer = await read(
                 question,

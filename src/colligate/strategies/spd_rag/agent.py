@@ -53,7 +53,7 @@ FirstSearch = Literal["tasks", "question", "asked"]
 """How an agent begins: with a search for its tasks or for the question, or with a call that asks
 for a query."""
 
-PASSAGES_APART, POOL_APART = 6, 50  # of a search for a task, as `retrieve-read`
+_PASSAGES_APART, _POOL_APART = 6, 50  # of a search for a task, as `retrieve-read`
 # Lower than for a search of all documents: this one is in view, and rows of tables get low odds.
 _LEAST_ODDS = 0.2
 
@@ -119,9 +119,9 @@ class DocumentAgent:
         """Answer each task as `retrieve-read` does, from this document alone."""
         document = await run.document(reading.info.id)
         for number, task in enumerate(self.tasks, 1):
-            k = self.k or PASSAGES_APART
+            k = self.k or _PASSAGES_APART
             found = await run.search(
-                task, k=k, pool=self.pool or POOL_APART, mode=self.mode, documents=[document.id]
+                task, k=k, pool=self.pool or _POOL_APART, mode=self.mode, documents=[document.id]
             )
             hits = [Hit(keep_table_head(hit.passage, document), hit.score) for hit in found]
             reading.searches += 1

@@ -136,7 +136,7 @@ class SPDRAG:
         if all(outcome.whole for outcome in outcomes):
             # Otherwise they stay: asked again, the run reads only the other documents.
             await agents.forget(infos)
-            await asyncio.to_thread(run.store.put, _hash_plan(question, run), None)
+            await asyncio.to_thread(run.store.put, self._hash_plan(question, run), None)
         return answer
 
     async def _read_best(self, question: str, infos: Sequence[DocumentInfo], run: Run) -> Answer:
@@ -203,7 +203,7 @@ class SPDRAG:
 
     async def _plan(self, question: str, run: Run, documents: int) -> Todos:
         """Ask the coordinator; if it gives no task, the question is the task."""
-        key = _hash_plan(question, run)
+        key = self._hash_plan(question, run)
         kept = await asyncio.to_thread(run.store.get, key)
         if kept is not None:
             plan = Todos.model_validate(kept)
@@ -214,6 +214,13 @@ class SPDRAG:
             Planned(plan.tasks(question), plan.synthesis_directive, documents, kept is not None)
         )
         return plan
+
+    def _hash_plan(self, question: str, run: Run) -> str:
+        """Return the SHA-256 of what a plan depends on."""
+        reader = run.model(Role.READER)
+        version, apart = str(getattr(reader, "version", "")), self._reads_apart(run)
+        made = ["spd-rag plan", VERSION, reader.name, version, apart, question]
+        return hashlib.sha256(json.dumps(made).encode()).hexdigest()
 
     async def _ask_coordinator(self, question: str, run: Run) -> Todos:
         if self._reads_apart(run):
@@ -311,10 +318,3 @@ def _in_part(outcomes: Sequence[AgentOutcome]) -> str:
     """Return how many of them still have findings, as text."""
     begun = sum(bool(outcome.findings) for outcome in outcomes)
     return f" to the end ({begun} in part)" if begun else ""
-
-
-def _hash_plan(question: str, run: Run) -> str:
-    """Return the SHA-256 of what a plan depends on."""
-    reader = run.model(Role.READER)
-    made = ["spd-rag plan", VERSION, reader.name, str(getattr(reader, "version", "")), question]
-    return hashlib.sha256(json.dumps(made).encode()).hexdigest()
