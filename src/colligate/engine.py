@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from colligate.core.answer import Answer, Refined
 from colligate.core.budget import Budget
 from colligate.core.events import Listener, Trace
-from colligate.core.run import Run
+from colligate.core.run import Consent, Run, refuse
 from colligate.core.strategy import (
     DocumentRoute,
     Need,
@@ -34,7 +34,7 @@ from colligate.models.metering import Meter, UsageReport
 from colligate.session import Session, require_paths
 from colligate.settings import Settings
 
-DEFAULT_STRATEGY = "retrieve-read"
+DEFAULT_STRATEGY = "auto"
 DEFAULT_REFINER = "longrefiner"
 DEFAULT_ROUTER = "rdr2"
 
@@ -135,12 +135,14 @@ class Engine:
         max_tokens_total: int | None = None,
         timeout: float | None = None,
         on_event: Listener | None = None,
+        consent: Consent = refuse,
     ) -> Answer:
         """Answer a question over files and folders, or over the whole library if none are given.
 
         `documents` are ids of the library's documents to answer over, instead of paths. Files that
         cannot be read are left out and reported in `Answer.warnings`. `max_tokens_total` bounds
         input and output tokens of all calls together, `timeout` the seconds of the whole run.
+        `consent` is asked before work that takes many calls; by default it is not done.
 
         Raises:
             UsageError: an empty question, a strategy, model, path or document that does not exist.
@@ -153,6 +155,7 @@ class Engine:
         async with self._start(
             question, paths, chosen.name, chosen.needs, trace, max_tokens_total, timeout, documents
         ) as started:
+            started.run.consent = consent
             answer: Answer = await chosen.answer(question, started.run)
         warnings = started.merge_warnings(answer.warnings)
         return replace(

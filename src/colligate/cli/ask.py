@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from typing import Annotated, Literal
 
 import typer
 
@@ -26,7 +27,24 @@ async def ask_command(
             options.MODELS,
             default=True,
         ),
-    ] = "retrieve-read",
+    ] = "auto",
+    effort: Annotated[
+        Literal["low", "normal", "high"] | None,
+        options.option(
+            "How much `auto` may do: low reads once, normal may ask one method more, high all of "
+            "them. Default: normal.",
+            options.LIMITS,
+        ),
+    ] = None,
+    yes: Annotated[
+        bool,
+        options.option(
+            "Allow work that takes many model calls, such as an agent for each of many documents, "
+            "without being asked.",
+            options.LIMITS,
+            "--yes",
+        ),
+    ] = False,
     models: options.EngineOptions,
     judge: options.Judge = None,
     router_adapter: options.RouterAdapter = None,
@@ -50,8 +68,14 @@ async def ask_command(
     kind = load_strategy(strategy)
     settings = models.load_settings()
     parameters = run.settings(router_adapter)
+    if effort is not None:
+        parameters.append(f"effort={effort}")
     set_parameters(kind, parameters)  # a wrong parameter is reported before anything is opened
     with watch_run(run.trace) as watcher:
+
+        async def consent(estimate: str) -> bool:
+            return yes or await asyncio.to_thread(watcher.confirm, f"{estimate}: do it?")
+
         async with models.engine(settings, judge=judge) as engine:
             folder = (await engine.open_library()).path
             server = await find_server(folder)
@@ -65,6 +89,7 @@ async def ask_command(
                     max_tokens_total=run.max_tokens_total,
                     timeout=run.timeout,
                     on_event=watcher.see,
+                    consent=consent,
                 )
             elif paths:
                 raise UsageError(
@@ -81,6 +106,7 @@ async def ask_command(
                     prompts=run.trace is not None,
                     max_tokens_total=run.max_tokens_total,
                     timeout=run.timeout,
+                    yes=yes,
                     on_event=watcher.see,
                 )
     watcher.warn_rest(answer.warnings)
@@ -88,5 +114,7 @@ async def ask_command(
         print_json(answer.to_json())
     else:
         show_answer(answer)
+        if answer.how:
+            note(answer.how)
         note(format_usage(answer.usage, answer.model))
     return ANSWERED if answer.found else NOT_FOUND

@@ -11,10 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol, TextIO, TypeVar
 
+import typer
 from rich.progress import (
     BarColumn,
     Progress,
@@ -113,6 +114,13 @@ class Watcher:
             self._warned.add(event.text)
         self._display.show(event)
 
+    def confirm(self, question: str) -> bool:
+        """Ask the person at the terminal; no without one."""
+        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+            return False
+        with self._display.paused():
+            return typer.confirm(to_one_line(question), err=True)
+
     def warn_rest(self, warnings: Collection[str]) -> None:
         """Show the warnings that no event has shown."""
         for warning in warnings:
@@ -162,6 +170,10 @@ class Display(Protocol):
         """Show one event."""
         ...
 
+    def paused(self) -> AbstractContextManager[None]:
+        """Leave the terminal to a question as long as the context lasts."""
+        ...
+
 
 @contextmanager
 def _open_display(stream: TextIO) -> Iterator[Display]:
@@ -197,6 +209,8 @@ class LineDisplay:
         match event:
             case Noted(text=text, warning=warning):
                 (warn if warning else note)(text)
+            case _ if event.lasting:
+                note(event.line())
             case Progressed():
                 self._show_progress(event)
             case Asking(model=model, what=what):
@@ -204,6 +218,10 @@ class LineDisplay:
                 last = self._find_due(f"asking {model} {what}")
                 if last is not None:
                     note(_format_asking(model, what) + (f", call {self._calls:,}" if last else ""))
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Nothing is moving."""
+        return nullcontext()
 
     def _find_due(self, what: str) -> float | None:
         """Return when this was last shown (0.0: never) if it is due again, otherwise None."""
@@ -249,6 +267,8 @@ class BarDisplay:
             case Noted(text=text, warning=warning):
                 line = to_one_line(f"warning: {text}" if warning else text)
                 self._progress.console.print(Text(line, style="yellow" if warning else "dim"))
+            case _ if event.lasting:
+                self._progress.console.print(Text(to_one_line(event.line()), style="dim"))
             case Progressed():
                 self._show_progress(event)
             case Asking(model=model, what=what, prompt_tokens=tokens):
@@ -260,6 +280,15 @@ class BarDisplay:
             case _:
                 if line := event.line():
                     self._show_step(line)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Remove the bars for a while."""
+        self._progress.stop()
+        try:
+            yield
+        finally:
+            self._progress.start()
 
     def _show_step(self, text: str) -> None:
         tasks = {task.id: task for task in self._progress.tasks}

@@ -52,12 +52,13 @@ class RemoteLibrary:
         max_tokens_total: int | None = None,
         timeout: float | None = None,
         prompts: bool = False,
+        yes: bool = False,
         on_event: Listener,
     ) -> Answer:
         """Return what `Engine.ask` would answer over the whole library.
 
         `parameters` are texts such as "k=3", `models` the names that were given, by role. With
-        `prompts`, events have the prompts of the models.
+        `prompts`, events have the prompts of the models. `yes` allows work that takes many calls.
         """
         on_event(Noted(f"the server at {self.url} holds the library and answers"))
         async with self._client() as client:
@@ -69,6 +70,7 @@ class RemoteLibrary:
                 "parameters": dict(_split_setting(each) for each in parameters),
                 "max_tokens_total": max_tokens_total,
                 "timeout": timeout,
+                "yes": yes,
                 "stream": True,
             }
             path = f"api/libraries/{quote(self.library, safe='')}/ask"

@@ -19,7 +19,8 @@ class Answer:
     `text` carries the marks `[1]`, `[2]` of `citations`, in their order; a statement that no
     document supports is followed by `[uncited]`. `found` is False when the documents do not
     hold the answer, and the text then reports it. Every citation's quote is a slice of its
-    document. `evidence` is what the reader was shown, best first.
+    document. `evidence` is what the reader was shown, best first. `how` says in one line what was
+    done, if the strategy chose it for the question.
     """
 
     question: str
@@ -32,6 +33,7 @@ class Answer:
     usage: UsageReport = field(default_factory=UsageReport)
     warnings: tuple[str, ...] = ()
     model: str = ""
+    how: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -52,6 +54,7 @@ class Answer:
             "short_answer": self.short,
             "found": self.found,
             "ground": self.ground,
+            "how": self.how,
             "citations": [c.to_json() for c in self.citations],
             "evidence": [e.to_json() for e in self.evidence],
             "usage": self.usage.to_json(),

@@ -30,6 +30,7 @@ from colligate.models import Capability, LabelOdds, Role
 _LEAST_APART = 0.3
 _LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
 _SUREST = 2
+_MOST_APART = 10  # passages that are judged: a worse one in the search is hardly ever the surest
 _MISSING = 0.4  # share of the question's words that only other passages may have
 _REPLY_TOKENS = 60
 
@@ -79,8 +80,9 @@ async def read_ranked(
     """
     surest: list[Passage] = []
     if hits and reads_apart(run, reading, form):
+        best = sorted(hits, key=lambda hit: -hit.score)[:_MOST_APART]
         try:
-            apart = await _read_apart(question, hits, run, strategy, least_odds)
+            apart = await _read_apart(question, best, run, strategy, least_odds)
         except (BudgetExceeded, ModelError) as error:
             run.warn(f"the passages are not read apart: {error}")
         else:

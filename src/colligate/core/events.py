@@ -32,6 +32,11 @@ class Event:
         return ""
 
     @property
+    def lasting(self) -> bool:
+        """Whether the line is worth keeping on the terminal after the step has ended."""
+        return False
+
+    @property
     def stage(self) -> Mapping[str, Sequence[str]]:
         """The ids of the documents that are left after this step, by the name of the stage."""
         return {}

@@ -105,6 +105,20 @@ class Embeds(Protocol):
     ) -> NDArray[np.float32]: ...
 
 
+Consent = Callable[[str], Awaitable[bool]]
+"""Asks a person whether costly work may begin; gets what it takes in one line."""
+
+
+async def refuse(estimate: str) -> bool:
+    """Refuse: nobody can be asked."""
+    return False
+
+
+async def allow(estimate: str) -> bool:
+    """Allow it: it was allowed in advance."""
+    return True
+
+
 def _recent_documents() -> LRUCache[str, Document]:
     # A document larger than the whole cache is kept alone in it.
     return LRUCache(_CHARACTERS_KEPT, lambda document: min(len(document.text), _CHARACTERS_KEPT))
@@ -118,6 +132,7 @@ class Run:
     `BudgetExceeded` if it does not fit, and `MissingCapability` if the role's model cannot do what
     is asked. `store` outlives the run: it holds what strategies work out about a document for all
     questions. `plain_reader` replaces the reader and its citation checks; only the bench sets it.
+    `consent` is asked before work that takes many calls.
     """
 
     sources: Sources
@@ -129,6 +144,7 @@ class Run:
     embedder: Embeds | None = None
     store: KeyValueStore = field(default_factory=MemoryStore)
     plain_reader: PlainReader | None = None
+    consent: Consent = refuse
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
     tokens: TokenBudget = field(init=False, repr=False)

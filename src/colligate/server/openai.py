@@ -76,7 +76,7 @@ class ResponseFormat(_Open):
 class ChatCompletionRequest(_Open):
     """The body of `/v1/chat/completions`; fields that are not named here are accepted."""
 
-    model: str = Field(min_length=1, max_length=200, examples=["retrieve-read"])
+    model: str = Field(min_length=1, max_length=200, examples=["auto"])
     messages: list[ChatMessage] = Field(
         min_length=1, max_length=10_000, examples=[[{"role": "user", "content": "Who signed?"}]]
     )

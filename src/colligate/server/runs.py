@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from colligate.concurrency import in_thread
 from colligate.core.events import Event, Noted, Trace
 from colligate.core.parameters import list_parameters
+from colligate.core.run import allow, refuse
 from colligate.core.strategy import Strategy, list_strategies, load_strategy
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError, UsageError
@@ -187,6 +188,7 @@ class Runs:
                     max_tokens_total=request.max_tokens_total,
                     timeout=request.timeout,
                     on_event=recorder.record,
+                    consent=allow if request.yes else refuse,
                 )
             finally:
                 self._leave()
@@ -317,6 +319,10 @@ class AskRequest(BaseModel):
     ] = None
     max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
     timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
+    yes: Annotated[
+        bool,
+        Field(description="Allow work that takes many calls, as an agent for each document."),
+    ] = False
     stream: Annotated[bool, Field(description="Send events as they come.")] = False
 
     def make_strategy(self, config: ServerConfig) -> Strategy:

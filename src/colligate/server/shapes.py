@@ -49,6 +49,7 @@ class AnswerShape(TypedDict):
     short_answer: str | None
     found: bool
     ground: Ground
+    how: str
     citations: list[CitationShape]
     evidence: list[EvidenceShape]
     usage: dict[str, Any]

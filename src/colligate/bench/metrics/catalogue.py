@@ -19,6 +19,7 @@ from colligate.bench.metrics.judging import JUDGE_DUAL, LOONG_OFFICIAL, LOONG_SP
 from colligate.bench.metrics.mauve import MAUVE
 from colligate.bench.metrics.rouge import DUAL_ROUGE, LONG, ROUGE
 from colligate.bench.metrics.short_answers import DUAL, FLASHRAG, SHORT
+from colligate.bench.metrics.verdict import VERDICT
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question
 from colligate.errors import ColligateError, MissingExtra, UsageError
@@ -64,7 +65,7 @@ GROUPS: Mapping[str, MetricGroup] = {
     group.name: group
     for group in (
         *(SHORT, DUAL, DUAL_ROUGE, FLASHRAG, ALCE_ASQA, ALCE_QA, QAMPARI, ELI5, LONG),
-        *(SAID, EVIDENCE, RETRIEVAL, PASSAGES, CITATIONS, NLI_CITATIONS, ABSTENTION, COST),
+        *(SAID, EVIDENCE, RETRIEVAL, PASSAGES, CITATIONS, NLI_CITATIONS, ABSTENTION, COST, VERDICT),
         *(JUDGE_DUAL, LOONG_OFFICIAL, LOONG_SPD),
         *(ROUTING, BY_DEPTH, BY_LENGTH),
         *(ROUGE, MAUVE),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 
@@ -24,8 +25,9 @@ def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
     `gold_precision_STAGE` is the share of a stage's documents that are gold, unknown of none.
     `NAME_gold` and `NAME_other` are the mean scores of both kinds of documents. For
     `answer_in_evidence` the titles and texts of the evidence are joined, as a reader is shown
-    them. `evidence_words` are unknown of what failed. `compression` is how many times fewer words
-    the evidence has than the question's documents.
+    them. `gold_words_in_evidence` is the share of the words of the gold texts that the evidence
+    has from their documents. `evidence_words` are unknown of what failed. `compression` is how
+    many times fewer words the evidence has than the question's documents.
     """
     measures: dict[str, float] = {}
     if question.gold:
@@ -43,6 +45,8 @@ def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
     if answers := verbatim_answers(question):
         shown = "\n".join(f"{piece.title}\n{piece.text}" for piece in outcome.evidence)
         measures["answer_in_evidence"] = containment(shown, answers)
+    if question.gold_texts:
+        measures["gold_words_in_evidence"] = _share_of_words(question, outcome)
     if outcome.error:
         return measures
     words = _count_words(piece.text for piece in outcome.evidence)
@@ -89,6 +93,12 @@ def has_searched(outcome: Outcome) -> bool:
     """Tell whether it searched; what failed before is counted as a search without results."""
     rounds = outcome.usage.get("retrieval_rounds", 0)
     return bool(outcome.retrieved or rounds or outcome.error)
+
+
+def _share_of_words(question: Question, outcome: Outcome) -> float:
+    wanted = Counter((id_, word) for id_, text in question.gold_texts for word in text.split())
+    found = Counter((e.document, word) for e in outcome.evidence for word in e.text.split())
+    return (wanted & found).total() / max(1, wanted.total())
 
 
 def _count_words(texts: Iterable[str]) -> int:

@@ -1,0 +1,87 @@
+"""Whether an answer is right, refused, or wrong with a citation, by the rule of a careful reader.
+
+Containment in characters finds "art" in "party"; these metrics compare whole words and figures.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from colligate.bench.metrics.answers import take_short, take_whole
+from colligate.bench.metrics.groups import MetricGroup
+from colligate.bench.outcome import Outcome
+from colligate.bench.question import Question, QuestionTask
+
+_FIGURE = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+_SIGNS = re.compile(r"[\s$€£%]|usd|million|billion", re.I)
+
+
+def verdict_measures(question: Question, outcome: Outcome) -> dict[str, float] | None:
+    """Return `right`, `refused` and `wrong_cited`, each 0 or 1.
+
+    Right is a short answer (or, without one, a whole answer) that holds the words of a gold in
+    their order, or its figure where the gold is a single one. Yes and No must be its first word. A
+    question that the documents do not answer is refused rightly, and `wrong_cited` if it is
+    answered with a citation. None for sets, long answers and paragraphs, which words do not decide.
+    """
+    refused = not outcome.answered and not outcome.error
+    if question.answerable:
+        golds = [gold for gold in question.answers if _is_decidable(gold)]
+        if question.task is QuestionTask.JUDGED:
+            golds = [gold for gold in golds if _read_figure(gold) is not None]
+        elif question.task is not QuestionTask.SHORT:
+            golds = []
+        if not golds:
+            return None
+        right = is_right(take_short(outcome) or take_whole(outcome), golds)
+    else:
+        right = refused
+    wrong = outcome.answered and bool(outcome.citations) and not right
+    return {"right": float(right), "refused": float(refused), "wrong_cited": float(wrong)}
+
+
+VERDICT = MetricGroup(
+    "verdict",
+    "right in whole words or figures, refused, wrong with a citation",
+    compute=verdict_measures,
+    always=True,
+    lower=("wrong_cited", "refused"),
+)
+
+
+def is_right(answer: str, golds: Sequence[str]) -> bool:
+    """Return whether an answer holds one of the golds."""
+    said = split_words(answer)
+    figures = set(map(_parse, _FIGURE.findall(answer)))
+    for gold in golds:
+        words = split_words(gold)
+        if words in (["yes"], ["no"]):
+            right = said[:1] == words
+        else:
+            right = f" {' '.join(words)} " in f" {' '.join(said)} " or _read_figure(gold) in figures
+        if right:
+            return True
+    return False
+
+
+def split_words(text: str) -> list[str]:
+    """Return the runs of letters and digits in lower case, without articles."""
+    return [word for word in re.findall(r"[^\W_]+", text.casefold()) if word not in _ARTICLES]
+
+
+_ARTICLES = frozenset({"a", "an", "the"})
+
+
+def _is_decidable(gold: str) -> bool:
+    return bool(split_words(gold))
+
+
+def _read_figure(gold: str) -> float | None:
+    """Return the number that a gold is, "$1,577.00" or "5.4%"; None if it says more."""
+    bare = _SIGNS.sub("", gold)
+    return _parse(bare) if _FIGURE.fullmatch(bare) else None
+
+
+def _parse(figure: str) -> float:
+    return float(figure.replace(",", ""))

@@ -1,0 +1,284 @@
+"""`auto`: read first, check, and do more only where something is missing.
+
+1. Look: how many documents there are, and how long; a few short ones are read whole. Classify the question by the odds of four kinds, which takes
+   no call: one fact, several steps, one fact from each of many documents, an overview.
+2. Read: one search, spread over documents, and one reading. A question of several steps goes to
+   DualRAG at once and one about each document to SPD-RAG, because a reader that is shown a part of
+   what such a question takes answers from it.
+3. Check: is there a cited answer, and is every number and name of the question in it?
+4. Escalate by what is missing, as far as the effort allows: DualRAG for a part that is missing,
+   LongRefiner for long documents, DuQUAD for what several passages may answer, else the next
+   passages of the search. What was read is not read again.
+
+`effort` is `low` (one reading, nothing is classified), `normal` (one method more) or `high` (all).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from colligate.core.answer import Answer
+from colligate.core.apart import read_ranked
+from colligate.core.events import pluralize
+from colligate.core.parameters import require_min
+from colligate.core.reader import Form, is_small, read
+from colligate.core.run import Run, titled_text
+from colligate.core.strategy import Calls, Needs
+from colligate.core.support import is_number, split_content_words
+from colligate.core.units import rank_documents
+from colligate.documents import Hit, Passage
+from colligate.errors import BudgetExceeded, ModelError
+from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.models import Capability, Role
+from colligate.strategies.auto.events import Classified, Escalated, Located
+from colligate.strategies.auto.prompts import Kind, kind_messages
+from colligate.strategies.dualrag import DualRAG
+from colligate.strategies.duquad import DuQUAD
+from colligate.strategies.longrefiner import LongRefiner
+from colligate.strategies.spd_rag import SPDRAG
+
+Effort = Literal["low", "normal", "high"]
+
+_METHODS = {"low": 0, "normal": 1, "high": 4}  # that may be asked
+_SURE = 0.4  # odds of a kind from which its method is asked first
+_WHOLE = 16_000  # characters of all documents together that a large reader reads whole
+_LONG = 20_000  # characters of a document that is read by its structure
+_FEW = 6  # passages for a small reader, as `retrieve-read`
+
+
+@dataclass(frozen=True)
+class Auto:
+    """The right amount of work for each question: read, check, do more where something is missing.
+
+    `effort`: `low` reads once; `normal` may ask one of the five methods; `high` asks them in turn.
+    The first search shows `k` passages, at most `k` - 2 of one document if there are others.
+    Questions about every document are read by an agent for each of the best `most_documents`;
+    for more, consent is asked for (`Run.consent`).
+    """
+
+    name: ClassVar[str] = "auto"
+    needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.LABELS}), reranker="minilm")
+    calls: ClassVar[Calls] = Calls(3)
+
+    effort: Effort = "normal"
+    pool: int = 50
+    k: int | None = None  # 10; 6 for a small reader with a reranker
+    mode: SearchMode = SearchMode.HYBRID
+    form: Form = Form.JOINED
+    most_documents: int = 20
+
+    def __post_init__(self) -> None:
+        require_min(self, pool=1, k=1, most_documents=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Classify, read, check, escalate."""
+        infos = await run.sources.documents()
+        if not infos:
+            return await read(question, [], run, strategy=self.name, evidence=())
+        inquiry = _Inquiry(question, self, run, infos)
+        kind = await inquiry.classify()
+        left = _METHODS[self.effort]
+        if kind is Kind.STEPS or kind is Kind.EACH:
+            await inquiry.ask("dualrag" if kind is Kind.STEPS else "spd-rag", kind.meaning)
+            left -= 1
+        else:
+            await inquiry.read_first(kind)
+        while left > 0 and (step := inquiry.choose_next()):
+            await inquiry.ask(*step)
+            left -= 1
+        return inquiry.finish()
+
+
+class _Inquiry:
+    """One question under way: what was found, what was read, and what was done."""
+
+    def __init__(self, question: str, auto: Auto, run: Run, infos: Sequence[DocumentInfo]) -> None:
+        self.question, self.auto, self.run, self.infos = question, auto, run, infos
+        self.best: Answer | None = None  # the best answer so far, or a refusal
+        self.odds: dict[str, float] = {}
+        self.hits: list[Hit] = []
+        self.shown: list[Passage] = []
+        self.done: list[str] = []  # what was done, for the line to the user
+        self.asked: set[str] = set()
+        self.missing: list[str] = []  # words of the question that the answer leaves out
+
+    async def classify(self) -> Kind:
+        """Return the kind of the question, a fact unless the odds of another are high enough."""
+        auto, run = self.auto, self.run
+        given = Capability.LABELS in run.model(Role.READER).capabilities
+        if auto.effort == "low" or not given:
+            return Kind.FACT
+        try:
+            judged = await run.labels(
+                kind_messages(self.question), [kind.value for kind in Kind], role=Role.READER
+            )
+        except (BudgetExceeded, ModelError) as error:
+            run.warn(f"the question is not classified: {error}")
+            return Kind.FACT
+        self.odds = dict(judged.odds)
+        run.emit(Classified(self.odds))
+        kind = Kind(max(self.odds, key=lambda name: self.odds[name]))
+        if self.odds[kind] < _SURE or (kind is Kind.EACH and len(self.infos) < 2):
+            return Kind.FACT
+        return kind
+
+    async def read_first(self, kind: Kind) -> None:
+        """Search once and read: the passages apart or together as it suits the reader."""
+        auto, run = self.auto, self.run
+        small = is_small(run.model(Role.READER))
+        k = auto.k or (_FEW if small and run.reranker is not None else 10)
+        if not small and sum(info.characters for info in self.infos) <= _WHOLE:
+            self.hits = first = await self._find_whole()
+        else:
+            wanted = max(k, auto.pool - 1)  # all that a reranker sees: some are read later
+            self.hits = await run.search(self.question, k=wanted, pool=auto.pool, mode=auto.mode)
+            first = spread(self.hits, k)
+        self.shown = [hit.passage for hit in first]
+        run.emit(Located(tuple(self.shown)))
+        documents = {passage.document_id for passage in self.shown}
+        self.done.append(
+            f"read {pluralize(len(first), 'passage')} of {pluralize(len(documents), 'document')}"
+        )
+        self.best = await read_ranked(
+            self.question,
+            first,
+            run,
+            strategy=auto.name,
+            form=auto.form,
+            reading="together" if kind is Kind.OVERVIEW else "auto",
+        )
+        if self.best.found:
+            self.missing = self._find_missing(self.best)
+
+    async def _find_whole(self) -> list[Hit]:
+        """Return all documents, each as one passage, in the order of their best passages."""
+        names = await rank_documents(self.question, self.run, len(self.infos), self.auto.mode)
+        documents = [await self.run.document(name) for name in names]
+        whole = [each.passage(each.span(0, len(each))) for each in documents if each.text.strip()]
+        return [Hit(passage, 1 / rank) for rank, passage in enumerate(whole, 1)]
+
+    def choose_next(self) -> tuple[str, str] | None:
+        """Return the most promising method that was not asked, and why; None if nothing is missing.
+
+        "search" stands for the next passages of the search.
+        """
+        if self.best is not None and self.best.found and not self.missing:
+            return None
+        chain = bool(self.missing) or self.odds.get("steps", 0.0) >= self.odds.get("fact", 1.0)
+        long = any(info.characters > _LONG for info in self.infos)
+        unread = len(self.hits) > len(self.shown)
+        suits = (("dualrag", chain), ("longrefiner", long), ("search", unread))
+        order = [name for name, does in suits if does] + ["dualrag", "duquad"]
+        left = [name for name in order if name not in self.asked]
+        lacks = f"nothing read says {', '.join(self.missing)}"
+        why = lacks if self.missing else "no passage read has the answer"
+        return (left[0], why) if left else None
+
+    async def ask(self, method: str, why: str) -> None:
+        """Ask a method, and keep its answer if it is better than the one before.
+
+        Raises:
+            BudgetExceeded, ModelError: it failed, and nothing was found before.
+        """
+        auto, run = self.auto, self.run
+        self.asked.add(method)
+        run.emit(Escalated(why, method))
+        try:
+            if method == "dualrag":
+                self.done.append("looked up one step after the other")
+                answer = await DualRAG(retrieved=auto.pool, mode=auto.mode).answer(
+                    self.question, run
+                )
+            elif method == "spd-rag":
+                answer = await self._read_each()
+            elif method == "longrefiner":
+                self.done.append("read the best documents by their headings")
+                refiner = LongRefiner(no_global=True, on_nothing="nothing", mode=auto.mode)
+                answer = await refiner.answer(self.question, run)
+            elif method == "duquad":
+                self.done.append("read again with another choice of passages")
+                answer = await DuQUAD(mode=auto.mode).answer(self.question, run)
+            else:
+                answer = await self._read_on()
+        except (BudgetExceeded, ModelError) as error:
+            if self.best is None:
+                raise
+            run.warn(f"{method} is left out: {error}")
+            return
+        if self.best is None or not self.best.found:
+            before = self.best.evidence if self.best else ()
+            evidence = tuple(dict.fromkeys((*before, *answer.evidence)))
+            self.best = answer if answer.found else replace(answer, evidence=evidence)
+        elif answer.found:  # the methods check their parts themselves
+            self.best, self.missing = answer, []
+
+    async def _read_each(self) -> Answer:
+        """Read each document by an agent of its own, the best ones if there are too many."""
+        count, most = len(self.infos), self.auto.most_documents
+        takes = f"an agent for each of {count:,} documents takes about {2 * count:,} model calls"
+        if count > most and not await self.run.consent(takes):
+            self.run.warn(
+                f"the {most} documents that a search finds best are read, of {count:,}: "
+                "--yes reads all"
+            )
+            count = most
+        self.done.append(f"read {pluralize(count, 'document')} one by one")
+        agents = SPDRAG(documents=count, most_calls=None, mode=self.auto.mode)
+        return await agents.answer(self.question, self.run)
+
+    async def _read_on(self) -> Answer:
+        """Read the next passages of the search."""
+        rest = [hit for hit in self.hits if hit.passage not in self.shown]
+        more = spread(rest, len(self.shown))
+        self.shown += [hit.passage for hit in more]
+        self.done.append(f"read {pluralize(len(more), 'more passage')}")
+        return await read_ranked(
+            self.question,
+            more,
+            self.run,
+            strategy=self.auto.name,
+            why="of the search, read later",
+            form=self.auto.form,
+        )
+
+    def _find_missing(self, answer: Answer) -> list[str]:
+        """Return the numbers and names of the question that an answer of the first reading leaves
+        out, though they were read."""
+        spans = [citation.span for citation in answer.citations]
+        cited = [each for each in self.shown if any(each.span.overlaps(span) for span in spans)]
+        said = split_content_words(" ".join([answer.text, *map(titled_text, cited)]))
+        left = set(split_content_words(" ".join(map(titled_text, self.shown)))) - set(said)
+        needed = find_needed(self.question)
+        return [word for word in needed if left.intersection(split_content_words(word))]
+
+    def finish(self) -> Answer:
+        """Return the best answer, with what was done."""
+        assert self.best is not None
+        if self.missing:
+            self.run.warn(f"the answer may be incomplete: it leaves out {', '.join(self.missing)}")
+        how = "; ".join(self.done)
+        return replace(self.best, question=self.question, strategy=self.auto.name, how=how)
+
+
+def spread(hits: Sequence[Hit], k: int) -> list[Hit]:
+    """Return the `k` best passages, at most `k` - 2 of one document if others were found."""
+    most = max(1, k - 2)
+    counts: dict[str, int] = {}
+    first: list[Hit] = []
+    for hit in hits:
+        name = hit.passage.document_id
+        counts[name] = counts.get(name, 0) + 1
+        if counts[name] <= most:
+            first.append(hit)
+    rest = [hit for hit in hits if hit not in first]
+    return sorted([*first, *rest][:k], key=lambda hit: -hit.score)
+
+
+def find_needed(question: str) -> list[str]:
+    """Return the numbers and names of a question, word by word."""
+    words = re.findall(r"\w+(?:['’.,-]\w+)*", question)
+    needed = [word for word in words[1:] if word[0].isupper() or is_number(word)]
+    return list(dict.fromkeys(word for word in needed if split_content_words(word)))

@@ -1,0 +1,60 @@
+"""Right, refused, or wrong with a citation: whole words and figures are compared."""
+
+import pytest
+
+from colligate.bench.metrics.verdict import verdict_measures
+from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.question import Question, QuestionTask
+
+CITED = (Piece("d", 0, 4, "text"),)
+
+
+def judge(gold, said, short="", *, task=QuestionTask.SHORT, citations=CITED):
+    question = Question("q", "?", answers=(gold,), task=task)
+    found = bool(said or short)
+    outcome = Outcome(text=said, short=short, found=found, citations=citations if found else ())
+    return verdict_measures(question, outcome)
+
+
+@pytest.mark.parametrize(
+    ("gold", "said", "short", "right"),
+    [
+        ("art", "It was a party. [1]", "", 0),
+        ("13", "In 2013. [1]", "2013", 0),
+        ("13", "He hit 13. [1]", "13 three-pointers", 1),
+        ("the people of France", "It was. [1]", "People of France", 1),
+        ("yes", "Both are in Oslo. [1]", "Yes, both", 1),
+        ("no", "There is no sign that they differ. [1]", "", 0),
+        ("$1577.00", "It was 1,577 million. [1]", "", 1),
+        ("5.4%", "The rate was 5.4 percent. [1]", "", 1),
+        ("5.4%", "The rate was 15.4 percent. [1]", "", 0),
+    ],
+)
+def test_an_answer_is_right_in_whole_words_or_as_a_figure(gold, said, short, right):
+    measures = judge(gold, said, short)
+    assert measures == {"right": right, "refused": 0, "wrong_cited": 1 - right}
+
+
+def test_the_short_answer_decides_where_there_is_one():
+    assert judge("Oslo", "Not Oslo, Lund. [1]", "Lund")["right"] == 0
+
+
+def test_a_refusal_is_wrong_but_cites_nothing():
+    assert judge("Oslo", "") == {"right": 0, "refused": 1, "wrong_cited": 0}
+
+
+def test_a_question_without_an_answer_is_refused_rightly():
+    question = Question("q", "?", answerable=False)
+    assert verdict_measures(question, Outcome())["right"] == 1
+    answered = Outcome(text="Oslo. [1]", found=True, citations=CITED)
+    assert verdict_measures(question, answered) == {"right": 0, "refused": 0, "wrong_cited": 1}
+
+
+def test_a_failure_is_neither_right_nor_refused():
+    failed = Outcome(error="ServerFailed: down")
+    assert verdict_measures(Question("q", "?", answerable=False), failed)["right"] == 0
+
+
+def test_a_judged_answer_counts_only_as_a_figure():
+    assert judge("$12.5", "12.50 dollars [1]", task=QuestionTask.JUDGED)["right"] == 1
+    assert judge("Sales grew because of prices.", "x", task=QuestionTask.JUDGED) is None

@@ -1,0 +1,168 @@
+"""`auto` reads once where that is enough, and asks another method where something is missing."""
+
+import pytest
+
+from colligate.errors import BudgetExceeded, ServerFailed
+from colligate.models.base import LabelOdds
+from colligate.strategies.auto import Auto
+from colligate.strategies.auto.events import Classified, Escalated, Located
+from colligate.strategies.auto.method import find_needed, spread
+from support.runs import NOTHING, document
+
+TEXTS = {
+    "harbour": "# Silver Harbour\n\nSilver Harbour is a film of 1971 by Ada Mercer.\n",
+    "mercer": "# Ada Mercer\n\nAda Mercer, born on 3 May 1921 in Lund, liked boats.\n",
+    "clay": "# Red Clay\n\nRed Clay is a film of 1980 by Otto Lind.\n",
+}
+DIRECTOR = "Who directed Silver Harbour?"
+BORN = "When was the director of Silver Harbour born?"
+ANSWERS = {
+    DIRECTOR: ("a film of 1971", "Ada Mercer"),
+    "When was Ada Mercer born?": ("born on 3 May 1921", "3 May 1921"),
+}
+KINDS = ("fact", "steps", "each", "overview")
+
+
+@pytest.fixture
+def ask_small(ask):
+    """`ask_small(question, kind, **parameters)`: a small reader that sorts a question so."""
+
+    async def asked(question, kind="fact", *, answers=ANSWERS, steps="", fails=None, **options):
+        def judge(messages, labels, forced):
+            if fails is not None:
+                raise fails
+            if tuple(labels) == KINDS:
+                return LabelOdds({each: 0.7 if each == kind else 0.1 for each in KINDS}, 1.0)
+            prompt = messages[-1].content
+            held = (words for asked, (words, _) in answers.items() if asked in prompt)
+            yes = 0.9 if any(words in prompt for words in held) else 0.05
+            return LabelOdds({"Yes": yes, "No": 1 - yes}, 1.0)
+
+        def say(call):
+            if call.messages[0].content.startswith("You split"):
+                return steps
+            return next(
+                (short for asked, (_, short) in answers.items() if asked in call.prompt), "none"
+            )
+
+        made = [document(*each) for each in TEXTS.items()]
+        strategy = Auto(mode="sparse", **options)
+        return await ask(strategy, question, made, say, name="a-1.5b", labels=judge)
+
+    return asked
+
+
+def list_events(run, kind):
+    return [event for _, event in run.trace.events if isinstance(event, kind)]
+
+
+async def test_one_fact_takes_one_call_and_the_answer_says_what_was_done(ask_small):
+    answer, run, model = await ask_small(DIRECTOR)
+    assert (answer.strategy, answer.short, len(model.calls)) == ("auto", "Ada Mercer", 1)
+    assert [citation.span.document_id for citation in answer.citations] == ["harbour"]
+    assert answer.how == "read 1 passage of 1 document"
+    assert answer.to_json()["how"] == answer.how
+    [located] = list_events(run, Located)
+    assert located.line().startswith("located: Silver Harbour")
+    assert list_events(run, Classified)
+    assert not list_events(run, Escalated)
+
+
+async def test_a_chain_is_followed_at_once(ask_small):
+    answer, run, _ = await ask_small(BORN, "steps", steps=f"1. {DIRECTOR}\n2. When was #1 born?")
+    assert (answer.strategy, answer.short) == ("auto", "3 May 1921")
+    assert answer.how == "looked up one step after the other"
+    [escalated] = list_events(run, Escalated)
+    assert escalated.why == "several steps"
+
+
+async def test_what_one_reading_does_not_find_is_looked_up_in_steps(ask_small):
+    answer, _, _ = await ask_small(BORN, "fact", steps=f"1. {DIRECTOR}\n2. When was #1 born?")
+    assert (answer.found, answer.short) == (True, "3 May 1921")
+    assert answer.how.startswith("read ")
+    assert answer.how.endswith("one step after the other")
+
+
+async def test_low_effort_classifies_nothing_and_reads_once(ask_small):
+    answer, run, model = await ask_small(BORN, "steps", effort="low")
+    assert not answer.found
+    assert len(model.calls) <= 1
+    assert not list_events(run, Classified)
+    assert not list_events(run, Escalated)
+
+
+@pytest.mark.parametrize(("effort", "most"), [("low", 0), ("normal", 1), ("high", 2)])
+async def test_the_effort_limits_how_often_another_method_is_asked(ask_small, effort, most):
+    answer, run, _ = await ask_small("Who was the cook of Red Clay?", answers={}, effort=effort)
+    assert not answer.found
+    assert len(list_events(run, Escalated)) == most
+    assert answer.evidence
+
+
+async def test_each_document_is_read_where_the_question_is_about_each(ask_small):
+    films = {"Which year is the film from?": ("film of", "1971")}
+    answer, run, _ = await ask_small("Which year is each film from?", "each", answers=films)
+    assert "read 3 documents one by one" in answer.how
+    assert list_events(run, Escalated)[0].why == "one fact from each of many documents"
+
+
+async def test_many_documents_are_read_only_with_consent(ask_small):
+    options = {"answers": {}, "most_documents": 2}
+    answer, run, _ = await ask_small("Which year is each film from?", "each", **options)
+    assert "read 2 documents one by one" in answer.how
+    assert any("of 3: --yes reads all" in warning for warning in run.warnings)
+
+
+async def test_a_scorer_that_fails_costs_the_classification_alone(ask_small):
+    failed = ServerFailed("scorer", "it is down")
+    answer, run, _ = await ask_small(DIRECTOR, fails=failed)
+    assert any("the question is not classified" in warning for warning in run.warnings)
+    assert answer.strategy == "auto"
+
+
+async def test_a_budget_that_ends_keeps_what_was_found(ask, reply):
+    made = [document(*each) for each in TEXTS.items()]
+    with pytest.raises(BudgetExceeded):
+        await ask(Auto(mode="sparse"), DIRECTOR, made, NOTHING, max_tokens=50)
+
+
+async def test_a_reader_without_odds_is_asked_once_if_it_finds_the_answer(ask, reply):
+    made = [document(*each) for each in TEXTS.items()]
+
+    def say(call):
+        return reply((1, "Silver Harbour is a film of 1971 by Ada Mercer", "Ada Mercer did."))
+
+    answer, _, model = await ask(Auto(mode="sparse", k=1), DIRECTOR, made, say)
+    assert (answer.found, len(model.calls)) == (True, 1)
+
+
+async def test_without_documents_nothing_is_asked(ask):
+    answer, _, model = await ask(Auto(), DIRECTOR, [])
+    assert (answer.found, model.calls) == (False, [])
+
+
+def test_one_document_does_not_take_all_places(hits):
+    made = hits("a", "a", "a", "a", "a", "b", "c")
+    chosen = [hit.passage.document_id for hit in spread(made, 6)]
+    assert (chosen.count("a"), chosen.count("b"), chosen.count("c")) == (4, 1, 1)
+    assert [hit.passage.document_id for hit in spread(made[:5], 6)] == ["a"] * 5
+
+
+@pytest.fixture
+def hits():
+    def made(*names):
+        from colligate.documents import Hit
+
+        texts = {name: document(name, "# T\n\n" + "word. " * 40) for name in names}
+        spans = [texts[name].span(3 + place, 9 + place) for place, name in enumerate(names)]
+        passages = [texts[span.document_id].passage(span) for span in spans]
+        return [Hit(passage, 1.0 - place / 10) for place, passage in enumerate(passages)]
+
+    return made
+
+
+def test_names_and_numbers_of_a_question_are_needed():
+    assert find_needed("What did Ada Mercer earn in 2019 and 2020?") == [
+        *("Ada", "Mercer", "2019", "2020")
+    ]
+    assert find_needed("who wrote it") == []
