@@ -15,8 +15,8 @@ import pytest
 
 COMMAND = [sys.executable, "-m", "colligate.cli"]
 KEYS = [
-    "question", "strategy", "answer", "short_answer", "found", "ground", "citations", "evidence",
-    "usage", "warnings",
+    "question", "strategy", "answer", "short_answer", "found", "ground", "how", "citations",
+    "evidence", "usage", "warnings",
 ]  # fmt: skip
 CITATION = {"document", "title", "section", "page", "start", "end", "quote"}
 USAGE = [
@@ -46,7 +46,7 @@ def test_json_is_one_object_whose_citations_are_slices_of_the_document(
     assert list(answer) == KEYS
     assert list(answer["usage"]) == USAGE
     assert answer["question"] == "When was the tower built?"
-    assert answer["strategy"] == "retrieve-read"
+    assert answer["strategy"] == "auto"
     assert answer["found"] is True
     assert answer["short_answer"] == "1871"
     [citation] = answer["citations"]
@@ -73,6 +73,16 @@ def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
     assert "reading 2 files" in done.stderr
     assert "1 call" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_what_was_located_is_said_before_the_answer_and_what_was_done_after_it(
+    ask: Any, folder: Path
+) -> None:
+    done = ask(folder, "--effort", "low")
+    assert done.returncode == 0
+    said = done.stderr
+    assert "located: The lighthouse" in said
+    assert said.index("located: ") < said.index("read 2 passages of 2 documents")
 
 
 def test_parameters_of_the_strategy_are_set(
@@ -138,8 +148,10 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
         (["Who?", "FOLDER/*.none"], "nothing matches"),
         (["Who?", "EMPTY"], "the folder is empty"),
         (["Who?", "FOLDER", "--strategy", "retreive-read"], "did you mean 'retrieve-read'?"),
-        (["Who?", "FOLDER", "--set", "kk=3"], "retrieve-read has no parameter 'kk'"),
-        (["Who?", "FOLDER", "--set", "k=many"], "cannot set k of retrieve-read"),
+        (["Who?", "FOLDER", "--set", "kk=3"], "auto has no parameter 'kk'"),
+        (["Who?", "FOLDER", "--effort", "most"], "'most' is not one of"),
+        (["Who?", "FOLDER", "--strategy", "rdr2", "--effort", "low"], "rdr2 has no parameter"),
+        (["Who?", "FOLDER", "--set", "k=many"], "cannot set k of auto"),
         (["Who?", "FOLDER", "--strategy", "direct", "--set", "max_tokens"], "max_tokens=VALUE"),
         (["Who?", "FOLDER", "--model", "bundeld"], "did you mean bundled?"),
         (["Who?", "FOLDER", "--model", "gguf:none.gguf"], "none.gguf"),
@@ -193,7 +205,7 @@ def test_the_trace_holds_every_step_in_order(ask: Any, folder: Path, tmp_path: P
     assert ask(folder, "--trace", trace).returncode == 0
     events = _events(trace)
     steps = [e["event"] for e in events if e["event"] not in ("progressed", "noted")]
-    assert steps == ["retrieved", "scored", "asking", "asked", "parsed", "said", "answered"]
+    assert steps == ["retrieved", "located", "asking", "asked", "parsed", "said", "answered"]
     assert [e["at"] for e in events] == sorted(e["at"] for e in events)
     asked = next(e for e in events if e["event"] == "asked")
     assert "When was the tower built?" in asked["messages"][-1]["content"]

@@ -20,6 +20,7 @@ KEYS = [
     "short_answer",
     "found",
     "ground",
+    "how",
     "citations",
     "evidence",
     "usage",

@@ -159,7 +159,7 @@ async def test_metrics_count_and_hold_no_text(serve):
         await client.get("/api/libraries/vault/documents")
         await client.get("/api/hall/vault")
         metrics = (await client.get("/metrics")).text
-        assert 'colligate_runs_total{state="done",strategy="retrieve-read"} 1.0' in metrics
+        assert 'colligate_runs_total{state="done",strategy="auto"} 1.0' in metrics
         route = "/api/libraries/{name}/documents/{document_id}"
         assert f'method="GET",route="{route}",status="200"' in metrics
         assert 'colligate_tokens_total{direction="input",role="reader"}' in metrics

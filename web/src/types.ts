@@ -38,6 +38,7 @@ export type Answer = {
   answer: string;
   short_answer: string | null;
   found: boolean;
+  how?: string;
   citations: Citation[];
   evidence: Evidence[];
   usage: Usage;
@@ -133,6 +134,8 @@ export type Job = {
 
 // ---- events of a run
 
+export type LocatedPassage = { span: Span; title: string; section: string[]; page: number | null };
+
 /** A step of a run. `line` says it in a sentence; runs recorded by early versions have none. */
 export type TraceEvent = { event: string; at: number; line?: string };
 
@@ -147,6 +150,8 @@ export type Events = {
   measured: { usage: TokenUsage; seconds: number };
   shortened: { spans: Span[]; texts: string[]; shares: number[] };
   answered: { found: boolean; citations: Span[]; dropped: string[] };
+  // auto
+  located: { passages: LocatedPassage[] };
   // DuQUAD
   listed: { units: "documents" | "passages"; spans: Span[]; titles: string[] };
   weighted: {

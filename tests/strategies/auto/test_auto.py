@@ -3,6 +3,7 @@
 import pytest
 
 from colligate.errors import BudgetExceeded, ServerFailed
+from colligate.library import InMemorySources
 from colligate.models.base import LabelOdds
 from colligate.strategies.auto import Auto
 from colligate.strategies.auto.events import Classified, Escalated, Located
@@ -21,6 +22,17 @@ ANSWERS = {
     "When was Ada Mercer born?": ("born on 3 May 1921", "3 May 1921"),
 }
 KINDS = ("fact", "steps", "each", "overview")
+
+
+def judge_kind(kind):
+    """Label odds that sort every question as this kind, and find no passage likely."""
+
+    def judge(messages, labels, forced):
+        if tuple(labels) == KINDS:
+            return LabelOdds({each: 0.7 if each == kind else 0.1 for each in KINDS}, 1.0)
+        return LabelOdds({"Yes": 0.05, "No": 0.95}, 1.0)
+
+    return judge
 
 
 @pytest.fixture
@@ -111,6 +123,25 @@ async def test_many_documents_are_read_only_with_consent(ask_small):
     answer, run, _ = await ask_small("Which year is each film from?", "each", **options)
     assert "read 2 documents one by one" in answer.how
     assert any("of 3: --yes reads all" in warning for warning in run.warnings)
+
+
+async def test_with_consent_every_document_is_read(make_run):
+    asked = []
+
+    async def consent(estimate):
+        asked.append(estimate)
+        return True
+
+    made = [document(*each) for each in TEXTS.items()]
+    each = judge_kind("each")
+    async with InMemorySources(made) as sources:
+        run, _ = make_run(sources, lambda call: "none", name="a-1.5b", labels=each)
+        run.consent = consent
+        strategy = Auto(mode="sparse", most_documents=2)
+        answer = await strategy.answer("Which year is each film from?", run)
+    assert asked == ["an agent for each of 3 documents takes about 6 model calls"]
+    assert "read 3 documents one by one" in answer.how
+    assert not any("--yes" in warning for warning in run.warnings)
 
 
 async def test_a_scorer_that_fails_costs_the_classification_alone(ask_small):

@@ -1,8 +1,8 @@
 import { useState } from "preact/hooks";
 import { pieces } from "../marks";
 import { oneLine } from "../format";
-import type { Answer, Citation, Span } from "../types";
-import { InLibrary, SpanLink } from "./spans";
+import type { Answer, Citation, LocatedPassage, Span } from "../types";
+import { Excerpt, InLibrary, SpanLink } from "./spans";
 
 const spanOf = (citation: Citation): Span => ({
   document_id: citation.document,
@@ -83,6 +83,7 @@ export function AnswerText({ answer, library }: { answer: Answer; library: strin
           </ol>
         </div>
       )}
+      {answer.how && <p class="quiet how">{answer.how}</p>}
       {answer.warnings.length > 0 && (
         <ul class="warnings" aria-label="Warnings">
           {answer.warnings.map((warning, at) => (
@@ -94,8 +95,35 @@ export function AnswerText({ answer, library }: { answer: Answer; library: strin
   );
 }
 
+/** What the search found, to look at before the answer is there. */
+export function Located({ passages, library }: { passages: LocatedPassage[]; library: string }) {
+  return (
+    <InLibrary.Provider value={library}>
+      <div class="sources located">
+        <h2 class="cap">Found so far, being read</h2>
+        <ol>
+          {passages.map((each, at) => (
+            <li key={at}>
+              <SpanLink class="source" span={each.span}>
+                <span class="number" aria-hidden="true">
+                  ·
+                </span>
+                <span class="where">
+                  <b>{each.title}</b>
+                  <small>{place(each)}</small>
+                </span>
+                <Excerpt span={each.span} most={160} />
+              </SpanLink>
+            </li>
+          ))}
+        </ol>
+      </div>
+    </InLibrary.Provider>
+  );
+}
+
 /** The section and the page of a citation. */
-function place(citation: Citation): string {
+function place(citation: Pick<Citation, "section" | "title" | "page">): string {
   const section = citation.section.filter((title) => title !== citation.title);
   const page = citation.page === null ? [] : [`page ${citation.page}`];
   return [...(section.length ? [section.slice(-2).join(" › ")] : []), ...page].join(" · ");

@@ -4,6 +4,7 @@ import type { Parameter, Strategy } from "../types";
 
 const PAPERS = ["duquad", "dualrag", "spd-rag", "rdr2", "longrefiner"];
 const FIRST = ["retrieve-read", "full-context"];
+const AUTO = "auto";
 
 /** A strategy to choose, the papers' before the baselines. */
 export function StrategyChoice({
@@ -17,7 +18,7 @@ export function StrategyChoice({
 }) {
   const all = about.value?.strategies ?? [];
   const papers = all.filter((each) => PAPERS.includes(each.name));
-  const others = all.filter((each) => !PAPERS.includes(each.name));
+  const others = all.filter((each) => ![AUTO, ...PAPERS].includes(each.name));
   others.sort((a, b) => Number(FIRST.includes(b.name)) - Number(FIRST.includes(a.name)));
   const option = (each: Strategy) => (
     <option key={each.name} value={each.name} disabled={each.runs === false}>
@@ -33,12 +34,47 @@ export function StrategyChoice({
         value={value.value}
         onChange={(event) => (value.value = event.currentTarget.value)}
       >
+        {all.filter((each) => each.name === AUTO).map(option)}
         {papers.length > 0 && <optgroup label="From papers">{papers.map(option)}</optgroup>}
         {others.length > 0 && (
           <optgroup label="Baselines and others">{others.map(option)}</optgroup>
         )}
         {!all.length && <option>{value.value}</option>}
       </select>
+    </label>
+  );
+}
+
+const EFFORTS = [
+  ["low", "reads once: 1 call"],
+  ["normal", "one method more where something is missing: 1 to 5 calls"],
+  ["high", "several methods more: up to about 20 calls"],
+] as const;
+
+/** How much `auto` may do, and what that takes. */
+export function Effort({ values }: { values: Signal<Given> }) {
+  const at = EFFORTS.findIndex(([name]) => name === (values.value["effort"] ?? "normal"));
+  const [name, takes] = EFFORTS[at] ?? EFFORTS[1];
+  return (
+    <label class="field effort" for="effort">
+      <span>Effort</span>
+      <input
+        id="effort"
+        type="range"
+        min="0"
+        max="2"
+        step="1"
+        value={at}
+        aria-valuetext={`${name}: ${takes}`}
+        onInput={(event) => {
+          const chosen = EFFORTS[Number(event.currentTarget.value)]?.[0] ?? "normal";
+          const { effort: _, ...others } = values.value;
+          values.value = chosen === "normal" ? others : { ...others, effort: chosen };
+        }}
+      />
+      <small>
+        {name}: {takes}
+      </small>
     </label>
   );
 }

@@ -1,19 +1,19 @@
 import { signal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { AnswerText } from "../parts/answer";
-import { Parameters, StrategyChoice, asValues, summaryOf } from "../parts/asking";
+import { AnswerText, Located } from "../parts/answer";
+import { Effort, Parameters, StrategyChoice, asValues, summaryOf } from "../parts/asking";
 import { Drop } from "../parts/drop";
 import { Arrow } from "../parts/icons";
 import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
 import { link } from "../route";
-import { Run } from "../run";
+import { Run, lastOf } from "../run";
 import { counted } from "../format";
 import { about, current, documentsOf, library } from "../state";
 
 // Outside the view, so that the text and the run survive a change of views.
 const question = signal("");
-const strategy = signal("retrieve-read");
+const strategy = signal("auto");
 const parameters = signal<Record<string, string>>({});
 const chosen = signal<string[]>([]);
 const limits = { tokens: signal(""), seconds: signal("") };
@@ -116,6 +116,7 @@ function QuestionForm() {
       />
       <div class="row">
         <StrategyChoice value={strategy} id="strategy" />
+        {strategy.value === "auto" && <Effort values={parameters} />}
         <button class="primary" disabled={!question.value.trim()}>
           Ask <Arrow />
         </button>
@@ -194,6 +195,7 @@ function DocumentChoice() {
 export function Outcome({ run }: { run: Run }) {
   const answer = run.answer.value;
   const problem = run.problem.value;
+  const located = answer ? undefined : lastOf(run.events.value, "located");
   return (
     <section
       class="outcome"
@@ -208,6 +210,7 @@ export function Outcome({ run }: { run: Run }) {
           <i />
         </div>
       )}
+      {located && <Located passages={located.passages} library={run.library} />}
       {problem && <ProblemNote problem={problem} />}
       {run.state.value === "cancelled" && <p class="quiet">The run was stopped.</p>}
       {answer && <AnswerText answer={answer} library={run.library} />}

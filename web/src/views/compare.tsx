@@ -10,7 +10,7 @@ import type { Answer, Citation } from "../types";
 import { Outcome } from "./ask";
 
 const question = signal("");
-const strategies = [signal("retrieve-read"), signal("duquad")] as const;
+const strategies = [signal("auto"), signal("retrieve-read")] as const;
 const runs = signal<[Run, Run] | null>(null);
 
 function compare(): void {

@@ -1,7 +1,8 @@
 """`auto`: read first, check, and do more only where something is missing.
 
-1. Look: how many documents there are, and how long; a few short ones are read whole. Classify the question by the odds of four kinds, which takes
-   no call: one fact, several steps, one fact from each of many documents, an overview.
+1. Look: how many documents there are, and how long; a few short ones are read whole. Classify the
+   question by the odds of four kinds, which takes no call: one fact, several steps, one fact from
+   each of many documents, an overview. A reader without odds is not asked: it is one fact.
 2. Read: one search, spread over documents, and one reading. A question of several steps goes to
    DualRAG at once and one about each document to SPD-RAG, because a reader that is shown a part of
    what such a question takes answers from it.
@@ -60,7 +61,7 @@ class Auto:
     """
 
     name: ClassVar[str] = "auto"
-    needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.LABELS}), reranker="minilm")
+    needs: ClassVar[Needs] = Needs(reranker="minilm")
     calls: ClassVar[Calls] = Calls(3)
 
     effort: Effort = "normal"
@@ -130,7 +131,8 @@ class _Inquiry:
         auto, run = self.auto, self.run
         small = is_small(run.model(Role.READER))
         k = auto.k or (_FEW if small and run.reranker is not None else 10)
-        if not small and sum(info.characters for info in self.infos) <= _WHOLE:
+        short = sum(info.characters for info in self.infos) <= _WHOLE
+        if short and not small and auto.k is None:
             self.hits = first = await self._find_whole()
         else:
             wanted = max(k, auto.pool - 1)  # all that a reranker sees: some are read later
