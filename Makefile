@@ -25,7 +25,7 @@ help:
 # torch is pinned so that every machine tests with the same one.
 $(INSTALLED): .venv/.package
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --editable '.[bench,langchain,llamaindex,local,mcp,serve,train]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[bench,langchain,llamaindex,local,mcp,multilingual,serve,train]' --group dev
 	touch $@
 
 # Tests of the page need a Chromium. Debian's is installed where one may; elsewhere they are skipped.

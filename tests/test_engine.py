@@ -6,7 +6,7 @@ import pytest
 
 import colligate
 from colligate import Engine, Library, aask, ask
-from colligate.core.events import Progressed
+from colligate.core.events import Noted, Progressed
 from colligate.core.strategy import load_strategy
 from colligate.errors import (
     BudgetExceeded,
@@ -96,6 +96,25 @@ async def test_files_that_fail_are_said_and_the_others_answered_over(folder, eng
     assert answer.found
     assert any("broken.pdf" in warning for warning in answer.warnings)
     assert any("absent.md" in warning for warning in answer.warnings)
+
+
+async def test_documents_in_a_language_that_the_embedder_does_not_know_are_noted_once(
+    folder, engine
+):
+    text = "# Hausordnung\n\nFahrräder stehen im Hof und niemals im Flur des Hauses.\n"
+    (folder / "regeln.md").write_text(text)
+    notes = []
+
+    def see(event):
+        if isinstance(event, Noted):
+            notes.append(event.text)
+
+    for _ in range(2):
+        await aask(QUESTION, [folder], on_event=see, **engine)
+    assert [note for note in notes if "documents in" in note] == [
+        "documents in de: the embedder static was trained on English; "
+        "--embedder e5 knows about a hundred languages"
+    ]
 
 
 async def test_when_nothing_can_be_read_the_error_says_why(tmp_path, engine):

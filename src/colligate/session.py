@@ -51,6 +51,7 @@ M = TypeVar("M", bound=ChatModel | Embedder | Reranker)
 _Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 
 DEFAULT_EMBEDDER = Named("minilm")
+ENGLISH_EMBEDDERS = frozenset({"minilm", "static"})
 
 PROBED = frozenset({Capability.LIKELIHOOD, Capability.LABELS})
 """Capabilities that only a model's server knows, which is asked when they matter."""
@@ -319,7 +320,27 @@ class Session:
         library = await self.open_library()
         if index:
             await self._pull_embedder(trace)
-        return await ingest(library, paths, trace, index=index, workers=workers)
+        ingested = await ingest(library, paths, trace, index=index, workers=workers)
+        if index and (ingested.added or ingested.updated):
+            await self._note_languages(library, ingested, trace)
+        return ingested
+
+    async def _note_languages(
+        self, library: AsyncLibrary, ingested: Ingested, trace: Trace
+    ) -> None:
+        """Note that new documents are in languages that the embedder was not trained on."""
+        named = await self._embedder_name()
+        if not isinstance(named, Named) or named.name not in ENGLISH_EMBEDDERS:
+            return
+        new = set(ingested.document_ids)
+        languages = {each.language for each in await library.documents() if each.id in new}
+        if others := sorted(languages - {"en", "und"}):
+            trace.emit(
+                Noted(
+                    f"documents in {', '.join(others)}: the embedder {named.name} was trained on "
+                    "English; --embedder e5 knows about a hundred languages"
+                )
+            )
 
     async def open_sources(
         self,

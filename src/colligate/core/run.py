@@ -220,28 +220,54 @@ class Run:
         """Return the `k` best passages for a query.
 
         With a reranker, `pool` passages are searched and the `k` best by its score are returned,
-        or by its score and the search's if it is one that counts beside a search.
+        or by its score and the search's if it is one that counts beside a search. A reranker for
+        one language is left out where most of the documents found are in others.
         """
         rerank = self.reranker is not None and pool is not None and pool > k
+        limit = pool if rerank and pool else k
         began = time.perf_counter()
-        hits = await self.sources.search(
-            query, k=pool if rerank and pool else k, mode=mode, documents=documents
-        )
+        hits = await self.sources.search(query, k=limit, mode=mode, documents=documents)
         self.meter.retrieval()
         seconds = time.perf_counter() - began
         spans = tuple(hit.passage.span for hit in hits)
         scores = tuple(hit.score for hit in hits)
         self.emit(Retrieved(query, spans, scores, SearchMode(mode).value, seconds))
         self._named.update(hit.passage.document_id for hit in hits)
-        if rerank and hits:
-            reranked = await self.rerank(query, [hit.passage for hit in hits])
-            weight = self.weight_beside_search
-            if weight is not None:
-                found = await self._score_by_mode(query, hits, mode, documents)
-                reranked = list(found + weight * standardise(reranked))
-            hits = [replace(hit, score=s) for hit, s in zip(hits, reranked, strict=True)]
-            hits.sort(key=lambda hit: -hit.score)
+        if rerank:
+            hits = await self.reorder(query, hits, mode=mode, documents=documents)
         return hits[:k]
+
+    async def reorder(
+        self,
+        query: str,
+        hits: Sequence[Hit],
+        *,
+        mode: SearchMode = SearchMode.HYBRID,
+        documents: Collection[str] | None = None,
+    ) -> list[Hit]:
+        """Return what a search found in the order of the reranker; unchanged without one."""
+        if self.reranker is None or not hits or not await self._suits_reranker(hits):
+            return list(hits)
+        scores = await self.rerank(query, [hit.passage for hit in hits])
+        weight = self.weight_beside_search
+        if weight is not None:
+            found = await self._score_by_mode(query, hits, mode, documents)
+            scores = list(found + weight * standardise(scores))
+        ordered = [replace(hit, score=s) for hit, s in zip(hits, scores, strict=True)]
+        return sorted(ordered, key=lambda hit: -hit.score)
+
+    async def _suits_reranker(self, hits: Sequence[Hit]) -> bool:
+        """Return whether most of the documents are in the reranker's language, if it has only one.
+
+        Documents whose language is not known count as if they were.
+        """
+        only: str | None = getattr(self.reranker, "language", None)
+        if only is None:
+            return True
+        names = {hit.passage.document_id for hit in hits}
+        infos = await self.sources.documents()
+        languages = [info.language for info in infos if info.id in names]
+        return 2 * sum(each in (only, "und") for each in languages) >= len(languages)
 
     @property
     def weight_beside_search(self) -> float | None:

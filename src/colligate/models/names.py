@@ -42,7 +42,7 @@ MODEL_FORMS = (
     "openai/MODEL",
     "ollama/MODEL",
 )
-EMBEDDER_FORMS = ("minilm", "static", "openai:MODEL[@BASE_URL]", "st:NAME-OR-PATH")
+EMBEDDER_FORMS = ("minilm", "static", "e5", "openai:MODEL[@BASE_URL]", "st:NAME-OR-PATH")
 RERANKER_FORMS = (
     "none",
     "minilm",
@@ -129,11 +129,15 @@ def open_embedder(
         from colligate.models.openai import OpenAIEmbedder
 
         return OpenAIEmbedder(rest, ollama_url(), policy=_policy(slots))
+    if name in ("e5", "multilingual-e5-small-q4"):
+        from colligate.models.embedders import MultilingualE5
+
+        return MultilingualE5()
     if kind == "st" and rest:
         from colligate.models.embedders import SentenceTransformerEmbedder
 
         return SentenceTransformerEmbedder(rest)
-    raise _unknown("embedder", name, EMBEDDER_FORMS, ("minilm", "static"))
+    raise _unknown("embedder", name, EMBEDDER_FORMS, ("minilm", "static", "e5"))
 
 
 def pull_embedder(name: str, *, on_progress: OnProgress | None = None) -> bool:

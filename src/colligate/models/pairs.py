@@ -39,6 +39,7 @@ class MiniLMReranker:
     """
 
     name = "minilm"
+    language = "en"
     beside_search = 0.5  # measured on sets it was not trained on, see the data card
 
     def __init__(self, folder: Path | None = None, threads: int | None = None) -> None:

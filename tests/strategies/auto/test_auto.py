@@ -76,6 +76,7 @@ async def test_one_fact_takes_one_call_and_the_answer_says_what_was_done(ask_sma
     assert answer.to_json()["how"] == answer.how
     [located] = list_events(run, Located)
     assert located.line().startswith("located: Silver Harbour")
+    assert [type(event) for _, event in run.trace.events].index(Located) == 1  # after the search
     assert list_events(run, Classified)
     assert not list_events(run, Escalated)
 

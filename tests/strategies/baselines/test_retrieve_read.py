@@ -94,6 +94,24 @@ async def test_a_reranker_decides_the_order(documents, minilm, ask):
     assert run.meter.report().scoring_passes == 3
 
 
+@pytest.mark.parametrize(("language", "first"), [("en", "rules"), ("de", "lease")])
+async def test_a_reranker_of_another_language_is_left_out(documents, minilm, ask, language, first):
+    class Dogs:
+        name = "dogs"
+
+        async def score(self, query, texts):
+            return [1.0 if "Dogs" in text else 0.0 for text in texts]
+
+        async def aclose(self):
+            pass
+
+    only = Dogs()
+    only.language = language
+    sources = InMemorySources(documents, minilm)
+    answer, _, _ = await ask(RetrieveRead(k=1), QUESTION, sources, reranker=only)
+    assert answer.evidence[0].span.document_id == first
+
+
 async def test_a_reranker_may_count_beside_the_search(documents, minilm, ask):
     class Slight:
         name = "slight"

@@ -1,11 +1,12 @@
 """`auto`: read first, check, and do more only where something is missing.
 
-1. Look: how many documents there are, and how long; a few short ones are read whole. Classify the
-   question by the odds of four kinds, which takes no call: one fact, several steps, one fact from
-   each of many documents, an overview. A reader without odds is not asked: it is one fact.
-2. Read: one search, spread over documents, and one reading. A question of several steps goes to
-   DualRAG at once and one about each document to SPD-RAG, because a reader that is shown a part of
-   what such a question takes answers from it.
+1. Look: how many documents there are, and how long; a few short ones are read whole. One search;
+   what it located is shown at once. Classify the question by the odds of four kinds, which takes no
+   call: one fact, several steps, one fact from each of many documents, an overview. A reader
+   without odds is not asked: it is one fact.
+2. Read: the search is reranked, spread over documents, and read once. A question of several steps
+   goes to DualRAG at once and one about each document to SPD-RAG, because a reader that is shown a
+   part of what such a question takes answers from it.
 3. Check: is there a cited answer, and is every number and name of the question in it?
 4. Escalate by what is missing, as far as the effort allows: DualRAG for a part that is missing,
    LongRefiner for long documents, DuQUAD for what several passages may answer, else the next
@@ -17,7 +18,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -44,7 +45,7 @@ from colligate.strategies.spd_rag import SPDRAG
 Effort = Literal["low", "normal", "high"]
 
 _METHODS = {"low": 0, "normal": 1, "high": 4}  # that may be asked
-_SURE = 0.4  # odds of a kind from which its method is asked first
+_SURE = {Kind.STEPS: 0.55, Kind.EACH: 0.4, Kind.OVERVIEW: 0.4}  # odds from which a kind counts
 _WHOLE = 16_000  # characters of all documents together that a large reader reads whole
 _LONG = 20_000  # characters of a document that is read by its structure
 _FEW = 6  # passages for a small reader, as `retrieve-read`
@@ -80,6 +81,7 @@ class Auto:
         if not infos:
             return await read(question, [], run, strategy=self.name, evidence=())
         inquiry = _Inquiry(question, self, run, infos)
+        await inquiry.locate()
         kind = await inquiry.classify()
         left = _METHODS[self.effort]
         if kind is Kind.STEPS or kind is Kind.EACH:
@@ -100,6 +102,8 @@ class _Inquiry:
         self.question, self.auto, self.run, self.infos = question, auto, run, infos
         self.best: Answer | None = None  # the best answer so far, or a refusal
         self.odds: dict[str, float] = {}
+        self.k = 0  # passages of the first reading
+        self.whole = False  # whether they are whole documents
         self.hits: list[Hit] = []
         self.shown: list[Passage] = []
         self.done: list[str] = []  # what was done, for the line to the user
@@ -121,25 +125,31 @@ class _Inquiry:
             return Kind.FACT
         self.odds = dict(judged.odds)
         run.emit(Classified(self.odds))
-        kind = Kind(max(self.odds, key=lambda name: self.odds[name]))
-        if self.odds[kind] < _SURE or (kind is Kind.EACH and len(self.infos) < 2):
-            return Kind.FACT
-        return kind
+        kind = choose_kind(self.odds)
+        return Kind.FACT if kind is Kind.EACH and len(self.infos) < 2 else kind
 
-    async def read_first(self, kind: Kind) -> None:
-        """Search once and read: the passages apart or together as it suits the reader."""
+    async def locate(self) -> None:
+        """Search once, and show what was found before any model is asked."""
         auto, run = self.auto, self.run
         small = is_small(run.model(Role.READER))
-        k = auto.k or (_FEW if small and run.reranker is not None else 10)
         short = sum(info.characters for info in self.infos) <= _WHOLE
-        if short and not small and auto.k is None:
-            self.hits = first = await self._find_whole()
+        self.k = auto.k or (_FEW if small and run.reranker is not None else 10)
+        self.whole = short and not small and auto.k is None
+        if self.whole:
+            self.hits = await self._find_whole()
+            self.k = len(self.hits)
         else:
-            wanted = max(k, auto.pool - 1)  # all that a reranker sees: some are read later
-            self.hits = await run.search(self.question, k=wanted, pool=auto.pool, mode=auto.mode)
-            first = spread(self.hits, k)
+            wanted = max(self.k, auto.pool)
+            self.hits = await run.search(self.question, k=wanted, mode=auto.mode)
+        run.emit(Located(tuple(hit.passage for hit in spread(self.hits, self.k))))
+
+    async def read_first(self, kind: Kind) -> None:
+        """Read the best passages, apart or together as it suits the reader."""
+        auto, run = self.auto, self.run
+        if not self.whole:
+            self.hits = await run.reorder(self.question, self.hits, mode=auto.mode)
+        first = self.hits if self.whole else spread(self.hits, self.k)
         self.shown = [hit.passage for hit in first]
-        run.emit(Located(tuple(self.shown)))
         documents = {passage.document_id for passage in self.shown}
         self.done.append(
             f"read {pluralize(len(first), 'passage')} of {pluralize(len(documents), 'document')}"
@@ -234,7 +244,7 @@ class _Inquiry:
     async def _read_on(self) -> Answer:
         """Read the next passages of the search."""
         rest = [hit for hit in self.hits if hit.passage not in self.shown]
-        more = spread(rest, len(self.shown))
+        more = spread(rest, self.k)
         self.shown += [hit.passage for hit in more]
         self.done.append(f"read {pluralize(len(more), 'more passage')}")
         return await read_ranked(
@@ -263,6 +273,12 @@ class _Inquiry:
             self.run.warn(f"the answer may be incomplete: it leaves out {', '.join(self.missing)}")
         how = "; ".join(self.done)
         return replace(self.best, question=self.question, strategy=self.auto.name, how=how)
+
+
+def choose_kind(odds: Mapping[str, float]) -> Kind:
+    """Return the likeliest kind, or a fact if no kind is likely enough."""
+    kind = Kind(max(odds, key=lambda name: odds[name]))
+    return kind if odds[kind] >= _SURE.get(kind, 0.0) else Kind.FACT
 
 
 def spread(hits: Sequence[Hit], k: int) -> list[Hit]:

@@ -48,6 +48,7 @@ _EXAMPLES = (
     ("Who was born later, Anna Lindqvist or Peter Moll?", Kind.STEPS),
     ("How long does a tenant have to give notice?", Kind.FACT),
     ("Where did the composer of the song Paper Lanterns die?", Kind.STEPS),
+    ("where was the film Red Clay shot", Kind.FACT),
     ("In what city was Ada Brandt born?", Kind.FACT),
     ("Which of these leases end this year?", Kind.EACH),
     ("Which film has the director who died earlier, Red Clay or The Ferry?", Kind.STEPS),
@@ -57,6 +58,7 @@ _EXAMPLES = (
     ("which planet has the most moons", Kind.FACT),
     ("Which river flows through the birthplace of the founder of Norvik Foods?", Kind.STEPS),
     ("Summarize the main findings.", Kind.OVERVIEW),
+    ("where is the Tarn Dam located", Kind.FACT),
     ("who plays the captain in the film Grey Coast", Kind.FACT),
     ("What is the capital of the state in which the city of the Harrow Museum lies?", Kind.STEPS),
     ("List the notice period of every contract.", Kind.EACH),
@@ -64,6 +66,8 @@ _EXAMPLES = (
     ("Who is the leader of the party that Emil Roth is a member of?", Kind.STEPS),
     ("Which company has the highest net income?", Kind.EACH),
     ("Explain how the appeal procedure works.", Kind.OVERVIEW),
+    ("How did the cash of Norvik Foods change from 2021 to 2023?", Kind.EACH),
+    ("Which hospital did the monk Aldred found in 1123?", Kind.FACT),
 )
 
 

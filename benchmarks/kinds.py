@@ -1,0 +1,88 @@
+"""Measure how `auto` classifies questions: the odds of each kind, and the method it asks first.
+
+    python benchmarks/kinds.py --data DIR [--limit 40] [--offset 0] [--sets ...] [--out FILE]
+
+Sets of which the kind is known: NQ, TriviaQA and PopQA ask for one fact; 2WikiMultihopQA, MuSiQue
+and HotpotQA for several steps (a paragraph of HotpotQA often states the answer alone); the
+questions over several reports (`every_document_data.py`) for one fact from each document. No
+document is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+
+from colligate.bench.significance import bootstrap
+from colligate.models import LabelModel
+from colligate.models.names import open_model
+from colligate.strategies.auto.method import choose_kind
+from colligate.strategies.auto.prompts import Kind, kind_messages
+from every_document_data import load_questions
+from evidence_data import read_records, select_some
+from evidence_measuring import Rows, say
+
+SETS = {
+    "nq20_gold_at_9": Kind.FACT,
+    "triviaqa": Kind.FACT,
+    "popqa": Kind.FACT,
+    "2wikimultihopqa": Kind.STEPS,
+    "musique": Kind.STEPS,
+    "musique_unanswerable": Kind.STEPS,
+    "hotpotqa": Kind.STEPS,
+    "trends": Kind.EACH,
+    "reports": Kind.EACH,
+}
+
+
+def read_questions(name: str, data: Path, limit: int, offset: int) -> list[str]:
+    """Return questions of a set, a fixed sample."""
+    if name in ("trends", "reports"):
+        return [question.text for question in load_questions(name, data, limit)[1]]
+    records = read_records(data / "dev" / f"{name}.jsonl.gz")
+    return [record["question"] for record in select_some(records, limit, offset)]
+
+
+async def measure(arguments: argparse.Namespace) -> None:
+    model, data = arguments.model, arguments.data
+    opened = open_model(model)
+    assert isinstance(opened, LabelModel)
+    rows = Rows(arguments.out, ("set", "question", "model"))
+    labels = [kind.value for kind in Kind]
+    for name in arguments.sets:
+        expected = SETS[name]
+        own, began = [], time.perf_counter()
+        for question in read_questions(name, data, arguments.limit, arguments.offset):
+            key = {"set": name, "question": question, "model": model}
+            if key not in rows:
+                odds = (await opened.labels(kind_messages(question), labels)).odds
+                rows.add(key | {"odds": dict(odds)})
+            own.append(choose_kind(rows[key]["odds"]))
+        seconds = (time.perf_counter() - began) / len(own)
+        right = [float(kind is expected) for kind in own]
+        low, high = bootstrap(right, seed=1)
+        counts = ", ".join(f"{kind.value} {n}" for kind, n in Counter(own).most_common())
+        sample = (
+            f"{len(own)} questions: {counts}; 95% {low:.2f} to {high:.2f}; {seconds:.1f} s each"
+        )
+        say(f"{name}: classified as {expected.value}", sum(right) / len(right), "share", sample)
+    await opened.aclose()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--limit", type=int, default=40)
+    parser.add_argument("--offset", type=int, default=0, help="number of questions to skip")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--model", default="bundled")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    asyncio.run(measure(arguments))
+
+
+if __name__ == "__main__":
+    main()
