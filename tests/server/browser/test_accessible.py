@@ -23,7 +23,15 @@ async def views(page: Page, filled: str, ask: Do) -> Any:
     await page.goto(filled)
     await page.locator("#strategy option").nth(5).wait_for(state="attached")
     yield "ask, before"
-    for strategy in ("retrieve-read", "duquad", "rdr2", "dualrag", "spd-rag", "longrefiner"):
+    for strategy in (
+        "auto",
+        "retrieve-read",
+        "duquad",
+        "rdr2",
+        "dualrag",
+        "spd-rag",
+        "longrefiner",
+    ):
         await ask(page, filled, strategy=strategy)
         await expect(page.locator(".excerpt.waiting")).to_have_count(0)
         yield f"ask, {strategy}"

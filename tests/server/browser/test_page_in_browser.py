@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,34 @@ async def test_a_strategy_from_outside_is_shown_with_its_lines(page, ask, tmp_pa
 async def test_duquad_shows_what_was_pruned_and_why(page, filled, ask):
     await ask(page, filled, DAYS, "duquad", threshold="1.5")
     await expect(page.locator(".duquad .pruned .why").first).to_have_text("pruned: below 1.5")
+
+
+async def test_auto_is_the_default_and_a_slider_sets_its_effort(page, filled):
+    await page.goto(filled)
+    slider = page.get_by_label("Effort")
+    await expect(slider).to_have_attribute("aria-valuetext", re.compile("^normal: one method more"))
+    await slider.press("ArrowLeft")
+    await expect(slider).to_have_attribute("aria-valuetext", "low: reads once: 1 call")
+    await page.get_by_label("Question").fill(DAYS)
+    await page.get_by_role("button", name="Ask").click()
+    await expect(page.locator(".said")).to_contain_text("prior to")
+    await expect(page.locator(".how")).to_have_text(
+        re.compile(r"^read \d+ passages of \d documents?$")
+    )
+
+
+async def test_what_was_located_can_be_opened_before_the_answer_is_there(page, filled):
+    await page.goto(filled)
+    await page.get_by_label("Question").fill("Will you never reply about violations?")
+    await page.get_by_role("button", name="Ask").click()
+    located = page.locator(".located li")
+    await expect(located.first).to_contain_text("iolat")
+    await located.first.get_by_role("link").click()
+    await expect(page.get_by_role("dialog").locator("mark.main").first).to_be_in_viewport()
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Stop").click()
+    await expect(page.locator(".run .state")).to_have_text("Stopped")
+    await expect(page.locator(".said")).to_have_count(0)
 
 
 async def test_two_strategies_are_compared(page, filled):

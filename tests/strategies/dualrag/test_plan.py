@@ -74,6 +74,14 @@ async def test_the_last_step_of_a_chain_is_the_answer_and_each_step_is_cited(ask
     assert (stopped.rounds, stopped.reason) == (2, Stop.ENOUGH)
 
 
+async def test_answers_of_several_questions_in_one_are_joined(ask_small):
+    asked = "Who directed Silver Harbour and who directed Red Clay?"
+    steps = "1. Who directed Silver Harbour?\n2. Who directed Red Clay?"
+    answer, _, _ = await ask_small(asked, steps)
+    assert (answer.short, answer.ground) == ("Ada Mercer; Otto Lind", "documents")
+    assert [citation.span.document_id for citation in answer.citations] == ["harbour", "clay"]
+
+
 async def test_two_chains_are_compared_and_the_answer_says_so(ask_small):
     answer, _, _ = await ask_small(LATER, CHAINS)
     assert (answer.short, answer.ground) == ("Red Clay", "computed")

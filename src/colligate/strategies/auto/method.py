@@ -46,6 +46,7 @@ Effort = Literal["low", "normal", "high"]
 
 _METHODS = {"low": 0, "normal": 1, "high": 4}  # that may be asked
 _SURE = {Kind.STEPS: 0.55, Kind.EACH: 0.4, Kind.OVERVIEW: 0.4}  # odds from which a kind counts
+_HARDLY = 0.1  # odds of one fact below which a question of steps need not be sure
 _WHOLE = 16_000  # characters of all documents together that a large reader reads whole
 _LONG = 20_000  # characters of a document that is read by its structure
 _FEW = 6  # passages for a small reader, as `retrieve-read`
@@ -69,7 +70,7 @@ class Auto:
     pool: int = 50
     k: int | None = None  # 10; 6 for a small reader with a reranker
     mode: SearchMode = SearchMode.HYBRID
-    form: Form = Form.JOINED
+    form: Form | None = None  # joined; short for a small reader, which cites it more surely
     most_documents: int = 20
 
     def __post_init__(self) -> None:
@@ -104,6 +105,7 @@ class _Inquiry:
         self.odds: dict[str, float] = {}
         self.k = 0  # passages of the first reading
         self.whole = False  # whether they are whole documents
+        self.form = Form.JOINED
         self.hits: list[Hit] = []
         self.shown: list[Passage] = []
         self.done: list[str] = []  # what was done, for the line to the user
@@ -133,6 +135,7 @@ class _Inquiry:
         auto, run = self.auto, self.run
         small = is_small(run.model(Role.READER))
         short = sum(info.characters for info in self.infos) <= _WHOLE
+        self.form = auto.form or (Form.SHORT if small else Form.JOINED)
         self.k = auto.k or (_FEW if small and run.reranker is not None else 10)
         self.whole = short and not small and auto.k is None
         if self.whole:
@@ -159,7 +162,7 @@ class _Inquiry:
             first,
             run,
             strategy=auto.name,
-            form=auto.form,
+            form=self.form,
             reading="together" if kind is Kind.OVERVIEW else "auto",
         )
         if self.best.found:
@@ -253,7 +256,7 @@ class _Inquiry:
             self.run,
             strategy=self.auto.name,
             why="of the search, read later",
-            form=self.auto.form,
+            form=self.form,
         )
 
     def _find_missing(self, answer: Answer) -> list[str]:
@@ -278,6 +281,8 @@ class _Inquiry:
 def choose_kind(odds: Mapping[str, float]) -> Kind:
     """Return the likeliest kind, or a fact if no kind is likely enough."""
     kind = Kind(max(odds, key=lambda name: odds[name]))
+    if kind is Kind.STEPS and odds[Kind.FACT] <= _HARDLY:  # "... and how many under ...?"
+        return kind
     return kind if odds[kind] >= _SURE.get(kind, 0.0) else Kind.FACT
 
 

@@ -306,11 +306,12 @@ async def answer_plan(
 ) -> Answer | None:
     """Return the answer that the steps of a complete plan give together; None if they do not.
 
-    The last step of a chain is the answer. Of two chains the answers are compared.
+    The last step of a chain is the answer. Of two chains the answers are compared, or joined if the
+    question compares nothing.
     """
     stated = dict(made.stated)
-    if len(made.last) == 1:
-        short = made.answers[made.last[0]]
+    if len(made.last) == 1 or asks_for_each(made.question):
+        short = "; ".join(made.answers[number] for number in made.last)
     else:
         compared = compare(made)
         if compared is None:
@@ -349,6 +350,15 @@ _LESS = re.compile(
     re.IGNORECASE,
 )
 _SAME = re.compile(r"\bsame\s+(\w+)|\bboth\b", re.IGNORECASE)
+
+
+def asks_for_each(question: str) -> bool:
+    """Return whether a question joins several things by "and", and compares nothing."""
+    if not re.search(r"\band\b", question, re.IGNORECASE):
+        return False
+    compares = re.compile(r"\bor\b|\bdifferen|\bthan\b|\bhow much (more|less)\b", re.IGNORECASE)
+    words = (compares, _LATER, _EARLIER, _MORE, _LESS, _SAME)
+    return not any(each.search(question) for each in words)
 
 
 def compare(made: QuestionPlan) -> tuple[str, str] | None:
