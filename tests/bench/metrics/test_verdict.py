@@ -39,6 +39,14 @@ def test_the_short_answer_decides_where_there_is_one():
     assert judge("Oslo", "Not Oslo, Lund. [1]", "Lund")["right"] == 0
 
 
+def test_a_whole_answer_that_repeats_both_choices_is_not_right():
+    question = Question("q", "Who was born first, Ann or Bob?", answers=("Ann",))
+    whole = Outcome(text="Ann was born in Lund. Bob in Oslo. [1]", found=True, citations=CITED)
+    assert verdict_measures(question, whole)["right"] == 0
+    short = Outcome(text="Ann. [1]", short="Ann", found=True, citations=CITED)
+    assert verdict_measures(question, short)["right"] == 1
+
+
 def test_a_refusal_is_wrong_but_cites_nothing():
     assert judge("Oslo", "") == {"right": 0, "refused": 1, "wrong_cited": 0}
 

@@ -21,9 +21,10 @@ def verdict_measures(question: Question, outcome: Outcome) -> dict[str, float] |
     """Return `right`, `refused` and `wrong_cited`, each 0 or 1.
 
     Right is a short answer (or, without one, a whole answer) that holds the words of a gold in
-    their order, or its figure where the gold is a single one. Yes and No must be its first word. A
-    question that the documents do not answer is refused rightly, and `wrong_cited` if it is
-    answered with a citation. None for sets, long answers and paragraphs, which words do not decide.
+    their order, or its figure where the gold is a single one. Yes and No must be its first word.
+    What a whole answer has from the question does not count. A question that the documents do not
+    answer is refused rightly, and `wrong_cited` if it is answered with a citation. None for sets,
+    long answers and paragraphs, which words do not decide.
     """
     refused = not outcome.answered and not outcome.error
     if question.answerable:
@@ -34,7 +35,10 @@ def verdict_measures(question: Question, outcome: Outcome) -> dict[str, float] |
             golds = []
         if not golds:
             return None
-        right = is_right(take_short(outcome) or take_whole(outcome), golds)
+        short, asked = take_short(outcome), f" {' '.join(split_words(question.text))} "
+        if not short:  # a whole answer may repeat what the question offers to choose from
+            golds = [gold for gold in golds if f" {' '.join(split_words(gold))} " not in asked]
+        right = is_right(short or take_whole(outcome), golds)
     else:
         right = refused
     wrong = outcome.answered and bool(outcome.citations) and not right
