@@ -1,6 +1,6 @@
 """Measure the answers to `examples/questions.jsonl` over the licences of `examples/`.
 
-    python benchmarks/examples.py [--model bundled] [--strategy retrieve-read] [--set NAME=VALUE]
+    python benchmarks/examples.py [--model bundled] [--strategy auto] [--set NAME=VALUE]
         [--reranker NAME] [--limit N]
 
 Counts, for answerable questions, answers that contain a known answer (in the cited sentences or the
@@ -96,7 +96,7 @@ async def measure(arguments: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model")
-    parser.add_argument("--strategy", default="retrieve-read")
+    parser.add_argument("--strategy", default="auto")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--reranker")

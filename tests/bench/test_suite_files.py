@@ -37,14 +37,17 @@ PAPERS = {
 suites = pytest.mark.parametrize("name", list_suites())
 
 
+OURS = {"auto"}  # compares methods with each other, and reproduces no table
+
+
 def test_every_table_has_its_file() -> None:
     """Nothing is missing, and nothing stands there that no test knows."""
     prefixes = {paper: paper.lower().replace("-", "") for paper in PAPERS}
     expected = {
         f"{prefixes[paper]}-{table}" for paper, tables in PAPERS.items() for table in tables.split()
     }
-    assert set(list_suites()) == expected
-    for name in list_suites():
+    assert set(list_suites()) == expected | OURS
+    for name in expected:
         suite = read_suite(name)
         assert name.startswith(prefixes[suite.paper])
         assert suite.title.startswith(suite.paper)
@@ -246,6 +249,7 @@ def _metrics(group: str, task: QuestionTask) -> frozenset[str]:
     question = Question(
         *("1", "Where is it?", ("Rome",)),
         gold=("a",),
+        gold_texts=(("a", "It is Rome."),),
         task=task,
         readings=(QuestionReading("Where is it?", ("Rome",)),)
         if task is QuestionTask.READINGS

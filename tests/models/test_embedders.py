@@ -157,14 +157,14 @@ def test_without_the_extra_it_says_what_to_install(backend, monkeypatch):
 # Other languages
 
 ELSEWHERE = {
-    "Darf man einen anderen Menschen verkaufen?": "任何人不得使为奴隶或奴役。",
-    "¿Quién puede contraer matrimonio?": "Erwachsene Frauen und Männer dürfen eine Ehe schließen.",
-    "受到迫害的人可以逃到哪里？": "Toda persona perseguida tiene derecho a buscar asilo.",
+    "Wie hoch ist die Miete?": "Der Mieter zahlt 900 Euro im Monat für die Wohnung.",
+    "¿Dónde se aparcan las bicicletas?": "Las bicis se dejan en el patio, nunca en el pasillo.",
+    "狗可以自由奔跑吗？": "养狗的人必须用绳子牵着宠物。",
 }
 
 
 @real
-async def test_e5_finds_the_answer_in_another_language_than_the_question():
+async def test_e5_finds_an_answer_in_other_words_than_the_question():
     e5 = MultilingualE5()
     try:
         queries = await e5.embed(list(ELSEWHERE), kind="query")

@@ -221,6 +221,7 @@ def _parse_answer(sent: Mapping[str, Any], reader: str) -> Answer:
         usage=UsageReport(**{name: usage[name] for name in known}),
         warnings=tuple(sent["warnings"]),
         model=reader,
+        how=sent.get("how", ""),
     )
 
 

@@ -52,7 +52,7 @@ QUESTIONS = {
     "judged": Question("j", "who?", ("Ann",), task=QuestionTask.JUDGED),
     "unanswerable": Question("u", "who?", ("kept",), gold=("g",), answerable=False),
 }
-COSTS_AND_REFUSALS = {"abstention", "cost"}
+COSTS_AND_REFUSALS = {"abstention", "cost", "verdict"}
 
 
 class Always:
@@ -101,7 +101,10 @@ async def test_a_refusal_or_a_failure_has_every_measure_of_an_answer_and_scores_
 async def test_unanswerable_questions_are_measured_by_refusals_alone() -> None:
     found = await every(QUESTIONS["unanswerable"], ANSWERED)
     cost = await measure(["cost"], QUESTIONS["unanswerable"], ANSWERED)
-    assert set(found) - set(cost) == {"right_refusal", "failed"}
+    assert set(found) - set(cost) == {
+        *("right_refusal", "failed"),
+        *("right", "refused", "wrong_cited"),
+    }
 
 
 async def test_short_and_whole_answers_are_told_apart() -> None:

@@ -85,7 +85,9 @@ async def test_it_ends_with_slices_and_all_that_it_cost(
             document = await library.document(citation.span.document_id)
             assert document.slice(citation.span) == citation.quote
     assert answer.found == bool(answer.citations)
-    assert answer.usage.calls == sum(isinstance(event, Asked) for event in events) > 0
+    usage = answer.usage
+    assert usage.calls == sum(isinstance(event, Asked) for event in events)
+    assert usage.calls + usage.scoring_passes > 0  # a small reader may refuse by its odds alone
     used = [event.usage for event in events if isinstance(event, Asked | Measured)]
     assert answer.usage.input_tokens == sum(usage.input_tokens for usage in used)
     assert answer.usage.output_tokens == sum(usage.output_tokens for usage in used)

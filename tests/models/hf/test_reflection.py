@@ -87,5 +87,9 @@ async def test_a_model_with_them_writes_and_judges(tiny_folder, tmp_path):
     assert 0 < first.output_tokens <= 8
     assert 0 < first.likely <= 1
     assert 0 <= first.relevant <= 1
-    assert await model.continue_answer("Where?", "Lund</paragraph> is a town.", "It is", 8) == first
+    again = await model.continue_answer("Where?", "Lund</paragraph> is a town.", "It is", 8)
+    assert (again.text, again.output_tokens) == (first.text, first.output_tokens)
+    # torch may add in another order when other work runs beside it.
+    assert again.likely == pytest.approx(first.likely, rel=1e-5)
+    assert again.relevant == pytest.approx(first.relevant, rel=1e-5)
     await model.aclose()

@@ -49,7 +49,7 @@ def test_every_strategy_can_be_asked_for_a_list_or_a_paragraph(name):
     kind = load_strategy(name)
     forms = [field.default for field in dataclasses.fields(kind) if field.name == "form"]
     assert forms
-    assert isinstance(forms[0], Form)
+    assert forms[0] is None or isinstance(forms[0], Form)  # None: it depends on the reader
 
 
 @pytest.mark.parametrize("strategy", [RetrieveRead, FullContext])

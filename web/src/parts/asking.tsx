@@ -87,7 +87,8 @@ type Given = Record<string, string>;
 
 /** The parameters of a strategy; what is left empty keeps its default. */
 export function Parameters({ strategy, values }: { strategy: string; values: Signal<Given> }) {
-  const all = about.value?.strategies.find((each) => each.name === strategy)?.parameters ?? [];
+  const every = about.value?.strategies.find((each) => each.name === strategy)?.parameters ?? [];
+  const all = every.filter((each) => each.name !== "effort"); // it has a slider
   if (!all.length) return <p class="quiet">This strategy has no parameters.</p>;
   return (
     <div class="parameters">
