@@ -60,7 +60,7 @@ async def measure(arguments: argparse.Namespace) -> None:
             if key not in rows:
                 odds = (await opened.labels(kind_messages(question), labels)).odds
                 rows.add(key | {"odds": dict(odds)})
-            own.append(choose_kind(rows[key]["odds"]))
+            own.append(choose_kind(question, rows[key]["odds"]))
         seconds = (time.perf_counter() - began) / len(own)
         right = [float(kind is expected) for kind in own]
         low, high = bootstrap(right, seed=1)

@@ -7,7 +7,7 @@ from colligate.library import InMemorySources
 from colligate.models.base import LabelOdds
 from colligate.strategies.auto import Auto
 from colligate.strategies.auto.events import Classified, Escalated, Located
-from colligate.strategies.auto.method import find_needed, spread
+from colligate.strategies.auto.method import choose_kind, find_needed, spread
 from support.runs import NOTHING, document
 
 TEXTS = {
@@ -171,6 +171,24 @@ async def test_a_reader_without_odds_is_asked_once_if_it_finds_the_answer(ask, r
 async def test_without_documents_nothing_is_asked(ask):
     answer, _, model = await ask(Auto(), DIRECTOR, [])
     assert (answer.found, model.calls) == (False, [])
+
+
+@pytest.mark.parametrize(
+    ("question", "odds", "kind"),
+    [
+        ("Who wrote it?", (0.7, 0.2, 0.1, 0.0), "fact"),
+        ("Who wrote it?", (0.3, 0.5, 0.2, 0.0), "fact"),
+        ("Who wrote it?", (0.2, 0.6, 0.2, 0.0), "steps"),
+        ("How many here, and how many there?", (0.1, 0.45, 0.45, 0.0), "steps"),
+        ("What does each of them say?", (0.2, 0.3, 0.5, 0.0), "each"),
+        ("Which copies need no notice?", (0.2, 0.2, 0.6, 0.0), "fact"),
+        ("Which copies need no notice?", (0.05, 0.2, 0.75, 0.0), "fact"),
+        ("When are the first and the second dated?", (0.05, 0.35, 0.6, 0.0), "steps"),
+        ("What is it about?", (0.2, 0.2, 0.0, 0.6), "overview"),
+    ],
+)
+def test_a_kind_counts_if_it_is_likely_enough(question, odds, kind):
+    assert choose_kind(question, dict(zip(KINDS, odds, strict=True))) == kind
 
 
 def test_one_document_does_not_take_all_places(hits):

@@ -45,7 +45,11 @@ from colligate.strategies.spd_rag import SPDRAG
 Effort = Literal["low", "normal", "high"]
 
 _METHODS = {"low": 0, "normal": 1, "high": 4}  # that may be asked
-_SURE = {Kind.STEPS: 0.55, Kind.EACH: 0.4, Kind.OVERVIEW: 0.4}  # odds from which a kind counts
+_SURE = {Kind.STEPS: 0.6, Kind.EACH: 0.4, Kind.OVERVIEW: 0.5}  # odds from which a kind counts
+_SEVERAL = re.compile(
+    r"\b(each|every|all|both|these|those|among|across|compar\w+|trends?|chang\w+|list)\b", re.I
+)
+_AND = re.compile(r"\band\b", re.I)
 _HARDLY = 0.1  # odds of one fact below which a question of steps need not be sure
 _WHOLE = 16_000  # characters of all documents together that a large reader reads whole
 _LONG = 20_000  # characters of a document that is read by its structure
@@ -127,7 +131,7 @@ class _Inquiry:
             return Kind.FACT
         self.odds = dict(judged.odds)
         run.emit(Classified(self.odds))
-        kind = choose_kind(self.odds)
+        kind = choose_kind(self.question, self.odds)
         return Kind.FACT if kind is Kind.EACH and len(self.infos) < 2 else kind
 
     async def locate(self) -> None:
@@ -278,12 +282,19 @@ class _Inquiry:
         return replace(self.best, question=self.question, strategy=self.auto.name, how=how)
 
 
-def choose_kind(odds: Mapping[str, float]) -> Kind:
-    """Return the likeliest kind, or a fact if no kind is likely enough."""
+def choose_kind(question: str, odds: Mapping[str, float]) -> Kind:
+    """Return the likeliest kind if it is likely enough, otherwise a fact.
+
+    Words count too, in English: a question about each document must speak of several things, since
+    an agent for each document is too costly for a guess. One that joins two things by "and" is of
+    several steps even if that is not sure, if one fact is hardly likely.
+    """
     kind = Kind(max(odds, key=lambda name: odds[name]))
-    if kind is Kind.STEPS and odds[Kind.FACT] <= _HARDLY:  # "... and how many under ...?"
-        return kind
-    return kind if odds[kind] >= _SURE.get(kind, 0.0) else Kind.FACT
+    joins = odds[Kind.FACT] <= _HARDLY and _AND.search(question) is not None
+    if kind is Kind.EACH and not _SEVERAL.search(question):
+        kind = Kind.STEPS if joins else Kind.FACT
+    likely = odds[kind] >= _SURE.get(kind, 0.0)
+    return kind if likely or (joins and kind is Kind.STEPS) else Kind.FACT
 
 
 def spread(hits: Sequence[Hit], k: int) -> list[Hit]:
