@@ -76,7 +76,7 @@ function QuestionForm() {
   const field = useRef<HTMLTextAreaElement>(null);
   const limit = about.value?.limits["question_characters"] ?? undefined;
   const changed = [
-    ...Object.keys(parameters.value),
+    ...Object.keys(parameters.value).filter((name) => name !== "effort"), // it has a slider
     ...chosen.value,
     limits.tokens.value,
     limits.seconds.value,
