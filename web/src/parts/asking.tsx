@@ -47,8 +47,8 @@ export function StrategyChoice({
 
 const EFFORTS = [
   ["low", "reads once: 1 call"],
-  ["normal", "one method more where something is missing: 1 to 5 calls"],
-  ["high", "several methods more: up to about 20 calls"],
+  ["normal", "one method more where something is missing: usually 1 to 4 calls"],
+  ["high", "up to four methods, until one finds the answer"],
 ] as const;
 
 /** How much `auto` may do, and what that takes. */

@@ -28,7 +28,7 @@ def verdict_measures(question: Question, outcome: Outcome) -> dict[str, float] |
     """
     refused = not outcome.answered and not outcome.error
     if question.answerable:
-        golds = [gold for gold in question.answers if _is_decidable(gold)]
+        golds = [gold for gold in question.answers if split_words(gold)]
         if question.task is QuestionTask.JUDGED:
             golds = [gold for gold in golds if _read_figure(gold) is not None]
         elif question.task is not QuestionTask.SHORT:
@@ -75,10 +75,6 @@ def split_words(text: str) -> list[str]:
 
 
 _ARTICLES = frozenset({"a", "an", "the"})
-
-
-def _is_decidable(gold: str) -> bool:
-    return bool(split_words(gold))
 
 
 def _read_figure(gold: str) -> float | None:

@@ -9,10 +9,9 @@
    part of what such a question takes answers from it.
 3. Check: is there a cited answer, and is every number and name of the question in it?
 4. Escalate by what is missing, as far as the effort allows: DualRAG for a part that is missing,
-   LongRefiner for long documents, DuQUAD for what several passages may answer, else the next
-   passages of the search. What was read is not read again.
+   LongRefiner for long documents, else the next passages of the search; then DualRAG, then DuQUAD.
 
-`effort` is `low` (one reading, nothing is classified), `normal` (one method more) or `high` (all).
+`effort` is `low` (one reading, nothing is classified), `normal` (one method more) or `high` (four).
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ _FEW = 6  # passages for a small reader, as `retrieve-read`
 class Auto:
     """The right amount of work for each question: read, check, do more where something is missing.
 
-    `effort`: `low` reads once; `normal` may ask one of the five methods; `high` asks them in turn.
+    `effort`: `low` reads once; `normal` may ask one method more; `high` up to four, in turn.
     The first search shows `k` passages, at most `k` - 2 of one document if there are others.
     Questions about every document are read by an agent for each of the best `most_documents`;
     for more, consent is asked for (`Run.consent`).
@@ -192,8 +191,9 @@ class _Inquiry:
         suits = (("dualrag", chain), ("longrefiner", long), ("search", unread))
         order = [name for name, does in suits if does] + ["dualrag", "duquad"]
         left = [name for name in order if name not in self.asked]
-        lacks = f"nothing read says {', '.join(self.missing)}"
-        why = lacks if self.missing else "no passage read has the answer"
+        why = "nothing found so far is the answer"
+        if self.missing:
+            why = f"the answer leaves out {', '.join(self.missing)}"
         return (left[0], why) if left else None
 
     async def ask(self, method: str, why: str) -> None:
@@ -250,6 +250,8 @@ class _Inquiry:
 
     async def _read_on(self) -> Answer:
         """Read the next passages of the search."""
+        if not self.shown and not self.whole:  # another method was asked first
+            self.hits = await self.run.reorder(self.question, self.hits, mode=self.auto.mode)
         rest = [hit for hit in self.hits if hit.passage not in self.shown]
         more = spread(rest, self.k)
         self.shown += [hit.passage for hit in more]
