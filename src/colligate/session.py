@@ -51,7 +51,7 @@ M = TypeVar("M", bound=ChatModel | Embedder | Reranker)
 _Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 
 DEFAULT_EMBEDDER = Named("minilm")
-ENGLISH_EMBEDDERS = frozenset({"minilm", "static"})
+ENGLISH_EMBEDDERS = frozenset({"minilm", "static", "minilm-l6-v2-int8", "wordllama-256"})
 
 PROBED = frozenset({Capability.LIKELIHOOD, Capability.LABELS})
 """Capabilities that only a model's server knows, which is asked when they matter."""
@@ -250,7 +250,7 @@ class Session:
 
     async def open_embedder(self, trace: Trace | None = None) -> Embedder:
         """Open the embedder: the one given, else the one named, else the default."""
-        named = await self._embedder_name()
+        named = await self._embedder_name() or DEFAULT_EMBEDDER
         if not isinstance(named, Named):
             return named
         if trace is not None:
@@ -291,7 +291,10 @@ class Session:
         settings = await self.load_settings()
         given = None if isinstance(self.reranker, str) else self.reranker
         reranker = given or settings.reranker or Named("by strategy")
-        return {"embedder": (await self._embedder_name()).name, "reranker": reranker.name}
+        embedder = await self._embedder_name()
+        made = None if self._library is None else await self._library.embedder_name()
+        name = embedder.name if embedder else made or DEFAULT_EMBEDDER.name
+        return {"embedder": name, "reranker": reranker.name}
 
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
@@ -318,29 +321,31 @@ class Session:
     ) -> Ingested:
         """Read files and folders into the session's library, as `ingest` does."""
         library = await self.open_library()
+        before = await library.embedder_name()
         if index:
             await self._pull_embedder(trace)
         ingested = await ingest(library, paths, trace, index=index, workers=workers)
         if index and (ingested.added or ingested.updated):
-            await self._note_languages(library, ingested, trace)
+            await self._note_languages(library, ingested, trace, new=before is None)
         return ingested
 
     async def _note_languages(
-        self, library: AsyncLibrary, ingested: Ingested, trace: Trace
+        self, library: AsyncLibrary, ingested: Ingested, trace: Trace, *, new: bool
     ) -> None:
-        """Note that new documents are in languages that the embedder was not trained on."""
-        named = await self._embedder_name()
-        if not isinstance(named, Named) or named.name not in ENGLISH_EMBEDDERS:
+        """Note the languages of new documents if the embedder was not trained on them, or was
+        chosen for them because the library is `new`."""
+        given = await self._embedder_name()
+        name = given.name if given else await library.embedder_name()
+        ids = set(ingested.document_ids)
+        languages = {each.language for each in await library.documents() if each.id in ids}
+        others = ", ".join(sorted(languages - {"en", "und"}))
+        if not others:
             return
-        new = set(ingested.document_ids)
-        languages = {each.language for each in await library.documents() if each.id in new}
-        if others := sorted(languages - {"en", "und"}):
-            trace.emit(
-                Noted(
-                    f"documents in {', '.join(others)}: the embedder {named.name} was trained on "
-                    "English; --embedder e5 knows about a hundred languages"
-                )
-            )
+        if name in ENGLISH_EMBEDDERS:
+            why = f"the embedder {name} was trained on English; --embedder e5 knows about a hundred"
+            trace.emit(Noted(f"documents in {others}: {why} languages"))
+        elif new and given is None:
+            trace.emit(Noted(f"documents in {others}: the embedder is e5, for many languages"))
 
     async def open_sources(
         self,
@@ -400,15 +405,15 @@ class Session:
             self._stack.callback(self._responses.close)
         return self._responses
 
-    async def _embedder_name(self) -> Embedder | Named:
-        """Return the embedder given, else its name."""
+    async def _embedder_name(self) -> Embedder | Named | None:
+        """Return the embedder given, else its name; None if nobody named one."""
         if isinstance(self.embedder, str | None):
-            return (await self.load_settings()).embedder or DEFAULT_EMBEDDER
+            return (await self.load_settings()).embedder
         return self.embedder
 
     async def _pull_embedder(self, trace: Trace) -> None:
         """Fetch missing weights here, where the progress can be shown."""
-        named = await self._embedder_name()
+        named = await self._embedder_name() or DEFAULT_EMBEDDER
         if isinstance(named, Named):
             note_name("embedder", named, trace)
             report = report_pull(trace)

@@ -32,15 +32,36 @@ def count_passages(call) -> int:
     return call.prompt.count("<passage ")
 
 
+def list_judged(run) -> list[tuple[float, ...]]:
+    return [event.odds for _, event in run.trace.events if isinstance(event, JudgedAlone)]
+
+
 async def test_the_answer_is_the_sentence_of_the_surest_passage(ask_small):
     answer, run, model = await ask_small(QUESTION, {"Otto": 0.9, "Ada": 0.5}, "Otto Lind")
     assert (answer.text, answer.short) == ("Otto Lind: “Its owner was Otto Lind.” [1]", "Otto Lind")
     assert [c.quote for c in answer.citations] == ["Its owner was Otto Lind."]
     assert [count_passages(call) for call in model.calls] == [1]
     assert answer.evidence[0].span.document_id == "mill"
-    [judged] = [event for _, event in run.trace.events if isinstance(event, JudgedAlone)]
-    assert sorted(judged.odds) == [0.1, 0.5, 0.9]
+    [judged] = list_judged(run)
+    assert sorted(judged) == [0.1, 0.5, 0.9]
     assert run.meter.report().scoring_passes >= 3
+
+
+async def test_a_clear_first_passage_of_the_search_is_read_without_judging_others(ask_small):
+    odds = {"Otto": 0.9, "Ada": 0.7}
+    answer, run, _ = await ask_small("Who was the owner of the bakery?", odds, "Ada Mercer")
+    assert answer.short == "Ada Mercer"
+    assert [evidence.span.document_id for evidence in answer.evidence] == ["bakery"]
+    assert list_judged(run) == [(0.7,)]
+
+
+async def test_a_clear_first_passage_without_the_answer_leaves_it_to_the_others(ask_small, reply):
+    together = reply((1, "Its owner was Ada Mercer.", "The owner was Ada Mercer."))
+    question = "Who was the owner of the bakery?"
+    answer, run, model = await ask_small(question, {"Otto": 0.9, "Ada": 0.7}, "none", together)
+    assert answer.found
+    assert [count_passages(call) for call in model.calls] == [1, 3]
+    assert [len(odds) for odds in list_judged(run)] == [1, 3]
 
 
 async def test_without_odds_for_any_passage_nothing_is_asked(ask_small):

@@ -63,3 +63,22 @@ async def test_an_embedder_is_refused_by_the_name_that_opens_it(library, name, w
     (named,) = re.findall(r"use --embedder (\S+),", str(raised.value))
     async with AsyncLibrary(library.path, embedder=named) as again:
         assert await again.search("bridge", k=1)
+
+
+async def test_a_new_library_takes_the_embedder_of_its_languages_and_keeps_it(open_library, write):
+    english = write("rules.md", "Bicycles stand in the yard, and never in the hall of the house.")
+    german = write("regeln.md", "Fahrräder stehen im Hof und niemals im Flur des Hauses.")
+    async with open_library(embedder=None) as library:
+        assert await library.embedder_name() is None
+        await library.add([english, german])
+        assert await library.embedder_name() == "multilingual-e5-small-q4"
+    async with open_library(embedder=None) as again:
+        await again.add(write("tea.md", "Tea is served at four in the garden behind the house."))
+        (hit,) = await again.search("wo stelle ich mein Rad ab", k=1, mode=SearchMode.DENSE)
+    assert hit.passage.title == "regeln"
+
+
+async def test_a_library_of_english_documents_takes_minilm(open_library, write):
+    async with open_library(embedder=None) as library:
+        await library.add(write("rules.md", "Bicycles stand in the yard, and never in the hall."))
+        assert await library.embedder_name() == "minilm-l6-v2-int8"

