@@ -117,6 +117,23 @@ async def test_documents_in_a_language_that_the_embedder_does_not_know_are_noted
     ]
 
 
+async def test_only_documents_that_meet_the_conditions_are_asked(folder, engine):
+    (folder / "old.md").write_text("# Old rules\n\n1 May 1999\n\nBicycles stand in the hall.\n")
+    (folder / "new.md").write_text("# New rules\n\n1 May 2024\n\nBicycles stand in the yard.\n")
+
+    async def ask_where(*where):
+        answer = await aask(QUESTION, [folder], where=where, **engine)
+        return {each.span.document_id.split("-")[0] for each in answer.evidence}
+
+    assert await ask_where("date>=2024") == await ask_where("date=2024-05") == {"new"}
+    assert await ask_where("date<=1999") == {"old"}
+    assert await ask_where("title~rules", "file!=rules.md") == {"old", "new"}
+    with pytest.raises(NoDocuments, match="2 have a date"):
+        await ask_where("date>2024")
+    with pytest.raises(UsageError, match="is not a condition"):
+        await ask_where("after 2024")
+
+
 async def test_when_nothing_can_be_read_the_error_says_why(tmp_path, engine):
     with pytest.raises(NoDocuments, match="is empty"):
         await aask(QUESTION, **engine)

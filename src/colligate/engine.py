@@ -132,6 +132,7 @@ class Engine:
         *,
         strategy: str | Strategy = DEFAULT_STRATEGY,
         documents: Sequence[str] | None = None,
+        where: Sequence[str] = (),
         max_tokens_total: int | None = None,
         timeout: float | None = None,
         on_event: Listener | None = None,
@@ -139,9 +140,10 @@ class Engine:
     ) -> Answer:
         """Answer a question over files and folders, or over the whole library if none are given.
 
-        `documents` are ids of the library's documents to answer over, instead of paths. Files that
-        cannot be read are left out and reported in `Answer.warnings`. `max_tokens_total` bounds
-        input and output tokens of all calls together, `timeout` the seconds of the whole run.
+        `documents` are ids of the library's documents to answer over, instead of paths; `where` are
+        conditions that documents must meet, such as "date>=2024" (`Condition`). Files that cannot
+        be read are left out and reported in `Answer.warnings`. `max_tokens_total` bounds input and
+        output tokens of all calls together, `timeout` the seconds of the whole run.
         `consent` is asked before work that takes many calls; by default it is not done.
 
         Raises:
@@ -153,7 +155,15 @@ class Engine:
         trace = self._trace(on_event)
         chosen = await self._make(strategy, trace)
         async with self._start(
-            question, paths, chosen.name, chosen.needs, trace, max_tokens_total, timeout, documents
+            question,
+            paths,
+            chosen.name,
+            chosen.needs,
+            trace,
+            max_tokens_total,
+            timeout,
+            documents,
+            where,
         ) as started:
             started.run.consent = consent
             answer: Answer = await chosen.answer(question, started.run)
@@ -169,6 +179,7 @@ class Engine:
         *,
         refiner: str | RefiningStrategy = DEFAULT_REFINER,
         budget: int | None = None,
+        where: Sequence[str] = (),
         max_tokens_total: int | None = None,
         timeout: float | None = None,
         on_event: Listener | None = None,
@@ -176,7 +187,7 @@ class Engine:
         """Return what a question needs of the documents, within a token budget; answer nothing.
 
         `refiner` is any strategy with `refine`, by name or as an object; `budget` replaces its own.
-        Limits and errors are those of `ask`.
+        Conditions, limits and errors are those of `ask`.
         """
         trace = self._trace(on_event)
         chosen = await self._make(refiner, trace)
@@ -185,7 +196,14 @@ class Engine:
         if budget is not None:
             chosen = replace(chosen, budget=budget)  # type: ignore[type-var]
         async with self._start(
-            question, paths, "refining", chosen.needs, trace, max_tokens_total, timeout
+            question,
+            paths,
+            "refining",
+            chosen.needs,
+            trace,
+            max_tokens_total,
+            timeout,
+            where=where,
         ) as started:
             refined: Refined = await chosen.refine(question, started.run)
         warnings = started.merge_warnings(refined.warnings)
@@ -278,6 +296,7 @@ class Engine:
         max_tokens_total: int | None,
         timeout: float | None,
         documents: Sequence[str] | None = None,
+        where: Sequence[str] = (),
     ) -> AsyncIterator[_Started]:
         """Open what the strategy `name` needs and bound the work inside by tokens and seconds."""
         if not question.strip():
@@ -290,7 +309,7 @@ class Engine:
                 if paths and needs.reads:
                     await asyncio.to_thread(require_paths, paths)
                 models = await session.open_models_for(name, needs, trace)
-                sources = await session.open_sources(paths, needs, trace, documents)
+                sources = await session.open_sources(paths, needs, trace, documents, where)
                 models = await session.with_cache(models, sources)
                 reranker = None
                 if needs.searches:
@@ -339,6 +358,7 @@ async def aask(
     paths: Sequence[str | Path] | str | Path = (),
     *,
     strategy: str | Strategy = DEFAULT_STRATEGY,
+    where: Sequence[str] = (),
     max_tokens_total: int | None = None,
     timeout: float | None = None,
     **engine: Any,
@@ -346,7 +366,12 @@ async def aask(
     """Answer one question over files and folders; `engine` takes the fields of `Engine`."""
     async with Engine(**engine) as opened:
         return await opened.ask(
-            question, paths, strategy=strategy, max_tokens_total=max_tokens_total, timeout=timeout
+            question,
+            paths,
+            strategy=strategy,
+            where=where,
+            max_tokens_total=max_tokens_total,
+            timeout=timeout,
         )
 
 

@@ -31,7 +31,7 @@ from colligate.errors import (
 from colligate.library.in_memory import InMemorySources
 from colligate.library.ingest import Ingested, Progress
 from colligate.library.library import AsyncLibrary
-from colligate.library.sources import Sources
+from colligate.library.sources import Sources, parse_conditions, select_documents
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.names import (
@@ -353,8 +353,13 @@ class Session:
         needs: Needs,
         trace: Trace,
         documents: Sequence[str] | None = None,
+        where: Sequence[str] = (),
     ) -> Sources:
-        """Return the documents of the paths or ids, or the whole library if neither is given."""
+        """Return the documents of the paths or ids, or the whole library if neither is given.
+
+        `where` are conditions that they must meet too (`library.sources.Condition`).
+        """
+        parse_conditions(where)  # a wrong one is reported before anything is read
         if paths and documents is not None:
             raise UsageError("paths and documents exclude each other", hint="give one of them")
         if not needs.reads:
@@ -362,7 +367,7 @@ class Session:
         library = await self.open_library()
         if paths:
             ingested = await self.add(paths, trace, index=needs.searches)
-            return library.view(ingested.document_ids)
+            return await _narrow(library, library.view(ingested.document_ids), where)
         if not await library.documents():
             why = f"the library {library.path} is empty"
             raise NoDocuments("there is nothing to ask", why, "name files or folders to read")
@@ -370,11 +375,11 @@ class Session:
             await self._pull_embedder(trace)
             await library.index_pending(on_progress=report_ingestion(trace))
         if documents is None:
-            return library
+            return await _narrow(library, library, where)
         view = library.view(documents)
         if not await view.documents():
             raise NoDocuments("there is nothing to ask", "no document was named")
-        return view
+        return await _narrow(library, view, where)
 
     async def with_cache(
         self, models: dict[Role, ChatModel], sources: Sources
@@ -449,6 +454,10 @@ class _OpenModels:
         self._opened.clear()
         self.probed.clear()
         await self._stack.aclose()
+
+
+async def _narrow(library: AsyncLibrary, sources: Sources, where: Sequence[str]) -> Sources:
+    return library.view(await select_documents(sources, where)) if where else sources
 
 
 async def default_reader() -> Named:

@@ -27,19 +27,20 @@ def ask(
     paths: Sequence[str | Path] | str | Path = (),
     *,
     strategy: str | Strategy = DEFAULT_STRATEGY,
+    where: Sequence[str] = (),
     max_tokens_total: int | None = None,
     timeout: float | None = None,
     **engine: Any,
 ) -> Answer:
     """Answer one question over files and folders; `engine` takes the fields of `Engine`.
 
-        answer = ask("Who signed the lease?", "contracts/")
+        answer = ask("Who signed the lease?", "contracts/", where=["date>=2024"])
 
     Raises:
         ColligateError: as `Engine.ask`.
     """
     limits: Any = {"max_tokens_total": max_tokens_total, "timeout": timeout}
-    return run_blocking(aask(question, paths, strategy=strategy, **limits, **engine))
+    return run_blocking(aask(question, paths, strategy=strategy, where=where, **limits, **engine))
 
 
 def refine(
@@ -98,13 +99,18 @@ class Library:
         question: str,
         *,
         strategy: str | Strategy = DEFAULT_STRATEGY,
+        where: Sequence[str] = (),
         max_tokens_total: int | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """Answer a question over the whole library."""
+        """Answer a question over the library, or its documents that meet all of `where`."""
         return run_blocking(
             self._engine.ask(
-                question, strategy=strategy, max_tokens_total=max_tokens_total, timeout=timeout
+                question,
+                strategy=strategy,
+                where=where,
+                max_tokens_total=max_tokens_total,
+                timeout=timeout,
             )
         )
 

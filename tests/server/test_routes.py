@@ -58,6 +58,20 @@ async def test_a_question_over_some_documents(client):
     assert (await client.ask(documents=[])).status_code == 409
 
 
+async def test_a_question_over_documents_of_some_dates(client):
+    new = "# New rules\n\n1 May 2024\n\nBicycles hang in the hall.\n"
+    (name,) = (await client.add({"new.md": new}))["documents"]
+    answer = (await client.ask(where=["date>=2024"])).json()
+    assert {each["document"] for each in answer["evidence"]} == {name}
+    assert (await client.ask(where=["date>2024"])).status_code == 409
+    assert (await client.ask(where=["2024"])).status_code == 422
+    query = {"q": "bicycles", "where": ["date>=2024", "title~rules"]}
+    (hit,) = (await client.get(f"{DEFAULT}/search", params=query)).json()
+    assert hit["document"] == name
+    listed = (await client.get(f"{DEFAULT}/documents")).json()
+    assert [each["date"] for each in listed] == ["", "2024-05-01"]
+
+
 async def test_parameters_of_a_strategy(client):
     answer = (await client.ask(strategy="retrieve-read", parameters={"k": 1})).json()
     assert len(answer["evidence"]) == 1

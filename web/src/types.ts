@@ -75,6 +75,7 @@ export type DocumentInfo = {
   pages: number;
   passages: number;
   language: string;
+  date: string;
 };
 
 export type Page = { number: number; start: number; end: number };

@@ -45,6 +45,7 @@ async def ask_command(
             "--yes",
         ),
     ] = False,
+    where: options.Where = None,
     models: options.EngineOptions,
     judge: options.Judge = None,
     router_adapter: options.RouterAdapter = None,
@@ -86,6 +87,7 @@ async def ask_command(
                     strategy=configure(
                         kind, settings, parameters, Trace([watcher.see], keep=False)
                     ),
+                    where=where or [],
                     max_tokens_total=run.max_tokens_total,
                     timeout=run.timeout,
                     on_event=watcher.see,
@@ -103,6 +105,7 @@ async def ask_command(
                     strategy=strategy,
                     parameters=parameters,
                     models={**models.names(), "judge": judge},
+                    where=where or [],
                     prompts=run.trace is not None,
                     max_tokens_total=run.max_tokens_total,
                     timeout=run.timeout,

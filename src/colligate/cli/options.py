@@ -68,6 +68,16 @@ Paths = Annotated[
         show_default=False,
     ),
 ]
+Where = Annotated[
+    list[str] | None,
+    option(
+        "Only documents that meet a condition, such as date>=2024, language=de or "
+        "title~annual; may be repeated.",
+        LIBRARY,
+        "--where",
+        metavar="CONDITION",
+    ),
+]
 Judge = Annotated[
     str | None,
     option(

@@ -25,6 +25,7 @@ async def refine_command(
             "The most tokens of the text. Default: 2048.", options.LIMITS, metavar="N", min=1
         ),
     ] = None,
+    where: options.Where = None,
     models: options.EngineOptions,
     run: options.RunOptions,
 ) -> int:
@@ -53,6 +54,7 @@ async def refine_command(
                 paths or [],
                 refiner=configure(LongRefiner, settings, run.settings(), trace),
                 budget=budget,
+                where=where or [],
                 max_tokens_total=run.max_tokens_total,
                 timeout=run.timeout,
                 on_event=watcher.see,

@@ -43,10 +43,10 @@ class Catalogue:
     def infos(self) -> list[DocumentInfo]:
         """Return all documents that are not being removed, in the order they were added."""
         found = self._rows(
-            "SELECT id, title, source, characters, page_count, passage_count, language"
+            "SELECT id, title, source, characters, page_count, passage_count, language, metadata"
             f" FROM documents WHERE {_PRESENT} ORDER BY number"
         )
-        return [DocumentInfo(*row) for row in found]
+        return [DocumentInfo(*row[:-1], metadata=json.loads(row[-1])) for row in found]
 
     def numbers(self, ids: Iterable[str] | None = None) -> dict[str, int]:
         """Return the numbers of these documents (None: of all), without unknown ones."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from colligate.documents import Document, Hit, Kind, Span
+from colligate.errors import NoDocuments, UsageError
 
 if TYPE_CHECKING:
     from colligate.documents.chunking import Chunker
@@ -66,6 +69,82 @@ class DocumentInfo:
     pages: int
     passages: int
     language: str
+    metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def date(self) -> str:
+        """The document's date in ISO 8601, "2024" if only the year is known; empty if unknown."""
+        return self.metadata.get("date", "")
+
+
+_CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|!=|=|>|<|~)\s*([^\s=<>~].*?)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on a document, such as `date>=2024`, `language=de` or `title~annual report`.
+
+    The key is id, title, file, language, date, or the name of what the file says about itself. A
+    document without it only meets `!=`. Dates compare as far as the value goes: `date<=2024` holds
+    for all of 2024. `~` is contains; upper and lower case are the same.
+    """
+
+    key: str
+    operator: str
+    value: str
+
+    def holds(self, info: DocumentInfo) -> bool:
+        """Return whether a document meets the condition."""
+        facts = {"id": info.id, "title": info.title, "language": info.language}
+        facts |= {"file": PurePath(info.source).name, **info.metadata}
+        fact, value = facts.get(self.key, "").casefold(), self.value.casefold()
+        if not fact:
+            return self.operator == "!="
+        if self.operator == "~":
+            return value in fact
+        if self.key == "date":
+            fact = fact[: len(value)]
+        if self.operator in ("=", "!="):
+            return (fact == value) == (self.operator == "=")
+        less, more = (fact < value, fact > value)
+        if _is_number(fact) and _is_number(value):
+            less, more = float(fact) < float(value), float(fact) > float(value)
+        strict = {"<": less, ">": more}[self.operator[0]]
+        return strict or (self.operator.endswith("=") and not (less or more))
+
+
+def parse_conditions(texts: Iterable[str]) -> list[Condition]:
+    """Return the conditions that texts such as "date>=2024" state.
+
+    Raises:
+        UsageError: a text is not a condition.
+    """
+    found = [(text, _CONDITION.fullmatch(text)) for text in texts]
+    for text, match in found:
+        if match is None:
+            why = "expected a name, one of = != >= <= > < ~, and a value"
+            raise UsageError(f"{text!r} is not a condition", why, 'write it as "date>=2024"')
+    return [Condition(match[1].casefold(), match[2], match[3]) for _, match in found if match]
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?\d+(\.\d+)?", text) is not None
+
+
+async def select_documents(sources: Sources, where: Sequence[str]) -> list[str]:
+    """Return the ids of the documents that meet all conditions, in order.
+
+    Raises:
+        UsageError: a text is not a condition.
+        NoDocuments: no document meets them.
+    """
+    conditions, infos = parse_conditions(where), await sources.documents()
+    kept = [info.id for info in infos if all(each.holds(info) for each in conditions)]
+    if not kept:
+        dated = sum(bool(info.date) for info in infos)
+        why = f"of {len(infos):,} documents {dated:,} have a date"
+        raise NoDocuments(f"no document meets {' and '.join(where)}", why, "ask without --where")
+    return kept
 
 
 def cut_passages(document: Document, chunker: Chunker) -> list[Span]:

@@ -20,7 +20,7 @@ from colligate.documents import Document, Span
 from colligate.documents.tree import Kind, Node
 from colligate.engine import DEFAULT_STRATEGY, Engine
 from colligate.errors import ColligateError, MissingExtra, UnknownDocument, UsageError, cause
-from colligate.library.sources import SearchMode, Sources
+from colligate.library.sources import SearchMode, Sources, select_documents
 from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.render import render_answer, render_event
 from colligate.server.shapes import (
@@ -98,6 +98,7 @@ class AnswerService(Protocol):
         *,
         library: str = DEFAULT_LIBRARY,
         strategy: str = DEFAULT_STRATEGY,
+        where: Sequence[str] = (),
         on_event: OnEvent | None = None,
     ) -> dict[str, Any]:
         """Return the object of `ask --json`; the run stops when the caller is cancelled."""
@@ -127,11 +128,14 @@ class SingleLibrary:
         *,
         library: str = DEFAULT_LIBRARY,
         strategy: str = DEFAULT_STRATEGY,
+        where: Sequence[str] = (),
         on_event: OnEvent | None = None,
     ) -> dict[str, Any]:
         _require_default(library)
         listener = None if on_event is None else lambda event: on_event(event.to_json())
-        answer = await self.engine.ask(question, self.paths, strategy=strategy, on_event=listener)
+        answer = await self.engine.ask(
+            question, self.paths, strategy=strategy, where=where, on_event=listener
+        )
         return answer.to_json()
 
 
@@ -187,6 +191,13 @@ class DocumentList(TypedDict):
 Tool = TypeVar("Tool", bound=Callable[..., Any])
 QuestionText = Annotated[str, Field(min_length=1, max_length=10_000)]
 LibraryName = Annotated[str, Field(description="The name of a library.")]
+Conditions = Annotated[
+    list[str] | None,
+    Field(
+        max_length=20,
+        description='Conditions that documents must meet, such as "date>=2024" or "title~annual".',
+    ),
+]
 StrategyName = Annotated[
     str,
     Field(
@@ -216,6 +227,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         context: Context[None],
         library: LibraryName = DEFAULT_LIBRARY,
         strategy: StrategyName = DEFAULT_STRATEGY,
+        where: Conditions = None,
     ) -> Annotated[CallToolResult, AnswerShape]:
         """Answer a question over the documents, each statement cited to its exact place.
 
@@ -228,7 +240,11 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         with _as_tool_errors():
             async with forward_progress(report) as on_event:
                 answer = await service.answer(
-                    question, library=library, strategy=strategy, on_event=on_event
+                    question,
+                    library=library,
+                    strategy=strategy,
+                    where=where or (),
+                    on_event=on_event,
                 )
         return CallToolResult(
             content=[TextContent(type="text", text=render_answer(answer).text)],
@@ -246,11 +262,15 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         documents: Annotated[
             list[str] | None, Field(description="Ids of the only documents to search.")
         ] = None,
+        where: Conditions = None,
         library: LibraryName = DEFAULT_LIBRARY,
     ) -> FoundPassages:
         """Find the passages nearest to a query, best first, each with its place."""
         with _as_tool_errors():
             sources = await service.open_sources(library)
+            if where:
+                met = await select_documents(sources, where)
+                documents = [each for each in met if documents is None or each in documents]
             hits = await sources.search(query, k=k, mode=SearchMode(mode), documents=documents)
         return {
             "passages": [

@@ -28,6 +28,7 @@ from colligate.core.run import allow, refuse
 from colligate.core.strategy import Strategy, list_strategies, load_strategy
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError, UsageError
+from colligate.library.sources import parse_conditions
 from colligate.library.store import RUNS_FOLDER, mentions
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
@@ -67,6 +68,7 @@ class Runs:
     async def start(self, library: str, request: AskRequest) -> RecordedRun:
         """Ask a question of a library; `Busy` if too many runs wait or the server is stopping."""
         strategy = request.make_strategy(self._config)
+        parse_conditions(request.where)
         folder = self._libraries.folder(library) / RUNS_FOLDER
         if self._closing:
             raise Busy("the server is stopping", "", "ask again when it is back")
@@ -185,6 +187,7 @@ class Runs:
                     request.question,
                     strategy=strategy,
                     documents=request.documents,
+                    where=request.where,
                     max_tokens_total=request.max_tokens_total,
                     timeout=request.timeout,
                     on_event=recorder.record,
@@ -317,6 +320,13 @@ class AskRequest(BaseModel):
         list[str] | None,
         Field(max_length=10_000, description="Ids to answer over; without, the whole library."),
     ] = None
+    where: Annotated[
+        list[str],
+        Field(
+            max_length=20,
+            description='Conditions that documents must meet, such as "date>=2024".',
+        ),
+    ] = []
     max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
     timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
     yes: Annotated[

@@ -124,6 +124,7 @@ class DocumentSummary(TypedDict):
     pages: int
     passages: int
     language: str
+    date: str
 
 
 class DocumentShape(DocumentSummary):
@@ -186,6 +187,7 @@ def summarize_document(info: DocumentInfo) -> DocumentSummary:
         "pages": info.pages,
         "passages": info.passages,
         "language": info.language,
+        "date": info.date,
     }
 
 

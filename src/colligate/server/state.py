@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -103,10 +103,12 @@ class ServerState:
         *,
         library: str = DEFAULT_LIBRARY,
         strategy: str = DEFAULT_STRATEGY,
+        where: Sequence[str] = (),
         on_event: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
         """Return the answer of a recorded run, which is cancelled when the caller is."""
-        run = await self.runs.start(library, AskRequest(question=question, strategy=strategy))
+        request = AskRequest(question=question, strategy=strategy, where=list(where))
+        run = await self.runs.start(library, request)
         try:
             async for _, event in self.runs.follow(run):
                 if on_event is not None:

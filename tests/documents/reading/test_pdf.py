@@ -49,6 +49,7 @@ def make_pdf(
     *,
     outline: Sequence[tuple[str, int, int]] = (),
     title: str = "",
+    made: str = "",
     encrypted: bool = False,
 ) -> bytes:
     """A small PDF. `outline` holds (title, level from 1, page from 0), in order."""
@@ -78,7 +79,7 @@ def make_pdf(
         root += f" /Outlines {first_mark} 0 R"
         _add_outline(objects, first_mark, first_page, outline)
     objects[1] = (root + " >>").encode()
-    objects[6] = f"<< /Title ({_escape(title)}) >>".encode()
+    objects[6] = f"<< /Title ({_escape(title)}) /CreationDate ({made}) >>".encode()
     trailer = "/Root 1 0 R /Info 6 0 R /ID [<00112233445566778899aabbccddeeff> <00>]"
     if encrypted:
         wrong = "ab" * 32
@@ -177,6 +178,14 @@ def test_outline_gives_titles_levels_and_pages() -> None:
     assert page_number(document, "Last steps") == 3
     check_places(document)
     assert read(data, use_outline=False).tree.structure.basis is Basis.LAYOUT
+
+
+def test_the_date_is_that_of_the_title_page_or_else_of_the_file() -> None:
+    made = "D:20190228120000Z"
+    plain = make_pdf([page("Report", *body(120))], made=made)
+    dated = make_pdf([page("Report", heading(90, "3 March 2018", 12), *body(120))], made=made)
+    assert read(plain).metadata == {"created_at": "2019-02-28", "date": "2019-02-28"}
+    assert read(dated).metadata["date"] == "2018-03-03"
 
 
 def test_outline_promotes_a_title_that_looks_like_body_text() -> None:

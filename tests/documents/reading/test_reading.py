@@ -64,6 +64,29 @@ def test_front_matter_names_the_title(tmp_path: Path) -> None:
     assert write_and_read(tmp_path / "a.md", text).title == "On Ships"
 
 
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("---\ndate: 2024-03-12\n---\n\n# One\n\nPrinted on 1 May 1999.\n", "2024-03-12"),
+        ("# Rules\n\nIn force from March 2024\n\nTenants pay.\n", "2024-03"),
+        ("ANNUAL REPORT\n\nfor the year ended December 31, 2015\n\nSales grew.\n", "2015-12-31"),
+        ("# Ada Mercer\n\nAda Mercer (born 1 May 1904) was a baker.\n", ""),
+        (f"# Fair\n\nThe fair of {'every ' * 40}year.\n\nOn 2 July 1911\n", ""),
+        ("# Sheet\n\n31 February 2020, Mayor 2004\n", ""),
+    ],
+)
+def test_the_date_is_that_of_front_matter_or_title_page(
+    tmp_path: Path, text: str, date: str
+) -> None:
+    assert write_and_read(tmp_path / "a.md", text).metadata.get("date", "") == date
+
+
+def test_the_date_of_a_web_page_is_the_one_it_states(tmp_path: Path) -> None:
+    head = '<meta property="article:published_time" content="2021-06-01T08:00:00Z">'
+    page = f"<html><head>{head}</head><body><p>Boats sail.</p></body></html>"
+    assert write_and_read(tmp_path / "a.html", page).metadata["date"] == "2021-06-01"
+
+
 def licence(name: str) -> Document:
     (document,) = read_file(EXAMPLES / name).documents
     return document

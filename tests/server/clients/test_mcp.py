@@ -124,6 +124,12 @@ async def test_only_the_documents_named_are_searched(connected):
         rules = await rules_in(client)
         found = await called(client, "search", query="barrels in the cellar", documents=[rules])
         assert {passage["document"] for passage in found["passages"]} == {rules}
+        some = {"query": "barrels in the cellar", "where": ["title~house"]}
+        found = await called(client, "search", **some)
+        assert {passage["document"] for passage in found["passages"]} == {rules}
+        assert "no document meets" in await refused(
+            client, "search", query="x", where=["date>2024"]
+        )
 
 
 async def test_a_section_is_read_by_its_headings(connected):

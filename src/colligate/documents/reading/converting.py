@@ -129,7 +129,7 @@ def _split_slides(marked: str) -> tuple[str, tuple[Page, ...]]:
 def read_html(source: SourceFile) -> Document:
     """Read an HTML page as Markdown, without its head."""
     page = _parse_html(source, source.text)
-    metadata = {"language": page.language} if page.language else None
+    metadata = {"language": page.language or "", "date": page.date}
     return make_document(source, page.text, title=page.title, metadata=metadata)
 
 
@@ -140,6 +140,7 @@ class _HtmlPage:
     text: str
     title: str | None
     language: str | None
+    date: str
 
 
 # A character of the private use area, as kreuzberg would escape a backslash once more.
@@ -153,12 +154,13 @@ def _parse_html(source: SourceFile, written: str) -> _HtmlPage:
     try:
         root = lxml_html.document_fromstring(written.encode(), parser=parser)
     except etree.ParserError:  # nothing but comments and the like
-        return _HtmlPage("", None, None)
+        return _HtmlPage("", None, None, "")
     except etree.XMLSyntaxError as error:
         raise source.error(CorruptFile, str(error), _SAVE) from error
     if any("depth" in entry.message for entry in parser.error_log):
         raise source.error(CorruptFile, "its elements nest too deeply", _SAVE)
     title = root.findtext(".//title")
+    dates = root.xpath(_STATED_DATE)
     for head in root.findall("head"):
         root.remove(head)
     _flatten(root)
@@ -166,8 +168,16 @@ def _parse_html(source: SourceFile, written: str) -> _HtmlPage:
     page = etree.tostring(root, method="html", encoding="utf-8")
     text, _ = _extract_markdown(source, page, "text/html")
     return _HtmlPage(
-        text.replace(_ESCAPE, "\\"), " ".join((title or "").split()) or None, root.get("lang")
+        text.replace(_ESCAPE, "\\"),
+        " ".join((title or "").split()) or None,
+        root.get("lang"),
+        str(dates[0]) if dates else "",
     )
+
+
+_STATED_DATE = (
+    "//meta[@property='article:published_time' or @name='date' or @name='dcterms.date']/@content"
+)
 
 
 # kreuzberg silently drops text that nests deeper than this many elements.

@@ -7,6 +7,7 @@ import re
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -84,7 +85,9 @@ def make_document(
     """Return the document that a file's text makes, with the warnings about the file so far.
 
     `tree` makes the tree of a text and a document's id. The title is `title`, otherwise the
-    text's top heading, otherwise the file's stem. `pages` count in `clean_text(text)`.
+    text's top heading, otherwise the file's stem. `pages` count in `clean_text(text)`. The `date`
+    among the metadata is the one stated there, else that of the title page, else the day on which
+    the file was made (`created_at`); ISO 8601, as exact as it is known.
 
     Raises:
         NoText: if the text holds nothing but blanks.
@@ -94,6 +97,9 @@ def make_document(
         raise source.error(NoText, "it holds no text", "leave it out")
     name = document_id(source.stem, text)
     grown = tree(text, name)
+    facts = {key: clean_text(value) for key, value in (metadata or {}).items()}
+    stated, made = (parse_date(facts.get(key, "")) for key in ("date", "created_at"))
+    facts["date"] = stated or _find_date(text) or made
     return Document(
         id=name,
         title=clean_text(title or _find_top_heading(grown) or source.stem),
@@ -102,7 +108,7 @@ def make_document(
         pages=pages,
         source=str(source.path),
         media_type=media_type or source.format.media_type,
-        metadata={key: clean_text(value) for key, value in (metadata or {}).items()},
+        metadata={key: value for key, value in facts.items() if value},
         warnings=tuple(source.warnings),
     )
 
@@ -115,6 +121,54 @@ def _find_top_heading(tree: Tree) -> str | None:
     highest = min(section.level for section in sections)
     tops = [section for section in sections if section.level == highest]
     return tops[0].title if len(tops) == 1 and tops[0] is sections[0] else None
+
+
+_MONTHS = "january february march april may june july august september october november december"
+_MONTH = {name[:3]: number for number, name in enumerate(_MONTHS.split(), 1)}
+_NAMED = rf"(?:{'|'.join(_MONTHS.split())}|{'|'.join(_MONTH)})\.?"
+_DATE = re.compile(
+    r"\b(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)(?:-(?P<d>\d\d))?(?!\d)"
+    rf"|\b(?:(?P<d1>\d\d?)(?:st|nd|rd|th)?\s+)?(?P<m1>{_NAMED}),?\s+(?P<y1>(?:19|20)\d\d)\b"
+    rf"|\b(?P<m2>{_NAMED})\s+(?P<d2>\d\d?)(?:st|nd|rd|th)?,?\s+(?P<y2>(?:19|20)\d\d)\b",
+    re.IGNORECASE,
+)
+_TITLE_LINES = 12
+_LONGEST_TITLE_LINE = 120  # characters: a longer line is already the text
+_BIOGRAPHY = re.compile(r"\b(?:born|died)\b", re.IGNORECASE)
+
+
+def parse_date(text: str) -> str:
+    """Return the first date in a text in ISO 8601, as exact as it is stated; empty without one.
+
+    >>> parse_date("Version 3, 29 June 2007"), parse_date("March 2024"), parse_date("2021")
+    ('2007-06-29', '2024-03', '2021')
+    """
+    if re.fullmatch(r"\s*(19|20)\d\d\s*", text):
+        return text.strip()
+    for found in _DATE.finditer(text):
+        year, month, day = (
+            next((found[name] for name in names if found[name]), "")
+            for names in (("y", "y1", "y2"), ("m", "m1", "m2"), ("d", "d1", "d2"))
+        )
+        parts = [int(year), int(month) if month.isdigit() else _MONTH[month[:3].lower()]]
+        parts += [int(day)] if day else []
+        try:
+            date(*parts[:2], parts[2] if day else 1)
+        except ValueError:
+            continue
+        return "-".join(f"{part:02}" for part in parts)
+    return ""
+
+
+def _find_date(text: str) -> str:
+    """Return the date on a title page: in a short line before the text begins."""
+    lines = [line.strip() for line in text[: _TITLE_LINES * 500].splitlines() if line.strip()]
+    for line in lines[:_TITLE_LINES]:
+        if len(line) > _LONGEST_TITLE_LINE:
+            break
+        if not _BIOGRAPHY.search(line) and _DATE.search(line):
+            return parse_date(line)
+    return ""
 
 
 _STEM_LENGTH = 40

@@ -23,16 +23,15 @@ from colligate.documents.reading.source import SourceFile, make_document
 from colligate.documents.tree import Basis, Kind, Structure, Tree, TreeBuilder
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FRONT_TITLE = re.compile(r"^title[ \t]*:(.+)$", re.MULTILINE | re.IGNORECASE)
+_FRONT_FACT = re.compile(r"^(title|date)[ \t]*:(.+)$", re.MULTILINE | re.IGNORECASE)
 
 
 def read_markdown(source: SourceFile) -> Document:
-    """Read a Markdown file; a title in its front matter is the document's."""
+    """Read a Markdown file; title and date in its front matter are the document's."""
     front = _FRONT_MATTER.match(source.text)
-    title = _FRONT_TITLE.search(front[1]) if front else None
-    return make_document(
-        source, source.text, title=title[1].strip().strip("\"'") if title else None
-    )
+    found = _FRONT_FACT.findall(front[1]) if front else []
+    facts = {name.lower(): value.strip().strip("\"'") for name, value in found}
+    return make_document(source, source.text, title=facts.pop("title", None), metadata=facts)
 
 
 _PROSE = {"", ".txt", ".text"}

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sse_starlette import ServerSentEvent
 
 from colligate.errors import ColligateError
-from colligate.library.sources import SearchMode
+from colligate.library.sources import SearchMode, select_documents
 from colligate.server.errors import Conflict
 from colligate.server.shapes import (
     JobShape,
@@ -64,10 +64,13 @@ async def search_library(
     q: Annotated[str, Query(min_length=1, max_length=2000)],
     k: Annotated[int, Query(ge=1, le=200)] = 10,
     mode: SearchMode = SearchMode.HYBRID,
+    where: Annotated[list[str] | None, Query(max_length=20)] = None,
 ) -> list[PassageShape]:
-    """Return the best passages, best first."""
+    """Return the best passages, best first; `where` are conditions on their documents."""
     library = await server.libraries.open_library(name)
-    return [describe_passage(hit) for hit in await library.search(q, k=k, mode=mode)]
+    within = await select_documents(library, where) if where else None
+    hits = await library.search(q, k=k, mode=mode, documents=within)
+    return [describe_passage(hit) for hit in hits]
 
 
 def upload_router(max_files: int) -> APIRouter:

@@ -37,7 +37,7 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
 
     Without `use_outline` the outline is ignored, to measure what is found without it.
     """
-    outline, metadata_title, page_count = _read_facts(source)
+    outline, facts, page_count = _read_facts(source)
     pages = build_layouts(_parse(source, page_count))
     _check_text(source, pages)
     _release_text(pages)
@@ -47,13 +47,17 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
         source,
         text,
         tree=partial(markdown_tree, structure=structure),
-        title=_choose_title(metadata_title, pages, source.stem),
+        title=_choose_title(clean_line(facts.get("Title", "")), pages, source.stem),
+        metadata={"created_at": _MADE.sub(r"\1-\2-\3", facts.get("CreationDate", ""))},
         pages=ranges,
     )
 
 
-def _read_facts(source: SourceFile) -> tuple[list[OutlineEntry], str, int]:
-    """Return what only pypdfium2 reads: outline, title and number of pages."""
+_MADE = re.compile(r"D:(\d{4})(\d\d)(\d\d).*", re.DOTALL)  # the PDF's own form of a date
+
+
+def _read_facts(source: SourceFile) -> tuple[list[OutlineEntry], dict[str, str], int]:
+    """Return what only pypdfium2 reads: outline, metadata and number of pages."""
     try:
         document = PdfDocument(source.data)
     except PdfiumError as error:
@@ -62,8 +66,7 @@ def _read_facts(source: SourceFile) -> tuple[list[OutlineEntry], str, int]:
             raise _encrypted(source) from error
         raise _corrupt(source, str(error)) from error
     try:
-        title = clean_line(document.get_metadata_dict().get("Title", ""))
-        return list(_iter_outline(document)), title, len(document)
+        return list(_iter_outline(document)), document.get_metadata_dict(), len(document)
     except (PdfiumError, ValueError) as error:  # ValueError: text that is not UTF-16
         raise _corrupt(source, str(error)) from error
     finally:

@@ -1,0 +1,39 @@
+"""Conditions on documents: how texts are read, and what they hold for."""
+
+import pytest
+
+from colligate.errors import UsageError
+from colligate.library.sources import DocumentInfo, parse_conditions
+
+REPORT = DocumentInfo(
+    "r", "Annual Report", "/a/b/r.pdf", 9, 1, 1, "en", {"date": "2024-03-01", "pages": "12"}
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("date>=2024", True),
+        ("date <= 2024", True),
+        ("date>2024", False),
+        ("date<2024-03", False),
+        ("date=2024-03", True),
+        ("title~ANNUAL", True),
+        ("title=annual", False),
+        ("file=r.pdf", True),
+        ("file~/a/", False),
+        ("language!=de", True),
+        ("pages<100", True),
+        ("author=x", False),
+        ("author!=x", True),
+    ],
+)
+def test_what_a_condition_holds_for(text, holds):
+    [condition] = parse_conditions([text])
+    assert condition.holds(REPORT) is holds
+
+
+@pytest.mark.parametrize("text", ["", "date", "date>=", ">=2024", "date is 2024", "my date=2024"])
+def test_what_is_not_a_condition_is_refused(text):
+    with pytest.raises(UsageError, match="is not a condition"):
+        parse_conditions([text])
