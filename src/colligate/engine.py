@@ -26,7 +26,8 @@ from colligate.core.strategy import (
     Strategy,
     load_strategy,
 )
-from colligate.errors import BudgetExceeded, UsageError
+from colligate.core.versions import add_versions
+from colligate.errors import BudgetExceeded, LibraryError, UsageError
 from colligate.library.ingest import Ingested
 from colligate.library.library import AsyncLibrary
 from colligate.models import ChatModel, Embedder, Reranker, Role
@@ -167,6 +168,11 @@ class Engine:
         ) as started:
             started.run.consent = consent
             answer: Answer = await chosen.answer(question, started.run)
+            if chosen.needs.searches:
+                try:
+                    answer = await add_versions(answer, started.run)
+                except LibraryError as error:
+                    started.run.warn(f"other versions of what is cited are not looked for: {error}")
         warnings = started.merge_warnings(answer.warnings)
         return replace(
             answer, usage=started.usage, warnings=warnings, model=started.models[Role.READER]

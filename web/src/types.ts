@@ -7,6 +7,7 @@ export type Citation = {
   title: string;
   section: string[];
   page: number | null;
+  date?: string;
   start: number;
   end: number;
   quote: string;
@@ -38,6 +39,7 @@ export type Answer = {
   answer: string;
   short_answer: string | null;
   found: boolean;
+  ground?: "documents" | "computed" | "none";
   how?: string;
   citations: Citation[];
   evidence: Evidence[];

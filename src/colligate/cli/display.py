@@ -49,7 +49,7 @@ def show_answer(answer: Answer) -> None:
 
 
 def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
-    """Return `[1] Title › Section › Subsection, page 3`."""
+    """Return `[1] Title › Section › Subsection, page 3, 2024-05-01`."""
     line = Text.assemble((f"[{number}] ", "bold cyan"), (to_one_line(citation.title), "bold"))
     for title in citation.section:
         # The document's title is often its first heading as well: once is enough.
@@ -57,6 +57,8 @@ def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
             line.append(arrow + to_one_line(title))
     if citation.page is not None:
         line.append(f", page {citation.page}")
+    if citation.date:
+        line.append(f", {to_one_line(citation.date)}")
     return line
 
 

@@ -211,6 +211,7 @@ def _parse_answer(sent: Mapping[str, Any], reader: str) -> Answer:
                 page=each["page"],
                 answer_spans=tuple((start, end) for start, end in each["answer_spans"]),
                 how=COMPUTED if sent.get("ground") == COMPUTED else "server",
+                date=each.get("date", ""),
             )
             for each in sent["citations"]
         ),

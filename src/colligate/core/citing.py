@@ -96,7 +96,8 @@ class Citation:
 
     `span` is the place and `quote` is exactly its characters; `answer_spans` are the half-open
     parts of the answer text that it supports, in order. `page` counts from 1 and is None for
-    documents without pages. `how` says how the place was found.
+    documents without pages. `how` says how the place was found. `date` is that of the document, in
+    ISO 8601, or empty.
     """
 
     span: Span
@@ -106,6 +107,7 @@ class Citation:
     page: int | None
     answer_spans: tuple[tuple[int, int], ...]
     how: str
+    date: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the citation as `ask --json` prints it."""
@@ -114,6 +116,7 @@ class Citation:
             "title": self.title,
             "section": list(self.section),
             "page": self.page,
+            "date": self.date,
             "start": self.span.start,
             "end": self.span.end,
             "quote": self.quote,
@@ -458,7 +461,8 @@ def write_answer(
     citations = []
     sources = [each.sentence for each in stated if each.places]
     for place, answer_spans in stretches.items():
-        passage = documents[place.span.document_id].passage(place.span)
+        document = documents[place.span.document_id]
+        passage = document.passage(place.span)
         sources.append(_in_context(passage, passage.text))
         citations.append(
             Citation(
@@ -469,6 +473,7 @@ def write_answer(
                 page=passage.page,
                 answer_spans=tuple(answer_spans),
                 how=place.how,
+                date=document.date,
             )
         )
     short = _without_marks(short)

@@ -40,6 +40,11 @@ class Document:
     metadata: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
+    @property
+    def date(self) -> str:
+        """The document's date in ISO 8601, as exact as it is known; empty if unknown."""
+        return self.metadata.get("date", "")
+
     def __post_init__(self) -> None:
         texts = {
             "id": self.id,

@@ -24,6 +24,7 @@ class CitationShape(TypedDict):
     title: str
     section: list[str]
     page: int | None
+    date: str
     start: int
     end: int
     quote: str

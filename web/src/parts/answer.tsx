@@ -64,7 +64,9 @@ export function AnswerText({ answer, library }: { answer: Answer; library: strin
       </div>
       {answer.citations.length > 0 && (
         <div class="sources">
-          <h2 class="cap">Sources</h2>
+          <h2 class="cap">
+            {answer.ground === "computed" ? "Sources; a figure is computed from them" : "Sources"}
+          </h2>
           <ol>
             {answer.citations.map((citation, at) => (
               <li key={at} class={lit === at + 1 ? "lit" : undefined} {...light(at + 1)}>
@@ -122,9 +124,9 @@ export function Located({ passages, library }: { passages: LocatedPassage[]; lib
   );
 }
 
-/** The section and the page of a citation. */
-function place(citation: Pick<Citation, "section" | "title" | "page">): string {
+/** The section, the page and the date of a citation. */
+function place(citation: Pick<Citation, "section" | "title" | "page" | "date">): string {
   const section = citation.section.filter((title) => title !== citation.title);
-  const page = citation.page === null ? [] : [`page ${citation.page}`];
-  return [...(section.length ? [section.slice(-2).join(" › ")] : []), ...page].join(" · ");
+  const page = citation.page === null ? "" : `page ${citation.page}`;
+  return [section.slice(-2).join(" › "), page, citation.date].filter(Boolean).join(" · ");
 }

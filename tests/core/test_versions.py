@@ -1,0 +1,76 @@
+"""Other documents that give another figure are shown beside the answer."""
+
+import pytest
+
+from colligate import Engine
+from colligate.core.versions import differ_in_figures
+from colligate.testing import ScriptedModel
+from support.models import statement_reply
+
+SOLD = "In {} the firm sold {} of its boats to buyers abroad."
+TOWN = "The town of {} has {} people and one church."
+SAID = "The tenant may appeal against a notice within {} days of its receipt."
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differ"),
+    [
+        (SAID.format(180), SAID.format(270), True),
+        (SAID.format("ninety"), SAID.format(90), False),
+        (SAID.format(180), "A tenant pays the rent within 5 days of the month.", False),
+        (SAID.format(180), SAID.format(180), False),
+        (SOLD.format(2019, 40), SOLD.format(2020, 50), False),
+        (SOLD.format(2019, 40), SOLD.format(2019, 50), True),
+        (TOWN.format("Elmstead", 900), TOWN.format("Dorne", 700), False),
+        ("He may appeal within 9 days.", "He may appeal within 8 days.", False),
+    ],
+)
+def test_which_sentences_differ_in_their_figures_alone(one, other, differ):
+    assert differ_in_figures(one, other) is differ
+    assert differ_in_figures(other, one) is differ
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """`ask(question, "a.md"=text, ...)` asks documents; the model quotes 180 days."""
+
+    async def asked(question, **texts):
+        folder = tmp_path / "rules"
+        folder.mkdir()
+        for name, text in texts.items():
+            (folder / f"{name}.md").write_text(text)
+        said = SAID.format(180)
+        model = ScriptedModel(lambda call: statement_reply(said, said, "180 days"))
+        async with Engine(model=model, embedder="static", library=tmp_path / "l") as engine:
+            return await engine.ask(question, [folder], strategy="retrieve-read")
+
+    return asked
+
+
+async def test_both_figures_are_shown_with_their_dates_and_places(ask):
+    answer = await ask(
+        "How long may a tenant appeal?",
+        old=f"# Rules of the house\n\n1 May 1999\n\n{SAID.format(180)}\n",
+        new=f"# Amended rules\n\n1 May 2024\n\nRent is due monthly. {SAID.format(270)}\n",
+        copy=f"# Copy\n\n{SAID.format(270)}\n",
+    )
+    assert answer.text == (
+        f"{SAID.format(180)} [1] Another document says otherwise, Amended rules (2024-05-01): "
+        f"“{SAID.format(270)}” [2]"
+    )
+    assert answer.short == "180 days"
+    assert [each.quote for each in answer.citations] == [SAID.format(180), SAID.format(270)]
+    (start, end), *_ = answer.citations[1].answer_spans
+    assert answer.text[start:end].endswith("270 days of its receipt.”")
+    assert [each["date"] for each in answer.to_json()["citations"]] == ["1999-05-01", "2024-05-01"]
+    assert any("other figures" in warning for warning in answer.warnings)
+
+
+async def test_a_document_that_the_question_names_is_not_compared(ask):
+    answer = await ask(
+        "How long may a tenant appeal under the Harbour rules?",
+        harbour=f"# Harbour rules\n\n{SAID.format(180)}\n",
+        castle=f"# Castle rules\n\n{SAID.format(270)}\n",
+    )
+    assert answer.text == f"{SAID.format(180)} [1]"
+    assert not answer.warnings
