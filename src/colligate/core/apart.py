@@ -145,16 +145,13 @@ async def _read_apart(
     """
     passages = [hit.passage for hit in hits]
     covering = _find_covering(question, passages)
-    odds = [(await judge(question, passages[0], run)).odds["Yes"]]
-    leads = len(hits) == 1 or hits[0].score > hits[1].score
-    if odds[0] >= _CLEAR and covering[0] and leads:
-        run.emit(JudgedAlone((passages[0].span,), (odds[0],)))
-        evidence = (Evidence(passages[0].span, hits[0].score, f"odds of an answer {odds[0]:.2f}"),)
-        if found := await _answer_alone(question, passages[0], run, strategy, evidence):
+    first = (await judge(question, passages[0], run)).odds["Yes"]
+    if _is_clear(question, hits, first, _CLEAR):
+        if found := await _read_first(question, hits[0], run, strategy, first):
             return found
         covering[0] = False
     judged = await gather(judge(question, passage, run) for passage in passages[1:])
-    odds += [each.odds["Yes"] for each in judged]
+    odds = [first, *(each.odds["Yes"] for each in judged)]
     run.emit(JudgedAlone(tuple(passage.span for passage in passages), tuple(odds)))
     logits = [math.log(p / (1 - p)) for p in np.clip(odds, 1e-6, 1 - 1e-6)]
     sure = standardise(logits) + standardise([hit.score for hit in hits])
@@ -174,6 +171,35 @@ async def _read_apart(
     )
     run.emit(Answered(False, "", ()))
     return Answer(question, strategy, NOT_FOUND, False, evidence=evidence)
+
+
+async def read_if_clear(
+    question: str, hits: Sequence[Hit], run: Run, *, strategy: str, least_odds: float
+) -> Answer | None:
+    """Return the answer of the best passage alone if that clearly contains one, otherwise None.
+
+    Raises:
+        BudgetExceeded, ModelError: it cannot be judged or read.
+    """
+    odds = (await judge(question, hits[0].passage, run)).odds["Yes"]
+    if not _is_clear(question, hits, odds, least_odds):
+        return None
+    return await _read_first(question, hits[0], run, strategy, odds)
+
+
+def _is_clear(question: str, hits: Sequence[Hit], odds: float, least_odds: float) -> bool:
+    """Return whether the best passage clearly contains the answer, and no other is as good."""
+    leads = len(hits) == 1 or hits[0].score > hits[1].score
+    covers = _find_covering(question, [hit.passage for hit in hits])[0]
+    return odds >= least_odds and leads and covers
+
+
+async def _read_first(
+    question: str, hit: Hit, run: Run, strategy: str, odds: float
+) -> Answer | None:
+    run.emit(JudgedAlone((hit.passage.span,), (odds,)))
+    evidence = (Evidence(hit.passage.span, hit.score, f"odds of an answer {odds:.2f}"),)
+    return await _answer_alone(question, hit.passage, run, strategy, evidence)
 
 
 async def _answer_alone(

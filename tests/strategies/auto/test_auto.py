@@ -89,6 +89,15 @@ async def test_a_chain_is_followed_at_once(ask_small):
     assert escalated.why == "several steps"
 
 
+async def test_a_question_that_sounds_like_steps_is_read_at_once_where_one_passage_answers(
+    ask_small,
+):
+    answer, run, model = await ask_small(DIRECTOR, "steps")
+    assert (answer.short, len(model.calls)) == ("Ada Mercer", 1)
+    assert answer.how == "read 1 passage, which states the answer by itself"
+    assert not list_events(run, Escalated)
+
+
 async def test_what_one_reading_does_not_find_is_looked_up_in_steps(ask_small):
     answer, _, _ = await ask_small(BORN, "fact", steps=f"1. {DIRECTOR}\n2. When was #1 born?")
     assert (answer.found, answer.short) == (True, "3 May 1921")

@@ -5,8 +5,9 @@
    call: one fact, several steps, one fact from each of many documents, an overview. A reader
    without odds is not asked: it is one fact.
 2. Read: the search is reranked, spread over documents, and read once. A question of several steps
-   goes to DualRAG at once and one about each document to SPD-RAG, because a reader that is shown a
-   part of what such a question takes answers from it.
+   goes to DualRAG at once, unless the best passage alone clearly answers it, and one about each
+   document to SPD-RAG, because a reader that is shown a part of what such a question takes answers
+   from it.
 3. Check: is there a cited answer, and is every number and name of the question in it?
 4. Escalate by what is missing, as far as the effort allows: DualRAG for a part that is missing,
    LongRefiner for long documents, else the next passages of the search; then DualRAG, then DuQUAD.
@@ -22,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.apart import read_ranked
+from colligate.core.apart import read_if_clear, read_ranked, reads_apart
 from colligate.core.events import pluralize
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, is_small, read
@@ -49,6 +50,7 @@ _SEVERAL = re.compile(
     r"\b(each|every|all|both|these|those|among|across|compar\w+|trends?|chang\w+|list)\b", re.I
 )
 _AND = re.compile(r"\band\b", re.I)
+_ALL_STEPS = 0.75  # odds that one passage answers several steps; 13 real chains had .67 at most
 _HARDLY = 0.1  # odds of one fact below which a question of steps need not be sure
 _WHOLE = 16_000  # characters of all documents together that a large reader reads whole
 _LONG = 20_000  # characters of a document that is read by its structure
@@ -88,6 +90,8 @@ class Auto:
         await inquiry.locate()
         kind = await inquiry.classify()
         left = _METHODS[self.effort]
+        if kind is Kind.STEPS and await inquiry.read_at_once():
+            return inquiry.finish()
         if kind is Kind.STEPS or kind is Kind.EACH:
             await inquiry.ask("dualrag" if kind is Kind.STEPS else "spd-rag", kind.meaning)
             left -= 1
@@ -169,7 +173,29 @@ class _Inquiry:
             reading="together" if kind is Kind.OVERVIEW else "auto",
         )
         if self.best.found:
-            self.missing = self._find_missing(self.best)
+            self.missing = self._find_missing(self.best, self.shown)
+
+    async def read_at_once(self) -> bool:
+        """Read the best passage if it alone very likely holds the answer; return whether it does.
+
+        A long question for one fact sounds like several steps.
+        """
+        auto, run = self.auto, self.run
+        if not (self.hits and reads_apart(run, "auto", self.form)):
+            return False
+        hits = spread(await run.reorder(self.question, self.hits, mode=auto.mode), self.k)
+        try:
+            answer = await read_if_clear(
+                self.question, hits, run, strategy=auto.name, least_odds=_ALL_STEPS
+            )
+        except (BudgetExceeded, ModelError) as error:
+            run.warn(f"the best passage is not read alone: {error}")
+            return False
+        if answer is None or self._find_missing(answer, [hit.passage for hit in hits]):
+            return False
+        self.done.append("read 1 passage, which states the answer by itself")
+        self.best = answer
+        return True
 
     async def _find_whole(self) -> list[Hit]:
         """Return all documents, each as one passage, in the order of their best passages."""
@@ -265,13 +291,13 @@ class _Inquiry:
             form=self.form,
         )
 
-    def _find_missing(self, answer: Answer) -> list[str]:
-        """Return the numbers and names of the question that an answer of the first reading leaves
-        out, though they were read."""
+    def _find_missing(self, answer: Answer, passages: Sequence[Passage]) -> list[str]:
+        """Return the numbers and names of the question that an answer leaves out, though the
+        passages of the first reading have them."""
         spans = [citation.span for citation in answer.citations]
-        cited = [each for each in self.shown if any(each.span.overlaps(span) for span in spans)]
+        cited = [each for each in passages if any(each.span.overlaps(span) for span in spans)]
         said = split_content_words(" ".join([answer.text, *map(titled_text, cited)]))
-        left = set(split_content_words(" ".join(map(titled_text, self.shown)))) - set(said)
+        left = set(split_content_words(" ".join(map(titled_text, passages)))) - set(said)
         needed = find_needed(self.question)
         return [word for word in needed if left.intersection(split_content_words(word))]
 
