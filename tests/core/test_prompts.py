@@ -92,7 +92,7 @@ def test_code_and_formulas_are_unchanged(text):
     assert escape(text) == text
 
 
-# A tag with a number is not found: a quote must have the numbers of its place, without those in tags.
+# A quote must have the numbers of its place, without those in tags: that tag is not found.
 @pytest.mark.parametrize("mark", [mark for mark in [*OURS, *TOKENS] if "9" not in mark])
 def test_what_is_quoted_as_it_was_shown_is_found_where_it_is(mark):
     sentence = (
