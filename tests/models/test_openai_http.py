@@ -487,3 +487,31 @@ def test_urls_are_shown_without_secrets(url, shown):
 def test_what_is_no_url_is_said(url):
     with pytest.raises(UnknownModel, match="full URL"):
         OpenAIChat("m", url)
+
+
+async def test_a_reply_is_read_up_to_a_limit(openai_server):
+    openai_server.garble(b" " * 2_000_000, 4)
+    model = OpenAIChat("m", openai_server.url, policy=Policy(reply_bytes=1_000_000))
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(MalformedOutput, match="longer than 1,000,000 bytes"):
+            await ask(model)
+    await model.aclose()
+    assert len(openai_server.requests) == 1  # asking again would bring as much
+
+
+async def test_a_stream_is_read_up_to_a_limit(openai_server):
+    openai_server.trickle(every=0.0)
+    shown: list[str] = []
+    model = OpenAIChat("m", openai_server.url, policy=Policy(reply_bytes=100_000))
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(MalformedOutput, match="longer than"):
+            await ask(model, on_token=shown.append)
+    await model.aclose()
+    assert shown
+
+
+async def test_a_reply_is_not_compressed(openai_server):
+    model = OpenAIChat("m", openai_server.url)
+    await ask(model)
+    await model.aclose()
+    assert openai_server.requests[0]["headers"]["accept-encoding"] == "identity"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+import colligate
 from colligate.errors import (
     ContextTooSmall,
     MalformedOutput,
@@ -24,6 +26,7 @@ from colligate.models.structured import (
     ask_structured,
     json_schema_of,
     parse,
+    repair_json,
     schema_instruction,
     with_schema,
 )
@@ -385,3 +388,32 @@ async def test_what_is_refused_without_a_schema_too_is_refused(scripted_model):
     with pytest.raises(RequestRefused, match="refusal 1"):
         await ask_structured(model.chat, ASK, City, max_tokens=50)
     assert len(model.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("broken", "value"),
+    [
+        ('["a", "b', ["a", "b"]),
+        ("{name: 'Ur', people: 3,", {"name": "Ur", "people": 3}),
+        ('["a"] ' + "[" * 5000, ["a"]),
+    ],
+)
+def test_broken_json_is_repaired(broken, value):
+    repaired = repair_json(broken)
+    assert repaired == value or value[0] in repaired
+
+
+@given(
+    st.one_of(
+        st.text('[]{}":,a \\', max_size=200),
+        st.builds(lambda text, times: text * times, st.text('[{":a', max_size=9), st.just(9000)),
+    )
+)
+def test_a_repair_ends_for_any_text(text):
+    json.dumps(repair_json(text))  # so it is not nested too deeply to be read
+
+
+def test_all_repairs_go_through_one_function():
+    source = Path(colligate.__file__).parent
+    using = [each for each in source.rglob("*.py") if "json_repair" in each.read_text("utf-8")]
+    assert [each.name for each in using] == ["structured.py"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,18 @@ import httpx2
 from colligate import Engine
 from colligate.server import ServerConfig, create_app
 from colligate.testing import ScriptedModel
-from support.http_server import RULES, HeldModel, ServerClient, listening, opened, quoting
+from support.http_server import (
+    RULES,
+    Command,
+    HeldModel,
+    ServerClient,
+    listening,
+    opened,
+    quoting,
+)
+from support.models import statement_reply
+
+HALL = "Bicycles stand in the yard, never in the hall."
 
 Serve = Callable[..., AbstractAsyncContextManager[ServerClient]]
 
@@ -72,3 +83,19 @@ async def client(serve: Serve) -> AsyncIterator[ServerClient]:
     """A client of a server whose library holds one page of rules."""
     async with serve(files=RULES) as opened:
         yield opened
+
+
+@pytest.fixture
+def command(tmp_path: Path, openai_server: Any) -> Iterator[Any]:
+    openai_server.answer = statement_reply(HALL, HALL, "in the yard")
+    started: list[Command] = []
+
+    def start(*arguments: str, **how: Any) -> Command:
+        started.append(Command(tmp_path, openai_server.url, *arguments, **how))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+            each.process.communicate()

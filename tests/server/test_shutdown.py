@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from colligate.cli import main
-from support.http_server import DEFAULT, QUESTION, RULES, form_of, until
-from support.models import statement_reply
-
-HALL = "Bicycles stand in the yard, never in the hall."
+from support.http_server import DEFAULT, QUESTION, RULES, Command, form_of, until
 
 
 async def test_a_run_under_way_ends_and_no_other_begins(serve, held):
@@ -52,65 +45,6 @@ async def test_a_run_that_takes_too_long_is_recorded_as_cancelled(serve, held):
     async with serve() as client:
         (run,) = await client.listed("runs")
         assert run["state"] == "cancelled"
-
-
-class Command:
-    """`colligate serve` in a process of its own, over a model on the loopback interface."""
-
-    def __init__(self, folder: Path, model: str, *arguments: str) -> None:
-        environment = {
-            **os.environ,
-            "XDG_CONFIG_HOME": str(folder / "configuration"),
-            "PYTHONWARNINGS": "error",
-        }
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "colligate.cli", "serve", "--port", "0"),
-                *("--library", str(folder / "papers"), "--embedder", "static"),
-                *("--model", f"openai:reader@{model}", *arguments),
-            ],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.said = ""
-
-    def line(self, pattern: str) -> str:
-        """The match in the first line of standard error that fits."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.said += line
-            if found := re.search(pattern, line):
-                return found[1]
-        raise AssertionError(self.said)
-
-    def client(self, **headers: str) -> httpx2.Client:
-        url = self.line(r"colligate is at (\S+)").replace("0.0.0.0", "127.0.0.1")
-        return httpx2.Client(base_url=url, headers=headers, trust_env=False, timeout=30)
-
-    def stop(self) -> int:
-        """Its exit status after SIGTERM."""
-        self.process.send_signal(signal.SIGTERM)
-        _, rest = self.process.communicate(timeout=30)
-        self.said += rest
-        return self.process.returncode
-
-
-@pytest.fixture
-def command(tmp_path: Path, openai_server: Any) -> Iterator[Any]:
-    openai_server.answer = statement_reply(HALL, HALL, "in the yard")
-    started: list[Command] = []
-
-    def start(*arguments: str) -> Command:
-        started.append(Command(tmp_path, openai_server.url, *arguments))
-        return started[-1]
-
-    yield start
-    for each in started:
-        if each.process.poll() is None:
-            each.process.kill()
-            each.process.communicate()
 
 
 @contextmanager

@@ -187,6 +187,14 @@ def test_no_shape_of_a_reply_is_an_error(name, kinds, seed):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("reply", ["[" * 600, '{"quotes":' * 1500], ids=["lists", "objects"])
+def test_brackets_without_end_are_no_error(name, reply):
+    found, run = asyncio.run(answer(name, lambda request: reply))
+    check(name, found)
+    assert found.found or run.warnings
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("last", [1, 2, 3, 5])
 def test_a_server_that_fails_after_some_calls_is_no_error(name, last):
     dice = random.Random(last)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import uvicorn
@@ -18,6 +23,7 @@ from fastapi import FastAPI
 from colligate import Engine, Settings
 from colligate.models import ChatRequest
 from colligate.server import ServerConfig, create_app
+from colligate.server.connections import Connection, ConnectionLimits
 from colligate.server.state import ServerState
 from colligate.testing import ScriptedModel
 from support.models import NOT_FOUND, statement_reply
@@ -153,8 +159,16 @@ async def opened(app: FastAPI) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def listening(app: FastAPI) -> AsyncIterator[str]:
-    """The app behind a socket of this machine; yields its URL."""
-    config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=5)
+    """The app behind a socket of this machine, with limits for connections; yields its URL."""
+    limits = ConnectionLimits.of(app.state.server.config, descriptors=1024)
+    config = uvicorn.Config(
+        app,
+        http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits)),
+        ws="none",
+        port=0,
+        log_level="warning",
+        timeout_graceful_shutdown=5,
+    )
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
     await until(lambda: server.started)
@@ -197,3 +211,48 @@ def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
 
 def _url(server: uvicorn.Server) -> str:
     return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+
+
+class Command:
+    """`colligate serve` in a process of its own, over a model on the loopback interface."""
+
+    def __init__(
+        self, folder: Path, model: str, *arguments: str, before: Sequence[str] = ()
+    ) -> None:
+        environment = {
+            **os.environ,
+            "XDG_CONFIG_HOME": str(folder / "configuration"),
+            "PYTHONWARNINGS": "error",
+        }
+        self.process = subprocess.Popen(
+            [
+                *(*before, sys.executable, "-m", "colligate.cli", "serve", "--port", "0"),
+                *("--library", str(folder / "papers"), "--embedder", "static"),
+                *("--model", f"openai:reader@{model}", *arguments),
+            ],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said = ""
+
+    def line(self, pattern: str) -> str:
+        """The match in the first line of standard error that fits."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said += line
+            if found := re.search(pattern, line):
+                return found[1]
+        raise AssertionError(self.said)
+
+    def client(self, **headers: str) -> httpx2.Client:
+        url = self.line(r"colligate is at (\S+)").replace("0.0.0.0", "127.0.0.1")
+        return httpx2.Client(base_url=url, headers=headers, trust_env=False, timeout=30)
+
+    def stop(self) -> int:
+        """Its exit status after SIGTERM."""
+        self.process.send_signal(signal.SIGTERM)
+        _, rest = self.process.communicate(timeout=30)
+        self.said += rest
+        return self.process.returncode

@@ -72,6 +72,7 @@ COMMANDS = {
     "doctor": "Check that `colligate ask` works here, and show how to fix what does not.",
     "mcp": "Serve documents to an MCP client over standard input and output.",
     "serve": "Serve a library over HTTP: a page to ask in, and an API.",
+    "token": "Make, list and revoke the tokens that `colligate serve` accepts.",
     "models": "List and fetch local model weights, pinned by SHA-256.",
     "bench": "Compare strategies on data sets, or on your own questions.",
     "train": "Train adapters for RDR2, LongRefiner and DualRAG, and the reranker.",

@@ -51,6 +51,15 @@ async def serve_command(
             envvar="COLLIGATE_TOKEN",
         ),
     ] = None,
+    tokens: Annotated[
+        str | None,
+        options.option(
+            "A file of named tokens with their rights, which `colligate token` makes.",
+            _SERVER,
+            metavar="FILE",
+            envvar="COLLIGATE_TOKENS",
+        ),
+    ] = None,
     allow_origin: Annotated[
         list[str] | None,
         options.option(
@@ -146,15 +155,20 @@ async def serve_command(
     from colligate.server.app import listen
     from colligate.server.auth import check_token, make_token, normalize_origin
     from colligate.server.config import ServerConfig, is_loopback
+    from colligate.server.tokens import TokenFile
 
     settings = models.load_settings()
-    if token is None and not is_loopback(host):
+    if tokens is not None:
+        TokenFile(tokens).read()  # an error now, and not at the first request
+        token = token or make_token()  # for commands of the same person, in the library's folder
+    elif token is None and not is_loopback(host):
         token = make_token()
         note(f"token: {token}")
     config = ServerConfig(
         host=host,
         port=port,
         token=None if token is None else check_token(token),
+        tokens=None if tokens is None else TokenFile(tokens).path,
         allow_origins=tuple(normalize_origin(each) for each in allow_origin or ()),
         allow_models=tuple(allow_model or ()),
         settings=settings,

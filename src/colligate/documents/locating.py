@@ -63,7 +63,7 @@ class NormalisedText:
 
 _DASHES = "\\-\u2010-\u2015\u2043\u2212\ufe58\ufe63\uff0d"
 _INVISIBLE = "\u00ad\u200b-\u200f\u2060\ufe0e\ufe0f\ufeff"
-_MARKS = r"*_`~\\|#>\[\]" + "＊＿｀～＼｜＃＞［］"
+_MARKS = r"*_`~\\|#>\[\]⁅" + "＊＿｀～＼｜＃＞［］"
 _QUOTES = "\"'´\u2018-\u201f\u2039\u203a«»\u300c-\u300f\uff02\uff07"
 _GAP = re.compile(
     rf"(?:\]\([^()\s]{{0,500}}(?:\([^()\s]{{0,500}}\)[^()\s]{{0,500}})?\)"  # the address of a link

@@ -14,6 +14,7 @@ A backend is imported when it is named, so that the light ones start at once.
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -288,6 +289,9 @@ def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...
     return UnknownModel(f"no {what} {name!r}", "", f"{hint}names are {', '.join(forms)}")
 
 
+_LONGEST_LIST = 16 << 20  # bytes
+
+
 def _first_model(url: str, key: str) -> str:
     import httpx2
 
@@ -296,9 +300,15 @@ def _first_model(url: str, key: str) -> str:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     shown = redact_url(url)
     try:
-        answer = httpx2.get(f"{url.rstrip('/')}/models", headers=headers, timeout=10)
-        answer.raise_for_status()
-        return str(answer.json()["data"][0]["id"])
+        address = f"{url.rstrip('/')}/models"
+        with httpx2.stream("GET", address, headers=headers, timeout=10) as answer:
+            answer.raise_for_status()
+            listed = bytearray()
+            for piece in answer.iter_bytes():
+                listed += piece
+                if len(listed) > _LONGEST_LIST:
+                    raise ValueError("too long")
+        return str(json.loads(listed)["data"][0]["id"])
     except (httpx2.HTTPError, ImportError, ValueError, LookupError, TypeError) as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         why = f"HTTP {status}" if status else type(error).__name__

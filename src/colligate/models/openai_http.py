@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from json import JSONDecodeError
@@ -79,6 +79,7 @@ class Policy:
     deadline: float = 900.0  # for one call with all its retries, without waiting for a slot
     in_flight: int = 16
     slots: Slots = field(default_factory=Slots, repr=False)
+    reply_bytes: int = 16 << 20  # the longest reply that is read
     bare: bool = False  # send no headers from the environment, which may identify the user
 
 
@@ -227,7 +228,7 @@ class Endpoint:
                     timeout=timeout,
                     limits=limits,
                     follow_redirects=True,
-                    event_hooks={"response": [_prevent_useless_retries]},
+                    event_hooks={"response": [self._bound, _prevent_useless_retries]},
                 )
             except (ImportError, ValueError, httpx2.InvalidURL) as error:
                 raise EndpointUnreachable(
@@ -247,8 +248,16 @@ class Endpoint:
             self._open[loop] = _Connections(client)
         return self._open[loop]
 
+    async def _bound(self, response: httpx2.Response) -> None:
+        """Let no more of a reply be read than the policy allows."""
+        plain = response.headers.get("Content-Encoding", "identity") == "identity"
+        most = self.policy.reply_bytes // (1 if plain else _LIKELY_COMPRESSION)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _BoundedStream(response.stream, most, self.url)
+
     def _headers(self) -> dict[str, Any]:
         headers: dict[str, Any] = {f"X-Stainless-{name}": Omit() for name in _UNSENT}
+        headers["Accept-Encoding"] = "identity"  # so that bytes that arrive are bytes in memory
         if self.policy.bare:
             lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
             named = [line.partition(":")[0].strip() for line in lines if ":" in line]
@@ -295,6 +304,37 @@ class _Connections:
         for deadline in self.deadlines:  # ends the calls under way now
             deadline.reschedule(0)
         await self.client.close()
+
+
+_LIKELY_COMPRESSION = 32  # of a reply that a server compresses though it was not asked to
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """The body of a reply; MalformedOutput where it becomes longer than `most` bytes."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, most: int, url: str) -> None:
+        self._stream = stream
+        self._most = most
+        self._url = url
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left, pieces = self._most, aiter(self._stream)
+        try:
+            async for piece in pieces:
+                left -= len(piece)
+                if left < 0:
+                    raise MalformedOutput(
+                        f"{self._url} sent an answer that cannot be used",
+                        f"it is longer than {self._most:,} bytes",
+                        "is it an OpenAI-compatible endpoint?",
+                    )
+                yield piece
+        finally:
+            if isinstance(pieces, AsyncGenerator):
+                await pieces.aclose()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 async def _prevent_useless_retries(response: httpx2.Response) -> None:

@@ -188,6 +188,7 @@ _DECODER = json.JSONDecoder()
 # Limits that keep parsing fast for any text: the time of a repair grows with the square of the
 # brackets, and each brace may begin an object that is incomplete up to the end of the text.
 _MOST_BRACKETS = 1000
+_DEEPEST = 64
 _LONGEST_REPAIRED = 1 << 16
 _MOST_REPAIRED = 4
 _MOST_ROUNDS = 12
@@ -250,9 +251,29 @@ def _broken_values(text: str) -> Iterator[tuple[Any, bool]]:
         complete, depth = _complete(broken)
         with contextlib.suppress(ValueError, RecursionError):
             yield json.loads(complete, strict=False), True
-        if depth < 2 or broken.endswith(("}", "]")):  # a repair would also keep half a list item
-            with contextlib.suppress(ValueError, RecursionError):
-                yield json_repair.loads(broken), True
+        whole_items = depth < 2 or broken.endswith(("}", "]"))  # a repair keeps half an item too
+        if whole_items and (value := repair_json(broken)) is not None:
+            yield value, True
+
+
+_BRACKET = re.compile(r"[][{}]")
+
+
+def repair_json(text: str) -> Any:
+    """Return the value of JSON that is broken or cut off; None if it cannot be read.
+
+    A model that repeats itself nests without end: what is too long, has too many brackets or is
+    nested too deeply is cut off there.
+    """
+    text, depth = text[:_LONGEST_REPAIRED], 0
+    for count, bracket in enumerate(_BRACKET.finditer(text)):
+        depth = depth + 1 if bracket[0] in "{[" else max(0, depth - 1)
+        if depth > _DEEPEST or count >= 2 * _MOST_BRACKETS:
+            text = text[: bracket.start()]
+            break
+    with contextlib.suppress(ValueError, RecursionError):
+        return json_repair.loads(text)
+    return None
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"{}\[\],:]+|\S', re.DOTALL)

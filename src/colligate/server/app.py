@@ -13,9 +13,10 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
@@ -36,6 +37,12 @@ from colligate.library.lock import Address, publish_address, withdraw_address
 from colligate.server import openai
 from colligate.server.auth import Guard
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
+from colligate.server.connections import (
+    Connection,
+    ConnectionLimits,
+    log_to_stderr,
+    raise_descriptor_limit,
+)
 from colligate.server.errors import (
     PROBLEM_RESPONSES,
     CatchUnexpected,
@@ -113,7 +120,6 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
 # Listening.
 
 _log = logging.getLogger(__name__)
-_BACKLOG = 512
 _POLL = 0.1  # seconds between two checks for a second signal
 
 
@@ -129,25 +135,30 @@ async def listen(
     The models are opened first, which `on_opening` hears of; `on_ready` gets the URL once
     connections are accepted.
     """
+    log_to_stderr()
+    limits = ConnectionLimits.of(config, raise_descriptor_limit())
     app = create_app(config, make_engine)
     listening = _bind(config)
     host = f"[{config.host}]" if ":" in config.host else config.host
     url = f"http://{host}:{listening.getsockname()[1]}/"
     uvicorn_config = uvicorn.Config(
         app,
+        http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits)),
+        ws="none",
         lifespan="off",  # opened here, so that errors are reported in their own words
+        log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=_BACKLOG,
+        backlog=limits.backlog,
         timeout_graceful_shutdown=int(config.grace) + SECONDS_TO_CLOSE,
     )
     with listening:
         async with app.router.lifespan_context(app):
             state: ServerState = app.state.server
             await state.libraries.engine(DEFAULT_LIBRARY).open_models(on_opening)
-            listening.listen(_BACKLOG)  # from here on clients wait and are not refused
+            listening.listen(limits.backlog)  # from here on clients wait and are not refused
             here = Address(_local(url), config.token, state.instance, os.getpid())
             server = _SignalledServer(uvicorn_config, state)
             # Signals are handled before anybody learns that there is a server to stop.

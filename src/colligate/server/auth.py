@@ -1,7 +1,10 @@
-"""Who may ask: the bearer token, and protection against other web pages in the same browser."""
+"""Who may ask: bearer tokens and their rights, and protection against pages in the same browser."""
 
 from __future__ import annotations
 
+import logging
+import math
+import re
 import secrets
 from urllib.parse import urlsplit
 
@@ -11,7 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from colligate.errors import UsageError
 from colligate.server.config import ServerConfig, is_loopback
-from colligate.server.errors import problem, problem_response
+from colligate.server.errors import Forbidden, problem, problem_of, problem_response
+from colligate.server.tokens import CALLER, NamedToken, Right, TokenFile
+
+USES = logging.getLogger("colligate.tokens")
+"""Each request that a named token allows or that is refused to it: name, method, path, status."""
 
 # Everything else needs the token: the page asks for it, the documentation holds no user's data.
 _OPEN = frozenset(
@@ -31,6 +38,36 @@ _HEADERS = {
 }
 
 
+# The rights of which a request needs one: the first line that fits its method and path counts.
+_ANY = frozenset(Right)
+_RIGHTS = tuple(
+    (re.compile(methods), re.compile(path, re.DOTALL), frozenset(rights))
+    for methods, path, rights in (
+        ("POST", "/api/libraries/[^/]+/ask|/v1/chat/completions", {Right.ASK}),
+        # Of each run, a token that is not an admin's sees its own.
+        ("GET|HEAD", "/api/runs/.*|/api/libraries/[^/]+/runs", {Right.READ, Right.ASK}),
+        ("DELETE", "/api/runs/.*", {Right.ASK}),
+        ("GET|HEAD", "/api/jobs/.*", {Right.READ, Right.WRITE}),
+        ("DELETE", "/api/libraries/[^/]+", {Right.ADMIN}),
+        (".*", "/metrics", {Right.ADMIN}),
+        ("GET|HEAD", "/api/about|/api/libraries", _ANY),
+        ("GET|HEAD", "/v1/models(/.*)?", _ANY),
+        ("POST", "/mcp", {Right.READ, Right.ASK}),  # each tool needs its own
+        ("GET|HEAD|OPTIONS", ".*", {Right.READ}),
+        (".*", ".*", {Right.WRITE}),
+    )
+)
+
+
+def needed_rights(method: str, path: str) -> frozenset[Right]:
+    """Return the rights of which a request needs one."""
+    return next(
+        rights
+        for methods, paths, rights in _RIGHTS
+        if methods.fullmatch(method) and paths.fullmatch(path)
+    )
+
+
 class Guard:
     """ASGI middleware before all others: refuse forbidden requests, and set security headers.
 
@@ -43,6 +80,7 @@ class Guard:
         self._app = app
         self._config = config
         self._token = None if config.token is None else config.token.encode()
+        self._tokens = None if config.tokens is None else TokenFile(config.tokens)
         origins = [_host_name(_netloc(origin) or "") for origin in config.allow_origins]
         self._names = {name for name in (config.host, *origins) if name}
 
@@ -52,8 +90,13 @@ class Guard:
         if scope["type"] != "http":  # no path here speaks another protocol
             return await send({"type": "websocket.close", "code": 1008})
 
+        caller: NamedToken | None = None
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if caller is not None:
+                    what = (caller.name, scope["method"], scope["path"], message["status"])
+                    USES.info("%s %s %r %d", *what)
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
@@ -61,9 +104,19 @@ class Guard:
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        await (self._refusal(scope) or self._app)(scope, receive, send_with_headers)
+        refused = self._refusal(scope)
+        if refused is None and not self._is_open(scope["path"]):
+            caller, refused = self._identify(scope)
+        before = CALLER.set(caller)
+        try:
+            if caller is not None and refused is None:
+                refused = _check_rights(scope)
+            await (refused or self._app)(scope, receive, send_with_headers)
+        finally:
+            CALLER.reset(before)
 
     def _refusal(self, scope: Scope) -> Response | None:
+        """Return the response to a request that no token makes acceptable."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self._config.loopback and not self._is_own_name(host):
@@ -72,16 +125,38 @@ class Guard:
         if scope["method"] not in _SAFE_METHODS and self._is_foreign(headers, host):
             detail = "the request comes from a page of another origin"
             return _refuse(scope, 403, detail, "--allow-origin names pages that may ask")
-        if self._token is None or scope["path"] in _OPEN or scope["path"].startswith(_ASSETS):
+        return None
+
+    def _is_open(self, path: str) -> bool:
+        without_tokens = self._token is None and self._tokens is None
+        return without_tokens or path in _OPEN or path.startswith(_ASSETS)
+
+    def _identify(self, scope: Scope) -> tuple[NamedToken | None, Response | None]:
+        """Return the named token of a request, if any, and the response if it is refused."""
+        scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
+        given, caller = given.strip(), None
+        if scheme.lower() == "bearer":
+            if self._token and secrets.compare_digest(given.encode(), self._token):
+                return None, None
+            caller = None if self._tokens is None else self._find(self._tokens, given)
+        if caller is None or self._tokens is None:
+            hint = "send Authorization: Bearer TOKEN"
+            refused = _refuse(scope, 401, "the token is missing or wrong", hint)
+            refused.headers["WWW-Authenticate"] = 'Bearer realm="colligate"'
+            return None, refused
+        if seconds := self._tokens.wait(caller):
+            detail = f"the token {caller.name} allows {caller.per_minute:,} requests a minute"
+            refused = _refuse(scope, 429, detail, "ask again later")
+            refused.headers["Retry-After"] = str(math.ceil(seconds))
+            return caller, refused
+        return caller, None
+
+    def _find(self, tokens: TokenFile, given: str) -> NamedToken | None:
+        try:
+            return tokens.find(given)
+        except UsageError as error:  # changed while the server runs
+            USES.error("no named token is accepted: %s", error)
             return None
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        matches = secrets.compare_digest(given.strip().encode(), self._token)
-        if scheme.lower() == "bearer" and matches:
-            return None
-        hint = "send Authorization: Bearer TOKEN"
-        refused = _refuse(scope, 401, "the token is missing or wrong", hint)
-        refused.headers["WWW-Authenticate"] = 'Bearer realm="colligate"'
-        return refused
 
     def _is_own_name(self, host: str) -> bool:
         name = _host_name(host)
@@ -93,6 +168,23 @@ class Guard:
         if origin is not None:
             return _netloc(origin) != host and origin not in self._config.allow_origins
         return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
+def require(*rights: Right) -> None:
+    """Raise an error if the named token of this request has none of these rights."""
+    caller = CALLER.get()
+    if caller is not None and not caller.may(rights):
+        names = " or ".join(right for right in Right if right in rights)
+        hint = "whoever runs the server can make another: colligate token make"
+        raise Forbidden(f"the token {caller.name} lacks the right {names}", "", hint)
+
+
+def _check_rights(scope: Scope) -> Response | None:
+    try:
+        require(*needed_rights(scope["method"], scope["path"]))
+    except Forbidden as error:
+        return problem_response(problem_of(error), path=scope["path"])
+    return None
 
 
 def _refuse(scope: Scope, status: int, detail: str, hint: str) -> Response:

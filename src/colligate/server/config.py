@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from colligate.settings import Settings
 
@@ -20,9 +21,10 @@ LIBRARIES_SUFFIX = ".libraries"
 class ServerConfig:
     """The options of `colligate serve`. Sizes are in bytes, times in seconds.
 
-    Every client must send the `token`; with None anyone who reaches the port may ask. Web pages of
-    `allow_origins` may ask. Questions may name only `allow_models` in a strategy's parameters,
-    since the server loads any model named there. The adapters of `settings` are put on all steps.
+    Every client must send the `token`, which allows everything, or one of those in the file
+    `tokens`; with neither, anyone who reaches the port may ask. Web pages of `allow_origins` may
+    ask. Questions may name only `allow_models` in a strategy's parameters, since the server loads
+    any model named there. The adapters of `settings` are put on all steps.
 
     `upload_bytes` and `upload_files` limit one upload, `uploads` the uploads received at once,
     `body_bytes` any other request. At most `runs` questions are answered at once and `waiting`
@@ -30,11 +32,16 @@ class ServerConfig:
     open, and `libraries` exist. Of each library the last `kept_runs` runs are kept, within
     `kept_bytes`, each with at most `run_bytes` of events. On shutdown, runs and uploads have
     `grace` seconds to finish.
+
+    At most `connections` are open, half of them from one address, and never more than half of the
+    descriptors that the process may have. A client has `header_seconds` to send the headers of a
+    request; its body may pause for `body_seconds`, and so may its reading of a response.
     """
 
     host: str = "127.0.0.1"
     port: int = 8420
     token: str | None = None
+    tokens: Path | None = None
     allow_origins: tuple[str, ...] = ()
     allow_models: tuple[str, ...] = ()
     settings: Settings = field(default_factory=Settings)
@@ -52,6 +59,9 @@ class ServerConfig:
     kept_bytes: int = 512 * _MEBIBYTE
     run_bytes: int = 64 * _MEBIBYTE
     grace: float = 20.0
+    connections: int = 1024
+    header_seconds: float = 20.0
+    body_seconds: float = 60.0
 
     @property
     def loopback(self) -> bool:

@@ -45,6 +45,10 @@ class NotHere(ColligateError):
     """A library, run, upload or page does not exist."""
 
 
+class Forbidden(ColligateError):
+    """The token of the request lacks a right."""
+
+
 class Conflict(ColligateError):
     """The request does not fit the state of the server."""
 
@@ -74,6 +78,7 @@ class Unanswerable(ColligateError):
 # The first class that fits gives the status; otherwise it is 500.
 _STATUS: tuple[tuple[type[ColligateError], int], ...] = (
     (NotHere, 404),
+    (Forbidden, 403),
     (Conflict, 409),
     (Busy, 503),
     (UnknownDocument, 404),

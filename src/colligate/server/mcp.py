@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -57,16 +58,32 @@ _MAX_CHARACTERS = 100_000  # of text in one result
 
 def make_mcp_server(service: AnswerService) -> MCPServer[None]:
     """Return a server of these libraries, for stdio or to mount as streamable HTTP."""
-    server: MCPServer[None] = MCPServer(
-        "colligate",
-        title="colligate",
-        instructions=_INSTRUCTIONS,
-        version=colligate.__version__,
-        log_level="WARNING",
-    )
+    with _logging_kept():
+        server: MCPServer[None] = MCPServer(
+            "colligate",
+            title="colligate",
+            instructions=_INSTRUCTIONS,
+            version=colligate.__version__,
+            log_level="WARNING",
+        )
     _add_tools(server, service)
     _add_resources(server, service)
     return server
+
+
+@contextmanager
+def _logging_kept() -> Iterator[None]:
+    """Undo what the package does to the root logger.
+
+    Its handler opens files to show a traceback, and so fails when no more can be opened.
+    """
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers
 
 
 def make_http_manager(service: AnswerService, body_bytes: int) -> StreamableHTTPSessionManager:

@@ -36,6 +36,7 @@ from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
 from colligate.server.shapes import RunShape, WorkState
 from colligate.server.stream import encode_json
+from colligate.server.tokens import CALLER, Right
 from colligate.session import configure
 
 Setting = str | int | float | bool | None
@@ -83,6 +84,7 @@ class Runs:
             parameters=request.parameters,
             documents=request.documents,
             began=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            asked_by=None if (caller := CALLER.get()) is None else caller.name,
         )
         run.recorder = Recorder(run.files, self._config.run_bytes)
         run.recorder.open(run.to_json())
@@ -95,10 +97,11 @@ class Runs:
         return run
 
     def get(self, run_id: str) -> RecordedRun:
-        """Return a run; `NotHere` if there is none of this id."""
-        if run_id not in self._runs:
+        """Return a run; `NotHere` if there is none of this id that the caller may see."""
+        run = self._runs.get(run_id)
+        if run is None or not run.visible:
             raise NotHere("no such run", "old runs are forgotten")
-        return self._runs[run_id]
+        return run
 
     def list_runs(self, library: str) -> list[RecordedRun]:
         """Return a library's runs, the newest first."""
@@ -376,7 +379,8 @@ class RecordedRun:
     """A run of the server, under way or kept.
 
     Its events are in a file. Its outcome is in the file of its summary, and in `kept_outcome`
-    while the run is recent. `removed` are documents that were removed during the run.
+    while the run is recent. `asked_by` is the named token of the question, if any. `removed` are
+    documents that were removed during the run.
     """
 
     library: str
@@ -389,6 +393,7 @@ class RecordedRun:
     state: WorkState = "queued"
     seconds: float = 0.0
     found: bool | None = None
+    asked_by: str | None = None
     kept_outcome: dict[str, Any] | None = None
     size: int = 0
     removed: frozenset[str] = field(default=frozenset(), repr=False)
@@ -400,6 +405,12 @@ class RecordedRun:
     def id(self) -> str:
         """Random, so that it cannot be guessed."""
         return self.files.id
+
+    @property
+    def visible(self) -> bool:
+        """Whether the named token of this request, if any, may see it: its own, or all."""
+        caller = CALLER.get()
+        return caller is None or caller.name == self.asked_by or Right.ADMIN in caller.rights
 
     @property
     def ended(self) -> bool:
@@ -419,6 +430,7 @@ class RecordedRun:
             "began": self.began,
             "seconds": round(self.seconds, 3),
             "found": self.found,
+            "asked_by": self.asked_by,
         }
 
     async def outcome(self) -> dict[str, Any]:
@@ -604,6 +616,7 @@ def _load_run(library: str, files: RunFiles) -> RecordedRun:
     summary = files.read_summary()
     names = "question strategy parameters documents began state seconds found".split()
     run = RecordedRun(library=library, files=files, **{name: summary[name] for name in names})
+    run.asked_by = summary.get("asked_by")
     if not run.ended:
         run.state = "cancelled"
         files.events.touch()

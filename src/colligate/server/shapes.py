@@ -77,6 +77,7 @@ class RunShape(TypedDict):
     began: str
     seconds: float
     found: bool | None
+    asked_by: str | None
 
 
 class LibraryShape(TypedDict):

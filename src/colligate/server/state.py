@@ -14,12 +14,14 @@ from sse_starlette import ServerSentEvent
 
 from colligate.engine import DEFAULT_STRATEGY, Engine
 from colligate.library.sources import Sources
+from colligate.server.auth import require
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.errors import Busy
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
 from colligate.server.runs import AskRequest, RecordedRun, Runs
 from colligate.server.stream import EventStream
+from colligate.server.tokens import Right
 from colligate.server.uploads import UploadJobs
 
 # After the grace of the runs, for their last events and for closing connections.
@@ -95,6 +97,7 @@ class ServerState:
 
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
         """Open a library."""
+        require(Right.READ)
         return await self.libraries.open_library(library)
 
     async def answer(
@@ -107,6 +110,7 @@ class ServerState:
         on_event: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
         """Return the answer of a recorded run, which is cancelled when the caller is."""
+        require(Right.ASK)
         request = AskRequest(question=question, strategy=strategy, where=list(where))
         run = await self.runs.start(library, request)
         try:

@@ -15,6 +15,7 @@ import pytest
 from colligate import Engine, Settings
 from colligate.errors import ServerFailed
 from colligate.models import ChatRequest
+from colligate.server.tokens import Right, TokenFile
 from colligate.testing import ScriptedModel
 from support.http_server import threaded
 from support.models import NOT_FOUND, statement_reply
@@ -111,6 +112,8 @@ def folder(tmp_path: Path) -> Path:
 def served(tmp_path_factory: pytest.TempPathFactory, talker: Talker) -> Iterator[SimpleNamespace]:
     """A server's `url`, which ends in a slash, and the `token` that every request needs.
 
+    `reader` and `asker` are tokens with one right.
+
     One for all tests of a module, since none changes its library.
     """
     place = tmp_path_factory.mktemp("served")
@@ -123,5 +126,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, talker: Talker) -> Iterator
             await e.add([write(place / "house")])
 
     asyncio.run(fill())
-    with threaded(place, talker, token=TOKEN) as url:
-        yield SimpleNamespace(url=url, token=TOKEN)
+    tokens = TokenFile(place / "tokens.json")
+    reader, asker = tokens.make("reader", [Right.READ]), tokens.make("asker", [Right.ASK])
+    with threaded(place, talker, token=TOKEN, tokens=tokens.path) as url:
+        yield SimpleNamespace(url=url, token=TOKEN, reader=reader, asker=asker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -51,6 +52,16 @@ def connected(folder: Path, tmp_path: Path) -> Connected:
             yield client
 
     return connect
+
+
+async def test_the_programs_own_logging_is_kept(folder, tmp_path, monkeypatch):
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    level = root.level
+    model = ScriptedModel(lambda call: REPLY)
+    engine = Engine(model=model, embedder="static", library=tmp_path / "library")
+    make_mcp_server(SingleLibrary(engine, [folder]))
+    assert (root.handlers, root.level) == ([], level)
 
 
 async def called(client: Client, tool: str, **arguments: Any) -> Any:
@@ -259,8 +270,8 @@ def test_an_interrupt_ends_it_while_the_client_is_silent(tmp_path):
 @pytest.fixture
 def connected_http(served: Any) -> Connected:
     @asynccontextmanager
-    async def connect(mode: str = "auto") -> AsyncIterator[Client]:
-        headers = {"Authorization": f"Bearer {served.token}"}
+    async def connect(mode: str = "auto", token: str = "") -> AsyncIterator[Client]:
+        headers = {"Authorization": f"Bearer {token or served.token}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=30) as http,
             Client(
@@ -309,6 +320,22 @@ async def test_errors_are_told_to_the_model_over_http(connected_http):
             result = await client.call_tool("ask", arguments)
             assert result.is_error
             assert words in result.content[0].text
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_named_tokens_have_the_same_rights(connected_http, served, mode):
+    asking, searching = {"question": QUESTION}, {"query": "barrels in the cellar", "k": 1}
+    async with connected_http(mode, served.reader) as client:
+        assert "lacks the right ask" in await refused(client, "ask", **asking)
+        (passage,) = (await called(client, "search", **searching))["passages"]
+    async with connected_http(mode, served.asker) as client:
+        assert (await called(client, "ask", **asking))["found"]
+        assert "lacks the right read" in await refused(client, "search", **searching)
+        for tool in ("list_documents", "read_section"):
+            arguments = {"document": passage["document"]} if tool == "read_section" else {}
+            assert "lacks the right read" in await refused(client, tool, **arguments)
+        with pytest.raises(MCPError, match="lacks the right read"):
+            await client.read_resource(passage["uri"])
 
 
 async def test_only_with_the_token(served):

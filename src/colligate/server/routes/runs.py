@@ -60,7 +60,7 @@ async def ask_library(
 async def list_runs(name: str, server: State) -> list[RunShape]:
     """List the runs, the newest first."""
     server.libraries.folder(name)
-    return [run.to_json() for run in server.runs.list_runs(name)]
+    return [run.to_json() for run in server.runs.list_runs(name) if run.visible]
 
 
 @router.get("/runs/{run_id}", summary="A run and its answer")

@@ -7,7 +7,6 @@ call then reuses what that pass computed.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 import unicodedata
@@ -16,7 +15,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import json_repair
 from pydantic import BaseModel, ConfigDict, Field
 from rapidfuzz import fuzz
 
@@ -35,7 +33,7 @@ from colligate.documents.locating import normalise
 from colligate.documents.sentences import sentence_spans, split_sentences
 from colligate.documents.tokens import CJK
 from colligate.models import Message
-from colligate.models.structured import json_schema_of, parse
+from colligate.models.structured import json_schema_of, parse, repair_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ def find_important(reply: str, shown: Collection[int], most: int = 3) -> tuple[i
     if it does neither.
     """
     for value in reversed(_NAMED.findall(reply)):
-        listed = _repair(value if value.lstrip().startswith("[") else f"[{value}]")
+        listed = repair_json(value if value.lstrip().startswith("[") else f"[{value}]")
         numbers = [number for item in _flat(listed) if (number := read_document_number(item))]
         if numbers or _EMPTY.match(value):
             return tuple(dict.fromkeys(n for n in numbers if n in shown))[:most]
@@ -161,13 +159,6 @@ _DIGITS = re.compile(r"\d+")
 _QUOTED = re.compile(r"[\"“]([^\"“”]{12,})[\"”]")
 _LONGEST_CLAIM, _MOST_QUOTES = 400, 6  # what `Joined` takes
 _NUMBER = re.compile(rf"[\W_]*(?:{_DOC})?[\W_]*(\d{{1,6}})(?!\w|\.\d)", re.IGNORECASE)
-
-
-def _repair(text: str) -> object:
-    """Read JSON that may be broken off or lack its quotes; None if it cannot be read."""
-    with contextlib.suppress(ValueError, RecursionError):
-        return json_repair.loads(text)
-    return None
 
 
 def _flat(value: object) -> list[object]:
@@ -333,7 +324,7 @@ def parse_doc_scores(reply: str, numbers: Collection[int]) -> dict[int, DocScore
     """
     scores: dict[int, DocScore] = {}
     begin = min((at for mark in "{[" if (at := reply.find(mark)) >= 0), default=len(reply))
-    for entry in _entries(_repair(reply[begin:_LONGEST_REPLY])):
+    for entry in _entries(repair_json(reply[begin:_LONGEST_REPLY])):
         number, p = read_document_number(entry.get("doc_id")), _probability(entry.get("p"))
         if number in numbers and number is not None and p is not None:
             answer = entry.get("answer")

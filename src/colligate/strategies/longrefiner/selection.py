@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-import json_repair
 from rapidfuzz import fuzz, process, utils
 
 from colligate.core.prompt_files import PromptTemplate
@@ -22,6 +21,7 @@ from colligate.documents import Passage, Span
 from colligate.documents.sentences import word_spans
 from colligate.documents.tokens import estimate_tokens
 from colligate.models import ChatModel, Message
+from colligate.models.structured import repair_json
 from colligate.strategies.longrefiner.skeleton import ABSTRACT, same_title
 from colligate.strategies.longrefiner.structuring import Article, ArticleNode, Level
 
@@ -165,7 +165,7 @@ def _read_names(reply: str) -> list[str]:
     begin = min((at for at in (reply.find("["), reply.find("{")) if at >= 0), default=None)
     if begin is None:
         return [line.strip(" -*•'\"`") for line in reply.splitlines()]
-    return list(_iterate_strings(json_repair.loads(reply[begin:])))
+    return list(_iterate_strings(repair_json(reply[begin:])))
 
 
 def _iterate_strings(value: Any) -> Iterator[str]:

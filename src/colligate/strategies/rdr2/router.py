@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import json_repair
 from rapidfuzz import fuzz
 
 from colligate.core.prompts import escape, render_question
 from colligate.models import Message
 from colligate.models.label_odds import rank_likely
+from colligate.models.structured import repair_json
 from colligate.strategies.rdr2.tree import SubTree
 
 
@@ -272,7 +272,7 @@ def parse_quoting_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
     Copies that are found nowhere are dropped. A reply in the other form is read as that.
     """
     begin = reply.find("{")
-    read = json_repair.loads(reply[begin:]) if begin >= 0 else None
+    read = repair_json(reply[begin:]) if begin >= 0 else None
     if not isinstance(read, dict) or not read.keys() & {"quotes", "headings"}:
         return parse_router_reply(reply, subtree)
     actions: list[tuple[Tag, int]] = []

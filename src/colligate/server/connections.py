@@ -1,0 +1,214 @@
+"""Connections: how many may be open, how long a client may take, and the log of what goes wrong.
+
+A client that connects and sends nothing, or half a request, costs a descriptor before it can be
+asked for a token. So places are bounded and time is limited below HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from colligate.server.auth import USES
+from colligate.server.config import ServerConfig
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """The most connections, of all clients and of one address, and seconds to send a request."""
+
+    total: int
+    per_address: int
+    header_seconds: float
+    body_seconds: float
+    backlog: int
+
+    @classmethod
+    def of(cls, config: ServerConfig, descriptors: int) -> ConnectionLimits:
+        """Return the limits of a server that may open so many files.
+
+        Half of the descriptors are for connections, an eighth for those that arrive in one moment
+        and are closed again; the rest is for the library, for models and for parsers.
+        """
+        total = max(1, min(config.connections, descriptors // 2))
+        return cls(
+            total=total,
+            per_address=max(1, total // 2),
+            header_seconds=config.header_seconds,
+            body_seconds=config.body_seconds,
+            backlog=max(1, min(512, descriptors // 8)),
+        )
+
+
+class Connection(H11Protocol):
+    """An HTTP connection that is closed when its client is too slow, or its place is needed.
+
+    When all places are taken, a new connection gets the place of the one that has waited longest
+    for a request. If each has a request under way, the new one is refused.
+    """
+
+    def __init__(self, *given: Any, limits: ConnectionLimits, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._limits = limits
+        self._awaited: Any = None  # h11's state of the client
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        others = [each for each in self.connections if isinstance(each, Connection)]
+        neighbours = [each for each in others if each._address == self._address]
+        if self._find_place(neighbours, self._limits.per_address) and self._find_place(
+            others, self._limits.total
+        ):
+            self._watch()
+        else:
+            _log.warning("a connection is refused: as many as may be open have a request under way")
+            self._hang_up("503 Service Unavailable")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for timer in (self._timer, self._unread):
+            if timer is not None:
+                timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(self._limits.body_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+
+    @property
+    def _address(self) -> str | None:
+        return self.client[0] if self.client else None
+
+    def _find_place(self, group: Iterable[Connection], most: int) -> bool:
+        """Close a connection if this one is too many; return whether there is a place."""
+        there = [each for each in group if not each.transport.is_closing()]
+        if len(there) <= most:
+            return True
+        idle = [each for each in there if each is not self and not each._busy]
+        if idle:
+            min(idle, key=lambda each: each._since).transport.abort()
+        return bool(idle)
+
+    @property
+    def _busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _watch(self) -> None:
+        """Limit the time for what the client has to send next."""
+        awaited = self.conn.their_state
+        if awaited is self._awaited is h11.IDLE:
+            return  # a part of the headers does not give more time for the rest
+        self._awaited, self._since = awaited, self.loop.time()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if awaited is h11.IDLE:
+            self._timer = self.loop.call_later(self._limits.header_seconds, self._expire)
+        elif awaited is h11.SEND_BODY:
+            self._timer = self.loop.call_later(self._limits.body_seconds, self._expire)
+
+    def _expire(self) -> None:
+        if self.flow.read_paused:  # the client cannot send because the server does not read
+            self._watch()
+        elif self._awaited is h11.IDLE and not self.conn.trailing_data[0]:
+            self.transport.abort()  # nothing has come: a browser opens connections in advance
+        else:
+            self._hang_up("408 Request Timeout")
+
+    def _hang_up(self, status: str) -> None:
+        """Close the connection, with a response unless one has begun."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.write(
+                f"HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode()
+            )
+        self.transport.abort()
+
+
+# The process: its descriptors and its log.
+
+_WITHOUT_LIMITS = 512  # descriptors, on a system that does not say how many there are
+_ENOUGH = 65_536  # descriptors, where the hard limit is "infinite"
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of open files to the hard one; return how many may be open."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return _WITHOUT_LIMITS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, _ENOUGH) if hard == resource.RLIM_INFINITY else hard
+    with suppress(OSError, ValueError):  # macOS has a lower limit that it does not report
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return soft
+
+
+class Repetitions(logging.Filter):
+    """Holds back a line that was logged less than a minute ago; the next one says how often."""
+
+    _SECONDS = 60.0
+    _MOST_KINDS = 1000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[tuple[object, ...], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the line is to be written."""
+        if record.levelno < logging.WARNING:
+            return True
+        error = record.exc_info[1] if record.exc_info else None
+        kind = (record.name, record.levelno, str(record.msg)[:500], repr(error)[:500])
+        now = time.monotonic()
+        since, held = self._seen.get(kind, (-math.inf, 0))
+        if now - since < self._SECONDS:
+            self._seen[kind] = since, held + 1
+            return False
+        if held:
+            record.msg = f"{record.msg} ({held} more like it were held back)"
+        if len(self._seen) >= self._MOST_KINDS:
+            self._seen.clear()
+        self._seen[kind] = now, 0
+        return True
+
+
+def log_to_stderr() -> None:
+    """Write warnings, and the use of tokens, to standard error; a program's handlers are kept.
+
+    A handler on the root logger keeps other packages from adding theirs.
+    """
+    handler = logging.StreamHandler()
+    handler.addFilter(Repetitions())
+    logging.basicConfig(
+        level=logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        handlers=[handler],
+    )
+    USES.setLevel(logging.INFO)

@@ -1,0 +1,163 @@
+"""Named tokens: who may do what, in a file of digests that `colligate token` writes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Collection
+from contextvars import ContextVar
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from colligate.errors import UsageError
+
+
+class Right(StrEnum):
+    """What a token allows; `admin` allows everything."""
+
+    READ = "read"
+    ASK = "ask"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+class NamedToken(BaseModel):
+    """A token as its file holds it: a digest, rights, and the most requests in a minute."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    rights: Annotated[tuple[Right, ...], Field(min_length=1)]
+    per_minute: Annotated[int, Field(ge=1)] | None = None
+    made: date
+
+    def may(self, rights: Collection[Right]) -> bool:
+        """Return whether it has one of these rights."""
+        return Right.ADMIN in self.rights or not {*rights}.isdisjoint(self.rights)
+
+
+CALLER: ContextVar[NamedToken | None] = ContextVar("caller", default=None)
+"""The named token of the request that is being answered; None means that everything is allowed."""
+
+_LIST = TypeAdapter(list[NamedToken])
+_MOST_BYTES = 1 << 20
+
+
+class TokenFile:
+    """The named tokens of a file; it is read again when it changes."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).expanduser()
+        self._seen: tuple[int, ...] = ()
+        self._tokens: list[NamedToken] = []
+        self._used: dict[str, tuple[float, float]] = {}
+
+    def read(self) -> list[NamedToken]:
+        """Return the tokens, in the order they were made.
+
+        Raises:
+            UsageError: the file cannot be read, is not valid, or others can read or change it.
+        """
+        try:
+            with self.path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+                if seen == self._seen:
+                    return self._tokens
+                if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
+                    raise UsageError(
+                        f"{self.path} is not private",
+                        "other users can read or change it",
+                        f"chmod 600 {self.path}",
+                    )
+                tokens = _LIST.validate_json(file.read(_MOST_BYTES))
+        except OSError as error:
+            why = error.strerror or str(error)
+            hint = f"`colligate token make NAME --tokens {self.path}` makes it"
+            raise UsageError(f"cannot read {self.path}", why, hint) from error
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(step) for step in first["loc"])
+            why = f"{where}: {first['msg']}" if where else first["msg"]
+            raise UsageError(f"{self.path} is not a list of tokens", why) from None
+        self._seen, self._tokens = seen, tokens
+        return tokens
+
+    def find(self, given: str) -> NamedToken | None:
+        """Return the token that was sent, compared in constant time."""
+        digest = _digest(given)
+        found = None
+        for token in self.read():
+            if secrets.compare_digest(token.sha256, digest):
+                found = token
+        return found
+
+    def wait(self, token: NamedToken) -> float:
+        """Count a request; return the seconds to wait if it is one too many, otherwise 0.
+
+        A token that was not used for a minute may send a minute's requests at once.
+        """
+        if token.per_minute is None:
+            return 0.0
+        now, most = time.monotonic(), float(token.per_minute)
+        left, at = self._used.get(token.name, (most, now))
+        left = min(most, left + (now - at) * most / 60)
+        self._used[token.name] = (left - (left >= 1), now)
+        return 0.0 if left >= 1 else (1 - left) * 60 / most
+
+    def make(self, name: str, rights: Collection[Right], per_minute: int | None = None) -> str:
+        """Add a token and return it: only its digest is kept."""
+        tokens = self.read() if self.path.exists() else []
+        if any(each.name == name for each in tokens):
+            why = f"{self.path} has one of this name"
+            raise UsageError(f"cannot make the token {name}", why, "revoke it first")
+        token = secrets.token_urlsafe(32)
+        try:
+            made = NamedToken(
+                name=name,
+                sha256=_digest(token),
+                rights=tuple(right for right in Right if right in rights),
+                per_minute=per_minute,
+                made=datetime.now(UTC).date(),
+            )
+        except ValidationError:
+            why = "expected at most 64 small letters, digits, points, dashes and underscores"
+            raise UsageError(f"cannot make the token {name!r}", why) from None
+        self._write([*tokens, made])
+        return token
+
+    def revoke(self, name: str) -> None:
+        """Remove a token; a running server refuses it from the next request on."""
+        tokens = self.read()
+        left = [each for each in tokens if each.name != name]
+        if len(left) == len(tokens):
+            why = f"{self.path} has {', '.join(each.name for each in tokens) or 'none'}"
+            raise UsageError(f"there is no token {name!r}", why)
+        self._write(left)
+
+    def _write(self, tokens: list[NamedToken]) -> None:
+        """Replace the file, completely or not at all; only its owner may read it."""
+        new = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        try:
+            made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(made, "wb") as file:
+                file.write(_LIST.dump_json(tokens, indent=1) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise UsageError(f"cannot write {self.path}", why) from error
+
+
+def _digest(token: str) -> str:
+    # Tokens are 32 random bytes: nobody finds one by trying, however fast the digest is.
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,208 @@
+"""Named tokens: each allows what it was made for, until it is revoked."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate.cli import main
+from colligate.errors import UsageError
+from colligate.server.tokens import Right, TokenFile
+from support.http_server import DEFAULT, QUESTION, RULES, ServerClient, form_of
+
+OWNER = "the-token-of-the-owner"
+COMPLETION = {"model": "auto", "messages": [{"role": "user", "content": QUESTION}]}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def fill(client: ServerClient) -> None:
+    sent = await client.post(f"{DEFAULT}/files", files=form_of(RULES), headers=bearer(OWNER))
+    await client.get(f"/api/jobs/{sent.json()['job']}/events", headers=bearer(OWNER))
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> TokenFile:
+    return TokenFile(tmp_path / "tokens.json")
+
+
+@pytest.fixture
+def given(tokens: TokenFile) -> dict[str, str]:
+    """A token of each right alone."""
+    return {right.value: tokens.make(f"{right.value}-only", [right]) for right in Right}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", f"{DEFAULT}/documents", "read"),
+        ("GET", f"{DEFAULT}/documents/x", "read"),
+        ("GET", f"{DEFAULT}/search?q=hall", "read"),
+        ("GET", f"{DEFAULT}/runs", "read ask"),
+        ("GET", "/api/runs/x", "read ask"),
+        ("DELETE", "/api/runs/x", "ask"),
+        ("POST", f"{DEFAULT}/ask", "ask"),
+        ("POST", "/v1/chat/completions", "ask"),
+        ("GET", "/v1/models", "read ask write"),
+        ("GET", "/api/about", "read ask write"),
+        ("GET", "/api/libraries", "read ask write"),
+        ("POST", "/api/libraries", "write"),
+        ("POST", f"{DEFAULT}/files", "write"),
+        ("DELETE", f"{DEFAULT}/documents/x", "write"),
+        ("GET", "/api/jobs/x", "read write"),
+        ("DELETE", "/api/jobs/x", "write"),
+        ("DELETE", "/api/libraries/other", ""),
+        ("GET", "/metrics", ""),
+        ("POST", "/api/libraries/%0A", "write"),
+        ("PUT", "/%0A", "write"),
+    ],
+)
+async def test_a_right_allows_its_requests_and_admin_all(
+    serve, tokens, given, method, path, allowed
+):
+    async with serve(token=OWNER, tokens=tokens.path) as client:
+        assert (await client.request(method, path)).status_code == 401
+        for right, token in {**given, "owner": OWNER}.items():
+            response = await client.request(method, path, headers=bearer(token))
+            refused = right not in (*allowed.split(), "admin", "owner")
+            assert (response.status_code == 403) == refused, (right, response.text)
+            assert response.status_code != 401
+            if refused:
+                assert f"the token {right}-only lacks the right" in response.text
+
+
+async def test_the_same_rights_hold_for_openais_endpoint(serve, tokens, given):
+    async with serve(tokens=tokens.path, token=OWNER) as client:
+        await fill(client)
+        path = "/v1/chat/completions"
+        refused = await client.post(path, json=COMPLETION, headers=bearer(given["read"]))
+        assert refused.status_code == 403
+        assert "lacks the right" in refused.json()["error"]["message"]
+        answered = await client.post(path, json=COMPLETION, headers=bearer(given["ask"]))
+        assert answered.status_code == 200
+
+
+async def test_a_token_sees_its_own_runs_and_an_admins_all(serve, tokens, given):
+    other = tokens.make("other", [Right.READ, Right.ASK])
+    body = {"question": QUESTION, "strategy": "retrieve-read"}
+    async with serve(tokens=tokens.path, token=OWNER) as client:
+        await fill(client)
+        asked = await client.post(f"{DEFAULT}/ask", json=body, headers=bearer(given["ask"]))
+        run = f"/api/runs/{asked.json()['run']}"
+        for token, listed, status in (
+            (given["ask"], 1, 200),
+            (other, 0, 404),
+            (given["admin"], 1, 200),
+            (OWNER, 1, 200),
+        ):
+            runs = (await client.get(f"{DEFAULT}/runs", headers=bearer(token))).json()
+            assert [each["asked_by"] for each in runs] == ["ask-only"] * listed
+            assert (await client.get(run, headers=bearer(token))).status_code == status
+        assert (await client.delete(run, headers=bearer(other))).status_code == 404
+    async with serve(tokens=tokens.path) as client:  # after a restart
+        assert (await client.get(run, headers=bearer(other))).status_code == 404
+        assert (await client.delete(run, headers=bearer(given["ask"]))).status_code == 204
+
+
+async def test_a_revoked_token_is_refused_at_once(serve, tokens):
+    token = tokens.make("ana", [Right.READ])
+    async with serve(tokens=tokens.path) as client:
+        path = f"{DEFAULT}/documents"
+        assert (await client.get(path, headers=bearer(token))).status_code == 200
+        TokenFile(tokens.path).revoke("ana")
+        assert (await client.get(path, headers=bearer(token))).status_code == 401
+        tokens.path.write_text("no list")
+        assert (await client.get(path, headers=bearer(token))).status_code == 401
+
+
+async def test_requests_in_a_minute_are_limited_for_each_token(serve, tokens):
+    few = tokens.make("few", [Right.READ], per_minute=2)
+    many = tokens.make("many", [Right.READ])
+    async with serve(tokens=tokens.path) as client:
+        path = f"{DEFAULT}/documents"
+        seen = [(await client.get(path, headers=bearer(few))) for _ in range(3)]
+        assert [each.status_code for each in seen] == [200, 200, 429]
+        assert 0 < int(seen[-1].headers["retry-after"]) <= 30
+        assert (await client.get(path, headers=bearer(many))).status_code == 200
+
+
+async def test_each_use_is_logged_by_name(serve, tokens, given, caplog):
+    caplog.set_level(logging.INFO, "colligate.tokens")
+    async with serve(tokens=tokens.path, token=OWNER) as client:
+        await client.get(f"{DEFAULT}/documents?q=secret", headers=bearer(given["read"]))
+        await client.get("/metrics", headers=bearer(given["read"]))
+        await client.get("/api/about", headers=bearer(OWNER))
+    said = [each.getMessage() for each in caplog.records if each.name == "colligate.tokens"]
+    assert said == [
+        f"read-only GET '{DEFAULT}/documents' 200",
+        "read-only GET '/metrics' 403",
+    ]
+    assert not any(token in line for token in given.values() for line in said)
+
+
+def test_the_file_has_digests_alone_and_is_private(tokens, given):
+    content = tokens.path.read_text()
+    assert not any(token in content for token in given.values())
+    assert stat.S_IMODE(tokens.path.stat().st_mode) == 0o600
+    assert tokens.find(given["read"]).name == "read-only"
+    assert tokens.find(given["read"] + "x") is None
+
+
+def test_a_file_that_others_can_read_is_refused(tokens, given):
+    tokens.path.chmod(0o640)
+    with pytest.raises(UsageError, match="chmod 600"):
+        TokenFile(tokens.path).read()
+
+
+@pytest.mark.parametrize("content", ["", "{}", '[{"name": "a"}]', "[1]", '[{"name": "A b"}]'])
+def test_a_file_that_is_not_a_list_of_tokens_is_one_line(tokens, content):
+    tokens.path.touch(0o600)
+    tokens.path.write_text(content)
+    with pytest.raises(UsageError, match="not a list of tokens") as raised:
+        tokens.read()
+    assert "\n" not in str(raised.value)
+
+
+def test_the_command_makes_lists_and_revokes(tokens, capsys):
+    def run(*arguments: str) -> tuple[int, Any]:
+        status = main(["token", *arguments, "--tokens", str(tokens.path)])
+        return status, capsys.readouterr()
+
+    status, said = run("make", "ana", "--right", "write", "--per-minute", "30")
+    assert status == 0
+    assert tokens.find(said.out.strip()).rights == (Right.WRITE,)
+    assert run("make", "ben")[0] == 0
+    status, said = run("make", "ana")
+    assert (status, said.out) == (2, "")
+    assert "one of this name" in said.err
+    assert run("make", "A b")[0] == 2
+    listed = json.loads(run("list", "--json")[1].out)
+    assert [(each["name"], each["rights"], each["per_minute"]) for each in listed] == [
+        ("ana", ["write"], 30),
+        ("ben", ["read", "ask"], None),
+    ]
+    assert "sha256" not in listed[0]
+    assert "ana" in run("list")[1].out
+    assert run("revoke", "ana")[0] == 0
+    assert run("revoke", "ana")[0] == 2
+    assert [each.name for each in tokens.read()] == ["ben"]
+
+
+def test_the_command_serves_with_named_tokens_and_its_own(command, tokens, tmp_path):
+    ana = tokens.make("ana", [Right.READ])
+    serving = command("--tokens", str(tokens.path))
+    with serving.client() as client:
+        assert client.get("/api/about").status_code == 401
+        assert client.get("/api/about", headers=bearer(ana)).status_code == 200
+        published = json.loads((tmp_path / "papers" / "server.json").read_text())
+        assert client.get("/metrics", headers=bearer(published["token"])).status_code == 200
+    assert serving.stop() == 0, serving.said
+    assert "ana GET '/api/about' 200" in serving.said
+    assert published["token"] not in serving.said
