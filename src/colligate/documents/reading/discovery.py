@@ -171,10 +171,11 @@ _SNIFFED = 8192
 
 def _consider(path: Path, search: _Search) -> None:
     """Take a file of a known format, or any text; count others as skipped."""
-    if known_format(path):
-        search.add(path)
-        return
     try:
+        # An empty file is not opened: one of the kernel may never end.
+        if known_format(path) or not path.stat().st_size:
+            search.add(path)
+            return
         with path.open("rb") as file:
             is_text = not looks_binary(file.read(_SNIFFED))
     except OSError as error:
