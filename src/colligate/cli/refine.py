@@ -25,6 +25,7 @@ async def refine_command(
             "The most tokens of the text. Default: 2048.", options.LIMITS, metavar="N", min=1
         ),
     ] = None,
+    follow_links: options.FollowLinks = False,
     models: options.EngineOptions,
     run: options.RunOptions,
 ) -> int:
@@ -47,7 +48,7 @@ async def refine_command(
     settings = models.load_settings()
     with watch_run(run.trace) as watcher:
         trace = Trace([watcher.see], keep=False)
-        async with models.engine(settings) as engine:
+        async with models.engine(settings, follow_links=follow_links) as engine:
             refined = await engine.refine(
                 question,
                 paths or [],
