@@ -76,8 +76,8 @@ class Session:
     `models` maps roles to names or models. What is None or missing is taken from `settings`, or
     from the environment and `colligate.toml` if there are none. Whoever gives an object closes it.
     `wait` is how many seconds to wait for a library that another process holds. `cache` keeps the
-    models' replies in the library's folder. `follow_links` reads what symbolic links lead to outside
-    the folders that are named.
+    models' replies in the library's folder. `follow_links` follows symbolic links that lead out of
+    the folders named.
     """
 
     settings: Settings | None = None

@@ -77,9 +77,7 @@ async def ask_command(
         async def consent(estimate: str) -> bool:
             return yes or await asyncio.to_thread(watcher.confirm, f"{estimate}: do it?")
 
-        async with models.engine(
-            settings, judge=judge, follow_links=follow_links
-        ) as engine:
+        async with models.engine(settings, judge=judge, follow_links=follow_links) as engine:
             folder = (await engine.open_library()).path
             server = await find_server(folder)
             if server is None:

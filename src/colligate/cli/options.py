@@ -133,9 +133,7 @@ Wait = Annotated[
 ]
 FollowLinks = Annotated[
     bool,
-    option(
-        "Follow symbolic links that lead out of the folders named.", LIBRARY, "--follow-links"
-    ),
+    option("Follow symbolic links that lead out of the folders named.", LIBRARY, "--follow-links"),
 ]
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 

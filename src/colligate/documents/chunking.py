@@ -185,11 +185,12 @@ class _Packer:
 
     def _split(self, block: _Block) -> Iterable[tuple[int, int]]:
         text = self._document.text[block.start : block.end]
+        found: Iterable[tuple[int, int]]
         if block.kind in (Kind.TABLE, Kind.CODE):
             # Lazily: a table may have a million lines.
             found = (match.span() for match in _LINE.finditer(text) if match.group().strip())
         else:
-            found = iter(split_sentences(text, self._document.language))
+            found = split_sentences(text, self._document.language)
         return ((block.start + start, block.start + end) for start, end in found)
 
 

@@ -77,7 +77,7 @@ def format_table(rows: Iterable[Sequence[str]], *, rule: str = "---") -> str:
 
     Only the head is as wide as the widest row: cells that are missing are not written.
     """
-    lines = []
+    lines: list[str] = []
     first = width = 0
     for row in rows:
         first, width = first if lines else len(row), max(width, len(row))

@@ -175,9 +175,7 @@ class AsyncLibrary:
         """
         report = on_progress or _ignore
         given = [paths] if isinstance(paths, Path | str) else list(paths)
-        found = await in_thread(
-            find_files, given, [self.path], follow_links=self._follow_links
-        )
+        found = await in_thread(find_files, given, [self.path], follow_links=self._follow_links)
         result = Ingested(problems=list(found.problems))
         async with self._changing:
             catalogue = await self._lock_catalogue(report)

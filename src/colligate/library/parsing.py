@@ -159,7 +159,7 @@ class _Parser:
 
 
 class _Guard(threading.Thread):
-    """Kills a process that takes more time or memory than a file of this size may; `why` says so."""
+    """Kills a process that takes more time or memory than a file of this size may: see `why`."""
 
     def __init__(self, process: subprocess.Popen[bytes], size: int) -> None:
         super().__init__(daemon=True)

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 from colligate.concurrency import SingleFlight
 from colligate.errors import ColligateError, MissingCapability
-from colligate.private import make_private_file, make_private_folder
 from colligate.models.base import (
     AdapterModel,
     AttentionModel,
@@ -37,6 +36,7 @@ from colligate.models.base import (
     Usage,
     WrappedModel,
 )
+from colligate.private import make_private_file, make_private_folder
 
 T = TypeVar("T")
 

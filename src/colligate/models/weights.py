@@ -181,9 +181,8 @@ def _check_unchanged(weights: Pinned, folder: Path) -> None:
 
 
 def _note_checked(weights: Pinned, folder: Path) -> None:
-    new = folder / f"{_CHECKED}.{os.getpid()}"
-    new.write_text(json.dumps(_describe_files(weights, folder)), "utf-8")
-    new.replace(folder / _CHECKED)
+    text = json.dumps(_describe_files(weights, folder))
+    (folder / _CHECKED).write_text(text, "utf-8")  # half written it only costs another check
 
 
 def _describe_files(weights: Pinned, folder: Path) -> dict[str, list[int]]:

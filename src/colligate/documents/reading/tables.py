@@ -31,12 +31,11 @@ def read_separated(source: SourceFile) -> Document:
 
 
 def _find_separator(text: str) -> str:
-    """Return what separates the cells: of the first rows, most have the same number of them."""
+    """Return what cuts most of the first rows into the same number of cells."""
 
-    def rate(separator: str) -> tuple[int, int]:
+    def rate(separator: str) -> int:
         widths = Counter(map(len, islice(_iter_rows(text, separator), _SAMPLED)))
-        widths.pop(1, None)
-        return max(((count, width) for width, count in widths.items()), default=(0, 0))
+        return max((count for width, count in widths.items() if width > 1), default=0)
 
     return max(_SEPARATORS, key=rate)
 
@@ -67,9 +66,7 @@ def table_tree(text: str, document_id: str) -> Tree:
             if section != root:
                 builder.close(section, end)
             title = " ".join(_ESCAPED.sub(r"\1", block["heading"]).split())
-            section = builder.add(
-                Kind.SECTION, *place, root, level=2, title=title, heading=place
-            )
+            section = builder.add(Kind.SECTION, *place, root, level=2, title=title, heading=place)
         else:
             kind = Kind.PARAGRAPH if block["table"] is None else Kind.TABLE
             builder.add(kind, *place, section)
