@@ -487,6 +487,41 @@ def _special(folder: Path, _: random.Random) -> Result:
     return read([*map(Path, names), *inside], folder / "library")
 
 
+@row("a disk that fills while files are indexed")
+def _filling(folder: Path, _: random.Random) -> Result:
+    """Fill a disk in memory some seconds after the start (needs the right to mount one)."""
+    disk, table = folder / "disk", folder / "rows.csv"
+    disk.mkdir()
+    table.write_bytes(b"some words,2024-01-01,7\n" * 60_000)
+    where = ["--library", str(disk / "library"), "--embedder", "static"]
+    result = Result(0)
+    for delay in range(1, 17):
+        mounting = ["mount", "-t", "tmpfs", "-o", "size=260m", "tmpfs", str(disk)]
+        if subprocess.run(mounting, capture_output=True, check=False).returncode:
+            break
+        result.tries += 1
+        fill = f"sleep {delay}; exec cat /dev/zero > {disk}/fill"
+        with subprocess.Popen(["sh", "-c", fill], stderr=subprocess.DEVNULL):
+            _judge(_run("index", str(DOCS), str(table), *where), f"{delay} s", result)
+        (disk / "fill").unlink()
+        if whole := _run("library", "verify", *where).returncode:
+            result.failures.append(f"{delay} s: verify ends with {whole}")
+        subprocess.run(["umount", str(disk)], check=True)
+    return result
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "colligate", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _judge(done: subprocess.CompletedProcess[str], what: str, result: Result) -> None:
+    """Count a command that ended by a signal, or that says nothing a person can act on."""
+    last = done.stderr.strip().rpartition("\n")[2]
+    if done.returncode not in (0, 1) or "internal error" in last:
+        result.failures.append(f"{what}: {done.returncode} {last[:200]}")
+
+
 @row("all in one folder, by the command")
 def _command(folder: Path, chance: random.Random) -> Result:
     """Index the files of all other rows at once; the library must be whole afterwards."""
@@ -501,14 +536,7 @@ def _command(folder: Path, chance: random.Random) -> Result:
     result = Result(count)
     with _Watch() as watch:
         for arguments in (["index", str(made)], ["library", "verify"]):
-            done = subprocess.run(
-                [sys.executable, "-m", "colligate", *arguments, *where],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode or "internal error" in done.stderr:
-                result.failures.append(f"{arguments[0]}: {done.returncode} {done.stderr[-200:]}")
+            _judge(_run(*arguments, *where), arguments[0], result)
     result.facts = {"seconds": round(watch.seconds), "parent_mb": round(watch.memory / 1e6)}
     return result
 

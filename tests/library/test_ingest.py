@@ -620,6 +620,21 @@ def test_an_error_of_the_disk_is_no_damage_where_the_disk_is_full(tmp_path, monk
     assert isinstance(fail(1 << 30), LibraryDamaged)
 
 
+async def test_an_index_that_cannot_be_flushed_any_more_can_be_closed(library, folder):
+    class FullDisk:
+        def flush(self):
+            raise Exception("Failed to flush segment state: No space left on device")
+
+        close = flush
+
+    await library.add(folder)
+    index = await library._store.open_index()
+    index._shard.close()
+    index._shard = FullDisk()
+    await library.close()
+    assert await library.verify() == []
+
+
 async def test_nobody_else_can_read_a_new_library(library, folder):
     before = os.umask(0o022)
     try:

