@@ -32,7 +32,6 @@ from pathlib import Path
 
 from colligate.errors import ColligateError
 from colligate.library import AsyncLibrary
-from colligate.library.ingest import Progress
 
 SECONDS, SMALL, MEMORY = 60.0, 10_000_000, 1_000_000_000
 DOCS = Path(__file__).parents[1] / "docs"
@@ -84,17 +83,17 @@ def _read_files(
     for name, data in make(chance):
         paths.append(folder / name)
         paths[-1].write_bytes(data)
-    return read(paths, folder / "library")
+    return read(paths, folder / "libraries")
 
 
-def read(paths: list[Path], library: Path) -> Result:
-    """Read files one by one into a library, as `colligate index` does, and judge each."""
+def read(paths: list[Path], libraries: Path) -> Result:
+    """Read each file into a library of its own, as `colligate index` does, and judge it."""
     result = Result(len(paths))
     slowest = largest = 0.0
     caught = 0
-    for path in paths:
+    for number, path in enumerate(paths):
         with _Watch() as watch:
-            error = asyncio.run(_add(path, library))
+            error = asyncio.run(_add(path, libraries / str(number)))
         slowest, largest = max(slowest, watch.seconds), max(largest, watch.memory)
         small = not path.is_file() or path.stat().st_size < SMALL
         if watch.seconds > SECONDS:
@@ -111,12 +110,9 @@ def read(paths: list[Path], library: Path) -> Result:
 
 async def _add(path: Path, library: Path) -> Exception | None:
     """Return the error of one file, or None."""
-
-    def note(_: Progress) -> None: ...
-
     try:
         async with AsyncLibrary(library, embedder="static") as opened:
-            added = await opened.add(path, on_progress=note, workers=1)
+            added = await opened.add(path, workers=1)
     except Exception as error:
         return error
     return next((error for _, error in added.failed), next(iter(added.problems), None))
@@ -484,7 +480,7 @@ def _special(folder: Path, _: random.Random) -> Result:
         "/proc/self/maps",
     ]
     inside = [folder / name for name in ("pipe.txt", "loop.md", "kmsg.txt", "socket.txt")]
-    return read([*map(Path, names), *inside], folder / "library")
+    return read([*map(Path, names), *inside], folder / "libraries")
 
 
 @row("a disk that fills while files are indexed")
