@@ -278,3 +278,10 @@ def test_blanks_by_the_million_make_no_passage_long(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("first" + "\n" * 300_000 + "last")
     (document,) = read_file(tmp_path / "a.txt").documents
     assert [document.slice(span) for span in Structural()(document)] == ["first", "last"]
+
+
+def test_blanks_by_the_million_in_a_line_are_read(tmp_path: Path) -> None:
+    text = "first" + " " * 1_000_000 + "last"
+    (tmp_path / "a.txt").write_text(text)
+    (document,) = read_file(tmp_path / "a.txt").documents
+    assert document.text == text

@@ -274,7 +274,7 @@ _KEYWORD = re.compile(
     r"(?:\d{1,3}|[ivxlc]{1,7}|[a-z])(?:[.:)\s]|$)|(?:appendix|annex|preamble)(?:[.:]|$)",
     re.IGNORECASE,
 )
-_CONTENTS_LINE = re.compile(r"\.{4,}|(?:\. ){3,}|\s{3,}\d+$")
+_CONTENTS_LINE = re.compile(r"\.{4}|(?:\. ){3}|\s{3}\d+$")
 _ADDRESS = re.compile(r"<?(?:https?://|www\.)\S*$")
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 
