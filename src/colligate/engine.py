@@ -80,7 +80,7 @@ class Engine:
 
     `wait` is how many seconds to wait for another process that holds the library. `cache` keeps
     the models' replies in the library's folder, so that the same question over the same documents
-    is paid for once.
+    is paid for once. `follow_links` follows symbolic links that lead out of the folders named.
 
         async with Engine(model="openai:gpt-5-mini") as engine:
             answer = await engine.ask("Who signed?", ["contracts/"])
@@ -96,6 +96,7 @@ class Engine:
     settings: Settings | None = None
     wait: float = 30.0
     cache: bool = False
+    follow_links: bool = False
     on_event: Listener | None = None
 
     _session: Session = field(init=False, repr=False)
@@ -114,6 +115,7 @@ class Engine:
             folder=self.library,
             wait=self.wait,
             cache=self.cache,
+            follow_links=self.follow_links,
         )
 
     async def __aenter__(self) -> Engine:

@@ -76,7 +76,8 @@ class Session:
     `models` maps roles to names or models. What is None or missing is taken from `settings`, or
     from the environment and `colligate.toml` if there are none. Whoever gives an object closes it.
     `wait` is how many seconds to wait for a library that another process holds. `cache` keeps the
-    models' replies in the library's folder.
+    models' replies in the library's folder. `follow_links` follows symbolic links that lead out of
+    the folders named.
     """
 
     settings: Settings | None = None
@@ -86,6 +87,7 @@ class Session:
     folder: Path | str | None = None
     wait: float = 30.0
     cache: bool = False
+    follow_links: bool = False
 
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
     _open: _OpenModels = field(default_factory=lambda: _OpenModels(), init=False, repr=False)
@@ -307,7 +309,9 @@ class Session:
             by_name = embedder.name if isinstance(embedder, Named) else embedder
             folder = settings.library.name if settings.library else None
             if self._library is None:  # calls may come at once; the first one opens it
-                self._library = AsyncLibrary(folder, embedder=by_name, wait=self.wait)
+                self._library = AsyncLibrary(
+                    folder, embedder=by_name, wait=self.wait, follow_links=self.follow_links
+                )
                 self._stack.push_async_callback(self._library.close)
         return self._library
 

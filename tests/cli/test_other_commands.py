@@ -1,6 +1,7 @@
 """Help, tree, strategies, models, doctor."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -179,6 +180,29 @@ def test_models_pull(colligate: Any, tmp_path: Path) -> None:
     done = colligate.here("models", "pull", "wordllama-256")
     assert (done.returncode, done.stdout) == (1, "")
     assert "cannot download" in done.stderr.splitlines()[-1]
+
+
+def test_models_verify_says_which_weights_changed(colligate: Any, tmp_path: Path) -> None:
+    there = json.loads(colligate.here("models", "list", "--json").stdout)
+    (source,) = (Path(row["path"]) for row in there if row["name"] == "wordllama-256")
+    copy = tmp_path / "models" / "wordllama-256"
+    shutil.copytree(source, copy)
+    colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
+    done = colligate.here("models", "verify")
+    assert (done.returncode, done.stdout) == (0, "wordllama-256: as pinned\n")
+    weights = max(copy.iterdir(), key=lambda file: file.stat().st_size)
+    with weights.open("r+b") as file:
+        file.write(b"!")
+    done = colligate.here("models", "verify", "wordllama-256")
+    assert done.returncode == 1
+    assert str(weights) in done.stdout
+    (tmp_path / "a.md").write_text("# A\n\nWords.\n")
+    where = ("--library", tmp_path / "library", "--embedder", "static")
+    done = colligate.here("index", tmp_path / "a.md", *where)
+    assert done.returncode == 1
+    assert "changed since they were pulled" in done.stderr
+    done = colligate.here("models", "verify", "smollm2-135m")
+    assert (done.returncode, done.stdout) == (0, "smollm2-135m: not here\n")
 
 
 def _doctor(colligate: Any, *arguments: str) -> tuple[int, dict[str, Any]]:

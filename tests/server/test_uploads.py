@@ -89,12 +89,38 @@ async def test_unreadable_files_are_reported_and_not_kept(serve, tmp_path):
     assert kept == ["a.md"]
 
 
-async def test_files_that_a_killed_server_left_unread_are_deleted(serve, tmp_path):
-    left = tmp_path / "papers" / "files" / "abc" / "left.md"
+async def test_files_that_a_killed_server_left_unread_are_read(serve, tmp_path):
+    files = tmp_path / "papers" / "files"
+    left, half = files / "abc" / "left.md", files / "12ab.part"
     left.parent.mkdir(parents=True)
-    left.write_text("# Left\n")
-    async with serve():
-        assert not left.exists()
+    left.write_text("# Left\n\nWords.\n")
+    (left.parent / "bad.pdf").write_text("no pdf")
+    half.write_text("# Ha")
+    async with serve() as client:
+        jobs = client.server.jobs
+        await until(lambda: not jobs._unfinished())
+        await until(lambda: not jobs._tasks())
+        assert [each["title"] for each in await client.listed("documents")] == ["Left"]
+    assert [file.name for file in files.rglob("*") if file.is_file()] == ["left.md"]
+    async with serve() as client:
+        assert not client.server.jobs._jobs
+
+
+async def test_files_that_a_stopping_server_did_not_read_are_read_by_the_next(serve, monkeypatch):
+    reached = asyncio.Event()
+
+    async def add(*_: Any, **__: Any) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr("colligate.library.library.AsyncLibrary.add", add)
+        async with serve() as client:
+            await client.upload(A)
+            await reached.wait()
+    async with serve() as client:
+        await until(lambda: not client.server.jobs._unfinished())
+        assert [each["title"] for each in await client.listed("documents")] == ["A"]
 
 
 async def test_a_file_sent_twice_is_one_document(serve):

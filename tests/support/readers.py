@@ -36,3 +36,17 @@ def endless(path):
     Path(f"{path}.pid").write_text(str(os.getpid()))
     while True:
         signal.pause()
+
+
+def stuck(path):
+    """A reader that waits for ever, waits for a pipe, or takes memory as its files say."""
+    if path.stem == "stuck":
+        endless(path)
+    if path.stem == "a-waits":
+        path.with_suffix(".pipe").read_text()
+    if path.stem == "hungry":
+        taken = b"x" * (600 << 20)
+        endless(path.with_suffix(f".{len(taken)}"))
+    if path.stem == "greedy":
+        bytearray(16 << 30)
+    return read_file(path)

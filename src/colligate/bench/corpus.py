@@ -138,7 +138,7 @@ class CorpusResolver:
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
                 by = embedder if isinstance(embedder, str) else embedder.name
                 folder = self.indexes / await in_thread(_name_index, path, by)
-                library = AsyncLibrary(folder, embedder=embedder, reader=_READER)
+                library = AsyncLibrary(folder, embedder=embedder, reader=_READER, follow_links=True)
                 self._stack.push_async_callback(library.close)
                 try:
                     await ingest(library, [path], self.trace, index=self.embedder is not None)

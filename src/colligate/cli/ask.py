@@ -46,6 +46,7 @@ async def ask_command(
         ),
     ] = False,
     where: options.Where = None,
+    follow_links: options.FollowLinks = False,
     models: options.EngineOptions,
     judge: options.Judge = None,
     router_adapter: options.RouterAdapter = None,
@@ -77,7 +78,7 @@ async def ask_command(
         async def consent(estimate: str) -> bool:
             return yes or await asyncio.to_thread(watcher.confirm, f"{estimate}: do it?")
 
-        async with models.engine(settings, judge=judge) as engine:
+        async with models.engine(settings, judge=judge, follow_links=follow_links) as engine:
             folder = (await engine.open_library()).path
             server = await find_server(folder)
             if server is None:

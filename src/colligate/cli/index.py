@@ -33,6 +33,7 @@ async def index_command(
             min=1,
         ),
     ] = None,
+    follow_links: options.FollowLinks = False,
     as_json: options.AsJson = False,
 ) -> int:
     """Add files to the library ahead of time.
@@ -43,7 +44,7 @@ async def index_command(
     from colligate.cli.remote import find_server
 
     with watch_run() as watcher:
-        async with where.engine() as engine:
+        async with where.engine(follow_links=follow_links) as engine:
             library = await engine.open_library()
             if server := await find_server(library.path):
                 raise LibraryLocked(

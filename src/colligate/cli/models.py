@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from colligate.cli import options
-from colligate.cli.command import ANSWERED, command
+from colligate.cli.command import ANSWERED, FAULT, command
 from colligate.cli.display import make_table, print_json, print_result
 
 app = typer.Typer(help="List and fetch local model weights, pinned by SHA-256.")
@@ -61,14 +61,14 @@ def models_pull_command(
         ),
     ] = None,
 ) -> int:
-    """Fetch weights that are not here yet, and check their SHA-256.
+    """Fetch weights that are not here yet, or have changed, and check their SHA-256.
 
     With a GGUF model comes llama.cpp, which runs it.
     """
     from colligate.cli.progress import watch_run
     from colligate.core.events import Progressed
     from colligate.models.llama.libraries import LIBRARY, pull_libraries
-    from colligate.models.weights import BUNDLED, PINNED, pull
+    from colligate.models.weights import BUNDLED, PINNED, pull, verify_weights
 
     wanted = [
         BUNDLED if name == "bundled" else name for name in names or [BUNDLED, "minilm-l6-v2-int8"]
@@ -87,7 +87,39 @@ def models_pull_command(
             if name == LIBRARY:
                 pull_libraries(see)
             else:
+                for changed in verify_weights(name):
+                    changed.unlink()
                 pull(name, see)
     for name in wanted:
         print_result(f"{name} is here")
     return ANSWERED
+
+
+@command(app, "verify")
+def models_verify_command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME...",
+            help="Names from `colligate models list`. Default: all weights that are here.",
+            show_default=False,
+        ),
+    ] = None,
+) -> int:
+    """Compare the weights on this machine with the SHA-256 that is pinned for each.
+
+    Exit status: 0 all are as pinned, 1 some have changed.
+    """
+    from colligate.models.weights import BUNDLED, PINNED, find_weights, verify_weights
+
+    status = ANSWERED
+    for name in [BUNDLED if name == "bundled" else name for name in names or PINNED]:
+        if changed := verify_weights(name):
+            paths = ", ".join(map(str, changed))
+            print_result(f"{name}: changed: {paths}; colligate models pull {name} fetches it again")
+            status = FAULT
+        elif find_weights(name) is not None:
+            print_result(f"{name}: as pinned")
+        elif names:
+            print_result(f"{name}: not here")
+    return status

@@ -142,6 +142,10 @@ Wait = Annotated[
         default=True,
     ),
 ]
+FollowLinks = Annotated[
+    bool,
+    option("Follow symbolic links that lead out of the folders named.", LIBRARY, "--follow-links"),
+]
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 
 
@@ -218,7 +222,12 @@ class EngineOptions(ModelOptions):
     ] = False
 
     def engine(
-        self, settings: Settings, *, judge: str | None = None, on_event: Listener | None = None
+        self,
+        settings: Settings,
+        *,
+        judge: str | None = None,
+        follow_links: bool = False,
+        on_event: Listener | None = None,
     ) -> Engine:
         """Return an engine with these options; nothing is opened yet."""
         from colligate.engine import Engine
@@ -234,6 +243,7 @@ class EngineOptions(ModelOptions):
             settings=settings,
             wait=self.wait,
             cache=self.cache,
+            follow_links=follow_links,
             on_event=on_event,
         )
 
@@ -285,7 +295,7 @@ class LibraryOptions:
     config: Config = None
     wait: Wait = 30.0
 
-    def engine(self) -> Engine:
+    def engine(self, *, follow_links: bool = False) -> Engine:
         """Return an engine for the library alone; nothing is opened yet."""
         from colligate.engine import Engine
         from colligate.settings import Settings
@@ -295,7 +305,11 @@ class LibraryOptions:
         if self.library is None and named is not None and named.source == str(settings.file):
             note(f"library: {named.name} ({named.source})")
         return Engine(
-            library=self.library, embedder=self.embedder, settings=settings, wait=self.wait
+            library=self.library,
+            embedder=self.embedder,
+            settings=settings,
+            wait=self.wait,
+            follow_links=follow_links,
         )
 
     @asynccontextmanager

@@ -43,6 +43,7 @@ from colligate.core.events import (
     pluralize,
 )
 from colligate.errors import ColligateError, UsageError
+from colligate.private import make_private_file
 
 T = TypeVar("T")
 
@@ -134,6 +135,7 @@ class TraceFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
+            make_private_file(path)
             self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise UsageError(*self._explain(error)) from error

@@ -26,6 +26,7 @@ async def refine_command(
         ),
     ] = None,
     where: options.Where = None,
+    follow_links: options.FollowLinks = False,
     models: options.EngineOptions,
     run: options.RunOptions,
 ) -> int:
@@ -48,7 +49,7 @@ async def refine_command(
     settings = models.load_settings()
     with watch_run(run.trace) as watcher:
         trace = Trace([watcher.see], keep=False)
-        async with models.engine(settings) as engine:
+        async with models.engine(settings, follow_links=follow_links) as engine:
             refined = await engine.refine(
                 question,
                 paths or [],

@@ -124,6 +124,7 @@ def _iter_blocks(document: Document) -> Iterator[_Block]:
 
 
 _LINE = re.compile(r"[^\r\n]+")
+_WIDEST_GAP = 1_000  # characters of blanks that a chunk may hold
 
 
 class _Packer:
@@ -154,6 +155,8 @@ class _Packer:
 
     def _take(self, start: int, end: int, kind: Kind) -> bool:
         """Add a piece to this chunk or, whole, to a new one; report whether either was possible."""
+        if start - self._end > _WIDEST_GAP:
+            self.flush()
         first = start if self._start is None else self._start
         if self._ruler.count(first, end) > self._limit:
             # A heading is not separated from the text under it.
@@ -182,8 +185,10 @@ class _Packer:
 
     def _split(self, block: _Block) -> Iterable[tuple[int, int]]:
         text = self._document.text[block.start : block.end]
+        found: Iterable[tuple[int, int]]
         if block.kind in (Kind.TABLE, Kind.CODE):
-            found = [match.span() for match in _LINE.finditer(text) if match.group().strip()]
+            # Lazily: a table may have a million lines.
+            found = (match.span() for match in _LINE.finditer(text) if match.group().strip())
         else:
             found = split_sentences(text, self._document.language)
         return ((block.start + start, block.start + end) for start, end in found)

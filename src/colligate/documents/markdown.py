@@ -7,7 +7,7 @@ a heading or in a content node: quote marks, rules, raw HTML and link definition
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -72,12 +72,21 @@ def own_span(document: Document, node: Node) -> Span | None:
     return Span(document.id, start, end) if end > start else None
 
 
-def format_table(rows: Sequence[Sequence[str]], *, rule: str = "---") -> str:
-    """Return a Markdown table, its first row the head; "" without cells."""
-    width = max(map(len, rows), default=0)
-    padded = ([*row, *[""] * (width - len(row))] for row in rows)
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in padded]
-    return "\n".join([lines[0], "|" + f"{rule}|" * width, *lines[1:]]) if width else ""
+def format_table(rows: Iterable[Sequence[str]], *, rule: str = "---") -> str:
+    """Return a Markdown table, its first row the head; "" without cells.
+
+    Only the head is as wide as the widest row: cells that are missing are not written.
+    """
+    lines: list[str] = []
+    first = width = 0
+    for row in rows:
+        first, width = first if lines else len(row), max(width, len(row))
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+    if not width:
+        return ""
+    lines[0] += "  |" * (width - first)
+    lines.insert(1, "|" + f"{rule}|" * width)
+    return "\n".join(lines)
 
 
 INTRODUCTION = "Introduction"

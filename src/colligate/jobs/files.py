@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, Self, TypeVar
 from filelock import FileLock, Timeout
 
 from colligate.errors import FaultyRecord, UsageError
+from colligate.private import make_private_file, make_private_folder
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ def write_whole(file: Path, texts: Iterable[str]) -> None:
     Half a surrogate pair, which a model can write in JSON but no encoding can, becomes "?".
     """
     fresh = file.with_name(f"{file.name}.new")
+    make_private_file(fresh)
     with fresh.open("wb") as stream:
         for text in texts:
             stream.write(text.encode("utf-8", "replace"))
@@ -102,6 +104,7 @@ class JsonlWriter:
 
     def __init__(self, file: Path, reader: JsonlReader[T], take: Callable[[T], None]) -> None:
         is_new = not file.exists()
+        make_private_file(file)
         self._file = file.open("a+b")
         try:
             self._file.seek(0)
@@ -144,7 +147,7 @@ class JsonlWriter:
 def make_folder(folder: Path) -> None:
     """Make the folder if it is missing; UsageError if it cannot be made. Blocks."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
     except OSError as error:
         is_file = isinstance(error, FileExistsError)
         why = "a file is in its place" if is_file else error.strerror or str(error)

@@ -16,7 +16,7 @@ from typing import Any
 from colligate.documents import Document, Span, Tree, clean_text
 from colligate.documents.document import Page
 from colligate.errors import UnknownDocument
-from colligate.library.schema import DocumentState, connect, translate_errors
+from colligate.library.schema import MEMORY, DocumentState, connect, translate_errors
 from colligate.library.sources import DocumentInfo
 
 _LISTED = 500  # values in one SQL list
@@ -35,7 +35,7 @@ class Catalogue:
         self._file = file
         self._connection, writable = connect(file)
         self.read_only = not writable
-        self.in_memory = str(file) == ":memory:"
+        self.in_memory = str(file) == MEMORY
         self._lock = threading.RLock()
 
     # Documents and passages

@@ -9,8 +9,9 @@ indexed only after a flush, so what a crash loses is embedded again, and no log 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,10 @@ import numpy as np
 import qdrant_edge as qdrant
 from numpy.typing import NDArray
 
-from colligate.errors import LibraryDamaged
+from colligate.errors import LibraryDamaged, LibraryError
 from colligate.library.bm25 import Terms
+from colligate.library.schema import disk_full, is_full
+from colligate.private import make_private_folder
 
 _DENSE, _SPARSE, _DOCUMENT = "dense", "bm25", "document"
 
@@ -33,13 +36,15 @@ _PAGE = 10_000  # passages listed at once
 class EdgeIndex:
     """Passages by vector and by words, in a folder. Calls block; one thread writes at a time."""
 
-    def __init__(self, shard: qdrant.EdgeShard) -> None:
+    def __init__(self, shard: qdrant.EdgeShard, path: Path) -> None:
         self._shard: qdrant.EdgeShard | None = shard
+        self._path = path
 
     @classmethod
     def create(cls, path: Path, dimension: int | None) -> EdgeIndex:
         """Make an empty index for vectors of this length; None for words alone."""
-        path.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path)
+        check_space(path)
         dense = {}
         if dimension is not None:
             dense[_DENSE] = qdrant.EdgeVectorParams(size=dimension, distance=qdrant.Distance.Dot)
@@ -52,19 +57,24 @@ class EdgeIndex:
             ),
             wal_enabled=False,
         )
-        shard = qdrant.EdgeShard.create(str(path), config)
-        shard.update(
-            qdrant.UpdateOperation.create_field_index(_DOCUMENT, qdrant.PayloadSchemaType.Integer)
-        )
-        shard.flush()
-        return cls(shard)
+        with _translate_errors(path):
+            shard = qdrant.EdgeShard.create(str(path), config)
+            shard.update(
+                qdrant.UpdateOperation.create_field_index(
+                    _DOCUMENT, qdrant.PayloadSchemaType.Integer
+                )
+            )
+            shard.flush()
+        return cls(shard, path)
 
     @classmethod
     def open(cls, path: Path) -> EdgeIndex:
         """Open an existing index; raise `LibraryDamaged` if that is not possible."""
         try:
-            return cls(qdrant.EdgeShard.load(str(path)))
+            return cls(qdrant.EdgeShard.load(str(path)), path)
         except Exception as error:  # the binding raises bare exceptions of several kinds
+            if is_full(path):
+                raise disk_full(f"cannot open the passage index in {path}") from error
             raise LibraryDamaged(
                 f"cannot open the passage index in {path}",
                 str(error),
@@ -77,7 +87,7 @@ class EdgeIndex:
             qdrant.Point(entry.passage, _to_vectors(entry), {_DOCUMENT: entry.document})
             for entry in entries
         ]
-        self._open.update(qdrant.UpdateOperation.upsert_points(points))
+        self._update(qdrant.UpdateOperation.upsert_points(points))
 
     def search_vector(
         self, vector: NDArray[np.float32], limit: int, scope: Scope
@@ -96,12 +106,12 @@ class EdgeIndex:
         """Take all passages of these documents out of every search."""
         if documents:
             theirs = qdrant.Filter(must=[_match_any(documents)])
-            self._open.update(qdrant.UpdateOperation.delete_points_by_filter(theirs))
+            self._update(qdrant.UpdateOperation.delete_points_by_filter(theirs))
 
     def remove_passages(self, passages: Collection[int]) -> None:
         """Take these passages out of every search."""
         if passages:
-            self._open.update(qdrant.UpdateOperation.delete_points(list(passages)))
+            self._update(qdrant.UpdateOperation.delete_points(list(passages)))
 
     def passages(self) -> dict[int, int]:
         """Return all passage numbers, each with its document's."""
@@ -120,20 +130,32 @@ class EdgeIndex:
 
     def flush(self) -> None:
         """Return once all changes so far would survive the end of the process."""
-        self._open.flush()
+        with _translate_errors(self._path):
+            self._open.flush()
 
     def optimise(self) -> None:
         """Rebuild grown segments and those with removed passages, and erase the latter. Slow."""
-        self._open.optimize()
-        self._open.flush()  # only now are the old segments deleted
+        # The rebuilt segments are written beside the old ones.
+        files = (each for each in self._path.rglob("*") if each.is_file())
+        check_space(self._path, sum(file.stat().st_size for file in files))
+        with _translate_errors(self._path):
+            self._open.optimize()
+        self.flush()  # only now are the old segments deleted
 
     def close(self) -> None:
         """Flush and close. Safe to call twice."""
         if self._shard is not None:
-            with suppress(RuntimeError):
+            # A full disk loses nothing here: the catalogue counts only on what was flushed before.
+            with suppress(Exception):
                 self._shard.flush()
-            self._shard.close()
+            with suppress(Exception):
+                self._shard.close()
             self._shard = None
+
+    def _update(self, change: qdrant.UpdateOperation) -> None:
+        check_space(self._path)
+        with _translate_errors(self._path):
+            self._open.update(change)
 
     @property
     def _open(self) -> qdrant.EdgeShard:
@@ -149,6 +171,40 @@ class EdgeIndex:
             ScoredPassage(_read_number(point), _read_document(point), point.score)
             for point in self._open.query(request)
         ]
+
+
+_SPARE = 64 << 20  # bytes
+
+
+def check_space(folder: Path, more: int = 0) -> None:
+    """Raise `LibraryError` if the disk is nearly full, or would be after `more` bytes.
+
+    The index maps its files into memory, so a full disk would kill the process.
+    """
+    free, needed = shutil.disk_usage(folder).free, _SPARE + more
+    if free < needed:
+        raise LibraryError(
+            f"cannot write the passage index in {folder}",
+            f"{free >> 20} MB are free on its disk, and at least {needed >> 20} MB are needed",
+            "free some space, or name a library elsewhere with --library",
+        )
+
+
+@contextmanager
+def _translate_errors(path: Path) -> Iterator[None]:
+    """Raise the binding's bare exceptions as errors of colligate."""
+    try:
+        yield
+    except LibraryError:
+        raise
+    except Exception as error:
+        if is_full(path):
+            raise disk_full(f"cannot write the passage index in {path}") from error
+        raise LibraryError(
+            f"cannot write the passage index in {path}",
+            str(error),
+            "check its disk, then run `colligate library verify --repair`",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

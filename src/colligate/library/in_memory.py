@@ -17,7 +17,7 @@ from colligate.errors import UsageError
 from colligate.library.catalogue import Catalogue, FileRecord
 from colligate.library.edge import EdgeIndex
 from colligate.library.index import Indexer
-from colligate.library.schema import DocumentState
+from colligate.library.schema import MEMORY, DocumentState
 from colligate.library.search import Searcher, require_known
 from colligate.library.sources import DocumentInfo, SearchMode, cut_passages
 from colligate.models import Embedder
@@ -138,7 +138,7 @@ class _TemporaryStore:
     # Assigned in the thread, since a cancelled task loses its result.
 
     def _make_catalogue(self) -> None:
-        catalogue = Catalogue(Path(":memory:"))
+        catalogue = Catalogue(Path(MEMORY))
         # Stored as one file: two documents with equal texts then stay two.
         passages = [(each, cut_passages(each, self._chunker)) for each in self._documents]
         catalogue.store(FileRecord(Path(), 0, 0, 0, ""), passages)

@@ -2,16 +2,14 @@
 
 A file is skipped if its size and time, or its SHA-256, have not changed. Each file is one
 transaction of the catalogue: its new documents appear, pending, at the moment the old ones go.
-Documents are stored in the order of their files, whichever is parsed first.
+Documents are stored in the order of their files, but a slow file is overtaken.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import itertools
-import stat
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -25,7 +23,6 @@ from colligate import errors
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Span
 from colligate.documents.chunking import Chunker
-from colligate.documents.reading import Limits
 from colligate.documents.reading.source import os_error
 from colligate.errors import (
     ColligateError,
@@ -48,6 +45,9 @@ _TICK_NS = 2_000_000_000
 
 # Files parsed before the one being stored, for each process.
 _AHEAD = 4
+
+# Seconds after which a file is overtaken by those behind it; they get a process in its place.
+_LATE = 10.0
 
 # Seconds of comparing files in a thread before the event loop reports progress again.
 _STRETCH = 0.1
@@ -126,27 +126,42 @@ class Ingestion:
             return
         workers = min(workers, len(jobs))
         parsers = ParserPool(workers, self._reader)
-        threads = ThreadPoolExecutor(workers, thread_name_prefix="parsing")
-        ahead: deque[asyncio.Future[_Parsed]] = deque()
+        # As many again for files in place of slow ones.
+        threads = ThreadPoolExecutor(2 * workers, thread_name_prefix="parsing")
+        ahead: dict[asyncio.Future[_Parsed], _Job] = {}
+        late: set[asyncio.Future[_Parsed]] = set()
+        spare = workers
         left = iter(jobs)
 
         def parse_ahead() -> None:
             loop = asyncio.get_running_loop()
-            for job in itertools.islice(left, workers * _AHEAD - len(ahead)):
-                ahead.append(loop.run_in_executor(threads, self._parse, parsers, job))
+            for job in itertools.islice(left, max(0, workers * _AHEAD - len(ahead) + len(late))):
+                ahead[loop.run_in_executor(threads, self._parse, parsers, job)] = job
+
+        async def find_next() -> asyncio.Future[_Parsed]:
+            """Return the first file, or if it is late the next one that has been read."""
+            nonlocal spare
+            for future in ahead:
+                if not future.done() and future not in late:
+                    await asyncio.wait([future], timeout=_LATE)
+                    if not future.done():
+                        late.add(future)
+                        if spare:
+                            spare -= 1
+                            parsers.grow()
+                if future.done():
+                    return future
+            return (await asyncio.wait(ahead, return_when=asyncio.FIRST_COMPLETED))[0].pop()
 
         try:
-            for done, job in enumerate(jobs):
+            for done in range(len(jobs)):
                 parse_ahead()
-                self._report(Progress("reading", done, len(jobs), str(job.path)))
-                try:
-                    parsed = await ahead.popleft()
-                    yield await in_thread(self._store, job, parsed, result)
-                except LibraryError:
-                    raise  # the library's fault, not the file's
-                except ColligateError as error:
-                    result.failed.append((job.path, error))
-                    await in_thread(self._note_failure, job, error)
+                first = next(iter(ahead.values()))
+                self._report(Progress("reading", done, len(jobs), str(first.path)))
+                future = await find_next()
+                job = ahead.pop(future)
+                late.discard(future)
+                yield await in_thread(self._finish, job, future.result(), result)
             self._report(Progress("reading", len(jobs), len(jobs)))
         finally:
             for future in ahead:
@@ -164,58 +179,68 @@ class Ingestion:
         return jobs
 
     def _compare(self, path: Path, result: Ingested) -> _Job | None:
-        """Return a job for a file that has to be read."""
+        """Return a job for a file that has to be read, or at least hashed."""
         try:
             state = path.stat()
             key = resolve_path(path)
-            known = self._catalogue.file(key)
-            now = FileRecord(key, state.st_size, state.st_mtime_ns, time.time_ns(), "")
-            if known is not None and _is_untouched(known, now):
-                return self._skip(path, known, now, result)
-            if stat.S_ISREG(state.st_mode) and state.st_size <= Limits().file_bytes:
-                with path.open("rb") as file:
-                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-                now = dataclasses.replace(now, sha256=sha256)
         except OSError as error:
             result.failed.append((path, os_error(path, error)))
             return None
-        if known is not None and known.sha256 and known.sha256 == now.sha256:
-            now = dataclasses.replace(now, warnings=known.warnings, failure=known.failure)
-            self._catalogue.note_file(now)
-            return self._skip(path, known, now, result)
-        return _Job(path, now, known is not None and not known.failure)
-
-    def _skip(
-        self, path: Path, known: FileRecord, now: FileRecord, result: Ingested
-    ) -> _Job | None:
-        """Report an unchanged file; return a job if it failed and there are other readers now."""
-        if not known.failure:
-            result.unchanged.append(path)
-            result.warnings.extend(known.warnings)
-            return None
-        readers, kind, why, hint = known.failure
-        if readers != _describe_readers():
-            return _Job(
-                path, dataclasses.replace(now, sha256=known.sha256, failure=()), known=False
-            )
-        result.failed.append((path, getattr(errors, kind)(_cannot_read(path), why, hint)))
+        now = FileRecord(key, state.st_size, state.st_mtime_ns, time.time_ns(), "")
+        job = _Job(path, now, self._catalogue.file(key))
+        if job.known is None or job.is_outdated or not _is_untouched(job.known, now):
+            return job
+        self._skip(job, result)
         return None
 
-    def _parse(self, parsers: ParserPool, job: _Job) -> _Parsed:
-        reading = parsers.read(job.path)
-        documents = [(each, cut_passages(each, self._chunker)) for each in reading.documents]
-        return _Parsed(documents, reading.warnings)
+    def _skip(self, job: _Job, result: Ingested) -> None:
+        """Report an unchanged file."""
+        assert job.known is not None
+        if not job.known.failure:
+            result.unchanged.append(job.path)
+            result.warnings.extend(job.known.warnings)
+            return
+        _, kind, why, hint = job.known.failure
+        error = getattr(errors, kind)(_cannot_read(job.path), why, hint)
+        result.failed.append((job.path, error))
 
-    def _store(self, job: _Job, parsed: _Parsed, result: Ingested) -> list[int]:
-        record = dataclasses.replace(_check_unchanged(job), warnings=parsed.warnings)
+    def _parse(self, parsers: ParserPool, job: _Job) -> _Parsed:
+        known = "" if job.known is None or job.is_outdated else job.known.sha256
+        outcome = parsers.read(job.path, job.record.size, known)
+        read = outcome.reading
+        if read is None:
+            return _Parsed(outcome.sha256, error=outcome.error)
+        try:
+            documents = [(each, cut_passages(each, self._chunker)) for each in read.documents]
+        except ColligateError as error:
+            return _Parsed(outcome.sha256, error=error)
+        return _Parsed(outcome.sha256, documents, read.warnings)
+
+    def _finish(self, job: _Job, parsed: _Parsed, result: Ingested) -> list[int]:
+        """Record the result of a file; return its documents that are to be indexed."""
+        record = dataclasses.replace(
+            job.record, sha256=parsed.sha256 if _is_unchanged(job) else "", warnings=parsed.warnings
+        )
+        if parsed.error is not None:
+            result.failed.append((job.path, parsed.error))
+            self._note_failure(job, record, parsed.error)
+            return []
+        if parsed.documents is None:
+            assert job.known is not None
+            same = dataclasses.replace(
+                record, warnings=job.known.warnings, failure=job.known.failure
+            )
+            self._catalogue.note_file(same)
+            self._skip(job, result)
+            return []
         pending = self._catalogue.store(record, parsed.documents)
-        (result.updated if job.known else result.added).append(job.path)
+        was_read = job.known is not None and not job.known.failure
+        (result.updated if was_read else result.added).append(job.path)
         result.warnings.extend(parsed.warnings)
         return pending
 
-    def _note_failure(self, job: _Job, error: ColligateError) -> None:
+    def _note_failure(self, job: _Job, record: FileRecord, error: ColligateError) -> None:
         """Record that a file cannot be read, so that it is tried again only when it changes."""
-        record = _check_unchanged(job)
         if record.sha256 and type(error) in _LASTING and error.what == _cannot_read(job.path):
             failure = (_describe_readers(), type(error).__name__, error.why, error.hint)
             self._catalogue.note_file(dataclasses.replace(record, failure=failure))
@@ -223,15 +248,27 @@ class Ingestion:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
+    """A file as it is now, without its hash, and as it was recorded before."""
+
     path: Path
     record: FileRecord
-    known: bool
+    known: FileRecord | None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it could not be read then, and there are other readers now."""
+        failure = self.known.failure if self.known else ()
+        return bool(failure) and failure[0] != _describe_readers()
 
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    documents: list[tuple[Document, list[Span]]]
-    warnings: tuple[str, ...]
+    """The result of a file: its documents, an error, or neither for an unchanged file."""
+
+    sha256: str
+    documents: list[tuple[Document, list[Span]]] | None = None
+    warnings: tuple[str, ...] = ()
+    error: ColligateError | None = None
 
 
 def _describe_readers() -> str:
@@ -247,13 +284,12 @@ def _is_untouched(known: FileRecord, now: FileRecord) -> bool:
     )
 
 
-def _check_unchanged(job: _Job) -> FileRecord:
-    """Return the record of a file that has been read, without its hash if it changed meanwhile."""
+def _is_unchanged(job: _Job) -> bool:
+    """Report whether a file is still as it was before it was read."""
     with suppress(OSError):
         state = job.path.stat()
-        if (state.st_size, state.st_mtime_ns) == (job.record.size, job.record.mtime_ns):
-            return job.record
-    return dataclasses.replace(job.record, sha256="")
+        return (state.st_size, state.st_mtime_ns) == (job.record.size, job.record.mtime_ns)
+    return False
 
 
 def _cannot_read(path: Path) -> str:

@@ -60,6 +60,7 @@ class AsyncLibrary:
         chunker: cuts documents into passages; all documents of a library are cut alike.
         wait: seconds to wait for another process that holds the library.
         reader: the function that reads a file, as `module:function`; runs in other processes.
+        follow_links: follow symbolic links that lead out of the folders to add.
 
     Raises:
         LibraryError: one of its subclasses, from any method.
@@ -73,6 +74,7 @@ class AsyncLibrary:
         chunker: Chunker = Structural(),  # noqa: B008 (it is immutable)
         wait: float = 0.0,
         reader: str = DEFAULT_READER,
+        follow_links: bool = False,
     ) -> None:
         given = embedder or DEFAULT_EMBEDDER
         name = given if isinstance(given, str) else given.name
@@ -81,6 +83,7 @@ class AsyncLibrary:
         self._embedder = _LibraryEmbedder(embedder)
         self._chunker = chunker
         self._reader = reader
+        self._follow_links = follow_links
         self._unfinished: set[int] = set()
         self._searcher = Searcher(self._store, self._embedder, self._unfinished)
         self._changing = asyncio.Lock()
@@ -185,7 +188,7 @@ class AsyncLibrary:
         """
         report = on_progress or _ignore
         given = [paths] if isinstance(paths, Path | str) else list(paths)
-        found = await in_thread(find_files, given, [self.path])
+        found = await in_thread(find_files, given, [self.path], follow_links=self._follow_links)
         result = Ingested(problems=list(found.problems))
         async with self._changing:
             catalogue = await self._lock_catalogue(report)
@@ -293,7 +296,6 @@ class AsyncLibrary:
         """Index pending and newly stored documents; return the number of passages embedded."""
 
         async def open_index() -> tuple[EdgeIndex, Embedder]:
-            await in_thread(self._store.check_space)
             embedder = await self._embedder.record(catalogue)
             index = await self._store.open_index(embedder.dimension)
             assert index is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from colligate.errors import LibraryError, LibraryLocked
+from colligate.library.schema import disk_full
 
 _LOCK = "lock"
 # Whoever tries to take the lock empties its file, so the holder's name is in another one.
@@ -93,6 +95,8 @@ class LibraryLock:
         new.replace(self._library / _HOLDER)
 
     def _refuse(self, error: OSError) -> LibraryError:
+        if error.errno == errno.ENOSPC:
+            return disk_full(f"cannot open the library {self._library}")
         return LibraryError(
             f"cannot open the library {self._library}",
             error.strerror or str(error),

@@ -7,29 +7,51 @@ main guard does not survive, and it does not report on which file a process died
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import pkgutil
 import queue
 import signal
+import stat
 import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from colligate.documents.reading import Reading
+from colligate.documents.reading import Limits, Reading
 from colligate.errors import ColligateError, ReadingError, TooLarge
 
 DEFAULT_READER = "colligate.documents.reading:read_file"
 
-# Seconds for one file, after which its parser counts as stuck.
-_PATIENCE = 900.0
-
 # Seconds between a child's checks that its parent is alive.
 _WATCH = 0.5
+
+# Seconds between the parent's checks of a child's time and memory.
+_LOOK = 0.05
+
+# Bytes of memory from which a child is ended after its file: it may not give them back.
+_SWOLLEN = 450 << 20
+
+# Bytes of address space that a child may take beyond those it starts with. Its resident memory is
+# watched too, but where that cannot be read, or grows too fast, this ends it.
+_ADDRESSES = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one file: its SHA-256 ("" if unknown), and its documents or the error.
+
+    Both are None for a file with the SHA-256 that was known before, which is not read again.
+    """
+
+    sha256: str
+    reading: Reading | None = None
+    error: ColligateError | None = None
 
 
 class ParserPool:
@@ -39,20 +61,29 @@ class ParserPool:
     """
 
     def __init__(self, workers: int, reader: str = DEFAULT_READER) -> None:
-        self._all = [_Parser(reader) for _ in range(workers)]
+        self._reader = reader
+        self._all: list[_Parser] = []
         self._idle: queue.SimpleQueue[_Parser] = queue.SimpleQueue()
-        for parser in self._all:
-            self._idle.put(parser)
+        for _ in range(workers):
+            self.grow()
 
-    def read(self, path: Path) -> Reading:
+    def grow(self) -> None:
+        """Add a process."""
+        self._all.append(_Parser(self._reader))
+        self._idle.put(self._all[-1])
+
+    def read(self, path: Path, size: int = 0, known: str = "") -> Outcome:
         """Read one file; block while all processes are busy. Safe to call from any thread.
 
-        Raises the reader's `ColligateError`, or a `ReadingError` if the reader crashed, got stuck
-        or raised anything else.
+        `size` decides how much time and memory it may take. A file whose SHA-256 is `known` is
+        not read. A reader that crashed, or raised anything but a `ColligateError`, is a
+        `ReadingError`.
         """
         parser = self._idle.get()
         try:
-            return parser.read(path)
+            return parser.read(path, size, known)
+        except ReadingError as error:
+            return Outcome("", error=error)
         finally:
             self._idle.put(parser)
 
@@ -71,32 +102,30 @@ class _Parser:
         self._closed = False
         self._lock = threading.Lock()  # `close` is called from another thread than `read`
 
-    def read(self, path: Path) -> Reading:
+    def read(self, path: Path, size: int, known: str) -> Outcome:
         process = self._start(path)
         assert process.stdin is not None
         assert process.stdout is not None
-        alarm = threading.Timer(_PATIENCE, process.kill)
-        alarm.daemon = True
-        alarm.start()
+        guard = _Guard(process, size)
+        guard.start()
         try:
-            pickle.dump(path, process.stdin)
+            pickle.dump((path, known), process.stdin)
             process.stdin.flush()
-            answer = pickle.load(process.stdout)
+            outcome = Outcome(*pickle.load(process.stdout))
         except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+            guard.stop()
             self.close()
             status = process.wait()
             death = f"signal {-status}" if status < 0 else f"status {status}"
-            raise ReadingError(
-                f"cannot read {path}",
-                f"its parser crashed ({death})",
-                "leave it out, or convert it to another format",
-            ) from error
+            kind = TooLarge if guard.why else ReadingError
+            why = guard.why or f"its parser crashed ({death})"
+            hint = "leave it out, split it, or convert it to another format"
+            raise kind(f"cannot read {path}", why, hint) from error
         finally:
-            alarm.cancel()
-        if isinstance(answer, ColligateError):
-            raise answer
-        assert isinstance(answer, Reading)
-        return answer
+            guard.stop()
+        if guard.why or _resident(process.pid) > _SWOLLEN:
+            self.close()
+        return outcome
 
     def close(self, *, for_good: bool = False) -> None:
         with self._lock:
@@ -129,10 +158,51 @@ class _Parser:
             return self._process
 
 
+class _Guard(threading.Thread):
+    """Kills a process that takes more time or memory than a file of this size may: see `why`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], size: int) -> None:
+        super().__init__(daemon=True)
+        self.why = ""
+        self._process = process
+        self._size = size
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        seconds, memory = Limits().seconds(self._size), Limits().memory(self._size)
+        until = time.monotonic() + seconds
+        while not self._over.wait(_LOOK):
+            if time.monotonic() > until:
+                self.why = f"reading it took longer than {seconds:.0f} s"
+            elif _resident(self._process.pid) > memory:
+                self.why = f"reading it took more than {memory >> 20:,} MB of memory"
+            if self.why:
+                self._process.kill()
+                return
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def _resident(process: int) -> int:
+    """Return how many bytes of memory a process holds; 0 where the system does not tell so."""
+    return _statm(process, 1)
+
+
+def _statm(process: int | str, column: int) -> int:
+    try:
+        pages = Path(f"/proc/{process}/statm").read_text().split()[column]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
 # The child process
 
 
 def _main() -> None:
+    _limit_addresses()
     # Ctrl-C in a terminal reaches the whole group; the parent ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
@@ -154,23 +224,53 @@ def _serve(reader: str, requests: BinaryIO, answers: BinaryIO) -> None:
     read = pkgutil.resolve_name(reader)
     while True:
         try:
-            path = pickle.load(requests)
+            path, known = pickle.load(requests)
         except EOFError:
             return
-        pickle.dump(_answer(read, path), answers, protocol=pickle.HIGHEST_PROTOCOL)
+        pickle.dump(_answer(read, path, known), answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
 
 
-def _answer(read: object, path: Path) -> object:
+def _limit_addresses() -> None:
+    """Let an allocation beyond all reason fail in this process, before the machine suffers."""
+    with suppress(ImportError, OSError, ValueError):  # not every system has, or allows, the limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        most = _statm("self", 0) + _ADDRESSES
+        if soft == resource.RLIM_INFINITY or most < soft:
+            resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _answer(read: object, path: Path, known: str) -> tuple[str, object, ColligateError | None]:
+    """Return the fields of an `Outcome`: this script's own class is unknown to the parent."""
+    sha256 = ""
     try:
-        return read(path)  # type: ignore[operator]
+        sha256 = _hash(path)
+        if sha256 and sha256 == known:
+            return sha256, None, None
+        return sha256, read(path), None  # type: ignore[operator]
     except ColligateError as error:
-        return error
+        return sha256, None, error
     except MemoryError:
-        return TooLarge(f"cannot read {path}", "there is not enough memory", "split it")
+        why = "there is not enough memory"
+        return sha256, None, TooLarge(f"cannot read {path}", why, "split it")
     except Exception as error:  # a third-party parser may raise anything
         why = f"its parser failed ({type(error).__name__}: {error})"
-        return ReadingError(f"cannot read {path}", why, "leave it out, or convert it")
+        hint = "leave it out, or convert it"
+        return sha256, None, ReadingError(f"cannot read {path}", why, hint)
+
+
+def _hash(path: Path) -> str:
+    """Return a file's SHA-256; "" for one that readers refuse by its kind or size."""
+    with suppress(OSError):  # the reader says what is wrong
+        state = path.stat()
+        if not state.st_size:  # files of the kernel are empty and may never end
+            return hashlib.sha256().hexdigest()
+        if stat.S_ISREG(state.st_mode) and state.st_size <= Limits().file_bytes:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+    return ""
 
 
 if __name__ == "__main__":

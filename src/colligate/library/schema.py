@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 
 from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, LibraryVersion
+from colligate.private import make_private_file
 
 SCHEMA_VERSION = 2
 _APPLICATION = 0x434F4C4C  # "COLL"
 _BUSY_SECONDS = 10
+MEMORY = ":memory:"
 
 
 class DocumentState(IntEnum):
@@ -82,6 +85,9 @@ def connect(file: Path) -> tuple[sqlite3.Connection, bool]:
     """Open a catalogue, or make a new one; return it and whether it can be written."""
     with translate_errors(file):
         try:
+            if str(file) != MEMORY:
+                with suppress(OSError):  # SQLite says what is wrong
+                    make_private_file(file)
             return _connect(file, file, writable=True), True
         except sqlite3.OperationalError as error:
             if not (file.exists() and _is_forbidden(error)):
@@ -155,12 +161,33 @@ def translate_errors(file: Path) -> Iterator[None]:
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             why = "another process is writing it"
             raise LibraryLocked(f"cannot write the catalogue {file}", why, "try again") from error
-        if name.startswith("SQLITE_FULL") or _is_forbidden(error):
+        if name.startswith("SQLITE_FULL") or (name.startswith("SQLITE_IOERR") and is_full(file)):
+            raise disk_full(f"cannot write the catalogue {file}") from error
+        if _is_forbidden(error):
             hint = "name a folder with space that you can write with --library"
             raise LibraryError(f"cannot write the catalogue {file}", str(error), hint) from error
         raise _damaged(file, str(error)) from error
     except sqlite3.DatabaseError as error:
         raise _damaged(file, str(error)) from error
+
+
+_NO_SPACE = 1 << 20  # bytes
+
+
+def is_full(path: Path) -> bool:
+    """Report whether the disk of a file or folder, or the nearest one above it, has no space."""
+    try:
+        while not path.exists():
+            path = path.parent
+        return shutil.disk_usage(path).free < _NO_SPACE
+    except OSError:
+        return False
+
+
+def disk_full(what: str) -> LibraryError:
+    """Return the error for a disk that has no space left."""
+    hint = "free some space, or name a library elsewhere with --library"
+    return LibraryError(what, "its disk is full", hint)
 
 
 def _is_forbidden(error: sqlite3.OperationalError) -> bool:

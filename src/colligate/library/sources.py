@@ -162,7 +162,12 @@ def cut_passages(document: Document, chunker: Chunker) -> list[Span]:
     return [s for s in chunker(document) if document.trim(s.start, s.end) not in bare]
 
 
+_LONGEST = 10_000  # characters of a passage with some hundred tokens
+
+
 def prepend_headings(title: str, section: Iterable[str], text: str) -> str:
     """Return the text a passage is found by: its document's title, heading path and own text."""
+    if len(text) > _LONGEST:  # mostly blanks, on which a tokenizer may take minutes
+        text = " ".join(text.split())
     headings = [title, *(heading for heading in section if heading != title)]
     return "\n".join([" > ".join(filter(None, headings)), text])

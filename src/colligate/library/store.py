@@ -26,9 +26,10 @@ from colligate.errors import LibraryDamaged, LibraryError
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.lock import OWN_FILES, LibraryLock
-from colligate.library.schema import DocumentState
+from colligate.library.schema import MEMORY, DocumentState
 from colligate.models.cache import ResponseCache
 from colligate.models.weights import home
+from colligate.private import make_private_folder
 
 _CATALOGUE = "catalogue.sqlite"
 _INDEX = "index"
@@ -39,8 +40,6 @@ RUNS_FOLDER = "runs"
 
 # What may be in a folder that has no catalogue yet.
 _OURS = frozenset({*OWN_FILES, _INDEX, FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE})
-
-_SPARE = 64 << 20  # bytes
 
 
 def resolve_default_path(embedder: str) -> Path:
@@ -100,19 +99,6 @@ class LibraryStore:
                 await in_thread(self._load_index, catalogue, dimension)
             return self._index
 
-    def check_space(self) -> None:
-        """Raise `LibraryError` if the disk is nearly full.
-
-        The index maps its files into memory, so a full disk would kill the process.
-        """
-        free = shutil.disk_usage(self.path).free
-        if free < _SPARE:
-            raise LibraryError(
-                f"cannot index into the library {self.path}",
-                f"{free >> 20} MB are free on its disk, and at least {_SPARE >> 20} MB are needed",
-                "free some space, or name a library elsewhere with --library",
-            )
-
     async def drop_index(self) -> None:
         """Delete the index, whatever its state; all documents are pending again."""
         catalogue = await self.lock_catalogue()
@@ -160,7 +146,7 @@ class LibraryStore:
         if self.path.exists() and not self.path.is_dir():
             raise self._not_a_library("it is a file")
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self.path)
             names = {entry.name for entry in self.path.iterdir()}
         except OSError as error:
             raise LibraryError(
@@ -182,7 +168,7 @@ class LibraryStore:
                 if not make and not file.exists():
                     if self.path.exists():
                         self._check_folder()
-                    self._empty = self._empty or Catalogue(Path(":memory:"))
+                    self._empty = self._empty or Catalogue(Path(MEMORY))
                     return self._empty
                 self._catalogue = Catalogue(file)
             return self._catalogue

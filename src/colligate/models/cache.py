@@ -36,6 +36,7 @@ from colligate.models.base import (
     Usage,
     WrappedModel,
 )
+from colligate.private import make_private_file, make_private_folder
 
 T = TypeVar("T")
 
@@ -342,7 +343,8 @@ class ResponseCache:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self.path.parent)
+            make_private_file(self.path)
             db = sqlite3.connect(self.path, timeout=self._wait, check_same_thread=False)
             try:
                 self._use_log(db)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -127,10 +129,12 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
 
     Raises:
         UnknownModel: no weights have this name.
-        WeightsUnavailable: no source has the right bytes, or they cannot be stored.
+        WeightsUnavailable: no source has the right bytes, they cannot be stored, or they have
+            changed since they were pulled.
     """
     weights, folder = _get_pinned(name), _folder(name)
     if found := find_weights(name):
+        _check_unchanged(weights, folder)
         return found
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -140,6 +144,7 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
                 if not _is_here(file, folder):
                     _download(weights, file, folder, done, on_progress or _ignore)
                 done += file.size
+        _note_checked(weights, folder)
     except OSError as error:
         raise cannot_store(f"the weights of {name}", folder, weights.size, error) from error
     return {role: folder / file.name for role, file in weights.files.items()}
@@ -150,6 +155,40 @@ def verify_weights(name: str) -> list[Path]:
     folder = _folder(name)
     here = [f for f in _get_pinned(name).files.values() if (folder / f.name).is_file()]
     return [folder / f.name for f in here if hash_file(folder / f.name) != f.sha256]
+
+
+_CHECKED = ".checked.json"
+
+
+def _check_unchanged(weights: Pinned, folder: Path) -> None:
+    """Check the digests again if a size or a time is not what it was after the last check."""
+    now = _describe_files(weights, folder)
+    try:
+        if json.loads((folder / _CHECKED).read_text("utf-8")) == now:
+            return
+    except (OSError, ValueError):
+        pass  # pulled by an older release
+    if not os.access(folder, os.W_OK):
+        return  # whose files they are checks them: here it would be for every start
+    if wrong := verify_weights(weights.name):
+        raise WeightsUnavailable(
+            f"the weights of {weights.name} changed since they were pulled",
+            f"{', '.join(map(str, wrong))} has another SHA-256 than the one that is pinned",
+            f"run colligate models pull {weights.name}, which fetches it again",
+        )
+    with suppress(OSError):
+        _note_checked(weights, folder)
+
+
+def _note_checked(weights: Pinned, folder: Path) -> None:
+    text = json.dumps(_describe_files(weights, folder))
+    (folder / _CHECKED).write_text(text, "utf-8")  # half written it only costs another check
+
+
+def _describe_files(weights: Pinned, folder: Path) -> dict[str, list[int]]:
+    """Return size and time of each file."""
+    found = {file.name: (folder / file.name).stat() for file in weights.files.values()}
+    return {name: [state.st_size, state.st_mtime_ns] for name, state in found.items()}
 
 
 def remove_weights(name: str) -> bool:

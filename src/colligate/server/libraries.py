@@ -12,6 +12,7 @@ from colligate.concurrency import in_thread
 from colligate.engine import Engine
 from colligate.errors import UsageError
 from colligate.library.library import AsyncLibrary
+from colligate.private import make_private_folder
 from colligate.server.config import DEFAULT_LIBRARY, LIBRARIES_SUFFIX
 from colligate.server.errors import Conflict, NotHere
 
@@ -71,7 +72,7 @@ class Libraries:
             raise Conflict(f"the library {name!r} exists already")
         if len(names) >= self._limit:
             raise Conflict("too many libraries", f"{len(names)} exist", "delete one")
-        await in_thread((self.root / name).mkdir, parents=True, exist_ok=True)
+        await in_thread(make_private_folder, self.root / name)
 
     @asynccontextmanager
     async def delete(self, name: str) -> AsyncIterator[None]:

@@ -30,6 +30,7 @@ from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError, UsageError
 from colligate.library.sources import parse_conditions
 from colligate.library.store import RUNS_FOLDER, mentions
+from colligate.private import make_private_file, make_private_folder
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
@@ -482,8 +483,9 @@ class Recorder:
     def open(self, summary: Mapping[str, Any]) -> None:
         """Create the file of events, and that of the summary as it is before the end."""
         try:
-            self._files.folder.mkdir(parents=True, exist_ok=True)
-            self._file = self._files.events.open("xb", buffering=0)
+            make_private_folder(self._files.folder)
+            make_private_file(self._files.events, fresh=True)
+            self._file = self._files.events.open("wb", buffering=0)
             self._files.write_summary(summary)
         except OSError as error:
             self.close()
@@ -565,6 +567,7 @@ class RunFiles:
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write the summary, completely or not at all."""
         new = self.summary.with_suffix(".new")
+        make_private_file(new)
         new.write_bytes(encode_json(summary))
         new.replace(self.summary)
 

@@ -56,7 +56,7 @@ class ServerState:
             try:
                 await self.runs.load()
                 for name in self.libraries.list_names():
-                    await self.jobs.tidy(name)  # files that an earlier server received but not read
+                    await self.jobs.resume(name)
                 yield
             finally:
                 await self.drain(0.0)

@@ -1,7 +1,7 @@
 """Files that arrive over HTTP: stored in the library's folder, then read into the library.
 
 An upload is a job: its files wait their turn, are read, and what no document comes from is
-deleted.
+deleted. Files that a server had no time to read are read by the next one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from colligate.concurrency import in_thread
 from colligate.errors import ColligateError
 from colligate.library.ingest import Progress
 from colligate.library.store import FILES_FOLDER
+from colligate.private import make_private_file, make_private_folder
 from colligate.server.errors import Busy, NotHere, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
@@ -101,13 +102,26 @@ class UploadJobs:
         if tasks:
             await asyncio.wait(tasks)
 
+    async def resume(self, library: str) -> None:
+        """Read the files that an earlier server accepted and did not read before it ended."""
+        folder = self._libraries.folder(library)
+        wanted = await self._find_wanted(library)
+        if files := await in_thread(find_unread, folder, wanted):
+            job = UploadJob(library, files)
+            self._jobs[job.id] = job
+            self.start(job)
+
     async def tidy(self, library: str) -> None:
         """Delete the stored files that no document comes from and no job is reading."""
         async with self._storing[library]:
-            opened = await self._libraries.open_library(library)
-            wanted = {info.source for info in await opened.documents()}
-            wanted.update(str(file) for job in self._unfinished(library) for file in job.files)
+            wanted = await self._find_wanted(library)
             await in_thread(sweep_files, self._libraries.folder(library), wanted)
+
+    async def _find_wanted(self, library: str) -> set[str]:
+        """Return the files that documents come from or jobs are reading."""
+        opened = await self._libraries.open_library(library)
+        wanted = {info.source for info in await opened.documents()}
+        return wanted | {str(file) for job in self._unfinished(library) for file in job.files}
 
     def _unfinished(self, library: str | None = None) -> list[UploadJob]:
         return [
@@ -141,6 +155,8 @@ class UploadJobs:
             job.problems.append({"file": "", "why": problem["detail"], "hint": hint})
         job.update(state=state)
         self._metrics.jobs.labels(state).inc()
+        if self._closing and state == "cancelled":
+            return  # its files are read at the next start
         try:
             await self.tidy(job.library)
         except (ColligateError, OSError) as error:
@@ -235,16 +251,17 @@ def store_file(file: BinaryIO, given: str | None, library: Path) -> Path:
     The same bytes under the same name are stored once.
     """
     folder = library / FILES_FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     partial = folder / f"{secrets.token_hex(8)}.part"
     digest = hashlib.sha256()
     try:
-        with partial.open("xb") as into:
+        make_private_file(partial, fresh=True)
+        with partial.open("wb") as into:
             while piece := file.read(_PIECE):
                 digest.update(piece)
                 into.write(piece)
         place = folder / digest.hexdigest()[:24]
-        place.mkdir(exist_ok=True)
+        make_private_folder(place)
         stored = place / safe_name(given)
         if not stored.exists():  # it may be read at this moment
             partial.replace(stored)
@@ -271,6 +288,15 @@ def safe_name(given: str | None) -> str:
         stem, suffix = plain, ""
     stem = stem.encode()[:_MAX_NAME].decode(errors="ignore").rstrip(". ")
     return (f"{stem or 'file'}.{suffix}" if suffix else stem) or "file"
+
+
+def find_unread(library: Path, known: Collection[str]) -> list[Path]:
+    """Return the stored files of a library that are not `known`; delete those half stored."""
+    folder = library / FILES_FOLDER
+    for partial in folder.glob("*.part"):
+        partial.unlink()
+    read = {os.path.realpath(path) for path in known}
+    return [file for file in sorted(folder.glob("*/*")) if os.path.realpath(file) not in read]
 
 
 def sweep_files(library: Path, wanted: Collection[str]) -> None:

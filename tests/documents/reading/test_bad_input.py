@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from colligate.documents.reading import Limits, read_file
+from colligate.documents.chunking import Structural
+from colligate.documents.reading import Limits, find_files, read_file
 from colligate.errors import (
     ColligateError,
     CorruptFile,
@@ -107,6 +108,12 @@ def expanding(member: str, content: str) -> bytes:
         (EncryptedFile, "password", "a.docx", OLE + "EncryptedPackage".encode("utf-16-le")),
         (EncryptedFile, "password", "a.docx", bytes(LOCKED)),
         # made to exhaust time or memory
+        (
+            CorruptFile,
+            "50,000 attributes",
+            "a.html",
+            ("<p title='>' " + " ".join(f"a{n}=1" for n in range(49_999)) + ">x").encode(),
+        ),
         (CorruptFile, "nest", "a.html", b"<div>" * 200_000 + b"x"),
         (CorruptFile, "nest", "a.html", b"<ul><li>" * 100_000 + b"x"),
         (CorruptFile, "never close", "a.wiki", b"<ref>" * 100_000),
@@ -246,3 +253,35 @@ def test_a_file_that_vanishes_or_may_not_be_read(tmp_path: Path, on_opening: Any
     assert "permission denied" in refusal(path, NotPermitted)
     on_opening(path, path.unlink)
     refusal(path, MissingPath)
+
+
+def test_an_empty_file_is_not_opened(tmp_path: Path, on_opening: Any) -> None:
+    """Files of the kernel, such as /proc/kmsg, are regular and empty, and reading one may wait."""
+    for name in ("a.txt", "unknown"):
+        (tmp_path / name).touch()
+        on_opening(tmp_path / name, lambda: pytest.fail("it was opened"))
+        assert find_files([tmp_path / name]).files == (tmp_path / name,)
+        assert "0 bytes" in refusal(tmp_path / name, NoText)
+    on_opening(tmp_path / "unknown", lambda: pytest.fail("it was opened"))
+    assert len(find_files([tmp_path]).files) == 2
+
+
+def test_deep_lists_of_a_wiki_page_keep_their_words(tmp_path: Path) -> None:
+    items = [f"{'*' * (1 + n % 300)} item {n}" for n in range(600)]
+    (tmp_path / "a.wiki").write_text("\n".join(items))
+    (document,) = read_file(tmp_path / "a.wiki").documents
+    assert all(f"item {n}\n" in document.text for n in range(600))
+    assert max(len(line) - len(line.lstrip()) for line in document.text.split("\n")) < 60
+
+
+def test_blanks_by_the_million_make_no_passage_long(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("first" + "\n" * 300_000 + "last")
+    (document,) = read_file(tmp_path / "a.txt").documents
+    assert [document.slice(span) for span in Structural()(document)] == ["first", "last"]
+
+
+def test_blanks_by_the_million_in_a_line_are_read(tmp_path: Path) -> None:
+    text = "first" + " " * 1_000_000 + "last"
+    (tmp_path / "a.txt").write_text(text)
+    (document,) = read_file(tmp_path / "a.txt").documents
+    assert document.text == text

@@ -159,3 +159,53 @@ def test_a_glob_that_names_folders_means_what_is_in_them(tmp_path: Path) -> None
 def test_folders_to_be_left_out_are(tmp_path: Path) -> None:
     make(tmp_path, "a.md", "library/b.md")
     assert names(find_files([tmp_path], without=[tmp_path / "library"]), tmp_path) == ["a.md"]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """A folder with links: inside it, to a folder beside it, and to two files there."""
+    make(tmp_path, "archive/a.md", "archive/deep/b.md", "secret/private.md", "secret/key.txt")
+    archive = tmp_path / "archive"
+    (archive / "again").symlink_to(archive / "deep")
+    (archive / "c.md").symlink_to("deep/b.md")
+    (archive / "more").symlink_to("../secret")
+    (archive / "deep" / "key.txt").symlink_to(tmp_path / "secret" / "key.txt")
+    (archive / "gone.md").symlink_to(tmp_path / "nowhere.md")
+    return archive
+
+
+def test_links_out_of_the_folder_are_counted_and_not_followed(archive: Path) -> None:
+    found = find_files([archive])
+    assert names(found, archive) == ["a.md", "again/b.md"]
+    (problem,) = found.problems
+    assert str(problem) == (
+        f"2 links that lead out of {archive} are not followed; --follow-links reads them"
+    )
+
+
+def test_links_lead_where_something_else_was_named(archive: Path) -> None:
+    key = archive.parent / "secret" / "key.txt"
+    found = find_files([archive, key])
+    assert {path.name for path in found.files} == {"a.md", "b.md", "key.txt"}
+    (problem,) = found.problems
+    assert str(problem).startswith("1 link that leads out of")
+    assert find_files([archive, archive.parent / "secret"]).problems == ()
+    assert find_files([archive.parent]).problems == ()
+
+
+def test_all_links_are_followed_when_asked_for(archive: Path) -> None:
+    found = find_files([archive], follow_links=True)
+    assert {path.name for path in found.files} == {"a.md", "b.md", "private.md", "key.txt"}
+    assert found.problems == ()
+
+
+def test_a_link_that_is_named_itself_is_followed(archive: Path) -> None:
+    assert len(find_files([archive / "more"]).files) == 2
+    assert len(find_files([archive / "deep" / "key.txt"]).files) == 1
+
+
+@pytest.mark.parametrize("pattern", ["*", "**", "**/*.*", "*/*"])
+def test_globs_follow_no_links_out(archive: Path, pattern: str) -> None:
+    found = find_files([archive / pattern])
+    assert {path.name for path in found.files} <= {"a.md", "b.md"}
+    assert "--follow-links" in str(found.problems[-1])

@@ -91,7 +91,9 @@ def test_a_registered_suffix_is_found_and_read_in_this_and_in_a_parser_process(
     check(read_file(file))
     parsers = ParserPool(1)
     try:
-        check(parsers.read(file))
+        outcome = parsers.read(file)
+        assert outcome.reading is not None
+        check(outcome.reading)
     finally:
         parsers.close()
 

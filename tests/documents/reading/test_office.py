@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from colligate.documents import Document, Kind
+from colligate.documents.reading import SourceFile
+from colligate.documents.reading.tables import read_separated
 from support.documents import outline, pack, texts_of, write_and_read
 
 
@@ -256,10 +262,40 @@ def test_separated_values_are_a_table(tmp_path: Path) -> None:
     for name, content in (
         ("a.csv", 'name,value\n"a, b",2\ncafé,3\n'),
         ("a.tsv", "name\tvalue\na, b\t2\ncafé\t3\n"),
+        ("c.csv", 'name,value,note\n"a,\n b",2\n,,\n café,3\n'),
         ("b.csv", "name;value\na, b;2\ncafé;3\n"),
     ):
         (table,) = texts_of(write_and_read(tmp_path / name, content), Kind.TABLE)
         assert table.split("\n")[-2:] == ["| a, b | 2 |", "| café | 3 |"]
+
+
+@given(
+    st.integers(2, 5).flatmap(
+        lambda width: st.lists(
+            st.lists(st.text("ab ,;|\t\"'*#", min_size=1), min_size=width, max_size=width),
+            min_size=1,
+        )
+    )
+)
+def test_every_cell_of_separated_values_is_in_the_table(rows: list[list[str]]) -> None:
+    file = io.StringIO()
+    csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
+    shown = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows]
+    shown = [row for row in shown if any(row)]
+    assume(shown)
+    source = SourceFile(Path("a.csv"), file.getvalue().encode())
+    document = read_separated(source)
+    head, _, *body = document.text.splitlines()
+    assert [head, *body] == [f"| {' | '.join(row)} |" for row in shown]
+    (table,) = document.tree.leaves
+    assert document.slice(table.span) == document.text.strip()
+
+
+def test_one_wide_row_does_not_widen_all_others(tmp_path: Path) -> None:
+    content = ",".join("a" * 3_000) + "\n" + "b\n" * 3_000
+    document = write_and_read(tmp_path / "a.csv", content)
+    assert len(document.text) < 20 * len(content)
+    assert document.text.count("b") == 3_000
 
 
 def chapter(body: str) -> str:

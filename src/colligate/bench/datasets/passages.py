@@ -155,7 +155,7 @@ def iterate_documents(
         for id_, entries in chain(first, groups):
             yield assemble_document(id_, entries, language)
         return
-    for file in find_files([path]).files:
+    for file in find_files([path], follow_links=True).files:
         try:
             found = read_corpus_file(file).documents
         except ReadingError as error:

@@ -22,10 +22,12 @@ from lxml import etree  # type: ignore[import-untyped]
 from lxml import html as lxml_html
 
 from colligate.documents.document import Document, Page, clean_text
+from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.decoding import decode
-from colligate.documents.reading.formats import EPUB, PPTX, RTF, Container
+from colligate.documents.reading.formats import EPUB, ODS, PPTX, RTF, XLS, XLSX, Container
 from colligate.documents.reading.limits import check_archive
 from colligate.documents.reading.source import SourceFile, make_document
+from colligate.documents.reading.tables import table_tree
 from colligate.documents.reading.text import text_tree
 from colligate.errors import CorruptFile, EncryptedFile
 
@@ -64,13 +66,13 @@ def read_office(source: SourceFile) -> Document:
     return make_document(
         source,
         text,
+        tree=table_tree if form in (XLSX, ODS, XLS) else markdown_tree,
         title=None if title.lower() in _NO_TITLES else title,
         metadata=metadata,
         pages=pages,
     )
 
 
-_SECONDS = 300
 _EMBEDDED_PICTURE = re.compile(r"!\[([^\[\]\n]*)\]\((?:data:[^()\s]*|[^()\s:]+\.\w{3,4})\)")
 
 
@@ -85,7 +87,7 @@ def _extract_markdown(
         use_cache=False,
         enable_quality_processing=False,
         output_format="markdown",
-        extraction_timeout_secs=_SECONDS,
+        extraction_timeout_secs=int(source.limits.seconds(len(source.data))),
         concurrency=kreuzberg.ConcurrencyConfig(max_threads=1),
         content_filter=kreuzberg.ContentFilterConfig(strip_repeating_text=False),
     )
@@ -150,6 +152,7 @@ _SAVE = "save the page again"
 
 def _parse_html(source: SourceFile, written: str) -> _HtmlPage:
     """Parse HTML as browsers do, unclosed elements included; refuse it if thousands nest."""
+    _check_attributes(source, written)
     parser = lxml_html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True)
     try:
         root = lxml_html.document_fromstring(written.encode(), parser=parser)
@@ -178,6 +181,28 @@ def _parse_html(source: SourceFile, written: str) -> _HtmlPage:
 _STATED_DATE = (
     "//meta[@property='article:published_time' or @name='date' or @name='dcterms.date']/@content"
 )
+
+
+_TAG = re.compile(r"<[a-zA-Z]")
+# Possessive, and without an end: a quote that never closes ends a tag here, in linear time.
+_INSIDE = re.compile(r"""(?:[^<>"']|"[^"]*+"|'[^']*+')*+""")
+_QUOTED = re.compile(r""""[^"]*+"|'[^']*+'""")
+_MOST_ATTRIBUTES = 10_000
+
+
+def _check_attributes(source: SourceFile, written: str) -> None:
+    """Refuse a tag of very many attributes: the parser's time grows with their square."""
+    at = 0
+    while tag := _TAG.search(written, at):
+        inside = _INSIDE.match(written, tag.end())
+        assert inside is not None
+        at = inside.end()
+        if at - tag.end() < 2 * _MOST_ATTRIBUTES:  # each has two characters
+            continue
+        count = len(_QUOTED.sub(" ", inside[0]).replace("/", " ").split())
+        if count > _MOST_ATTRIBUTES:
+            why = f"one of its tags has {count:,} attributes"
+            raise source.error(CorruptFile, why, _SAVE)
 
 
 # kreuzberg silently drops text that nests deeper than this many elements.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,16 +30,22 @@ class FoundFiles:
     problems: tuple[ColligateError, ...] = ()
 
 
-def find_files(paths: Sequence[str | Path], without: Sequence[Path] = ()) -> FoundFiles:
+def find_files(
+    paths: Sequence[str | Path], without: Sequence[Path] = (), *, follow_links: bool = False
+) -> FoundFiles:
     """Return the files that paths, folders and globs name.
 
     A file named directly is always included. Folders are walked recursively, in order, without
     hidden entries and the folders `without`; of files with an unknown suffix, those that are
-    text are included.
+    text are included. A symbolic link in a folder is followed if its target is named too, or in a
+    folder that is named; with `follow_links` always.
     """
-    search = _Search({os.path.realpath(folder) for folder in without})
+    named = [real for given in paths if (real := _name_real(given))]
+    search = _Search({os.path.realpath(folder) for folder in without}, follow_links, named)
     for given in paths:
         _expand(given, search)
+    for top, links in search.led_out.items():
+        search.report(_describe_links(top, len(links)))
     if search.skipped:
         search.report(_describe_skipped(list(search.skipped)))
     return FoundFiles(tuple(search.files.values()), tuple(search.problems.values()))
@@ -46,12 +53,26 @@ def find_files(paths: Sequence[str | Path], without: Sequence[Path] = ()) -> Fou
 
 @dataclass
 class _Search:
-    """The findings so far; `without` holds the real paths of folders to leave out."""
+    """The findings so far; `without` holds the real paths of folders to leave out.
+
+    `named` are the real paths that links may lead to, unless all of them are followed.
+    """
 
     without: set[str]
+    follow_links: bool
+    named: Sequence[str]
     files: dict[str, Path] = field(default_factory=dict)  # by real path
     problems: dict[str, ColligateError] = field(default_factory=dict)  # by their text
     skipped: dict[Path, None] = field(default_factory=dict)
+    led_out: dict[Path, set[Path]] = field(default_factory=dict)  # links, by the folder named
+
+    def may_follow(self, path: Path, top: Path) -> bool:
+        """Report whether a path is in what was named; count it as a link out of `top` if not."""
+        real = os.path.realpath(path)
+        if self.follow_links or any(real == n or real.startswith(_inside(n)) for n in self.named):
+            return True
+        self.led_out.setdefault(top, set()).add(path)
+        return False
 
     def add(self, file: Path) -> None:
         real = os.path.realpath(file)
@@ -66,6 +87,27 @@ class _Search:
 
     def report(self, problem: ColligateError) -> None:
         self.problems.setdefault(str(problem), problem)
+
+
+def _name_real(given: str | Path) -> str:
+    """Return the real path that is named, without the part that is a pattern; "" for none."""
+    if given == "":
+        return ""
+    path = Path(given)
+    try:
+        path = path if path.exists() else path.expanduser()
+        return os.path.realpath(path if path.exists() else _fixed_part(path))
+    except (OSError, ValueError, RuntimeError):  # it is reported when its files are looked for
+        return ""
+
+
+def _fixed_part(pattern: Path) -> Path:
+    """Return the folder in which a pattern is looked for."""
+    return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), pattern.parts))
+
+
+def _inside(folder: str) -> str:
+    return folder.rstrip(os.sep) + os.sep
 
 
 def _expand(given: str | Path, search: _Search) -> None:
@@ -98,7 +140,7 @@ def _add_folder(folder: Path, search: _Search) -> None:
     for file in _walk(folder, search):
         _consider(file, search)
         empty = False
-    if empty and len(search.problems) == problems:
+    if empty and len(search.problems) == problems and folder not in search.led_out:
         why = "the folder is empty"
         search.report(NoDocuments(f"no documents in {folder}", why, "name another"))
 
@@ -109,7 +151,11 @@ def _add_glob(pattern: Path, search: _Search) -> None:
     at = parts.index("**") if "**" in parts else len(parts)
     tops = sorted(glob.glob(str(Path(*parts[:at]))))  # noqa: PTH207 (takes absolute patterns too)
     found = False
+    base = _fixed_part(pattern)
     for top in map(Path, tops):
+        if not search.may_follow(top, base):
+            found = True
+            continue
         if top.is_file():
             search.add(top)
             found = True
@@ -157,9 +203,14 @@ def _walk(top: Path, search: _Search) -> Iterator[Path]:
         for entry in visible:
             path = folder / entry.name
             try:
-                if entry.is_dir():
+                is_folder = entry.is_dir()
+                if not is_folder and not entry.is_file():
+                    continue
+                if entry.is_symlink() and not search.may_follow(path, top):
+                    continue
+                if is_folder:
                     folders.append(path)
-                elif entry.is_file():
+                else:
                     yield path
             except OSError as error:  # a symbolic link to itself
                 search.report(os_error(path, error))
@@ -171,10 +222,11 @@ _SNIFFED = 8192
 
 def _consider(path: Path, search: _Search) -> None:
     """Take a file of a known format, or any text; count others as skipped."""
-    if known_format(path):
-        search.add(path)
-        return
     try:
+        # An empty file is not opened: one of the kernel may never end.
+        if known_format(path) or not path.stat().st_size:
+            search.add(path)
+            return
         with path.open("rb") as file:
             is_text = not looks_binary(file.read(_SNIFFED))
     except OSError as error:
@@ -184,6 +236,13 @@ def _consider(path: Path, search: _Search) -> None:
         search.add(path)
     else:
         search.skipped[path] = None
+
+
+def _describe_links(folder: Path, count: int) -> ReadingError:
+    links = "1 link that leads" if count == 1 else f"{count:,} links that lead"
+    verb = "is" if count == 1 else "are"
+    hint = "--follow-links reads them" if count > 1 else "--follow-links reads it"
+    return ReadingError(f"{links} out of {folder} {verb} not followed", hint=hint)
 
 
 _SHOWN = 5

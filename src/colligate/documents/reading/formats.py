@@ -35,6 +35,7 @@ class FileFormat:
 _HERE = "colligate.documents.reading"
 _CONVERTING = f"{_HERE}.converting"
 _OFFICE = f"{_CONVERTING}:read_office"
+_SEPARATED = f"{_HERE}.tables:read_separated"
 _OOXML = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
 
@@ -48,6 +49,7 @@ XLSX = FileFormat(_OFFICE, _OOXML + "spreadsheetml.sheet", Container.ZIP)
 EPUB = FileFormat(_OFFICE, "application/epub+zip", Container.ZIP)
 ODT = FileFormat(_OFFICE, _ODF + "text", Container.ZIP)
 ODS = FileFormat(_OFFICE, _ODF + "spreadsheet", Container.ZIP)
+XLS = FileFormat(_OFFICE, "application/vnd.ms-excel", Container.OLE)
 _MARKDOWN = FileFormat(f"{_HERE}.text:read_markdown", "text/markdown")
 _WIKITEXT = FileFormat(f"{_HERE}.wikitext:read_wikitext", "text/x-wiki")
 _RECORDS = FileFormat(f"{_HERE}.records:read_records", "application/x-ndjson")
@@ -69,12 +71,12 @@ FILE_FORMATS: dict[str, FileFormat] = {
         (ODT, ".odt"),
         (ODS, ".ods"),
         (FileFormat(_OFFICE, "application/msword", Container.OLE), ".doc"),
-        (FileFormat(_OFFICE, "application/vnd.ms-excel", Container.OLE), ".xls"),
+        (XLS, ".xls"),
         (FileFormat(_OFFICE, "application/vnd.ms-powerpoint", Container.OLE), ".ppt"),
         (FileFormat(_OFFICE, "application/vnd.ms-outlook", Container.OLE), ".msg"),
         (RTF, ".rtf"),
-        (FileFormat(_OFFICE, "text/csv"), ".csv"),
-        (FileFormat(_OFFICE, "text/tab-separated-values"), ".tsv"),
+        (FileFormat(_SEPARATED, "text/csv"), ".csv"),
+        (FileFormat(_SEPARATED, "text/tab-separated-values"), ".tsv"),
         (FileFormat(_OFFICE, "text/x-rst"), ".rst"),
         (FileFormat(_OFFICE, "text/x-org"), ".org"),
         (FileFormat(_OFFICE, "application/x-ipynb+json"), ".ipynb"),

@@ -1,4 +1,4 @@
-"""Limits on one file: its size, and the size that an archive may unpack to.
+"""Limits on one file: its size, what an archive may unpack to, and what reading it may take.
 
 An office file is a zip archive. Before a parser sees it, every member is inflated here in
 small pieces and counted, so the sizes that the archive declares are never trusted.
@@ -33,6 +33,14 @@ class Limits:
     unpacked_bytes: int = 512 * _MEBIBYTE
     ratio: int = 200
     members: int = 20_000
+
+    def seconds(self, size: int) -> float:
+        """Return how long reading a file of so many bytes may take."""
+        return 60 + 10 * size / _MEBIBYTE
+
+    def memory(self, size: int) -> int:
+        """Return how many bytes of memory reading a file of so many bytes may take."""
+        return min(4096 * _MEBIBYTE, max(900 * _MEBIBYTE, 100 * size))
 
 
 def check_archive(data: bytes, name: str, limits: Limits) -> tuple[str, ...]:

@@ -206,6 +206,8 @@ def load(path: Path, limits: Limits) -> bytes:
             if before.st_size > limits.file_bytes:
                 why = f"it has {before.st_size:,} bytes and the limit is {limits.file_bytes:,}"
                 raise TooLarge(f"cannot read {path}", why, "split it")
+            if not before.st_size:  # not opened: files of the kernel are empty and may never end
+                raise NoText(f"cannot read {path}", "it is empty (0 bytes)", "leave it out")
             with path.open("rb") as file:
                 # One byte over the limit, so a file that grows meanwhile cannot fill the memory.
                 data = file.read(limits.file_bytes + 1)
@@ -215,8 +217,6 @@ def load(path: Path, limits: Limits) -> bytes:
         same = ("st_dev", "st_ino", "st_size", "st_mtime_ns")
         unchanged = all(getattr(before, fact) == getattr(after, fact) for fact in same)
         if unchanged and len(data) == after.st_size:
-            if not data:
-                raise NoText(f"cannot read {path}", "it is empty (0 bytes)", "leave it out")
             return data
     raise FileChanged(f"cannot read {path}", "it changes while it is read", "try again later")
 

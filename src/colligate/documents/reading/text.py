@@ -67,6 +67,7 @@ class _Line:
         return self.start + len(self.text)
 
 
+_WORDS = re.compile(r"\S.*")
 _Block = Sequence[_Line]
 """Lines without a blank one between them."""
 
@@ -75,15 +76,16 @@ def _split_blocks(text: str) -> list[_Block]:
     """Return the blocks of a text in order; they hold all characters that are not blank."""
     blocks: list[_Block] = []
     lines: list[_Line] = []
-    at = 0
-    for raw in text.split("\n"):
-        if words := raw.strip():
-            lead = len(raw) - len(raw.lstrip())
-            lines.append(_Line(at + lead, words, len(raw[:lead].expandtabs())))
-        elif lines:
+    end = -1  # of the last line
+    for match in _WORDS.finditer(text):  # blank lines, of which there may be millions, cost nothing
+        start = match.start()
+        begin = text.rfind("\n", end + 1, start) + 1 or end + 1
+        if lines and begin > end + 1:
             blocks.append(lines)
             lines = []
-        at += len(raw) + 1
+        indent = len(text[begin:start].expandtabs())
+        lines.append(_Line(start, match[0].rstrip(), indent))
+        end = match.end()
     return [*blocks, lines] if lines else blocks
 
 
@@ -271,7 +273,7 @@ _KEYWORD = re.compile(
     r"(?:\d{1,3}|[ivxlc]{1,7}|[a-z])(?:[.:)\s]|$)|(?:appendix|annex|preamble)(?:[.:]|$)",
     re.IGNORECASE,
 )
-_CONTENTS_LINE = re.compile(r"\.{4,}|(?:\. ){3,}|\s{3,}\d+$")
+_CONTENTS_LINE = re.compile(r"\.{4}|(?:\. ){3}|\s{3}\d+$")
 _ADDRESS = re.compile(r"<?(?:https?://|www\.)\S*$")
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 

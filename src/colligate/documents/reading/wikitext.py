@@ -54,11 +54,14 @@ def convert_wikitext(wikitext: str) -> str:
       - once
     <BLANKLINE>
     """
+    wikitext = _DEEP_ITEM.sub(r"\1", wikitext)
     rendered = "".join(_render(mwparserfromhell.parse(wikitext).nodes))
     text = "\n".join(_separate_lists(rendered.split("\n")))
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
 
 
+# Deeper list items are moved up: the parser's time grows with the square of their depth.
+_DEEP_ITEM = re.compile(r"^([*#:;]{20})[*#:;]+", re.MULTILINE)
 _ITEM = re.compile(r" *(?:-|1\.) ")
 
 

@@ -88,7 +88,7 @@ def _iter_outline(document: PdfDocument) -> Iterator[OutlineEntry]:
 
 
 _PAGE_LIMIT = 10_000  # pages read of one file; the rest is left out with a warning
-_TIME_LIMIT = 600.0  # seconds of parsing; pages not parsed by then are left out with a warning
+_TIME_SHARE = 0.6  # of the file's time is for parsing; pages not parsed by then are left out
 _BATCH = 50
 
 
@@ -105,7 +105,8 @@ def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
     )
     pages: dict[int, ParsedPage] = {}
     failed: list[int] = []
-    deadline = time.monotonic() + _TIME_LIMIT
+    seconds = _TIME_SHARE * source.limits.seconds(len(source.data))
+    deadline = time.monotonic() + seconds
     try:
         for batch in parser.parse_batches(source.data, _BATCH):
             pages.update((page.page_num, page) for page in batch.result.pages)
@@ -113,7 +114,7 @@ def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
             if time.monotonic() > deadline and batch.end_page < page_count:
                 source.warn(
                     f"pages after {batch.end_page} were left out: "
-                    f"parsing took longer than {_TIME_LIMIT:g} s"
+                    f"parsing took longer than {seconds:.0f} s"
                 )
                 break
     except ParseError as error:

@@ -1,0 +1,559 @@
+"""Attack colligate and count what fails: hostile files, each read as `colligate index` reads it.
+
+    python benchmarks/hostile.py [--rows NAME...] [--seed 0] [--keep FOLDER]
+
+Prints one JSON object a row: tries, failures, the slowest try, the largest memory of a parser.
+A file fails if its error is not a typed one, if it took over 60 s, or if its parser took over 1 GB
+for a file under 10 MB. `caught` counts parsers that crashed or raised anything: each costs its file
+alone. Another row is a function with `@row`, which returns a `Result`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import io
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from colligate.errors import ColligateError
+from colligate.library import AsyncLibrary
+
+SECONDS, SMALL, MEMORY = 60.0, 10_000_000, 1_000_000_000
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@dataclass
+class Result:
+    """The outcome of a row: how many tries, and a line for each that failed."""
+
+    tries: int
+    failures: list[str] = field(default_factory=list)
+    facts: dict[str, float] = field(default_factory=dict)
+
+
+Row = Callable[[Path, random.Random], Result]
+ROWS: dict[str, Row] = {}
+
+
+def row(name: str) -> Callable[[Row], Row]:
+    """Register a function as a row; it gets an empty folder and a seeded generator."""
+
+    def register(function: Row) -> Row:
+        ROWS[name] = function
+        return function
+
+    return register
+
+
+# Files
+
+
+Files = Iterator[tuple[str, bytes]]
+
+
+def files(name: str) -> Callable[[Callable[[random.Random], Files]], Callable[..., Files]]:
+    """Register a function that yields names and contents of files as a row that reads them."""
+
+    def register(make: Callable[[random.Random], Files]) -> Callable[..., Files]:
+        ROWS[name] = partial(_read_files, make)
+        return make
+
+    return register
+
+
+def _read_files(
+    make: Callable[[random.Random], Files], folder: Path, chance: random.Random
+) -> Result:
+    paths = []
+    for name, data in make(chance):
+        paths.append(folder / name)
+        paths[-1].write_bytes(data)
+    return read(paths, folder / "libraries")
+
+
+def read(paths: list[Path], libraries: Path) -> Result:
+    """Read each file into a library of its own, as `colligate index` does, and judge it."""
+    result = Result(len(paths))
+    slowest = largest = 0.0
+    caught = 0
+    for number, path in enumerate(paths):
+        with _Watch() as watch:
+            error = asyncio.run(_add(path, libraries / str(number)))
+        slowest, largest = max(slowest, watch.seconds), max(largest, watch.memory)
+        small = not path.is_file() or path.stat().st_size < SMALL
+        if watch.seconds > SECONDS:
+            result.failures.append(f"{path.name}: {watch.seconds:.0f} s")
+        elif small and watch.memory > MEMORY:
+            result.failures.append(f"{path.name}: {watch.memory / 1e6:.0f} MB")
+        elif error is not None and not isinstance(error, ColligateError):
+            result.failures.append(f"{path.name}: {type(error).__name__}: {error}"[:200])
+        elif error is not None and ("crashed (" in error.why or " failed (" in error.why):
+            caught += 1
+    result.facts = {"caught": caught, "slowest_s": round(slowest, 1), "parser_mb": largest // 1e6}
+    return result
+
+
+async def _add(path: Path, library: Path) -> Exception | None:
+    """Return the error of one file, or None."""
+    try:
+        async with AsyncLibrary(library, embedder="static") as opened:
+            added = await opened.add(path, workers=1)
+    except Exception as error:
+        return error
+    return next((error for _, error in added.failed), next(iter(added.problems), None))
+
+
+class _Watch(threading.Thread):
+    """Measures seconds, and the largest resident memory of any child process."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.memory = self.seconds = 0.0
+        self._over = threading.Event()
+
+    def __enter__(self) -> _Watch:
+        self._begun = time.perf_counter()
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.perf_counter() - self._begun
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        page = os.sysconf("SC_PAGE_SIZE")
+        while not self._over.wait(0.02):
+            for listed in Path("/proc/self/task").glob("*/children"):
+                try:
+                    for child in listed.read_text().split():
+                        held = Path(f"/proc/{child}/statm").read_text().split()[1]
+                        self.memory = max(self.memory, int(held) * page)
+                except (OSError, IndexError):
+                    continue
+
+
+def pack(members: dict[str, str | bytes]) -> bytes:
+    """Return a zip archive."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+def mutate(data: bytes, chance: random.Random) -> bytes:
+    """Return the bytes with some changed, cut out, doubled or put elsewhere."""
+    made = bytearray(data)
+    for _ in range(chance.choice([1, 3, 10, 40])):
+        at, length = chance.randrange(len(made) or 1), chance.choice([1, 4, 60, 1000])
+        match chance.randrange(4):
+            case 0:
+                made[at : at + length] = chance.randbytes(length)
+            case 1:
+                del made[at : at + length]
+            case 2:
+                made[at:at] = made[at : at + length] * chance.choice([1, 50])
+            case _:
+                made[at : at + 1] = bytes([chance.choice(b"\x00\xff<>[](){}\"'|\\\n")])
+    return bytes(made)
+
+
+def pdf(operators: bytes, extra: bytes = b"") -> bytes:
+    """Return a PDF of one page that shows what the operators say."""
+    packed = zlib.compress(operators, 9)
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R"
+        b"/Resources<</Font<</F1 5 0 R>>>>>>",
+        b"<</Length %d/Filter/FlateDecode>>stream\n" % len(packed) + packed + b"\nendstream",
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        extra or b"null",
+    ]
+    made, places = b"%PDF-1.4\n", []
+    for number, content in enumerate(objects, 1):
+        places.append(len(made))
+        made += b"%d 0 obj\n" % number + content + b"\nendobj\n"
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    head = b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    tail = b"trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, len(made))
+    return made + head + table + tail
+
+
+LINES = b"BT /F1 12 Tf 50 700 Td " + b"(Words of a page.) Tj 0 -14 Td " * 40 + b"ET"
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
+SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+TYPES = '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>'
+
+
+def relate(target: str, kind: str) -> str:
+    return (
+        f'<Relationships xmlns="{RELATIONS}"><Relationship Id="r1" Type="{OFFICE}/{kind}" '
+        f'Target="{target}"/></Relationships>'
+    )
+
+
+def docx(body: str, head: str = "") -> bytes:
+    return pack(
+        {
+            "[Content_Types].xml": TYPES,
+            "_rels/.rels": relate("word/document.xml", "officeDocument"),
+            "word/document.xml": f"{head}<w:document {W}><w:body>{body}</w:body></w:document>",
+        }
+    )
+
+
+def xlsx(rows: str) -> bytes:
+    sheet = f'<worksheet xmlns="{SHEETS}"><sheetData>{rows}</sheetData></worksheet>'
+    book = (
+        f'<workbook xmlns="{SHEETS}" xmlns:r="{OFFICE}"><sheets>'
+        '<sheet name="One" sheetId="1" r:id="r1"/></sheets></workbook>'
+    )
+    return pack(
+        {
+            "[Content_Types].xml": TYPES,
+            "_rels/.rels": relate("xl/workbook.xml", "officeDocument"),
+            "xl/workbook.xml": book,
+            "xl/_rels/workbook.xml.rels": relate("worksheets/s1.xml", "worksheet"),
+            "xl/worksheets/s1.xml": sheet,
+        }
+    )
+
+
+def epub(chapter: str) -> bytes:
+    return pack(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": '<container version="1.0" xmlns="urn:oasis:names:tc:'
+            'opendocument:xmlns:container"><rootfiles><rootfile full-path="c.opf" '
+            'media-type="application/oebps-package+xml"/></rootfiles></container>',
+            "c.opf": '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata/>'
+            '<manifest><item id="a" href="a.xhtml" media-type="application/xhtml+xml"/>'
+            '</manifest><spine><itemref idref="a"/></spine></package>',
+            "a.xhtml": f'<html xmlns="http://www.w3.org/1999/xhtml"><body>{chapter}</body></html>',
+        }
+    )
+
+
+def paragraph(text: str) -> str:
+    return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def cells(*texts: str) -> str:
+    return "".join(f'<c t="inlineStr"><is><t>{text}</t></is></c>' for text in texts)
+
+
+BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
+    f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 10}">' for n in range(12)
+)
+OUTSIDE = '<!DOCTYPE x [<!ENTITY m SYSTEM "file:///etc/passwd">]>'
+
+
+@files("csv: tall")
+def _tall(chance: random.Random) -> Files:
+    for rows in (1_000, 60_000, 120_000, 500_000, 1_000_000):
+        yield f"short-{rows}.csv", b"a,b\n" * rows
+        yield f"one-{rows}.csv", b"7\n" * rows
+    for rows in (60_000, 120_000):
+        lines = (f"{n},name {chance.random():.6f},2024-01-01\n" for n in range(rows))
+        yield f"plain-{rows}.csv", "".join(lines).encode()
+
+
+@files("csv: wide, torn, odd")
+def _wide(chance: random.Random) -> Files:
+    for width in (1_000, 20_000, 300_000):
+        head = ",".join("a" * width)
+        yield f"head-{width}.csv", head.encode() + b"\n" + b"c\n" * width
+        yield f"wide-{width}.tsv", ("\t".join("a" * width) + "\n").encode()
+    yield "quote.csv", b'"' + b"a,b\n" * 200_000
+    yield "quotes.csv", b'"",' * 300_000
+    yield "bars.csv", b"|||\n" * 200_000
+    yield "commas.csv", b"," * 2_000_000
+    yield "wrong.csv", chance.randbytes(50_000).replace(b"\0", b"a")
+    yield "cr.csv", b"a,b\r" * 200_000
+
+
+@files("text: blanks and long lines")
+def _text(_: random.Random) -> Files:
+    yield "feeds.txt", b"first" + b"\n" * 30_000_000 + b"last"
+    yield "feeds.md", b"first" + b"\n" * 5_000_000 + b"last"
+    yield "spaces.txt", b"first" + b" " * 9_000_000 + b"last"
+    yield "tabs.md", b"\t" * 3_000_000 + b"x"
+    yield "line.txt", b"x" * 9_000_000
+    yield "words.txt", b"word " * 1_900_000
+    yield "lines.txt", b"x\n" * 3_000_000
+    yield "blocks.txt", b"x\n\n" * 1_000_000
+    yield "numbers.txt", b"".join(b"%d. Title\n\n" % n for n in range(200_000))
+    yield "rules.txt", b"Title\n=====\n\n" * 300_000
+    yield "blank.txt", b" \n" * 1_000_000
+    yield "dots.txt", b". " * 3_000_000
+
+
+@files("text: encodings")
+def _encodings(chance: random.Random) -> Files:
+    yield "half.txt", b"\xff\xfea\0b"
+    yield "wide.txt", "wide words ".encode("utf-32") * 1_000
+    yield "torn.txt", "naïve café ".encode() * 1_000 + b"\xc3"
+    yield "latin.txt", "Grüße aus Köln ".encode("latin-1") * 20_000
+    yield "nul.txt", b"words" + b"\0" * 100_000
+    yield "noise.txt", bytes(chance.choices(range(32, 256), k=500_000))
+    yield "surrogates.txt", b"\xed\xa0\x80" * 10_000
+    yield "marks.txt", ("a" + "\u0301" * 300_000).encode()
+    yield "turned.txt", "\u202eabc\u2066".encode() * 50_000
+    yield "mark.txt", b"\xef\xbb\xbf" * 10_000
+    yield "control.txt", b"\x1b[2J\x07words " * 10_000
+    yield "astral.txt", "\U0001f9ff".encode() * 300_000
+
+
+@files("markdown: nested")
+def _markdown(_: random.Random) -> Files:
+    yield "quotes.md", b">" * 200_000 + b" x"
+    yield "lists.md", b"".join(b"  " * n + b"- x\n" for n in range(2_000))
+    yield "brackets.md", b"# " + b"[" * 100_000
+    yield "links.md", b"# " + b"[a](" * 50_000
+    yield "stars.md", b"# " + b"*a " * 50_000
+    yield "ticks.md", b"# " + b"".join(b"`" * n + b" " for n in range(1_000))
+    yield "headings.md", b"# a\n" * 200_000
+    yield "fence.md", b"```\n" * 200_000
+    yield "table.md", b"|" * 20_000 + b"\n" + b"|-" * 20_000 + b"|\n" + b"|a" * 20_000
+    yield "definitions.md", b"[a]: b\n" * 200_000
+    yield "html.md", b"<div>\n" * 100_000
+    yield "front.md", b"---\na: b\n" + b"c: d\n" * 200_000
+
+
+@files("html: tags and nesting")
+def _html(_: random.Random) -> Files:
+    for count in (9_000, 200_000):
+        attributes = " ".join(f"a{n}='x'" for n in range(count))
+        yield f"attributes-{count}.html", f"<html><p {attributes}>words</p>".encode()
+    yield "glued.html", b"<p " + b"a='>'" * 200_000 + b">words"
+    yield "quote.html", b"<p a='" + b"b=c " * 200_000
+    yield "deep.html", b"<div>" * 300_000 + b"x"
+    yield "lists.html", b"<ul><li>" * 100_000 + b"x"
+    yield "open.html", b"<p>x<b>y" * 100_000
+    yield "tables.html", b"<table><tr><td>" * 3_000 + b"x"
+    yield "span.html", b"<table><tr><td colspan=1000000000 rowspan=1000000000>x</table>"
+    yield "entities.html", b"&amp;&#x110000;&bogus;" * 100_000
+    yield "comment.html", b"<html><!--" + b"<p>" * 500_000
+    yield "script.html", b"<html><script>" + b"if (a<b && c) { x } " * 100_000
+
+
+@files("wikitext")
+def _wikitext(_: random.Random) -> Files:
+    items = (b"*" * (1 + n % 300) + b" item\n" for n in range(5_000))
+    yield "lists.wiki", b"".join(items)
+    yield "mixed.wiki", b"".join(b"*#:;" * (n % 80) + b" item\n" for n in range(3_000))
+    yield "templates.wiki", b"{{a|" * 5_000
+    yield "arguments.wiki", b"{{{a|" * 5_000
+    yield "links.wiki", b"[[a|" * 20_000
+    yield "closed.wiki", b"{{a|b}}" * 100_000
+    yield "table.wiki", b"{|\n" * 1_000 + b"| x\n"
+    yield "rows.wiki", b"{|\n" + b"|-\n| a || b\n" * 20_000 + b"|}"
+    yield "tags.wiki", b"<ref>" * 50_000
+    yield "pairs.wiki", b"<b><i>" * 900 + b"x" + b"</i></b>" * 900
+    yield "quotes.wiki", b"'''a''b" * 50_000
+    yield "equals.wiki", b"=" * 100_000 + b"\n"
+
+
+@files("pdf: bombs")
+def _pdf(_: random.Random) -> Files:
+    for count in (10_000, 300_000, 3_000_000):
+        yield f"shows-{count}.pdf", pdf(b"BT /F1 9 Tf " + b"(a) Tj " * count + b"ET")
+    yield "lines.pdf", pdf(b"0 0 m 9 9 l S " * 1_000_000)
+    yield "states.pdf", pdf(b"q " * 1_000_000 + LINES)
+    yield "long.pdf", pdf(b"BT /F1 9 Tf (" + b"a" * 20_000_000 + b") Tj ET")
+    yield "self.pdf", pdf(LINES).replace(b"/Parent 2 0 R", b"/Parent 3 0 R")
+    yield "kids.pdf", pdf(LINES).replace(b"/Kids[3 0 R]", b"/Kids[2 0 R]")
+    yield "count.pdf", pdf(LINES).replace(b"/Count 1", b"/Count 2000000000")
+    yield "huge.pdf", pdf(LINES).replace(b"600 800", b"9e9 9e9")
+    yield "length.pdf", pdf(LINES).replace(b"/Length ", b"/Length 9999999")
+    yield "crypt.pdf", pdf(LINES).replace(b"/Root", b"/Encrypt<</Filter/Standard>>/Root")
+
+
+@files("archives: bombs and entities")
+def _archives(_: random.Random) -> Files:
+    zeros = "0" * (60 << 20)
+    yield "zeros.docx", docx(zeros)
+    yield "zeros.xlsx", xlsx(zeros)
+    yield "zeros.epub", epub(zeros)
+    yield "nested.docx", pack({"word/document.xml": pack({"a": pack({"b": zeros})})})
+    yield "members.docx", pack({f"word/{n}": b"" for n in range(30_000)})
+    yield "laughs.docx", docx(paragraph("&m;"), BOMB + "]>")
+    yield "outside.docx", docx(paragraph("&m;"), OUTSIDE)
+    yield "laughs.xhtml", f"{BOMB}]><html><body>&m;</body></html>".encode()
+    yield "laughs.epub", epub("&m;")
+    yield "bomb.jsonl.gz", gzip.compress(b" " * (200 << 20))
+    yield "torn.jsonl.gz", gzip.compress(b'{"text": "x"}\n' * 99)[:60]
+    yield "lone.odt", pack({"mimetype": "application/vnd.oasis.opendocument.text"})
+
+
+@files("office: large and nested")
+def _office(_: random.Random) -> Files:
+    yield "deep.docx", docx("<w:sdt><w:sdtContent>" * 5_000 + paragraph("x"))
+    yield "many.docx", docx(paragraph("some words") * 30_000)
+    yield (
+        "tables.docx",
+        docx("<w:tbl><w:tr><w:tc>" * 500 + paragraph("x") + "</w:tc></w:tr></w:tbl>" * 500),
+    )
+    yield "rows.xlsx", xlsx("".join(f"<row>{cells('a', 'b')}</row>" for _ in range(60_000)))
+    corner = '<row r="{0}"><c r="{1}{0}"><v>1</v></c></row>'
+    yield "corner.xlsx", xlsx(corner.format(1, "A") + corner.format(1048576, "XFD"))
+    yield (
+        "wide.xlsx",
+        xlsx(f"<row>{cells(*'a' * 16_000)}</row>" + f"<row>{cells('b')}</row>" * 2_000),
+    )
+    yield "deep.epub", epub("<div>" * 50_000)
+    yield "long.epub", epub("<p>words</p>" * 100_000)
+    yield "deep.rtf", b"{\\rtf1 " + b"{" * 200_000 + b"x"
+    yield "deep.ipynb", b"[" * 200_000
+    yield "deep.rst", b"".join(b" " * n + b"* x\n\n" for n in range(1_500))
+    yield "deep.org", b"".join(b"*" * n + b" x\n" for n in range(1, 1_500))
+
+
+@files("records and mail")
+def _records(_: random.Random) -> Files:
+    yield "deep.jsonl", b'{"text": ' + b"[" * 200_000 + b"\n"
+    yield "same.jsonl", b'{"id": "a", "text": "x"}\n' * 50_000
+    yield "digits.jsonl", b'{"id": ' + b"9" * 100_000 + b', "text": "x"}\n'
+    yield "wrong.jsonl", b"{\n" * 200_000
+    yield "half.jsonl", b'{"text": "\\ud800 half"}\n' * 1_000
+    yield "many.jsonl", b"".join(b'{"id": "%d", "text": "word"}\n' % n for n in range(20_000))
+    parts = b"".join(
+        b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n' % (n, n) for n in range(300)
+    )
+    yield "parts.eml", b"From: a\nSubject: b\n" + parts
+    yield "headers.eml", b"X-A: b\n" * 200_000 + b"\nwords"
+    yield "subject.eml", b"Subject: " + b"=?utf-8?q?a?= " * 20_000 + b"\n\nwords"
+    yield "addresses.eml", b"To: " + b"a@b, (c (d " * 10_000 + b"\n\nwords"
+    yield "html.eml", b"Content-Type: text/html\n\n" + b"<div>" * 100_000
+    yield "charset.eml", b"Content-Type: text/plain; charset=nothing\n\n\xff\xfe words"
+
+
+def _mutations(suffix: str, data: bytes) -> None:
+    @files(f"mutated: {suffix}")
+    def make(chance: random.Random) -> Files:
+        for number in range(24):
+            yield f"{number}.{suffix}", mutate(data, chance)
+
+
+_mutations("docx", docx("".join(map(paragraph, "Words of a document in parts".split())) * 40))
+_mutations("xlsx", xlsx(f"<row>{cells('name', 'value')}</row>" * 200))
+_mutations("epub", epub("<h1>Chapter</h1><p>Words of a book.</p>" * 50))
+_mutations("pdf", pdf(LINES))
+_mutations("md", (DOCS / "guide.md").read_bytes())
+_mutations("html", b"<html><h1>Title</h1><ul><li>One<p>Words <b>of</b> a page</ul>" * 100)
+_mutations("wiki", b"== Title ==\n* a [[link|text]] {{lang|de|Wort}}\n{|\n| a || b\n|}\n" * 60)
+
+
+@row("files of the kernel, pipes, links")
+def _special(folder: Path, _: random.Random) -> Result:
+    os.mkfifo(folder / "pipe.txt")
+    (folder / "loop.md").symlink_to("loop.md")
+    (folder / "kmsg.txt").symlink_to("/proc/kmsg")
+    with socket.socket(socket.AF_UNIX) as listening:
+        os.chdir(folder)
+        listening.bind("socket.txt")
+    names = [
+        "/dev/zero",
+        "/dev/stdin",
+        "/proc/kmsg",
+        "/proc/self/mem",
+        "/proc/kcore",
+        "/proc/self/maps",
+    ]
+    inside = [folder / name for name in ("pipe.txt", "loop.md", "kmsg.txt", "socket.txt")]
+    return read([*map(Path, names), *inside], folder / "libraries")
+
+
+@row("a disk that fills while files are indexed")
+def _filling(folder: Path, _: random.Random) -> Result:
+    """Fill a disk in memory some seconds after the start (needs the right to mount one)."""
+    disk, table = folder / "disk", folder / "rows.csv"
+    disk.mkdir()
+    table.write_bytes(b"some words,2024-01-01,7\n" * 60_000)
+    where = ["--library", str(disk / "library"), "--embedder", "static"]
+    result = Result(0)
+    for delay in range(1, 17):
+        mounting = ["mount", "-t", "tmpfs", "-o", "size=260m", "tmpfs", str(disk)]
+        if subprocess.run(mounting, capture_output=True, check=False).returncode:
+            break
+        result.tries += 1
+        fill = f"sleep {delay}; exec cat /dev/zero > {disk}/fill"
+        with subprocess.Popen(["sh", "-c", fill], stderr=subprocess.DEVNULL):
+            _judge(_run("index", str(DOCS), str(table), *where), f"{delay} s", result)
+        (disk / "fill").unlink()
+        if whole := _run("library", "verify", *where).returncode:
+            result.failures.append(f"{delay} s: verify ends with {whole}")
+        subprocess.run(["umount", str(disk)], check=True)
+    return result
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "colligate", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _judge(done: subprocess.CompletedProcess[str], what: str, result: Result) -> None:
+    """Count a command that ended by a signal, or that says nothing a person can act on."""
+    last = done.stderr.strip().rpartition("\n")[2]
+    if done.returncode not in (0, 1) or "internal error" in last:
+        result.failures.append(f"{what}: {done.returncode} {last[:200]}")
+
+
+@row("all in one folder, by the command")
+def _command(folder: Path, chance: random.Random) -> Result:
+    """Index the files of all other rows at once; the library must be whole afterwards."""
+    made = folder / "files"
+    makers = [function.args[0] for function in ROWS.values() if isinstance(function, partial)]
+    count = 0
+    for name, data in (file for make in makers for file in make(chance)):
+        count += 1
+        (made / str(count)).mkdir(parents=True)
+        (made / str(count) / name).write_bytes(data)
+    where = ["--library", str(folder / "library"), "--embedder", "static"]
+    result = Result(count)
+    with _Watch() as watch:
+        for arguments in (["index", str(made)], ["library", "verify"]):
+            _judge(_run(*arguments, *where), arguments[0], result)
+    result.facts = {"seconds": round(watch.seconds), "parent_mb": round(watch.memory / 1e6)}
+    return result
+
+
+def main() -> None:
+    """Run the rows and print each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", nargs="*", default=list(ROWS), help="names, or their beginnings")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="keep the files in this folder")
+    given = parser.parse_args()
+    for name, function in ROWS.items():
+        if not any(name.startswith(wanted) for wanted in given.rows):
+            continue
+        with tempfile.TemporaryDirectory(prefix="hostile-") as temporary:
+            folder = Path(given.keep or temporary) / name.replace(":", "").replace(" ", "-")
+            folder.mkdir(parents=True)
+            result = function(folder, random.Random(given.seed))
+        line = {"row": name, "tries": result.tries, "failures": len(result.failures)}
+        print(json.dumps(line | result.facts | {"failed": result.failures}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

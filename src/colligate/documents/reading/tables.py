@@ -1,0 +1,76 @@
+"""Tables: separated values, and the tree of a text that is nothing but tables.
+
+A parser of Markdown takes minutes, and gigabytes, for a million rows, so none sees them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+from colligate.documents.document import Document
+from colligate.documents.markdown import format_table
+from colligate.documents.reading.source import SourceFile, make_document
+from colligate.documents.tree import Basis, Kind, Structure, Tree, TreeBuilder
+
+_TABS = "text/tab-separated-values"
+_SEPARATORS = ",;\t|"
+_SAMPLED = 20  # rows that tell which separator a file has
+
+
+def read_separated(source: SourceFile) -> Document:
+    """Read comma-separated or tab-separated values as one table; its first row is the head."""
+    csv.field_size_limit(max(csv.field_size_limit(), source.limits.text_bytes))
+    separator = "\t" if source.format.media_type == _TABS else _find_separator(source.text)
+    rows = _iter_rows(source.text, separator)
+    return make_document(source, format_table(rows, rule=" --- ") + "\n", tree=table_tree)
+
+
+def _find_separator(text: str) -> str:
+    """Return what cuts most of the first rows into the same number of cells."""
+
+    def rate(separator: str) -> int:
+        widths = Counter(map(len, islice(_iter_rows(text, separator), _SAMPLED)))
+        return max((count for width, count in widths.items() if width > 1), default=0)
+
+    return max(_SEPARATORS, key=rate)
+
+
+def _iter_rows(text: str, separator: str) -> Iterator[list[str]]:
+    """Yield the rows that have any text."""
+    for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
+        cells = [" ".join(cell.split()) for cell in row]
+        if any(cells):
+            yield cells
+
+
+_BLOCK = re.compile(
+    r"^(?:\#\#[ ](?P<heading>.*)|(?P<table>\|.*(?:\n\|.*)*+)|\S.*(?:\n(?!\#\#[ ]|\|)\S.*)*+)",
+    re.MULTILINE | re.VERBOSE,
+)
+_ESCAPED = re.compile(r"\\(\W)")
+
+
+def table_tree(text: str, document_id: str) -> Tree:
+    """Return the tree of tables, each under the heading (`##`) of its sheet, if it has one."""
+    builder = TreeBuilder(document_id)
+    root = builder.add(Kind.ROOT, 0, len(text), None)
+    section, end = root, 0
+    for block in _BLOCK.finditer(text):
+        place = block.start(), block.start() + len(block[0].rstrip())
+        if block["heading"] is not None:
+            if section != root:
+                builder.close(section, end)
+            title = " ".join(_ESCAPED.sub(r"\1", block["heading"]).split())
+            section = builder.add(Kind.SECTION, *place, root, level=2, title=title, heading=place)
+        else:
+            kind = Kind.PARAGRAPH if block["table"] is None else Kind.TABLE
+            builder.add(kind, *place, section)
+        end = place[1]
+    if section != root:
+        builder.close(section, end)
+    return builder.build(Structure(1.0, Basis.NONE if section == root else Basis.MARKUP))
