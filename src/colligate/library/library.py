@@ -427,14 +427,15 @@ class _LibraryEmbedder:
         """Return the embedder, for searching."""
         async with self._opening:
             if self._embedder is None:
-                if isinstance(self._given, str | None):
+                given = self._given
+                if given is None:
+                    given = await in_thread(_choose_embedder, catalogue)
+                if isinstance(given, str):
                     # Imported here: lists and removals need no model.
                     from colligate.models.names import open_embedder
 
-                    name = self._given or await in_thread(_choose_embedder, catalogue)
-                    self._embedder = await asyncio.to_thread(open_embedder, name)
-                else:
-                    self._embedder = self._given
+                    given = await asyncio.to_thread(open_embedder, given)
+                self._embedder = given
         await in_thread(_check_embedder, catalogue, self._embedder)
         return self._embedder
 

@@ -153,7 +153,7 @@ def parse_date(text: str) -> str:
         parts = [int(year), int(month) if month.isdigit() else _MONTH[month[:3].lower()]]
         parts += [int(day)] if day else []
         try:
-            date(*parts[:2], parts[2] if day else 1)
+            date(parts[0], parts[1], int(day or 1))
         except ValueError:
             continue
         return "-".join(f"{part:02}" for part in parts)
