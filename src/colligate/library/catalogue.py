@@ -46,7 +46,8 @@ class Catalogue:
             "SELECT id, title, source, characters, page_count, passage_count, language, metadata"
             f" FROM documents WHERE {_PRESENT} ORDER BY number"
         )
-        return [DocumentInfo(*row[:7], json.loads(row[7])) for row in found]
+        rows = ((*row[:-1], json.loads(row[-1])) for row in found)
+        return [DocumentInfo(*row) for row in rows]
 
     def numbers(self, ids: Iterable[str] | None = None) -> dict[str, int]:
         """Return the numbers of these documents (None: of all), without unknown ones."""
