@@ -111,9 +111,9 @@ async def test_another_training_is_refused_in_the_same_folder(data, base, traine
 async def test_what_is_exported_scores_like_what_was_trained(base, trained):
     import torch
 
-    from colligate.training.pair_head import StateStore, load_head, load_tokenizer
+    from colligate.training.pair_head import PairHead, StateStore, load_head, load_tokenizer
 
-    head = load_head(base)
+    head = load_head(base, PairHead)
     head.load_state_dict(weights(trained))
     texts = [
         f"{name}\nthe bridge of {name} was built in {1800 + i}" for i, name in enumerate(TOWNS)
