@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from colligate.bench.significance import bootstrap
-from colligate.core.meaning import contradicts
+from colligate.core.meaning import Verdict, judge
 from colligate.core.support import support
 from colligate.models.pairs import MiniLMVerifier
 from colligate.training.claims import (
@@ -101,7 +101,7 @@ def _lexical(claim: Claim) -> bool:
 
 
 def _rules(claim: Claim) -> bool:
-    return contradicts(claim.claim, claim.source, claim.title)
+    return judge(claim.claim, claim.source) is Verdict.CONTRADICTS
 
 
 def make_ways(verifier: MiniLMVerifier | None, limit: float | None) -> dict[str, Way]:

@@ -74,7 +74,7 @@ COMMANDS = {
     "serve": "Serve a library over HTTP: a page to ask in, and an API.",
     "models": "List and fetch local model weights, pinned by SHA-256.",
     "bench": "Compare strategies on data sets, or on your own questions.",
-    "train": "Train adapters for RDR2, LongRefiner and DualRAG, and the reranker.",
+    "train": "Train adapters for RDR2, LongRefiner and DualRAG, the reranker and the verifier.",
 }
 
 

@@ -14,8 +14,8 @@ import random
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from colligate.bench.datasets import load_records
 from colligate.documents import Document, Span, flat_tree
@@ -69,8 +69,10 @@ class Sentence:
     following: str = ""
 
 
-def read_written(file: Path, data: Path) -> list[tuple[Sentence, list[Claim]]]:
-    """Read sentences and the claims that were written about them.
+def read_written(
+    file: Path, data: Path, sets: Collection[str] | None = None
+) -> list[tuple[Sentence, list[Claim]]]:
+    """Read sentences of these data sets, or of all, and the claims written about them.
 
     A line names a sentence by data set, document, start and end; a claim is a text, or words of the
     sentence and what stands in their place. A line without claims is a sentence alone.
@@ -80,6 +82,7 @@ def read_written(file: Path, data: Path) -> list[tuple[Sentence, list[Claim]]]:
         FaultyRecord: a sentence is not in its corpus.
     """
     lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    lines = [line for line in lines if sets is None or line["set"] in sets]
     corpora = {
         name: {record["id"]: record for _, record in load_records(data / f"{name}.corpus.jsonl.gz")}
         for name in sorted({line["set"] for line in lines})
@@ -105,8 +108,6 @@ def read_written(file: Path, data: Path) -> list[tuple[Sentence, list[Claim]]]:
 
 def _claim(sentence: Sentence, text: str, kind: str) -> Claim:
     return Claim(sentence.set, sentence.document, sentence.title, sentence.text, text, kind)
-
-
 
 
 # Sentences
@@ -205,23 +206,44 @@ _SCOPES = (
     *(("any", ("every", "no")), ("always", ("sometimes", "never"))),
 )
 _HEDGES = (
-    *((r"\b(may|might|could) have been\b", ("was", "has been")), (r"\b(may|might|could) be\b", ("is",))),
+    *(
+        (r"\b(may|might|could) have been\b", ("was", "has been")),
+        (r"\b(may|might|could) be\b", ("is",)),
+    ),
     *((r"\b(may|might|can|could)\b", ("must", "will")), (r"\b(should)\b", ("must", "does"))),
-    (r"\b(?:is|was|are|were) (?:often |widely |generally )?(?:considered|believed|thought|said|"
-     r"reported|alleged|expected|estimated|supposed|assumed)(?: to be| to have been| as)? ",
-     ("is ", "was ")),
-    (r"\b(?:is|was|were|are) (?:expected|planned|scheduled|due|intended|set) to ",
-     ("did ", "already did ")),
-    (r"\b(?:probably|possibly|perhaps|allegedly|reportedly|supposedly|presumably|apparently|likely) ",
-     ("", "certainly ", "definitely ")),
-    (r"\b(?:approximately|about|around|roughly|nearly|almost|an estimated|an approximate) (?=[\d$£€])",
-     ("exactly ", "precisely ")),
-    (r"\b(?:planned|proposed|intended|hoped|wanted|offered|agreed|tried|attempted|threatened|"
-     r"considered) to ", ("did ", "managed to ")),
-    (r"\b(?:suggest|suggests|suggested|claims|claimed|argues|argued|believes|believed|proposed|"
-     r"alleged|speculated) that\b", ("proved that", "showed that", "has proven that")),
-    (r"\b(?:planned|proposed|alleged|suspected|supposed|estimated|expected|potential) (?=[a-z])",
-     ("", "actual ", "confirmed ")),
+    (
+        r"\b(?:is|was|are|were) (?:often |widely |generally )?(?:considered|believed|thought|said|"
+        r"reported|alleged|expected|estimated|supposed|assumed)(?: to be| to have been| as)? ",
+        ("is ", "was "),
+    ),
+    (
+        r"\b(?:is|was|were|are) (?:expected|planned|scheduled|due|intended|set) to ",
+        ("did ", "already did "),
+    ),
+    (
+        r"\b(?:probably|possibly|perhaps|allegedly|reportedly|supposedly|presumably|apparently|"
+        r"likely) ",
+        ("", "certainly ", "definitely "),
+    ),
+    (
+        r"\b(?:approximately|about|around|roughly|nearly|almost|an estimated|an approximate) "
+        r"(?=[\d$£€])",
+        ("exactly ", "precisely "),
+    ),
+    (
+        r"\b(?:planned|proposed|intended|hoped|wanted|offered|agreed|tried|attempted|threatened|"
+        r"considered) to ",
+        ("did ", "managed to "),
+    ),
+    (
+        r"\b(?:suggest|suggests|suggested|claims|claimed|argues|argued|believes|believed|proposed|"
+        r"alleged|speculated) that\b",
+        ("proved that", "showed that", "has proven that"),
+    ),
+    (
+        r"\b(?:planned|proposed|alleged|suspected|supposed|estimated|expected|potential) (?=[a-z])",
+        ("", "actual ", "confirmed "),
+    ),
     (r"\bwas nominated for\b", ("won",)),
     (r"\b(?:must|shall|is required to|are required to)\b", ("may", "need not", "can")),
 )
@@ -230,9 +252,7 @@ _TELLING = re.compile(
     r"\b(?:may|might|could|must|not|never|before|after|more|less|first|last|all|some|only|most|"
     r"until|since|likely|expected|planned|proposed|considered|believed|said|every|many|both|by)\b"
 )
-_NAME = re.compile(
-    r"[A-Z][\w'’.-]*[\w](?: (?:(?:of|the|de|von|van|and the) )?[A-Z][\w'’.-]*[\w])*"
-)
+_NAME = re.compile(r"[A-Z][\w'’.-]*[\w](?: (?:(?:of|the|de|von|van|and the) )?[A-Z][\w'’.-]*[\w])*")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _WORDS = "two three four five six seven eight nine ten eleven twelve".split()
 _UNITS = """
@@ -283,11 +303,25 @@ def _negate(text: str, other: str, drawn: random.Random) -> Changes:
         word = drawn.choice(["not", "not", "never", "no longer"])
         yield _put(text, match.span(), f"{match.group()}{word} ")
     # "He played" -> "He did not play", for regular verbs after a name or a pronoun.
-    for match in re.finditer(r"(?<=[\w)] )([a-z]{3,})(ed)(?= (?:the|a|an|in|at|for|with|his|her|to)\b)", text):
+    for match in re.finditer(
+        r"(?<=[\w)] )([a-z]{3,})(ed)(?= (?:the|a|an|in|at|for|with|his|her|to)\b)", text
+    ):
         before = text[: match.start()].split()[-1]
-        if before.istitle() or before.lower() in ("he", "she", "it", "they", "who", "which", "that"):
-            stem = match.group(1) + ("e" if re.search(r"[^aeiou][aeiou]?[vcszgu]$|at$|ir$", match.group(1)) else "")
-            yield _put(text, match.span(), f"{drawn.choice(['did not', 'never', 'refused to'])} {stem}")
+        if before.istitle() or before.lower() in (
+            "he",
+            "she",
+            "it",
+            "they",
+            "who",
+            "which",
+            "that",
+        ):
+            stem = match.group(1) + (
+                "e" if re.search(r"[^aeiou][aeiou]?[vcszgu]$|at$|ir$", match.group(1)) else ""
+            )
+            yield _put(
+                text, match.span(), f"{drawn.choice(['did not', 'never', 'refused to'])} {stem}"
+            )
 
 
 def _change_number(text: str, other: str, drawn: random.Random) -> Changes:
@@ -324,7 +358,21 @@ _MONTHS = "January February March April May June July August September October N
 
 def _find_names(text: str) -> list[re.Match[str]]:
     """Return the names of a sentence; its first word is one only if it is long enough."""
-    common = {"The", "He", "She", "It", "They", "This", "In", "On", "After", "At", "His", "Her", "As"}
+    common = {
+        "The",
+        "He",
+        "She",
+        "It",
+        "They",
+        "This",
+        "In",
+        "On",
+        "After",
+        "At",
+        "His",
+        "Her",
+        "As",
+    }
     return [
         match
         for match in _NAME.finditer(text)
@@ -336,7 +384,9 @@ def _change_name(text: str, other: str, drawn: random.Random) -> Changes:
     elsewhere = [m.group() for m in _find_names(other) if m.group() not in text and m.start()]
     for match in _find_names(text):
         if match.group() in _MONTHS:
-            yield _put(text, match.span(), drawn.choice([m for m in _MONTHS.split() if m != match.group()]))
+            yield _put(
+                text, match.span(), drawn.choice([m for m in _MONTHS.split() if m != match.group()])
+            )
         elif elsewhere and match.start():
             alike = [each for each in elsewhere if len(each.split()) == len(match.group().split())]
             yield _put(text, match.span(), drawn.choice(alike or elsewhere))
@@ -348,16 +398,23 @@ _TOGETHER = re.compile(r"\b(?:and|or|with|between|married|met|near|the|as|well|o
 def _change_roles(text: str, other: str, drawn: random.Random) -> Changes:
     names = _find_names(text)
     names = [each for each in names if each.group() not in _MONTHS]
-    for one, two in [*zip(names, names[1:], strict=False), *zip(names[:1], names[2:][-1:], strict=False)]:
+    for one, two in [
+        *pairwise(names),
+        *zip(names[:1], names[2:][-1:], strict=False),
+    ]:
         # Not of a list, nor of those who did something together.
         between = _NAME.sub("", text[one.end() : two.start()])
         if re.search(r"[a-z]{2}", _TOGETHER.sub("", between)) and one.group() != two.group():
             yield _exchange(text, one.span(), two.span())
     yield from _ROLE_SWAPS.apply(text)
-    for match in re.finditer(r"\b(?:was|were) (\w+ed|won|written|sold|bought|led|made|built) by\b", text):
+    for match in re.finditer(
+        r"\b(?:was|were) (\w+ed|won|written|sold|bought|led|made|built) by\b", text
+    ):
         word = {"written": "wrote"}.get(match.group(1), match.group(1))
         yield _put(text, match.span(), word)
-    for match in re.finditer(r"(?<=[\w)] )(\w{3,}ed|wrote|sold|bought|led|built) (?=[A-Z]|the )", text):
+    for match in re.finditer(
+        r"(?<=[\w)] )(\w{3,}ed|wrote|sold|bought|led|built) (?=[A-Z]|the )", text
+    ):
         before = text[: match.start()].split()[-1]
         if before[0].isupper() or before in ("he", "she", "it", "they", "who"):
             word = {"wrote": "written"}.get(match.group(1), match.group(1))
@@ -458,7 +515,9 @@ def _lower(text: str) -> str:
     return text if keep else text[0].lower() + text[1:]
 
 
-_LOWERED = frozenset("The He She It They This In On After At His Her As When A An Its During".split())
+_LOWERED = frozenset(
+    "The He She It They This In On After At His Her As When A An Its During".split()
+)
 
 
 def _sentence(text: str) -> str:
@@ -470,7 +529,9 @@ def _cut(text: str, sentence: Sentence) -> Changes:
     bare = re.sub(r" ?\([^()]*\)", "", text)
     if bare != text:
         yield bare
-    for match in re.finditer(r", (?:and|but|which|who|where|while|with|when|although|as|in|for) ", text):
+    for match in re.finditer(
+        r", (?:and|but|which|who|where|while|with|when|although|as|in|for) ", text
+    ):
         if len(text[: match.start()].split()) > 5:
             yield _sentence(text[: match.start()])
     for match in re.finditer(r"^(?:In|On|At|During|After|By|For|Since) [^,]{3,60}, ", text):
@@ -517,10 +578,15 @@ def _write_numbers(text: str, sentence: Sentence) -> Changes:
 
 
 def _move(text: str, sentence: Sentence) -> Changes:
-    match = re.fullmatch(r"((?:In|On|At|During|After|Before|By|Since|Until|Although|While|When) [^,]{3,70}), (.+)\.", text)
+    match = re.fullmatch(
+        r"((?:In|On|At|During|After|Before|By|Since|Until|Although|While|When) [^,]{3,70}), (.+)\.",
+        text,
+    )
     if match:
         yield _sentence(f"{match[2]} {match[1][0].lower()}{match[1][1:]}")
-    match = re.fullmatch(r"(.+) ((?:in|on|during|after|before|since|until) (?:[\w’' ]+ )?\d{4})\.", text)
+    match = re.fullmatch(
+        r"(.+) ((?:in|on|during|after|before|since|until) (?:[\w’' ]+ )?\d{4})\.", text
+    )
     if match and "," not in match[1]:
         yield _sentence(f"{match[2]}, {_lower(match[1])}")
     for match in re.finditer(r"([A-Z]\w+(?: [A-Z]\w+)*) and ([A-Z]\w+(?: [A-Z]\w+)*)", text):
@@ -534,7 +600,9 @@ def _turn(text: str, sentence: Sentence) -> Changes:
         match = re.fullmatch(rf"(.+?) (?:was|were|is|are) {done} by {name}(.*)\.", text)
         if match and "," not in match[1]:
             yield _sentence(f"{match[2]} {verb} {_lower(match[1])}{match[3]}")
-        match = re.search(rf"(?:is|was) (?:an?|the) ([^,.]*?) (?:{done}|and {done}) by {name}", text)
+        match = re.search(
+            rf"(?:is|was) (?:an?|the) ([^,.]*?) (?:{done}|and {done}) by {name}", text
+        )
         if match and not re.search(r"\band\b", match[1]):
             subject = text[: match.start()].strip(" ,")
             if 0 < len(subject.split()) < 9:
@@ -544,15 +612,25 @@ def _turn(text: str, sentence: Sentence) -> Changes:
         match = re.fullmatch(rf"{name} {verb} ((?:the |a )?[A-Z][^,]*)\.", text)
         if match:
             yield _sentence(f"{match[2]} was {done} by {match[1]}")
-    for small, large in (("smaller", "larger"), ("younger", "older"), ("later", "earlier"), ("lower", "higher")):
-        match = re.fullmatch(rf"(.+) (is|was|are|were) (?:much )?({small}|{large}) than ([^,]+)\.", text)
+    for small, large in (
+        ("smaller", "larger"),
+        ("younger", "older"),
+        ("later", "earlier"),
+        ("lower", "higher"),
+    ):
+        match = re.fullmatch(
+            rf"(.+) (is|was|are|were) (?:much )?({small}|{large}) than ([^,]+)\.", text
+        )
         if match and "," not in match[1]:
             new = small if match[3] == large else large
             yield _sentence(f"{match[4]} {match[2]} {new} than {_lower(match[1])}")
     match = re.match(rf"{name} \( ?(?:born )?([A-Z]\w+ \d+, \d{{4}}|\d+ [A-Z]\w+ \d{{4}})\) ", text)
     if match:
         yield f"{match[1]} was born on {match[2]}."
-    match = re.match(rf"{name}\W+\( ?([^()–;]+\d{{4}}) [–-] ([^()]+\d{{4}})\) (?:was|is) (an? .+?)(?:,| who|\.)", text)
+    match = re.match(
+        rf"{name}\W+\( ?([^()–;]+\d{{4}}) [–-] ([^()]+\d{{4}})\) (?:was|is) (an? .+?)(?:,| who|\.)",
+        text,
+    )
     if match:
         yield f"{match[1]}, {match[4]}, died on {match[3].strip()}."
         yield f"{match[1]} was born on {match[2].strip()} and died on {match[3].strip()}."
@@ -562,9 +640,20 @@ _VERBS = {
     **{"directed": "directed", "wrote": "written", "produced": "produced", "founded": "founded"},
     **{"developed": "developed", "published": "published", "created": "created"},
     **{"composed": "composed", "designed": "designed", "built": "built", "defeated": "defeated"},
-    **{"acquired": "acquired", "bought": "bought", "owns": "owned", "led": "led", "killed": "killed"},
+    **{
+        "acquired": "acquired",
+        "bought": "bought",
+        "owns": "owned",
+        "led": "led",
+        "killed": "killed",
+    },
     **{"replaced": "replaced", "succeeded": "succeeded", "released": "released"},
-    **{"recorded": "recorded", "performed": "performed", "hosted": "hosted", "appointed": "appointed"},
+    **{
+        "recorded": "recorded",
+        "performed": "performed",
+        "hosted": "hosted",
+        "appointed": "appointed",
+    },
 }
 _REWORDINGS = (
     *((_turn, 0.5), (_cut, 0.45), (_rename, 0.35), (_move, 0.4), (_write_numbers, 0.3)),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from colligate.core.events import Listener, Noted, Progressed
+from colligate.core.events import Listener, Noted
 from colligate.core.parameters import require_min, set_parameters
 from colligate.errors import UsageError
 from colligate.jobs.files import lock_folder, make_folder
@@ -75,7 +75,7 @@ class VerifierFit(HeadFit):
         require_min(self, sentences=1, times=1, pairs=1)
 
 
-def train_verifier(
+async def train_verifier(
     data: Path,
     out: Path,
     settings: Sequence[str],
@@ -118,7 +118,7 @@ def _collect(
         apart |= {sentence.title for sentence, _ in read_written(without, data)}
     sets = numbers.sets.split(",")
     sentences = read_sentences(data, sets, apart, numbers.sentences, numbers.seed)
-    written = [each for each in read_written(WRITTEN, data) if each[0].set in sets]
+    written = read_written(WRITTEN, data, sets)
     return make_claims(sentences, written, numbers.seed, numbers.times)
 
 
