@@ -2,7 +2,9 @@
 
     python benchmarks/meaning.py --data DIR [--part held|building] [--ways lexical rules both ...]
         [--verifier FOLDER] [--show KIND]
-    python benchmarks/meaning.py --data DIR --part building --choose .02
+    python benchmarks/meaning.py --data DIR --answers [--part held]
+    python benchmarks/meaning.py --data DIR --choose
+
 
 `meaning.jsonl` names sentences of the development data (`DIR/NAME.corpus.jsonl.gz`) and holds the
 claims that were written about them by hand; simple ones are made here by a seeded program. A third
@@ -10,9 +12,14 @@ of the documents is `held`: it is measured as a whole, and nothing is chosen by 
 the building part alone). `caught` is the share of claims of a kind that are not accepted; for kinds
 that keep the meaning it is the share that is lost.
 
-`lexical` is the test of words that runs first; `rules`, `verifier` and `both` are the check of
-meaning alone; `all` is what a citation goes through. `--choose` prints the verifier's limit at
-which at most this share of true claims of the building part is lost.
+`--answers` takes the sentences of ASQA's answers, which people wrote, with the sentences of their
+passages that pass the lexical test, and prints how many citations the check of meaning drops.
+Nearly all of these are right.
+
+`lexical` is the test of words that runs first; `rules` and `verifier` are the parts of the check of
+meaning, `both` the check, in which the verifier is not asked about claims that add words; `all` is
+what a citation goes through. `--choose` prints what limits of the verifier catch and lose in the
+building part.
 """
 
 from __future__ import annotations
@@ -26,9 +33,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from colligate.bench.datasets import load_records
 from colligate.bench.significance import bootstrap
-from colligate.core.meaning import Verdict, judge
-from colligate.core.support import support
+from colligate.core.meaning import Verdict, check_meaning, judge
+from colligate.core.support import NEAR, find_supporting_sentences, support
+from colligate.documents import Document, Span, flat_tree
+from colligate.documents.sentences import sentence_spans
 from colligate.models.pairs import MiniLMVerifier
 from colligate.training.claims import (
     ENTAILED,
@@ -104,18 +114,21 @@ def _rules(claim: Claim) -> bool:
     return judge(claim.claim, claim.source) is Verdict.CONTRADICTS
 
 
-def make_ways(verifier: MiniLMVerifier | None, limit: float | None) -> dict[str, Way]:
+def make_ways(verifier: MiniLMVerifier | None) -> dict[str, Way]:
     """Return the checks by name."""
     ways: dict[str, Way] = {"lexical": _lexical, "rules": _rules}
     if verifier is not None:
-        chosen = verifier.limit if limit is None else limit
 
-        def verified(claim: Claim) -> bool:
-            return verifier.score(claim.claim, claim.title, claim.source)[1] > chosen
+        def alone(claim: Claim) -> bool:
+            return verifier.score(claim.claim, claim.title, claim.source)[1] > verifier.limit
 
-        ways["verifier"] = verified
-        ways["both"] = lambda claim: _rules(claim) or verified(claim)
-        ways["all"] = lambda claim: _lexical(claim) or _rules(claim) or verified(claim)
+        def both(claim: Claim) -> bool:
+            found = check_meaning(claim.claim, claim.title, claim.source, verifier)
+            return found is Verdict.CONTRADICTS
+
+        ways |= {"verifier": alone, "both": both}
+    found = ways.get("both", _rules)
+    ways["all"] = lambda claim: _lexical(claim) or found(claim)
     return ways
 
 
@@ -149,26 +162,50 @@ def measure(pairs: Sequence[Claim], ways: dict[str, Way]) -> None:
         print(f"{name}: {1000 * seconds[name] / counted:.1f} ms a pair")
 
 
-def choose(pairs: Sequence[Claim], verifier: MiniLMVerifier, most: float) -> None:
-    """Print, for several limits, what is lost and caught by the verifier and the rules together."""
-    scored = [
-        (verifier.score(each.claim, each.title, each.source)[1], _rules(each), each)
-        for each in pairs
-        if each.kind != UNRELATED
-    ]
-    for limit in (0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99):
-        shares = []
-        for true in (True, False):
-            own = [x for x in scored if (x[2].label == SUPPORTS) == true]
-            shares += [
-                sum(odds > limit for odds, _, _ in own) / len(own),
-                sum(odds > limit or ruled for odds, ruled, _ in own) / len(own),
-            ]
-        mark = "  <=" if shares[1] <= most else ""
-        print(
-            f"limit {limit}: lost {shares[0]:.3f} (with rules {shares[1]:.3f}), "
-            f"caught {shares[2]:.3f} ({shares[3]:.3f}){mark}"
-        )
+def choose(pairs: Sequence[Claim], answers: Sequence[Claim], verifier: MiniLMVerifier) -> None:
+    """Print what limits of the verifier catch and lose, rules included."""
+    wrong = [each for each in pairs if each.label != SUPPORTS and each.kind != UNRELATED]
+    true = [each for each in pairs if each.label == SUPPORTS]
+    for limit in (0.8, 0.9, 0.93, 0.95, 0.97):
+        verifier.limit = limit
+        both = make_ways(verifier)["both"]
+        found = [sum(map(both, own)) / len(own) for own in (wrong, true, answers)]
+        print("limit {}: caught {:.3f}, lost {:.3f}, of answers {:.3f}".format(limit, *found))
+
+
+def load_answers(data: Path, part: str) -> list[Claim]:
+    """Return the sentences of ASQA's written answers with the place that each would cite."""
+    pairs = []
+    for _, record in load_records(data / "asqa.jsonl.gz"):
+        gold = set(record["gold_document_ids"])
+        documents = [
+            Document(
+                each["id"], each["title"], each["text"], flat_tree(each["id"], len(each["text"]))
+            )
+            for each in record["documents"]
+            if each["id"] in gold and each["text"]
+        ]
+        for answer in record["meta"]["long_answers"]:
+            written = Document("", "", answer, flat_tree("", len(answer)))
+            for span in sentence_spans(written, Span("", 0, len(answer))):
+                pair = _cite(written.slice(span).strip(), record["question"], documents)
+                if pair and is_held(pair.document) == (part == "held"):
+                    pairs.append(pair)
+    return pairs
+
+
+def _cite(claim: str, question: str, documents: Sequence[Document]) -> Claim | None:
+    """Return a claim with the sentences that support it most, if any pass the lexical test."""
+    rated = []
+    for each in documents:
+        whole = Span(each.id, 0, len(each.text))
+        for span in find_supporting_sentences(claim, each, whole):
+            source = each.slice(span)
+            found = support(claim, f"{each.title} {source}", question)
+            if found.enough(NEAR):
+                pair = Claim("asqa", each.id, each.title, source, claim, PARAPHRASED)
+                rated.append((found.whole, pair))
+    return max(rated, key=lambda each: each[0])[1] if rated else None
 
 
 def main() -> None:
@@ -176,18 +213,18 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--part", choices=("building", "held"), default="building")
     parser.add_argument("--ways", nargs="+", help="default: all that can be computed")
-    parser.add_argument("--verifier", type=Path, help="a folder; default: the one in the package")
-    parser.add_argument("--no-verifier", action="store_true")
-    parser.add_argument("--limit", type=float)
-    parser.add_argument("--choose", type=float, metavar="SHARE")
+    parser.add_argument("--verifier", type=Path, help="the folder of a trained one")
+    parser.add_argument("--answers", action="store_true")
+    parser.add_argument("--choose", action="store_true")
     parser.add_argument("--show", choices=KINDS, nargs="+", help="print what is judged wrongly")
     arguments = parser.parse_args()
-    pairs = load_pairs(arguments.data, arguments.part)
-    verifier = None if arguments.no_verifier else MiniLMVerifier(arguments.verifier)
-    ways = make_ways(verifier, arguments.limit)
+    load = load_answers if arguments.answers else load_pairs
+    pairs = load(arguments.data, arguments.part)
+    verifier = MiniLMVerifier(arguments.verifier) if arguments.verifier else None
+    ways = make_ways(verifier)
     ways = {name: ways[name] for name in arguments.ways or ways}
-    if arguments.choose is not None and verifier is not None:
-        choose(pairs, verifier, arguments.choose)
+    if arguments.choose and verifier is not None:
+        choose(pairs, load_answers(arguments.data, "building"), verifier)
     elif arguments.show and arguments.part == "building":
         for name, way in ways.items():
             for each in pairs:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from colligate.core.compress import locate_quote, visible_text
 from colligate.core.computing import recompute, remove_computed
-from colligate.core.meaning import Verdict, judge
+from colligate.core.meaning import Verdict, check_meaning
 from colligate.core.support import (
     NEAR,
     QUOTED,
@@ -40,7 +40,6 @@ COMPUTED = "computed"
 
 _LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing
 _AROUND = 110  # characters before and after a short answer that are stated of a long sentence
-_SENTENCE = 4  # words
 _LONG_ENOUGH_TO_KNOW = 20  # normalised characters: hardly in two places by chance
 
 
@@ -443,23 +442,6 @@ class _Checker:
 
     def _passage_of(self, span: Span) -> Passage:
         return next(each for each in self.passages if each.span.contains(span))
-
-
-def check_meaning(claim: str, title: str, source: str) -> Verdict:
-    """Tell what a source does with a claim: by rules, then by the verifier.
-
-    A claim of a few words is no sentence: the verifier cannot read it.
-    """
-    verdict = judge(claim, source)
-    if verdict is not Verdict.UNCLEAR or len(claim.split()) < _SENTENCE:
-        return verdict
-    from colligate.models.pairs import load_verifier  # loads onnxruntime
-
-    verifier = load_verifier()
-    supports, contradicts, _ = verifier.score(claim, title, source)
-    if contradicts > verifier.limit:
-        return Verdict.CONTRADICTS
-    return Verdict.SUPPORTS if supports > 0.5 else Verdict.UNCLEAR
 
 
 _ENUMERATED = re.compile(r"\s*(?:\d+(?:\.\d+)+\.?|\d+[.)])(?:\s+|\Z)")

@@ -1,9 +1,10 @@
 """Does a sentence say the opposite of a claim that its words would support?
 
-Rules for what the words show: a claim is laid beside its source, and where both are alike but for
-a few words, those words are compared: negation, opposites, quantifiers, hedges, numbers with other
-units, names in exchanged places. Where claim and source are too different to compare, nothing can
-be said. The rules are conservative, because a false alarm loses a right answer, and English alone.
+First come rules for what the words show: a claim is laid beside its source, and where both are
+alike but for a few words, those are compared: negation, opposites, quantifiers, hedges, numbers
+with other units, names in exchanged places. Where claim and source are too different for that,
+nothing can be said, unless a verifier is asked. All is conservative, because a false alarm loses a
+right answer, and English alone.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from colligate.core.support import WORD, is_number, split_content_words
+from colligate.core.support import WORD, is_number, split_content_words, support
+
+if TYPE_CHECKING:
+    from colligate.models.pairs import MiniLMVerifier
 
 
 class Verdict(StrEnum):
@@ -26,8 +31,29 @@ class Verdict(StrEnum):
     UNCLEAR = "unclear"
 
 
+# The verifier reads sentences, and it takes a claim that says more than its source for a wrong one:
+# it is asked only about sentences that add one word at most.
+_SENTENCE = 4  # words
+_ADDED = 1
+
+
+def check_meaning(
+    claim: str, title: str, source: str, verifier: MiniLMVerifier | None = None
+) -> Verdict:
+    """Tell what a source under its title does with a claim: by rules, and a verifier if given."""
+    verdict = judge(claim, source)
+    if verifier is None or verdict is not Verdict.UNCLEAR or len(claim.split()) < _SENTENCE:
+        return verdict
+    if len(support(claim, f"{title} {source}").missing) > _ADDED:
+        return verdict
+    supports, contradicts, _ = verifier.score(claim, title, source)
+    if contradicts > verifier.limit:
+        return Verdict.CONTRADICTS
+    return Verdict.SUPPORTS if supports > 0.5 else Verdict.UNCLEAR
+
+
 def judge(claim: str, source: str) -> Verdict:
-    """Compare a claim with the sentences that it cites.
+    """Compare a claim with the sentences that it cites, by rules alone.
 
     >>> judge("A acquired B in 2004.", "A was acquired by B in 2004.").value
     'contradicts'
@@ -84,7 +110,7 @@ _UNSURE = frozenset(
     intends intention intending scheduled announced estimated estimate estimates approximately about
     around roughly some almost nearly hoped hope hopes wish aim aims aimed going due set asked
     wanted tried unclear unknown disputed counts nominated nominee nominees nomination according
-    risk potential chance""".split()
+    risk potential chance unconfirmed rumoured rumored""".split()
 )
 # Of these, a claim that repeats what they are about must not be without.
 _HEDGES = frozenset(
@@ -209,8 +235,9 @@ def _changes_locally(stated: _Text, said: _Text, edits: Sequence[Edit]) -> bool:
             continue
         was, now = stated.words[old], said.words[new]
         gone, come = set(was) - set(now), set(now) - set(was)
-        if "the most" in " ".join(stated.words[max(0, old.start - 1) : old.stop]):
-            gone -= {"most"}  # a superlative
+        for text, part, changed in ((stated, old, gone), (said, new, come)):
+            if "the most" in " ".join(text.words[max(0, part.start - 1) : part.stop]):
+                changed.discard("most")  # a superlative
         if any(_OPPOSITES.get(word, set()) & come for word in gone):
             return not _compares_others(stated, said)
         if not ends and (
@@ -255,9 +282,13 @@ def _ranks_otherwise(gone: set[str], come: set[str], said: _Text, new: slice) ->
 
 def _are_others(was: Sequence[str], now: Sequence[str], stated: _Text) -> bool:
     """Return whether names differ in more than their writing, and no initials stand for a name."""
-    starts = {word[:3] for word in was}
-    plain = all(len(word) > 3 and word.isalpha() for word in now)
-    return plain and all(word[:3] not in starts and word not in stated.words for word in now)
+    return all(
+        len(new) > 3
+        and new.isalpha()
+        and new not in stated.words
+        and all(new[:3] != old[:3] and SequenceMatcher(None, old, new).ratio() < 0.6 for old in was)
+        for new in now
+    )
 
 
 def _compares_others(stated: _Text, said: _Text) -> bool:
@@ -272,9 +303,7 @@ def _exchanges(stated: _Text, said: _Text, edits: Sequence[Edit]) -> bool:
     """Find two things in exchanged places, but not two of one list, nor a change of voice."""
     if ("by" in stated.words) != ("by" in said.words):
         return False
-    replaced = [
-        (old, new) for old, new in edits if max(old.stop - old.start, new.stop - new.start) <= 2 * _FEW
-    ]
+    replaced = [each for each in edits if max(part.stop - part.start for part in each) <= 2 * _FEW]
     for place, (old, new) in enumerate(replaced):
         for other_old, other_new in replaced[place + 1 :]:
             between = stated.words[old.stop : other_old.start]
@@ -414,11 +443,12 @@ _SCALES = frozenset(
 
 
 def _measures(text: _Text) -> set[tuple[str, str]]:
-    """Return numbers with the words right behind them."""
+    """Return numbers, but not years, with the words right behind them."""
     return {
         (key, text.keys[place + 1])
         for place, key in enumerate(text.keys[:-1])
         if is_number(key)
+        and not (len(key) == 4 and key.isdecimal())
         and text.words[place + 1].isalpha()
         and len(text.words[place + 1]) > 2
         and text.words[place + 1] not in _GLUE | _SYMMETRIC

@@ -1,11 +1,11 @@
-"""The reranker and the verifier that come with colligate: heads on MiniLM, in the package."""
+"""Heads on MiniLM: the reranker that is carried in the package, and a verifier of claims."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -80,16 +80,17 @@ class MiniLMVerifier:
     """Tells whether a source says the opposite of a claim, in English.
 
     It is built like the reranker, and compares each token of the claim with what is nearest to it
-    in the source; its data card is beside its weights (`verifier/README.md`). `limit` is the
-    probability from which a claim counts as contradicted.
+    in the source. `colligate train verifier` makes its weights: none come with the package yet
+    (docs/decisions/0031-meaning.md). `limit` is the probability from which a claim counts as
+    contradicted.
 
     Raises:
         WeightsUnavailable: the files are missing or damaged.
     """
 
-    limit = 0.9
+    limit = 0.95
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._tokenizer, self._session = _read("verifier", folder)
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
@@ -102,12 +103,6 @@ class MiniLMVerifier:
         odds = np.exp(logits - logits.max())
         supports, contradicts, neither = (odds / odds.sum()).tolist()
         return supports, contradicts, neither
-
-
-@cache
-def load_verifier() -> MiniLMVerifier:
-    """Load the verifier of the package, once."""
-    return MiniLMVerifier()
 
 
 def titled(title: str, text: str) -> str:

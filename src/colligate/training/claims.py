@@ -636,6 +636,45 @@ def _turn(text: str, sentence: Sentence) -> Changes:
         yield f"{match[1]} was born on {match[2].strip()} and died on {match[3].strip()}."
 
 
+_OPENINGS = (
+    *("However", "Later", "Also", "In fact", "Similarly", "Indeed", "As stated", "Overall"),
+    *("According to the text", "Notably", "At the time", "In this case", "Thus", "Yes"),
+)
+
+
+def _open(text: str, sentence: Sentence) -> Changes:
+    for opening in _OPENINGS:
+        yield f"{opening}, {_lower(text)}"
+    title = re.sub(r" \(.*\)$", "", sentence.title)
+    yield f"{title}: “{text}”"
+    yield f"According to {title}, {_lower(text)}"
+
+
+_TAIL = re.compile(
+    r",? (?:in|on|at|by|with|for|which|who|because|while|and|after) [^,.()]{8,60}\.$"
+)
+
+
+def _add(text: str, other: str, drawn: random.Random) -> str:
+    """Return a claim that says more than its source: with words of another sentence."""
+    tail = _TAIL.search(other)
+    if tail and drawn.random() < 0.5:
+        return text.rstrip(".") + tail.group()
+    names = [each.group() for each in _find_names(other)]
+    own = _find_names(text)
+    words = [word for word in other.rstrip(".").split() if word.islower() and len(word) > 5]
+    if own and names and drawn.random() < 0.5:
+        at = drawn.choice(own).end()
+        return (
+            f"{text[:at]}, {drawn.choice(['also known as', 'of', 'like'])} {names[-1]},{text[at:]}"
+        )
+    places = [match.end() for match in re.finditer(r"\b(?:an?|the|his|her|its) (?=[a-z])", text)]
+    if places and words:
+        at = drawn.choice(places)
+        return f"{text[:at]}{drawn.choice(words)} {text[at:]}"
+    return f"{text.rstrip('.')}, and {_lower(other)}"
+
+
 _VERBS = {
     **{"directed": "directed", "wrote": "written", "produced": "produced", "founded": "founded"},
     **{"developed": "developed", "published": "published", "created": "created"},
@@ -657,7 +696,13 @@ _VERBS = {
 }
 _REWORDINGS = (
     *((_turn, 0.5), (_cut, 0.45), (_rename, 0.35), (_move, 0.4), (_write_numbers, 0.3)),
-    *((_replace_words, 0.7), (_replace_words, 0.5), (_replace_words, 0.3), (_cut, 0.25)),
+    *(
+        (_replace_words, 0.7),
+        (_replace_words, 0.5),
+        (_replace_words, 0.3),
+        (_cut, 0.25),
+        (_open, 0.15),
+    ),
 )
 
 
@@ -720,6 +765,8 @@ def _make(
             yield claim(changed, kind)
     again = reword(sentence, drawn)
     yield claim(again, PARAPHRASED if again != sentence.text else ENTAILED)
+    if drawn.random() < 0.5:
+        yield claim(_add(drawn.choice([again, text, sentence.text]), other, drawn), UNRELATED)
     if drawn.random() < 0.3:
         if sentence.following and not wide:
             yield claim(sentence.following, UNRELATED)
