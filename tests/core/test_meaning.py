@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.meaning import Verdict, judge
+from colligate.core.meaning import Verdict, check_meaning, judge
 
 MERGER = "Bolt Energy announced in 2019 that it planned to acquire Norrfors Paper for $4 billion."
 RENT = "The tenant must pay the rent before the third day, but some tenants may pay it later."
@@ -75,3 +75,27 @@ def test_any_two_texts_can_be_compared(claim, source):
     assert judge(claim, source) in Verdict
     if source.strip(" ."):
         assert judge(source, source) is not Verdict.CONTRADICTS
+
+
+class Denying:
+    """A verifier that denies everything."""
+
+    limit = 0.9
+
+    def score(self, claim, title, source):
+        return 0.0, 1.0, 0.0
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        ("Ida Moen and Carl Lund made Night Ferry in 2004.", Verdict.CONTRADICTS),
+        ("Ida Moen and Carl Lund made the famous Night Ferry in snowy Oslo.", Verdict.UNCLEAR),
+        ("Night Ferry was directed by Ida Moen", Verdict.SUPPORTS),
+        ("Ferry, 2004.", Verdict.UNCLEAR),
+    ],
+)
+def test_a_verifier_is_asked_about_sentences_that_add_hardly_anything(claim, verdict):
+    assert check_meaning(claim, "Night Ferry", FILM, Denying()) is verdict
+    if verdict is Verdict.CONTRADICTS:
+        assert check_meaning(claim, "Night Ferry", FILM) is Verdict.UNCLEAR

@@ -137,6 +137,7 @@ for _pair in """
     every/no valid/void legal/illegal consistent/inconsistent domestic/foreign married/divorced
     remained/left slowly/rapidly slowly/quickly easy/difficult dense/sparse earliest/latest
     eastern/western inside/outside reduce/increase strengthen/weaken agreed/refused agrees/refuses
+    introduced/discontinued founded/dissolved appointed/dismissed hired/fired acquitted/convicted
     previously/currently colder/warmer cold/warm up/down far/near
 """.split():
     _one, _, _two = _pair.partition("/")
@@ -401,14 +402,15 @@ def _done_by(text: _Text) -> dict[str, set[str]]:
     """Return the names after each participle and "by"."""
     found: dict[str, set[str]] = {}
     for place, word in enumerate(text.words):
-        if word == "by" and place:
-            at = place + 1
-            names = found.setdefault(text.keys[place - 1], set())
-            while at < len(text.words) and (
-                text.is_name(at) or text.words[at] in ("and", "the", "of")
-            ):
-                names |= {text.keys[at]} if text.is_name(at) else set()
-                at += 1
+        names = found.setdefault(text.keys[place - 1], set()) if word == "by" and place else set()
+        at = place + 1
+        # "by Ada, the owner": the names end there.
+        while word == "by" and at < len(text.words):
+            named = text.is_name(at)
+            if not named and text.words[at] not in (("and", "of") if names else ("the",)):
+                break
+            names |= {text.keys[at]} if named else set()
+            at += 1
     return found
 
 
