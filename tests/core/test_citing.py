@@ -348,3 +348,51 @@ def test_a_short_answer_in_another_language_needs_its_numbers_alone():
     for short, kept in (("neunhundert Euro im Monat", True), ("950 Euro im Monat", False)):
         found = cite(question, stated, [RENT, NOTICE], DOCUMENTS, short=short)
         assert bool(found.short) == kept
+
+
+# The meaning of what is cited
+
+
+MEANING = """# Report
+
+Bolt acquired Norr in 2019. The board rejected the sale of the mill. Carl Lund may leave in May.
+"""
+REPORT = make(MEANING, "Report", "report")
+LINES = REPORT.passage(Span("report", MEANING.index("Bolt"), len(MEANING) - 1))
+
+
+def reported(quote: str, sentence: str, document=REPORT):
+    passage = document.passage(LINES.span)
+    return cite("What happened?", [said(1, quote, sentence)], [passage], {"report": document})
+
+
+@pytest.mark.parametrize(
+    ("quote", "sentence"),
+    [
+        ("Bolt acquired Norr", "Bolt was acquired by Norr in 2019."),
+        ("The board rejected the sale", "The board did not reject the sale of the mill."),
+        ("Carl Lund may leave", "Carl Lund must leave in May."),
+    ],
+)
+def test_a_citation_that_says_the_opposite_is_dropped_and_reported(quote, sentence):
+    found = reported(quote, sentence)
+    assert (found.text, found.citations) == ("", ())
+    assert found.dropped == (
+        f"a citation was dropped: the quoted words say the opposite of “{sentence}”",
+    )
+
+
+def test_words_of_the_document_are_supported():
+    [citation] = reported("Bolt acquired Norr", "Bolt acquired Norr in 2019.").citations
+    assert citation.to_json()["meaning"] == "supports"
+
+
+def test_meaning_is_not_read_in_other_languages():
+    text = "# Bericht\n\nDer Vorstand hat den Verkauf der alten Mühle am Fluss nicht abgelehnt.\n"
+    document = make(text, "Bericht", "report", language="de")
+    passage = document.passage(Span("report", text.index("Der"), len(text) - 1))
+    statement = said(
+        1, "nicht abgelehnt", "Der Vorstand hat den Verkauf der alten Mühle abgelehnt."
+    )
+    found = cite("Wurde die Mühle verkauft?", [statement], [passage], {"report": document})
+    assert [each.meaning for each in found.citations] == [None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from colligate.training.evaluation import EvaluationReport, Measure
     from colligate.training.samples import Card
 
-app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG, and the reranker.")
+app = typer.Typer(
+    help="Train adapters for RDR2, LongRefiner and DualRAG, the reranker and the verifier."
+)
 
 _DATA = "Data"
 
@@ -344,30 +347,28 @@ def train_fit_command(
     return status
 
 
+DataSets = Annotated[
+    Path,
+    options.option(
+        "The folder of the data sets: NAME.jsonl.gz and NAME.corpus.jsonl.gz.",
+        _DATA,
+        "--data",
+        metavar="DIR",
+    ),
+]
+Numbers = Annotated[
+    list[str] | None,
+    options.option(
+        "Replace a number of the training, such as steps=500; may be repeated (docs/training.md).",
+        _DATA,
+        "--set",
+        metavar="NAME=VALUE",
+    ),
+]
+
+
 @command(app, "reranker")
-def train_reranker_command(
-    *,
-    data: Annotated[
-        Path,
-        options.option(
-            "The folder of the data sets: NAME.jsonl.gz and NAME.corpus.jsonl.gz.",
-            _DATA,
-            "--data",
-            metavar="DIR",
-        ),
-    ],
-    out: Out,
-    parameters: Annotated[
-        list[str] | None,
-        options.option(
-            "Replace a number of the training, such as steps=500; may be repeated "
-            "(docs/training.md).",
-            _DATA,
-            "--set",
-            metavar="NAME=VALUE",
-        ),
-    ] = None,
-) -> int:
+def train_reranker_command(*, data: DataSets, out: Out, parameters: Numbers = None) -> int:
     """Train the reranker `minilm`: a pair head on MiniLM's layers (extra `train`).
 
     Makes groups of passages from the data sets, trains on them, and writes int8 ONNX weights with
@@ -375,14 +376,50 @@ def train_reranker_command(
 
     Exit status: 0 trained, 2 wrong usage, 1 a fault.
     """
+    from colligate.training.reranking import train_reranker
+
+    return _train_head(train_reranker, data, out, parameters or [])
+
+
+@command(app, "verifier")
+def train_verifier_command(
+    *,
+    data: DataSets,
+    out: Out,
+    without: Annotated[
+        Path | None,
+        options.option(
+            "Leave out the documents that this file names, such as those to judge by: JSON Lines "
+            "with set, document, start and end.",
+            _DATA,
+            "--without",
+            metavar="FILE",
+        ),
+    ] = None,
+    parameters: Numbers = None,
+) -> int:
+    """Train the verifier of citations: three verdicts on MiniLM's layers (extra `train`).
+
+    Makes claims about sentences of the data sets, true ones and ones that are changed, trains on
+    them, and writes int8 ONNX weights with their tokenizer into --out. The same command resumes a
+    training that was stopped.
+
+    Exit status: 0 trained, 2 wrong usage, 1 a fault.
+    """
+    from colligate.training.verifying import train_verifier
+
+    return _train_head(partial(train_verifier, without=without), data, out, parameters or [])
+
+
+def _train_head(
+    train: Callable[..., Coroutine[Any, Any, Path]], data: Path, out: Path, parameters: list[str]
+) -> int:
     from colligate.cli.progress import run_resumable
     from colligate.core.events import Trace
     from colligate.session import report_pull
-    from colligate.training.reranking import train_reranker
 
     made = run_resumable(
-        lambda see: train_reranker(data, out, parameters or [], see, report_pull(Trace((see,)))),
-        out,
+        lambda see: train(data, out, parameters, see, report_pull(Trace((see,)))), out
     )
     if made is None:
         return INTERRUPTED

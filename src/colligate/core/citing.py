@@ -1,20 +1,22 @@
 """Citations: from the claims of a reader to verified places in documents.
 
-A statement keeps its citation only if its quote is located in the passage it names and the
-sentences around it support what it claims. Nothing is cited because it is similar.
+A statement keeps its citation only if its quote is located in the passage it names, the sentences
+around it have the words of what it claims, and do not say the opposite. Nothing is cited because it
+is similar.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from colligate.core.compress import locate_quote, visible_text
 from colligate.core.computing import recompute, remove_computed
+from colligate.core.meaning import Verdict, check_meaning
 from colligate.core.support import (
     NEAR,
     QUOTED,
@@ -97,7 +99,8 @@ class Citation:
     `span` is the place and `quote` is exactly its characters; `answer_spans` are the half-open
     parts of the answer text that it supports, in order. `page` counts from 1 and is None for
     documents without pages. `how` says how the place was found. `date` is that of the document, in
-    ISO 8601, or empty.
+    ISO 8601, or empty. `meaning` is "supports" or "unclear": whether the place says what the answer
+    says; None if that was not checked.
     """
 
     span: Span
@@ -108,6 +111,7 @@ class Citation:
     answer_spans: tuple[tuple[int, int], ...]
     how: str
     date: str = ""
+    meaning: Verdict | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the citation as `ask --json` prints it."""
@@ -121,6 +125,7 @@ class Citation:
             "end": self.span.end,
             "quote": self.quote,
             "answer_spans": [list(span) for span in self.answer_spans],
+            "meaning": self.meaning,
         }
 
 
@@ -159,10 +164,11 @@ class Cited:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A span of a document, and how it was found there."""
+    """A span of a document, how it was found there, and whether it says what was claimed."""
 
     span: Span
     how: str
+    meaning: Verdict | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +261,8 @@ def find_short_answer(
         return None
     _, passage, span = max(rated, key=lambda each: each[0])
     sentence = _without_marks(visible_text(span, documents[span.document_id], passage))
-    return Stated(_cut_around(short, sentence), (Place(span, "short answer"),))
+    place = Place(span, "short answer", Verdict.SUPPORTS)
+    return Stated(_cut_around(short, sentence), (place,))
 
 
 def _cut_around(short: str, sentence: str) -> str:
@@ -289,17 +296,20 @@ class _Checker:
         problem = f"passage {quoted.passage} does not exist"
         if named is not None:
             place = self._locate(quoted.quote, named)
-            if place and self._supports(place, named, sentence):
-                return place, ""
             problem = f"passage {quoted.passage} does not hold the quote “{_cut(quoted.quote)}”"
             if place is not None:
                 problem = f"the quoted words do not support “{_cut(sentence)}”"
+            if place and self._supports(place, named, sentence):
+                if read := self._read_meaning(place, sentence):
+                    return read, ""
+                problem = f"the quoted words say the opposite of “{_cut(sentence)}”"
         elsewhere = [
-            place
+            read
             for passage in self.passages
             if passage is not named
             and (place := self._locate(quoted.quote, passage, verbatim=True))
             and self._supports(place, passage, sentence)
+            and (read := self._read_meaning(place, sentence))
         ]
         long = len(normalise(quoted.quote).text) >= _LONG_ENOUGH_TO_KNOW
         if len(elsewhere) == 1 or (elsewhere and long):
@@ -389,8 +399,23 @@ class _Checker:
             source = _in_context(passage, visible_text(span, document, passage))
             near = support(sentence, source, self.question).enough(NEAR)
             if near and len(span) <= _LONGEST_QUOTE:
-                return Place(span, "supporting sentences")
+                found = Place(span, "supporting sentences")
+                if read := self._read_meaning(found, sentence):
+                    return read
         return None
+
+    def _read_meaning(self, place: Place, sentence: str) -> Place | None:
+        """Return a place with what it does with a sentence, or None if it says the opposite.
+
+        Of a long place the two sentences are read that share most words with the sentence.
+        """
+        document = self.documents[place.span.document_id]
+        if document.language != "en" or _other_language(f"{self.question} {sentence}", document):
+            return place
+        *_, span = place.span, *find_supporting_sentences(sentence, document, place.span)
+        seen = visible_text(span, document, self._passage_of(span))
+        meaning = check_meaning(sentence, document.title, seen)
+        return None if meaning is Verdict.CONTRADICTS else replace(place, meaning=meaning)
 
     def rate_sentences(
         self, question: str, short: str, passage: Passage
@@ -415,8 +440,11 @@ class _Checker:
 
     def _seen(self, place: Place) -> str:
         """Return what the reader saw of a place, in the first passage that has it."""
-        passage = next(each for each in self.passages if each.span.contains(place.span))
-        return visible_text(place.span, self.documents[place.span.document_id], passage)
+        document = self.documents[place.span.document_id]
+        return visible_text(place.span, document, self._passage_of(place.span))
+
+    def _passage_of(self, span: Span) -> Passage:
+        return next(each for each in self.passages if each.span.contains(span))
 
 
 _ENUMERATED = re.compile(r"\s*(?:\d+(?:\.\d+)+\.?|\d+[.)])(?:\s+|\Z)")
@@ -451,11 +479,13 @@ def write_answer(
     """
     text = ""
     stretches: dict[Place, list[tuple[int, int]]] = {}
+    meanings: dict[Place, set[Verdict | None]] = {}
     for each in stated:
         text += " " if text else ""
         stretch = len(text), len(text) + len(each.sentence)
         for place in each.places:
             stretches.setdefault(place, []).append(stretch)
+            meanings.setdefault(place, set()).add(place.meaning)
         marks = [f"[{list(stretches).index(place) + 1}]" for place in each.places]
         text += f"{each.sentence} {''.join(marks) or UNCITED}"
     citations = []
@@ -474,6 +504,7 @@ def write_answer(
                 answer_spans=tuple(answer_spans),
                 how=place.how,
                 date=document.date,
+                meaning=place.meaning if len(meanings[place]) == 1 else Verdict.UNCLEAR,
             )
         )
     short = _without_marks(short)

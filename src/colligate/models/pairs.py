@@ -1,4 +1,4 @@
-"""The reranker that comes with colligate: a pair head on MiniLM, carried in the package."""
+"""Heads on MiniLM: the reranker that is carried in the package, and a verifier of claims."""
 
 from __future__ import annotations
 
@@ -72,8 +72,42 @@ class MiniLMReranker:
     def _load(self) -> tuple[Tokenizer, Any]:
         with self._lock:
             if self._loaded is None:
-                self._loaded = _read(self._folder)
+                self._loaded = _read("reranker", self._folder)
             return self._loaded
+
+
+class MiniLMVerifier:
+    """Tells whether a source says the opposite of a claim, in English.
+
+    It is built like the reranker, and compares each token of the claim with what is nearest to it
+    in the source. `colligate train verifier` makes its weights: none come with the package yet
+    (docs/decisions/0031-meaning.md). `limit` is the probability from which a claim counts as
+    contradicted.
+
+    Raises:
+        WeightsUnavailable: the files are missing or damaged.
+    """
+
+    limit = 0.95
+
+    def __init__(self, folder: Path) -> None:
+        self._tokenizer, self._session = _read("verifier", folder)
+
+    def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
+        """Return the probabilities that a source supports a claim, contradicts it, or neither."""
+        inputs = {
+            "question": cut_ids(self._tokenizer, claim, QUESTION_TOKENS),
+            "passage": cut_ids(self._tokenizer, titled(title, source), PASSAGE_TOKENS),
+        }
+        [[logits]] = self._session.run(None, inputs)
+        odds = np.exp(logits - logits.max())
+        supports, contradicts, neither = (odds / odds.sum()).tolist()
+        return supports, contradicts, neither
+
+
+def titled(title: str, text: str) -> str:
+    """Return a text under its title, as these models read it."""
+    return f"{title}\n{text}"
 
 
 def cut_ids(tokenizer: Tokenizer, text: str, tokens: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -82,11 +116,11 @@ def cut_ids(tokenizer: Tokenizer, text: str, tokens: int) -> np.ndarray[Any, np.
     return np.array([ids if len(ids) <= tokens else [*ids[: tokens - 1], ids[-1]]], np.int64)
 
 
-def _read(given: Path | None) -> tuple[Tokenizer, Any]:
+def _read(which: str, given: Path | None) -> tuple[Tokenizer, Any]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    with resources.as_file(resources.files(__package__) / "reranker") as own:
+    with resources.as_file(resources.files(__package__) / which) as own:
         folder = given or own
         try:
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -94,7 +128,7 @@ def _read(given: Path | None) -> tuple[Tokenizer, Any]:
                 folder / "model.onnx", options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # both libraries raise bare exceptions of their own
-            what, hint = f"the reranker in {folder} cannot be loaded", "install colligate again"
+            what, hint = f"the {which} in {folder} cannot be loaded", "install colligate again"
             raise WeightsUnavailable(what, str(error), hint) from error
     # The tokenizer's file pads everything to 128.
     tokenizer.no_padding()

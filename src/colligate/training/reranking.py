@@ -16,12 +16,12 @@ import random
 import shutil
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -52,6 +52,7 @@ try:
         OnePair,
         PairHead,
         StateStore,
+        Trunk,
         load_head,
         load_tokenizer,
         trained_parameters,
@@ -74,19 +75,16 @@ _SPREAD = 8.0  # wrong passages are drawn with weight 1 / (1 + place / 8): the h
 
 
 @dataclass(frozen=True)
-class PairFit:
-    """The numbers of a training. `sets` are trained on.
+class HeadFit:
+    """The numbers of a training of a head. `sets` are trained on.
 
-    A step has `groups` questions in each process, each with one right passage and `wrong` wrong
-    ones, of which `tokens` tokens are read. The rates are of AdamW, for the layers and for the
-    head: they rise over the first `warmup` of the steps, then fall to zero. The attention between
-    question and passage opens over the first `opening` of the steps.
+    The rates are of AdamW, for the layers and for the head: they rise over the first `warmup` of
+    the steps, then fall to zero. The attention between the two texts, of which `tokens` tokens are
+    read, opens over the first `opening` of the steps.
     """
 
     sets: str = "nq20,asqa,hotpotqa,2wikimultihopqa,triviaqa"
     steps: int = 1300
-    groups: int = 2
-    wrong: int = 7
     tokens: int = 192
     rate: float = 8e-5
     head_rate: float = 6e-4
@@ -97,7 +95,23 @@ class PairFit:
     save_every: int = 50
 
     def __post_init__(self) -> None:
-        require_min(self, steps=1, groups=1, wrong=1, tokens=8, save_every=1)
+        require_min(self, steps=1, tokens=8, save_every=1)
+
+
+@dataclass(frozen=True)
+class PairFit(HeadFit):
+    """The numbers of a training of the reranker.
+
+    A step has `groups` questions in each process, each with one right passage and `wrong` wrong
+    ones.
+    """
+
+    groups: int = 2
+    wrong: int = 7
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_min(self, groups=1, wrong=1)
 
 
 async def train_reranker(
@@ -126,7 +140,8 @@ async def train_reranker(
     with lock_folder(out) if rank == 0 else nullcontext():
         if rank == 0:
             await _open_groups(data, numbers, out, on_event)
-            _check_record(folder, numbers, out)
+            groups = out / GROUPS
+            check_record(folder, groups, count_groups(read_groups(groups)), numbers, out)
         if processes > 1:
             distributed.barrier()
         return _fit(folder, read_groups(out / GROUPS), numbers, out, rank, processes, on_event)
@@ -146,13 +161,14 @@ async def _open_groups(data: Path, numbers: PairFit, out: Path, on_event: Listen
         write_groups(out / GROUPS, await make_groups(data, numbers.sets.split(","), on_event))
 
 
-def _check_record(base: Path, numbers: PairFit, out: Path) -> None:
-    """Write what the training is made of, or check that it is the same as before."""
-    groups = read_groups(out / GROUPS)
+def check_record(
+    base: Path, data: Path, counts: Mapping[str, int], numbers: HeadFit, out: Path
+) -> None:
+    """Write what a training is made of, or check that it is the same as before."""
     now = {
         "base": file_digest(base / "model.safetensors"),
-        "groups": file_digest(out / GROUPS),
-        "counts": count_groups(groups),
+        data.stem: file_digest(data),
+        "counts": dict(counts),
         "numbers": asdict(numbers),
     }
     if (out / RECORD).exists():
@@ -172,8 +188,47 @@ def _fit(
     on_event: Listener,
 ) -> Path:
     torch.manual_seed(numbers.seed)
-    head, tokenizer = load_head(base), load_tokenizer(base)
+    head, tokenizer = load_head(base, PairHead), load_tokenizer(base)
     store = StateStore(head, tokenizer, numbers.tokens)
+    train = [each for each in groups if each.split == TRAIN]
+    check = [each for each in groups if each.split == CHECK]
+    train_head(
+        head,
+        numbers,
+        _iterate_batches(train, numbers, rank, processes),
+        lambda batch, step: _learn(store, batch, numbers, step, rank, processes),
+        out,
+        on_event,
+        rank,
+        processes,
+    )
+    if rank == 0:
+        closed = closed_at(numbers.steps, numbers)
+        right = share_first(head, store, check, closed)
+        on_event(
+            Noted(f"the right passage is first for {right:.2f} of {len(check)} kept questions")
+        )
+        export(head, base, out, closed)
+    return out
+
+
+B = TypeVar("B")
+
+
+def train_head(
+    head: Trunk,
+    numbers: HeadFit,
+    batches: Iterable[B],
+    learn: Callable[[B, int], torch.Tensor],
+    out: Path,
+    on_event: Listener,
+    rank: int = 0,
+    processes: int = 1,
+) -> None:
+    """Train a head on batches without end; `learn` returns the loss of a batch in a step.
+
+    A training that was stopped goes on from its last checkpoint in `out`.
+    """
     parameters = trained_parameters(head)
     trained = [each for part in parameters.values() for each in part]
     optimiser = torch.optim.AdamW(
@@ -184,19 +239,17 @@ def _fit(
         weight_decay=0.01,
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, numbers))
-    train = [each for each in groups if each.split == TRAIN]
-    check = [each for each in groups if each.split == CHECK]
     step = _resume(out, head, optimiser, schedule)
     head.train()
     begun, first = time.monotonic(), step
-    for at, batch in enumerate(_iterate_batches(train, numbers, rank, processes)):
+    for at, batch in enumerate(batches):
         if at < step:  # learnt before
             continue
         if step == numbers.steps:
             break
         # What is dropped out depends on the step alone: a resumed training drops the same.
         torch.manual_seed(numbers.seed + step * processes + rank)
-        loss = _learn(store, batch, numbers, step, rank, processes)
+        loss = learn(batch, step)
         optimiser.zero_grad()
         loss.backward()
         _share_gradients(trained, processes)
@@ -209,21 +262,14 @@ def _fit(
         if rank == 0 and (step % numbers.save_every == 0 or step == numbers.steps):
             seconds = (time.monotonic() - begun) / (step - first)
             _save(out, step, loss.item(), seconds, head, optimiser, schedule)
-    if rank == 0:
-        right = share_first(head, store, check, closed_at(step, numbers))
-        on_event(
-            Noted(f"the right passage is first for {right:.2f} of {len(check)} kept questions")
-        )
-        export(head, base, out, closed_at(step, numbers))
-    return out
 
 
-def _rate(step: int, numbers: PairFit) -> float:
+def _rate(step: int, numbers: HeadFit) -> float:
     rising, falling = numbers.warmup * numbers.steps, (1 - numbers.warmup) * numbers.steps
     return min((step + 1) / max(1.0, rising), max(0.0, (numbers.steps - step) / falling))
 
 
-def closed_at(step: int, numbers: PairFit) -> float:
+def closed_at(step: int, numbers: HeadFit) -> float:
     """Return what is added to the logits of attention between question and passage in a step."""
     return numbers.closed * max(0.0, 1 - step / max(1.0, numbers.opening * numbers.steps))
 
@@ -332,7 +378,7 @@ def share_first(
 # From torch to int8 ONNX
 
 
-def export(head: PairHead, base: Path, out: Path, closed: float = 0.0) -> None:
+def export(head: Trunk, base: Path, out: Path, closed: float = 0.0) -> None:
     """Write `model.onnx` (int8) and `tokenizer.json`; `float.onnx` beside them.
 
     Weights of matrix products and word embeddings are quantised once, activations at each pair

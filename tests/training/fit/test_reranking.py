@@ -1,4 +1,4 @@
-"""Training the reranker: it learns, goes on after a stop, and its export scores like it."""
+"""Training the reranker and the verifier: both learn, resume, and their exports score alike."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import pytest
 
 from colligate.errors import UsageError
-from colligate.models.pairs import MiniLMReranker
+from colligate.models.pairs import MiniLMReranker, MiniLMVerifier, titled
 
 pytest.importorskip("onnx")
 
@@ -111,9 +111,9 @@ async def test_another_training_is_refused_in_the_same_folder(data, base, traine
 async def test_what_is_exported_scores_like_what_was_trained(base, trained):
     import torch
 
-    from colligate.training.pair_head import StateStore, load_head, load_tokenizer
+    from colligate.training.pair_head import PairHead, StateStore, load_head, load_tokenizer
 
-    head = load_head(base)
+    head = load_head(base, PairHead)
     head.load_state_dict(weights(trained))
     texts = [
         f"{name}\nthe bridge of {name} was built in {1800 + i}" for i, name in enumerate(TOWNS)
@@ -128,3 +128,37 @@ async def test_what_is_exported_scores_like_what_was_trained(base, trained):
     # int8 against bfloat16: the order is what counts, so up to a constant.
     apart = (scores - scores.mean()) - (wanted - wanted.mean())
     assert apart.abs().max() < 0.1 * (wanted.max() - wanted.min())
+
+
+async def test_a_verifier_is_trained_without_the_documents_to_judge_by(base, tmp_path):
+    import torch
+
+    from colligate.training.pair_head import ClaimHead, StateStore, load_head, load_tokenizer
+    from colligate.training.verifying import train_verifier
+
+    facts = [
+        {"id": name, "title": name, "text": f"The old bridge of {name} was built in {1800 + i}."}
+        for i, name in enumerate(TOWNS)
+    ]
+    write(tmp_path / "facts.corpus.jsonl.gz", facts)
+    apart = {"set": "facts", "document": TOWNS[0], "start": 0, "end": 9, "claims": []}
+    (tmp_path / "apart.jsonl").write_text(json.dumps(apart) + "\n", "utf-8")
+    settings = ("sets=facts", "steps=3", "pairs=4", "head_rate=0.01", "save_every=1")
+    made = await train_verifier(
+        tmp_path,
+        tmp_path / "made",
+        settings,
+        lambda event: None,
+        without=tmp_path / "apart.jsonl",
+        base=base,
+    )
+    claims = [json.loads(line) for line in (made / "claims.jsonl").read_text("utf-8").splitlines()]
+    assert {each["document"] for each in claims} == set(TOWNS[1:])
+    head = load_head(base, ClaimHead)
+    head.load_state_dict(weights(made))
+    claim, source = f"The bridge was built in {1801}.", facts[1]["text"]
+    with torch.no_grad():
+        store = StateStore(head.eval(), load_tokenizer(base))
+        [wanted] = store.score([(claim, titled(TOWNS[1], source))]).softmax(-1).tolist()
+    found = MiniLMVerifier(made).score(claim, TOWNS[1], source)
+    assert found == pytest.approx(wanted, abs=0.1)

@@ -1,0 +1,457 @@
+"""Does a sentence say the opposite of a claim that its words would support?
+
+First come rules for what the words show: a claim is laid beside its source, and where both are
+alike but for a few words, those are compared: negation, opposites, quantifiers, hedges, numbers
+with other units, names in exchanged places. Where claim and source are too different for that,
+nothing can be said, unless a verifier is asked. All is conservative, because a false alarm loses a
+right answer, and English alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from colligate.core.support import WORD, is_number, split_content_words, support
+
+if TYPE_CHECKING:
+    from colligate.models.pairs import MiniLMVerifier
+
+
+class Verdict(StrEnum):
+    """What a source does with a claim, as far as it can be told."""
+
+    SUPPORTS = "supports"
+    CONTRADICTS = "contradicts"
+    UNCLEAR = "unclear"
+
+
+# The verifier reads sentences, and it takes a claim that says more than its source for a wrong one:
+# it is asked only about sentences that add one word at most.
+_SENTENCE = 4  # words
+_ADDED = 1
+
+
+def check_meaning(
+    claim: str, title: str, source: str, verifier: MiniLMVerifier | None = None
+) -> Verdict:
+    """Tell what a source under its title does with a claim: by rules, and a verifier if given."""
+    verdict = judge(claim, source)
+    if verifier is None or verdict is not Verdict.UNCLEAR or len(claim.split()) < _SENTENCE:
+        return verdict
+    if len(support(claim, f"{title} {source}").missing) > _ADDED:
+        return verdict
+    supports, contradicts, _ = verifier.score(claim, title, source)
+    if contradicts > verifier.limit:
+        return Verdict.CONTRADICTS
+    return Verdict.SUPPORTS if supports > 0.5 else Verdict.UNCLEAR
+
+
+def judge(claim: str, source: str) -> Verdict:
+    """Compare a claim with the sentences that it cites, by rules alone.
+
+    >>> judge("A acquired B in 2004.", "A was acquired by B in 2004.").value
+    'contradicts'
+    >>> judge("A acquired B in 2004.", "In 2004 B was taken over by A.").value
+    'unclear'
+    """
+    said, stated = _Text(claim), _Text(source)
+    if not said.words or not stated.words:
+        return Verdict.UNCLEAR
+    before, verbatim, _ = _even(source).partition(_even(claim))
+    # "It is alleged that A is B" does not say that A is B.
+    if verbatim and not _Text(before).has(_HEDGES | _NOT | _NONE):
+        return Verdict.SUPPORTS
+    edits = list(_align(stated.keys, said.keys))
+    if (
+        _changes_locally(stated, said, edits)
+        or _exchanges(stated, said, edits)
+        or _turns_voice(stated, said)
+        or _negates(stated, said)
+        or _opposes(stated, said)
+        or _names_another_agent(stated, said)
+        or _drops_hedge(stated, said)
+        or _moves_number(stated, said)
+    ):
+        return Verdict.CONTRADICTS
+    return Verdict.UNCLEAR
+
+
+def _even(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(" .")
+
+
+# Words
+
+_NOT = frozenset("not never cannot neither nor without hardly scarcely".split())
+_ALL = frozenset("all every each always entire both any".split())
+_NONE = frozenset("no none never neither nobody nothing".split())
+_SOME = frozenset(
+    "some many most several few often usually sometimes generally mostly partly mainly".split()
+)
+_ONLY = frozenset("only sole solely exclusively alone".split())
+_ORDINALS = frozenset(
+    "first second third fourth fifth sixth seventh eighth ninth tenth last".split()
+)
+_SURE = frozenset("must shall always certainly definitely".split())
+_FREE = frozenset("may might can could should sometimes possibly".split())
+# Any of these in a claim shows that it does not state a fact outright.
+_UNSURE = frozenset(
+    """may might could would can should possibly possible perhaps probably probable likely allegedly
+    alleged ought claimed claim claims reportedly reported report supposedly supposed said say says
+    suggested suggest suggests suggestion thought think held hold regarded seen seems seem
+    apparently appears believed believe believes considered consider expected expect expects
+    expectation proposed propose proposes proposal proposals planned plan plans intended intend
+    intends intention intending scheduled announced estimated estimate estimates approximately about
+    around roughly some almost nearly hoped hope hopes wish aim aims aimed going due set asked
+    wanted tried unclear unknown disputed counts nominated nominee nominees nomination according
+    risk potential chance unconfirmed rumoured rumored""".split()
+)
+# Of these, a claim that repeats what they are about must not be without.
+_HEDGES = frozenset(
+    """may might could should possibly perhaps probably likely allegedly alleged reportedly
+    supposedly suggested believed considered expected proposed planned intended scheduled estimated
+    approximately nominated hoped""".split()
+)
+_OPPOSITES: dict[str, set[str]] = {}
+for _pair in """
+    before/after earlier/later first/last more/less more/fewer most/least most/fewest
+    increase/decrease increased/decreased increases/decreases higher/lower highest/lowest
+    larger/smaller largest/smallest bigger/smaller biggest/smallest older/younger oldest/youngest
+    elder/younger eldest/youngest longer/shorter longest/shortest rose/fell gained/lost above/below
+    over/under north/south east/west northern/southern eastern/western won/lost victory/defeat
+    best/worst better/worse former/current formerly/currently began/ended started/stopped
+    opened/closed joined/left accepted/rejected accepted/refused approved/rejected
+    supported/opposed endorsed/rejected included/excluded includes/excludes including/excluding
+    with/without always/never often/never usually/never often/rarely always/rarely widely/rarely
+    public/private positive/negative positively/negatively major/minor internal/external
+    upper/lower male/female likely/unlikely possible/impossible able/unable known/unknown
+    common/rare popular/unpopular high/low large/small big/small bought/sold buy/sell until/since
+    until/after maximum/minimum profit/loss father/son mother/daughter parent/child
+    teacher/student predecessor/successor east/west many/few most/few all/none some/none
+    every/no valid/void legal/illegal consistent/inconsistent domestic/foreign married/divorced
+    remained/left slowly/rapidly slowly/quickly easy/difficult dense/sparse earliest/latest
+    eastern/western inside/outside reduce/increase strengthen/weaken agreed/refused agrees/refuses
+    introduced/discontinued founded/dissolved appointed/dismissed hired/fired acquitted/convicted
+    previously/currently colder/warmer cold/warm up/down far/near
+""".split():
+    _one, _, _two = _pair.partition("/")
+    _OPPOSITES.setdefault(_one, set()).add(_two)
+    _OPPOSITES.setdefault(_two, set()).add(_one)
+
+# "It had not played before", "not until 2004": these negate something else than the verb.
+_EXCEPT = frozenset(
+    "before until other than except but apart besides unless only just else".split()
+)
+_AUXILIARIES = frozenset("is was are were be been being has had have do does did will".split())
+_SYMMETRIC = frozenset("and or with between married met near versus to".split())
+_GLUE = frozenset("the a an of in on at its his her their this that".split())
+_FEW = 4  # words: longer differences are other ways to say something
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The words of a text: in lower case, as keys to compare by, and which of them are names."""
+
+    text: str
+
+    @cached_property
+    def forms(self) -> list[str]:
+        text = self.text.replace("’", "'").replace("can't", "cannot").replace("won't", "will not")
+        return [each.group() for each in WORD.finditer(re.sub(r"n't\b", " not", text))]
+
+    @cached_property
+    def words(self) -> list[str]:
+        return [form.casefold() for form in self.forms]
+
+    @cached_property
+    def keys(self) -> list[str]:
+        return [(split_content_words(word) or [word])[0] for word in self.words]
+
+    @cached_property
+    def contents(self) -> list[int]:
+        """The places of the words that carry meaning."""
+        return [place for place, word in enumerate(self.words) if split_content_words(word)]
+
+    @cached_property
+    def key_set(self) -> frozenset[str]:
+        return frozenset(self.keys)
+
+    def is_name(self, place: int) -> bool:
+        return self.forms[place][:1].isupper() and (
+            place > 0 or self.forms[0].casefold() not in _GLUE
+        )
+
+    def contents_of(self, part: slice) -> list[str]:
+        return [key for key in self.keys[part] if key not in _GLUE]
+
+    def names_of(self, part: slice) -> list[str]:
+        places = range(part.start, part.stop)
+        return [self.keys[at] for at in places if self.forms[at].isalpha() and self.is_name(at)]
+
+    def content_after(self, place: int) -> str:
+        return next((self.keys[at] for at in self.contents if at > place), "")
+
+    def content_before(self, place: int) -> str:
+        return next((self.keys[at] for at in reversed(self.contents) if at < place), "")
+
+    def has(self, words: frozenset[str]) -> bool:
+        return not words.isdisjoint(self.words)
+
+    def shares(self, other: _Text) -> float:
+        """Return the share of the content words that another text has too."""
+        keys = {self.keys[place] for place in self.contents}
+        return len(keys & other.key_set) / max(1, len(keys))
+
+
+Edit = tuple[slice, slice]
+"""Words of the source and those of the claim in their place; one of the two may be empty."""
+
+
+def _align(source: Sequence[str], claim: Sequence[str]) -> Iterator[Edit]:
+    """Yield the differences of two texts."""
+    matcher = SequenceMatcher(None, source, claim, autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag != "equal":
+            yield slice(a, b), slice(c, d)
+
+
+# Rules: each tells whether a claim (`said`) contradicts its source (`stated`)
+
+
+def _changes_locally(stated: _Text, said: _Text, edits: Sequence[Edit]) -> bool:
+    """Compare the few words that differ between words that are alike."""
+    for old, new in edits:
+        if max(old.stop - old.start, new.stop - new.start) > _FEW:
+            continue
+        begins = old.start == 0 or new.start == 0
+        ends = new.stop == len(said.words) or old.stop == len(stated.words)
+        # Alike on both sides, so that the same thing is spoken of.
+        if begins and ends:
+            continue
+        was, now = stated.words[old], said.words[new]
+        gone, come = set(was) - set(now), set(now) - set(was)
+        for text, part, changed in ((stated, old, gone), (said, new, come)):
+            if "the most" in " ".join(text.words[max(0, part.start - 1) : part.stop]):
+                changed.discard("most")  # a superlative
+        if any(_OPPOSITES.get(word, set()) & come for word in gone):
+            return not _compares_others(stated, said)
+        if not ends and (
+            _quantifies_otherwise(gone, come) or _ranks_otherwise(gone, come, said, new)
+        ):
+            return True
+        if (was, now) in ((["to"], ["from"]), (["from"], ["to"])) and not begins and not ends:
+            return True
+        negated = gone <= _NOT and come <= _NOT | _AUXILIARIES and len(come & _NOT) % 2
+        if not ends and negated and said.words[new.stop] not in _ALL | _ONLY:
+            return True
+        if not ends and gone & _NOT and gone <= _NOT | _AUXILIARIES and not come & (_NOT | _NONE):
+            return stated.words[old.stop] not in _ALL | _ONLY | {"necessarily"}
+        if (gone & _FREE and come & _SURE) or (gone & _SURE and come & _FREE):
+            return True
+        if was and now and all(map(stated.is_name, range(old.start, old.stop))):
+            names = all(map(said.is_name, range(new.start, new.stop)))
+            if names and not begins and _are_others(was, now, stated):
+                return True
+    return False
+
+
+def _quantifies_otherwise(gone: set[str], come: set[str]) -> bool:
+    if gone & _SOME:
+        return bool(come & (_ALL | _NONE | _ONLY)) and not come & _SOME
+    if gone & _ALL:
+        return bool(come & (_NONE | _SOME | _ONLY)) and not come & _ALL
+    if gone & _ONLY:
+        return bool(come & _SOME)
+    if gone & _NONE:
+        return bool(come & (_ALL | _SOME)) and not come & (_NONE | _NOT)
+    return False
+
+
+def _ranks_otherwise(gone: set[str], come: set[str], said: _Text, new: slice) -> bool:
+    """Return whether "the largest" has become "the second largest", or "first" "fourth"."""
+    following = said.words[new.stop]
+    superlative = following.endswith("est") or following in ("most", "best", "least")
+    both = bool(gone & _ORDINALS and come & _ORDINALS)
+    return both or (bool((gone | come) & (_ORDINALS - {"first"})) and superlative)
+
+
+def _are_others(was: Sequence[str], now: Sequence[str], stated: _Text) -> bool:
+    """Return whether names differ in more than their writing, and no initials stand for a name."""
+    return all(
+        len(new) > 3
+        and new.isalpha()
+        and new not in stated.words
+        and all(new[:3] != old[:3] and SequenceMatcher(None, old, new).ratio() < 0.6 for old in was)
+        for new in now
+    )
+
+
+def _compares_others(stated: _Text, said: _Text) -> bool:
+    """Return whether both compare, but with different things: "more than B", "fewer than A"."""
+    if "than" not in stated.words or "than" not in said.words:
+        return False
+    places = stated.words.index("than"), said.words.index("than")
+    return stated.content_after(places[0]) != said.content_after(places[1])
+
+
+def _exchanges(stated: _Text, said: _Text, edits: Sequence[Edit]) -> bool:
+    """Find two things in exchanged places, but not two of one list, nor a change of voice."""
+    if ("by" in stated.words) != ("by" in said.words):
+        return False
+    replaced = [each for each in edits if max(part.stop - part.start for part in each) <= 2 * _FEW]
+    for place, (old, new) in enumerate(replaced):
+        for other_old, other_new in replaced[place + 1 :]:
+            between = stated.words[old.stop : other_old.start]
+            links = [word for word in between if word not in _GLUE]
+            if all(word in _SYMMETRIC for word in links):
+                continue
+            for part in (_Text.contents_of, _Text.names_of):
+                was, now = part(stated, old), part(said, new)
+                then, there = part(stated, other_old), part(said, other_new)
+                if was and then and was != then and was == there and now == then:
+                    return _connects_alike(stated.words, said.words)
+    return False
+
+
+def _connects_alike(stated: Sequence[str], said: Sequence[str]) -> bool:
+    """Return whether neither text has a word whose opposite is in the other."""
+    return not any(_OPPOSITES.get(word, set()) & (set(said) - set(stated)) for word in stated)
+
+
+_BE = frozenset("is was are were been being be".split())
+
+
+def _turns_voice(stated: _Text, said: _Text) -> bool:
+    """Find "A was acquired by B" beside "A acquired B"."""
+    return any(
+        (place and passive.words[place - 1], passive.keys[place + 1]) in set(_actions(active))
+        for passive, active in ((stated, said), (said, stated))
+        for place, word in enumerate(passive.words[:-2])
+        if word in _BE and "by" in passive.words[place + 2 : place + 10]
+    )
+
+
+def _actions(text: _Text) -> Iterator[tuple[str, str]]:
+    """Yield words and the verbs right behind them, where no passive is."""
+    for place in range(1, len(text.words)):
+        by = "by" in text.words[place + 1 : place + 10]
+        if text.words[place].endswith("ed") and text.words[place - 1] not in _BE and not by:
+            yield text.words[place - 1], text.keys[place]
+
+
+def _negates(stated: _Text, said: _Text) -> bool:
+    """Find a word that is negated in one text and stated in the other, if they share most words."""
+    if said.shares(stated) < 0.7 or said.has(_EXCEPT) != stated.has(_EXCEPT):
+        return False
+    ours, theirs = _negated(said), _negated(stated)
+    for one, other, text in ((ours, theirs, stated), (theirs, ours, said)):
+        for key in one - other:
+            if text.keys.count(key) == 1 and not text.has(_NOT | _NONE):
+                return True
+    return False
+
+
+def _negated(text: _Text) -> set[str]:
+    """Return the content words right behind a negation."""
+    found = set()
+    for place, word in enumerate(text.words):
+        following = text.words[place + 1 : place + 2]
+        if word in ("not", "never", "cannot") and not set(following) & (_ALL | _ONLY):
+            at = next((at for at in text.contents if at > place), None)
+            if at is not None and at - place <= 3:
+                found.add(text.keys[at])
+    return found
+
+
+def _opposes(stated: _Text, said: _Text) -> bool:
+    """Find opposites beside the same word, where each stands in one text alone."""
+    if said.shares(stated) < 0.6:
+        return False
+    for place, word in enumerate(said.words):
+        others = _OPPOSITES.get(word, set()) & set(stated.words) - set(said.words)
+        if word in stated.words or word == "to" or word == "from":
+            continue
+        for other in others:
+            at = stated.words.index(other)
+            after = said.content_after(place)
+            if after and after == stated.content_after(at):
+                before = said.content_before(place)
+                near = before == stated.content_before(at) or place == 0 or at == 0
+                if near and not _compares_others(stated, said):
+                    return said.has(_NOT) == stated.has(_NOT)
+    return False
+
+
+def _names_another_agent(stated: _Text, said: _Text) -> bool:
+    """Find "directed by A" in one text and "directed by B" in the other, which has A elsewhere."""
+    ours, theirs = _done_by(said), _done_by(stated)
+    return any(
+        names and theirs[verb] and names.isdisjoint(theirs[verb]) and names <= stated.key_set
+        for verb, names in ours.items()
+        if verb in theirs
+    )
+
+
+def _done_by(text: _Text) -> dict[str, set[str]]:
+    """Return the names after each participle and "by"."""
+    found: dict[str, set[str]] = {}
+    for place, word in enumerate(text.words):
+        names = found.setdefault(text.keys[place - 1], set()) if word == "by" and place else set()
+        at = place + 1
+        # "by Ada, the owner": the names end there.
+        while word == "by" and at < len(text.words):
+            named = text.is_name(at)
+            if not named and text.words[at] not in (("and", "of") if names else ("the",)):
+                break
+            names |= {text.keys[at]} if named else set()
+            at += 1
+    return found
+
+
+def _drops_hedge(stated: _Text, said: _Text) -> bool:
+    """Find a hedge whose next words are in the claim, which states them outright."""
+    if said.shares(stated) < 0.8 or said.has(_UNSURE):
+        return False
+    for place, word in enumerate(stated.words):
+        if word not in _HEDGES:
+            continue
+        following = [stated.keys[at] for at in stated.contents if at > place][:2]
+        if len(following) == 2 and following[0] in said.key_set and following[1] in said.key_set:
+            return True
+    return False
+
+
+def _moves_number(stated: _Text, said: _Text) -> bool:
+    """Find a number of the source with the unit of another one."""
+    ours, theirs = _measures(said), _measures(stated)
+    units = {unit for _, unit in theirs}
+    return any(
+        ((number, unit) not in theirs and unit in units and number in {n for n, _ in theirs})
+        or (unit in _SCALES and any(n == number and u in _SCALES - {unit} for n, u in theirs))
+        for number, unit in ours
+    )
+
+
+_SCALES = frozenset(
+    (split_content_words(word) or [word])[0]
+    for word in ("thousand", "million", "billion", "trillion")
+)
+
+
+def _measures(text: _Text) -> set[tuple[str, str]]:
+    """Return numbers, but not years, with the words right behind them."""
+    return {
+        (key, text.keys[place + 1])
+        for place, key in enumerate(text.keys[:-1])
+        if is_number(key)
+        and not (len(key) == 4 and key.isdecimal())
+        and text.words[place + 1].isalpha()
+        and len(text.words[place + 1]) > 2
+        and text.words[place + 1] not in _GLUE | _SYMMETRIC
+    }

@@ -1,0 +1,101 @@
+"""The rules that tell whether a sentence says the opposite of a claim."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.core.meaning import Verdict, check_meaning, judge
+
+MERGER = "Bolt Energy announced in 2019 that it planned to acquire Norrfors Paper for $4 billion."
+RENT = "The tenant must pay the rent before the third day, but some tenants may pay it later."
+FILM = "Night Ferry was directed by Ida Moen and written by Carl Lund in 2004."
+COURT = "The court did not cancel the contract, which is the largest in the county."
+TOWNS = "Brenwick is the capital, and the largest city is Aldton."
+
+
+@pytest.mark.parametrize(
+    ("claim", "source"),
+    [
+        ("The court did cancel the contract, which is the largest in the county.", COURT),
+        ("The court did not cancel the contract, which is the smallest in the county.", COURT),
+        ("The court did not cancel the contract, which is the second largest there.", COURT),
+        ("The tenant must pay the rent after the third day.", RENT),
+        ("The tenant may pay the rent before the third day.", RENT),
+        ("The tenant must pay the rent before the third day, but all tenants may pay later.", RENT),
+        ("Night Ferry was directed by Carl Lund and written by Ida Moen in 2004.", FILM),
+        ("Night Ferry directed Ida Moen in 2004.", FILM),
+        ("Aldton is the capital, and the largest city is Brenwick.", TOWNS),
+        ("Bolt Energy announced that it planned to acquire Norrfors Paper for $4 million.", MERGER),
+        ("Norrfors Paper announced that it planned to acquire Bolt Energy in 2019.", MERGER),
+        ("Ida Moen won the prize.", "Ida Moen probably won the prize in Oslo."),
+        ("He scored 300 goals in 187 games.", "He scored 187 goals in 300 games."),
+    ],
+)
+def test_what_turns_the_meaning_round_is_found(claim, source):
+    assert judge(claim, source) is Verdict.CONTRADICTS
+
+
+@pytest.mark.parametrize(
+    ("claim", "source"),
+    [
+        ("The contract, the largest in the county, was not cancelled.", COURT),
+        ("No contract in the county is larger than the one that the court upheld.", COURT),
+        ("Rent is due before the third day.", RENT),
+        ("Carl Lund wrote Night Ferry, and Ida Moen directed it.", FILM),
+        ("Ida Moen directed Night Ferry in 2004.", FILM),
+        ("The largest city is Aldton, while the capital is Brenwick.", TOWNS),
+        ("In 2019 Bolt Energy said that it wanted to buy Norrfors Paper.", MERGER),
+        ("Aldton joined before Brenwick left.", "Brenwick left after Aldton joined."),
+        ("A has fewer members than B.", "B has more members than A."),
+        ("B was acquired by A.", "A acquired B."),
+        ("It never opened before 1990.", "It first opened in 1990."),
+        ("Yes.", COURT),
+        ("", COURT),
+        ("COURT", ""),
+    ],
+)
+def test_other_words_for_the_same_are_left_alone(claim, source):
+    assert judge(claim, source) is not Verdict.CONTRADICTS
+
+
+def test_words_of_the_source_are_supported_unless_it_is_unsure_of_them():
+    assert judge("Brenwick is the capital", TOWNS) is Verdict.SUPPORTS
+    unsure = "It is alleged that Brenwick is the capital."
+    assert judge("Brenwick is the capital.", unsure) is not Verdict.SUPPORTS
+
+
+words = st.lists(
+    st.sampled_from("the not no all Ada Bo was by acquired 3 4 million before than may".split()),
+    max_size=9,
+).map(" ".join)
+
+
+@given(words | st.text(), words | st.text())
+def test_any_two_texts_can_be_compared(claim, source):
+    assert judge(claim, source) in Verdict
+    if source.strip(" ."):
+        assert judge(source, source) is not Verdict.CONTRADICTS
+
+
+class Denying:
+    """A verifier that denies everything."""
+
+    limit = 0.9
+
+    def score(self, claim, title, source):
+        return 0.0, 1.0, 0.0
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        ("Ida Moen and Carl Lund made Night Ferry in 2004.", Verdict.CONTRADICTS),
+        ("Ida Moen and Carl Lund made the famous Night Ferry in snowy Oslo.", Verdict.UNCLEAR),
+        ("Night Ferry was directed by Ida Moen", Verdict.SUPPORTS),
+        ("Ferry, 2004.", Verdict.UNCLEAR),
+    ],
+)
+def test_a_verifier_is_asked_about_sentences_that_add_hardly_anything(claim, verdict):
+    assert check_meaning(claim, "Night Ferry", FILM, Denying()) is verdict
+    if verdict is Verdict.CONTRADICTS:
+        assert check_meaning(claim, "Night Ferry", FILM) is Verdict.UNCLEAR

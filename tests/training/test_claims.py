@@ -1,0 +1,110 @@
+"""Claims for the verifier: made from sentences, and read from what was written by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.errors import FaultyRecord
+from colligate.training.claims import (
+    CONTRADICTS,
+    SUPPORTS,
+    Sentence,
+    change,
+    make_claims,
+    read_claims,
+    read_sentences,
+    read_written,
+    reword,
+    write_claims,
+)
+
+TEXT = "The old bridge was built in 1850 by Ada Lund. It is probably the longest of all bridges."
+OTHER = "In 1900 the town of Brenwick was sold to Carl Moe."
+
+
+@pytest.fixture
+def data(tmp_path):
+    records = [
+        {"id": "bridge", "title": "Bridge", "text": TEXT},
+        {"id": "town", "title": "Brenwick", "text": OTHER},
+    ]
+    with gzip.open(tmp_path / "towns.corpus.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+    return tmp_path
+
+
+def written(tmp_path, **line):
+    file = tmp_path / "written.jsonl"
+    file.write_text(json.dumps({"set": "towns", "document": "bridge", **line}) + "\n", "utf-8")
+    return file
+
+
+def test_what_was_written_is_read_with_its_sentence(data, tmp_path):
+    claims = [
+        {"kind": "paraphrased", "text": "Ada Lund built the bridge."},
+        {"kind": "number", "replace": ["1850", "1950"]},
+    ]
+    [(sentence, [true, wrong])] = read_written(
+        written(tmp_path, start=0, end=45, claims=claims), data
+    )
+    assert sentence.text == "The old bridge was built in 1850 by Ada Lund."
+    assert (true.claim, true.label) == ("Ada Lund built the bridge.", SUPPORTS)
+    assert wrong.claim == "The old bridge was built in 1950 by Ada Lund."
+    assert wrong.label == CONTRADICTS
+
+
+def test_a_document_that_is_not_in_the_corpus_is_named(data, tmp_path):
+    file = written(tmp_path, document="tower", start=0, end=9, claims=[])
+    with pytest.raises(FaultyRecord, match="document tower is not in the corpus of towns"):
+        read_written(file, data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "changed"),
+    [
+        ("negated", "The bridge was not sold.", "The bridge was sold."),
+        ("order", "It closed before dawn.", "It closed after dawn."),
+        ("hedge", "It is probably old.", "It is old."),
+        ("scope", "It has all rights.", "It has few rights."),
+        ("role", "Hans Lund defeated Carl Moe.", "Carl Moe defeated Hans Lund."),
+        ("number", "It has 2 million doors.", "It has 2 billion doors."),
+    ],
+)
+def test_one_thing_is_changed(kind, text, changed):
+    found = {change(text, kind, OTHER, random.Random(seed)) for seed in range(40)}
+    assert changed in found
+
+
+@given(st.integers(0, 500))
+def test_a_changed_text_is_another_one_or_none(seed):
+    drawn = random.Random(seed)
+    for kind in ("negated", "number", "name", "role", "order", "hedge", "scope"):
+        assert change(TEXT, kind, OTHER, drawn) != TEXT
+
+
+def test_rewording_puts_the_title_in_the_place_of_a_pronoun():
+    sentence = Sentence("towns", "m", "Carl Moe (painter)", "He was born in Brenwick.")
+    found = {reword(sentence, random.Random(seed)) for seed in range(60)}
+    assert "Carl Moe was born in Brenwick." in found
+
+
+def test_documents_to_judge_by_are_left_out_by_id_and_title(data):
+    documents = lambda without: {  # noqa: E731
+        each.document for each in read_sentences(data, ["towns"], without, 10, 0)
+    }
+    assert documents([]) == {"bridge", "town"}
+    assert documents(["bridge"]) == {"town"}
+    assert documents(["BRENWICK"]) == {"bridge"}
+
+
+def test_claims_survive_the_file(data, tmp_path):
+    claims = make_claims(read_sentences(data, ["towns"], [], 10, 0), [], seed=3)
+    assert {each.label for each in claims} >= {SUPPORTS, CONTRADICTS}
+    write_claims(tmp_path / "claims.jsonl", claims)
+    assert read_claims(tmp_path / "claims.jsonl") == claims
