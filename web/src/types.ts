@@ -11,6 +11,7 @@ export type Citation = {
   start: number;
   end: number;
   quote: string;
+  meaning?: "supports" | "unclear" | null;
   answer_spans: [number, number][];
 };
 

@@ -28,6 +28,7 @@ class CitationShape(TypedDict):
     start: int
     end: int
     quote: str
+    meaning: Literal["supports", "unclear"] | None
     answer_spans: list[list[int]]
 
 

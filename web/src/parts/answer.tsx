@@ -124,9 +124,12 @@ export function Located({ passages, library }: { passages: LocatedPassage[]; lib
   );
 }
 
-/** The section, the page and the date of a citation. */
-function place(citation: Pick<Citation, "section" | "title" | "page" | "date">): string {
+/** The section, the page and the date of a citation, and whether the answer is in other words. */
+function place(
+  citation: Pick<Citation, "section" | "title" | "page" | "date" | "meaning">,
+): string {
   const section = citation.section.filter((title) => title !== citation.title);
   const page = citation.page === null ? "" : `page ${citation.page}`;
-  return [section.slice(-2).join(" › "), page, citation.date].filter(Boolean).join(" · ");
+  const words = citation.meaning === "unclear" ? "in other words" : "";
+  return [section.slice(-2).join(" › "), page, citation.date, words].filter(Boolean).join(" · ");
 }
