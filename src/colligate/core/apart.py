@@ -21,7 +21,7 @@ from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.prompts import build_messages, render_question
 from colligate.core.reader import Form, fit_reader, is_small, read, render_passages
 from colligate.core.run import Run, standardise, titled_text
-from colligate.core.support import is_number, split_content_words
+from colligate.core.support import commands_reader, is_number, split_content_words
 from colligate.documents import Hit, Passage, Span
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, LabelOdds, Role
@@ -245,6 +245,8 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
     stated = await asyncio.to_thread(
         find_short_answer, short, question, [passage], documents, alone=True
     )
+    if stated is None and commands_reader(passage.text):
+        run.warn(f"“{passage.title}” tells who reads it what to answer: that is not cited")
     if stated is not None and short.casefold() != stated.sentence.casefold():
         stated = replace(stated, sentence=f"{short.rstrip('.')}: “{stated.sentence}”")
     return short, stated

@@ -21,6 +21,7 @@ from colligate.core.support import (
     NEAR,
     QUOTED,
     Support,
+    commands_reader,
     find_supporting_sentences,
     has_all_numbers,
     is_number,
@@ -297,6 +298,8 @@ class _Checker:
         if named is not None:
             place = self._locate(quoted.quote, named)
             problem = f"passage {quoted.passage} does not hold the quote “{_cut(quoted.quote)}”"
+            if commands_reader(quoted.quote):
+                problem = f"the quoted words tell what to answer: “{_cut(quoted.quote)}”"
             if place is not None:
                 problem = f"the quoted words do not support “{_cut(sentence)}”"
             if place and self._supports(place, named, sentence):
@@ -373,6 +376,8 @@ class _Checker:
         if location is None:
             return None
         span = widen_to_sentences(document, location.span, passage.span)
+        if commands_reader(document.slice(span)):
+            return None
         return Place(span if len(span) <= _LONGEST_QUOTE else location.span, location.how.value)
 
     def _locate_anywhere(self, quoted: Statement | Quote) -> Place | None:
@@ -398,6 +403,7 @@ class _Checker:
         for span in find_supporting_sentences(sentence, document, passage.span):
             source = _in_context(passage, visible_text(span, document, passage))
             near = support(sentence, source, self.question).enough(NEAR)
+            near = near and not commands_reader(document.slice(span))
             if near and len(span) <= _LONGEST_QUOTE:
                 found = Place(span, "supporting sentences")
                 if read := self._read_meaning(found, sentence):
@@ -426,6 +432,8 @@ class _Checker:
         wanted = split_content_words(short)
         for span in sentence_spans(document, passage.span) if wanted else ():
             seen = visible_text(span, document, passage)
+            if commands_reader(seen):
+                continue
             words = split_content_words(seen)
             starts = range(len(words) - len(wanted) + 1)
             if len(span) <= _LONGEST_QUOTE and any(
