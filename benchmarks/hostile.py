@@ -740,7 +740,7 @@ async def _ask_all(
             model=kind("reader", url, KEY, context_tokens=32_000),
             embedder="static",
             reranker="none",
-            library=folder / "library",
+            library=folder / kind.__name__,
             settings=Settings(),
         )
         for kind in (OpenAIChat, _Streamed)
@@ -815,7 +815,7 @@ def _half_open(folder: Path, _: random.Random, __: int) -> Result:
 
             def check(when: str, url: str = url, limit: str = limit) -> None:
                 try:
-                    status = httpx2.get(f"{url}/healthz", trust_env=False, timeout=10).status_code
+                    status = httpx2.get(f"{url}healthz", trust_env=False, timeout=10).status_code
                 except httpx2.HTTPError as error:
                     status = repr(error)
                 if status != 200:
