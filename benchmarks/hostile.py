@@ -515,7 +515,7 @@ def _filling(folder: Path, _: random.Random, tries: int) -> Result:
     disk.mkdir()
     table.write_bytes(b"some words,2024-01-01,7\n" * 60_000)
     where = ["--library", str(disk / "library"), "--embedder", "static"]
-    result = Result(0)
+    result = Result(0, facts={"full": 0})
     for delay in range(1, min(tries, 16) + 1):
         mounting = ["mount", "-t", "tmpfs", "-o", "size=260m", "tmpfs", str(disk)]
         if subprocess.run(mounting, capture_output=True, check=False).returncode:
@@ -524,7 +524,9 @@ def _filling(folder: Path, _: random.Random, tries: int) -> Result:
         result.tries += 1
         fill = f"sleep {delay}; exec cat /dev/zero > {disk}/fill"
         with subprocess.Popen(["sh", "-c", fill], stderr=subprocess.DEVNULL):
-            _judge(_run("index", str(DOCS), str(table), *where), f"{delay} s", result)
+            done = _run("index", str(DOCS), str(table), *where)
+        _judge(done, f"{delay} s", result)
+        result.facts["full"] += done.returncode != 0
         (disk / "fill").unlink()
         if whole := _run("library", "verify", *where).returncode:
             result.failures.append(f"{delay} s: verify ends with {whole}")
@@ -587,7 +589,9 @@ def _killed(folder: Path, chance: random.Random, kills: int) -> Result:
     start(folder / "whole").communicate()
     lasts = time.perf_counter() - begun
     expected = asyncio.run(_contents(folder / "whole", queries))
-    result = Result(0, facts={"libraries": 0, "undisturbed_s": round(lasts, 1)})
+    if len(expected["documents"]) != 60 or expected["problems"]:
+        return Result(1, ["the undisturbed library is not whole"])
+    result = Result(0, facts={"libraries": 0, "part_way": 0, "undisturbed_s": round(lasts, 1)})
     while True:
         last = result.tries == kills  # this one may finish
         library = folder / f"killed-{result.facts['libraries']}"
@@ -598,8 +602,11 @@ def _killed(folder: Path, chance: random.Random, kills: int) -> Result:
             indexing.kill()
             indexing.communicate()
             result.tries += 1
-            if library.exists() and (problems := asyncio.run(_contents(library, []))["problems"]):
-                result.failures.append(f"kill {result.tries}: {problems}"[:300])
+            if library.exists():
+                found = asyncio.run(_contents(library, []))
+                result.facts["part_way"] += 0 < len(found["documents"]) < len(expected["documents"])
+                if found["problems"]:
+                    result.failures.append(f"kill {result.tries}: {found['problems']}"[:300])
             continue
         if indexing.returncode:
             result.failures.append(f"ends with {indexing.returncode}: {said[-200:]!r}")
