@@ -1,11 +1,13 @@
-"""Attack colligate and count what fails: hostile files, each read as `colligate index` reads it.
+"""Attack colligate and count what fails: hostile files, endpoints, clients, kills and full disks.
 
-    python benchmarks/hostile.py [--rows NAME...] [--seed 0] [--keep FOLDER]
+    python benchmarks/hostile.py [--rows NAME...] [--seed 0] [--kills 20] [--keep FOLDER]
 
-Prints one JSON object a row: tries, failures, the slowest try, the largest memory of a parser.
-A file fails if its error is not a typed one, if it took over 60 s, or if its parser took over 1 GB
-for a file under 10 MB. `caught` counts parsers that crashed or raised anything: each costs its file
-alone. Another row is a function with `@row`, which returns a `Result`.
+Prints one JSON object a row: tries, failures, seconds; for files also the slowest try and the
+largest memory of a parser. A file, read as `colligate index` reads it, fails if its error is not a
+typed one, if it took over 60 s, or if its parser took over 1 GB for a file under 10 MB. `caught`
+counts parsers that crashed or raised anything: each costs its file alone. The other rows say in
+their docstrings what a failure is. Another row is a function with `@row`, which returns a `Result`.
+The fake endpoint and the served command are those of `tests/support`.
 """
 
 from __future__ import annotations
@@ -15,26 +17,45 @@ import asyncio
 import gzip
 import io
 import json
+import logging
 import os
 import random
+import re
+import resource
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import traceback
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import httpx2
+
+from colligate import Engine, Settings
+from colligate.core.strategy import SCORING, list_strategies, load_strategy
 from colligate.errors import ColligateError
 from colligate.library import AsyncLibrary
+from colligate.models import ChatRequest, Message
+from colligate.models.openai import OpenAIChat
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tests"))
+from support.brain import Reader  # noqa: E402
+from support.http_server import Command, quoting  # noqa: E402
+from support.server import OpenAIServer, Scripted  # noqa: E402
 
 SECONDS, SMALL, MEMORY = 60.0, 10_000_000, 1_000_000_000
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = ROOT / "docs"
 
 
 @dataclass
@@ -43,15 +64,15 @@ class Result:
 
     tries: int
     failures: list[str] = field(default_factory=list)
-    facts: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
-Row = Callable[[Path, random.Random], Result]
+Row = Callable[[Path, random.Random, int], Result]
 ROWS: dict[str, Row] = {}
 
 
 def row(name: str) -> Callable[[Row], Row]:
-    """Register a function as a row; it gets an empty folder and a seeded generator."""
+    """Register a function as a row; it gets an empty folder, a seeded generator and `--kills`."""
 
     def register(function: Row) -> Row:
         ROWS[name] = function
@@ -77,7 +98,7 @@ def files(name: str) -> Callable[[Callable[[random.Random], Files]], Callable[..
 
 
 def _read_files(
-    make: Callable[[random.Random], Files], folder: Path, chance: random.Random
+    make: Callable[[random.Random], Files], folder: Path, chance: random.Random, _: int
 ) -> Result:
     paths = []
     for name, data in make(chance):
@@ -464,7 +485,7 @@ _mutations("wiki", b"== Title ==\n* a [[link|text]] {{lang|de|Wort}}\n{|\n| a ||
 
 
 @row("files of the kernel, pipes, links")
-def _special(folder: Path, _: random.Random) -> Result:
+def _special(folder: Path, _: random.Random, __: int) -> Result:
     os.mkfifo(folder / "pipe.txt")
     (folder / "loop.md").symlink_to("loop.md")
     (folder / "kmsg.txt").symlink_to("/proc/kmsg")
@@ -484,21 +505,28 @@ def _special(folder: Path, _: random.Random) -> Result:
 
 
 @row("a disk that fills while files are indexed")
-def _filling(folder: Path, _: random.Random) -> Result:
-    """Fill a disk in memory some seconds after the start (needs the right to mount one)."""
+def _filling(folder: Path, _: random.Random, tries: int) -> Result:
+    """Fill a disk in memory some seconds after the start (needs the right to mount one).
+
+    A failure: the command ends by a signal or without a line that names the trouble, or the
+    library is not whole afterwards.
+    """
     disk, table = folder / "disk", folder / "rows.csv"
     disk.mkdir()
     table.write_bytes(b"some words,2024-01-01,7\n" * 60_000)
     where = ["--library", str(disk / "library"), "--embedder", "static"]
-    result = Result(0)
-    for delay in range(1, 17):
+    result = Result(0, facts={"full": 0})
+    for delay in range(1, min(tries, 16) + 1):
         mounting = ["mount", "-t", "tmpfs", "-o", "size=260m", "tmpfs", str(disk)]
         if subprocess.run(mounting, capture_output=True, check=False).returncode:
+            print("no disk is filled: mounting one is not permitted", file=sys.stderr)
             break
         result.tries += 1
         fill = f"sleep {delay}; exec cat /dev/zero > {disk}/fill"
         with subprocess.Popen(["sh", "-c", fill], stderr=subprocess.DEVNULL):
-            _judge(_run("index", str(DOCS), str(table), *where), f"{delay} s", result)
+            done = _run("index", str(DOCS), str(table), *where)
+        _judge(done, f"{delay} s", result)
+        result.facts["full"] += done.returncode != 0
         (disk / "fill").unlink()
         if whole := _run("library", "verify", *where).returncode:
             result.failures.append(f"{delay} s: verify ends with {whole}")
@@ -514,12 +542,13 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def _judge(done: subprocess.CompletedProcess[str], what: str, result: Result) -> None:
     """Count a command that ended by a signal, or that says nothing a person can act on."""
     last = done.stderr.strip().rpartition("\n")[2]
-    if done.returncode not in (0, 1) or "internal error" in last:
+    typed = done.returncode == 0 or last.startswith("colligate: ")
+    if done.returncode not in (0, 1) or not typed or "internal error" in last:
         result.failures.append(f"{what}: {done.returncode} {last[:200]}")
 
 
 @row("all in one folder, by the command")
-def _command(folder: Path, chance: random.Random) -> Result:
+def _command(folder: Path, chance: random.Random, _: int) -> Result:
     """Index the files of all other rows at once; the library must be whole afterwards."""
     made = folder / "files"
     makers = [function.args[0] for function in ROWS.values() if isinstance(function, partial)]
@@ -533,7 +562,330 @@ def _command(folder: Path, chance: random.Random) -> Result:
     with _Watch() as watch:
         for arguments in (["index", str(made)], ["library", "verify"]):
             _judge(_run(*arguments, *where), arguments[0], result)
-    result.facts = {"seconds": round(watch.seconds), "parent_mb": round(watch.memory / 1e6)}
+    result.facts = {"parent_mb": round(watch.memory / 1e6)}
+    return result
+
+
+@row("kill -9 while files are indexed")
+def _killed(folder: Path, chance: random.Random, kills: int) -> Result:
+    """Kill `colligate index` at random moments, each library until it is finished.
+
+    A failure: a library that does not verify after a kill, or that differs in the end from one
+    that was made undisturbed, in a document or in a search.
+    """
+    texts, words = folder / "texts", re.findall(r"[a-z]{4,}", (DOCS / "guide.md").read_text())
+    texts.mkdir()
+    for number in range(60):
+        lines = (" ".join(chance.choices(words, k=12)).capitalize() for _ in range(60))
+        (texts / f"{number}.md").write_text(f"# Text {number}\n\n" + ".\n\n".join(lines) + ".\n")
+    queries = [" ".join(chance.choices(words, k=3)) for _ in range(8)]
+
+    def start(library: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "colligate", "index", str(texts)]
+        where = ["--library", str(library), "--embedder", "static"]
+        return subprocess.Popen(command + where, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    begun = time.perf_counter()
+    start(folder / "whole").communicate()
+    lasts = time.perf_counter() - begun
+    expected = asyncio.run(_contents(folder / "whole", queries))
+    if len(expected["documents"]) != 60 or expected["problems"]:
+        return Result(1, ["the undisturbed library is not whole"])
+    result = Result(0, facts={"libraries": 0, "part_way": 0, "undisturbed_s": round(lasts, 1)})
+    while True:
+        last = result.tries == kills  # this one may finish
+        library = folder / f"killed-{result.facts['libraries']}"
+        indexing = start(library)
+        try:
+            _, said = indexing.communicate(timeout=None if last else chance.uniform(0, lasts))
+        except subprocess.TimeoutExpired:
+            indexing.kill()
+            indexing.communicate()
+            result.tries += 1
+            if library.exists():
+                found = asyncio.run(_contents(library, []))
+                result.facts["part_way"] += 0 < len(found["documents"]) < len(expected["documents"])
+                if found["problems"]:
+                    result.failures.append(f"kill {result.tries}: {found['problems']}"[:300])
+            continue
+        if indexing.returncode:
+            result.failures.append(f"ends with {indexing.returncode}: {said[-200:]!r}")
+        elif asyncio.run(_contents(library, queries)) != expected:
+            result.failures.append(f"{library.name} differs from the undisturbed one")
+        result.facts["libraries"] += 1
+        if last:
+            return result
+
+
+async def _contents(path: Path, queries: list[str]) -> dict[str, Any]:
+    """Return everything that a user can see of a library."""
+    async with AsyncLibrary(path, embedder="static") as library:
+        hits = [await library.search(query, k=8) for query in queries]
+        return {
+            "problems": await library.verify(),
+            "documents": sorted((info.title, info.passages) for info in await library.documents()),
+            "hits": [[(hit.passage.id, round(hit.score, 6)) for hit in found] for found in hits],
+        }
+
+
+# Endpoints
+
+
+KEY = "sk-hostile-0123456789abcdef"
+
+
+def _say(body: dict[str, Any], text: Any) -> Scripted:
+    """Return a reply of one piece, to a streamed call too."""
+    part, content = ("delta" if body.get("stream") else "message"), {"content": text}
+    whole = json.dumps({"choices": [{"index": 0, part: content, "finish_reason": "stop"}]})
+    return _raw(f"data: {whole}\n\ndata: [DONE]\n\n" if body.get("stream") else whole)
+
+
+def _raw(text: str, encoding: str = "utf-8", kind: str = "application/json") -> Scripted:
+    return Scripted("raw", body=text.encode(encoding), type=kind)
+
+
+def _status(status: int, body: Any = None, **headers: str) -> Scripted:
+    return Scripted(
+        "json", status=status, body=body or {"error": {"message": "no"}}, headers=headers
+    )
+
+
+def _slow(_: dict[str, Any]) -> None:
+    time.sleep(2)  # and then the right reply
+
+
+FAULTS: dict[str, Callable[[dict[str, Any]], Scripted | None]] = {
+    # A connection that is kept open cannot be refused: it is sent on to a closed port.
+    "refused connection": lambda _: _status(307, Location="http://127.0.0.1:9/v1/chat/completions"),
+    "429 with Retry-After": lambda _: _status(429, **{"Retry-After": "1"}),
+    "429": lambda _: _status(429),
+    "500": lambda _: _status(500),
+    "503": lambda _: _status(503),
+    "cut body": lambda _: Scripted("cut", text="a reply that breaks off in the middle"),
+    "cut stream": lambda body: Scripted("cut" if body.get("stream") else "hang up", text="a " * 99),
+    "invalid JSON": lambda _: _raw('{"choices": ['),
+    "empty choices": lambda _: _status(200, {"choices": []}),
+    "wrong types": lambda _: _status(200, {"choices": {"message": 7}, "usage": "many"}),
+    "content of a wrong type": lambda body: _say(body, [{"text": 7}, None]),
+    "nested brackets": lambda body: _say(body, '{"statements": ' + "[" * 3_000),
+    "long content": lambda body: _say(body, '{"statements": [{"quote": "' + "word " * 200_000),
+    "17 MB of content": lambda body: _say(body, "word " * 3_400_000),
+    "wrong encoding": lambda _: _raw('{"choices": [{"message": {"content": "ä"}}]}', "utf-16"),
+    "slow first byte": _slow,
+    "an error object": lambda _: _status(200, {"error": {"message": "no", "code": 500}}),
+    "HTML": lambda _: _raw("<!DOCTYPE html><p>Sign in first", kind="text/html"),
+}
+
+
+def _request(body: dict[str, Any]) -> ChatRequest:
+    """Return what the model was asked."""
+    form = body.get("response_format", {}).get("json_schema", {})
+    turns = [Message(turn["role"], turn["content"]) for turn in body["messages"]]
+    return ChatRequest(turns, max_tokens=999, schema=form.get("schema"))
+
+
+class _Faulty:
+    """Plays every part of a strategy; to a share of the calls it replies with a fault."""
+
+    def __init__(self, seed: float, other: str) -> None:
+        self.seed, self.share = seed, 0.0
+        self.calls, self.kinds = Counter[str](), Counter[str]()
+        redirect = partial(_status, 307, Location=f"{other}/chat/completions")
+        self.faults = FAULTS | {"redirect to another origin": lambda _: redirect()}
+
+    def __call__(self, body: dict[str, Any]) -> str | Scripted:
+        said = json.dumps(body)
+        self.calls[said] += 1  # so that the order of calls made at once does not matter
+        chance = random.Random(f"{self.seed} {said} {self.calls[said]}")
+        if chance.random() < self.share:
+            kind = chance.choice(list(self.faults))
+            self.kinds[kind] += 1
+            if fault := self.faults[kind](body):
+                return fault
+        return asyncio.run(Reader().chat(_request(body))).text
+
+
+class _Streamed(OpenAIChat):
+    """Asks for every reply as a stream."""
+
+    async def chat(self, request: ChatRequest, on_token: Any = None) -> Any:
+        return await super().chat(request, on_token or (lambda _: None))
+
+
+@row("faults of an endpoint in 30 % of its calls")
+def _faults(folder: Path, chance: random.Random, _: int) -> Result:
+    """Ask with each strategy that a plain endpoint can run and that answers without faults.
+
+    A failure: an exception that is not typed, a question that takes over a minute, or the key in
+    an answer, an event, an error, the log, or a request to another origin.
+    """
+    names = ["Apache-2.0.txt", "BSD-3-Clause.txt", "MIT.txt", "MPL-2.0.txt", "Zlib.txt"]
+    lines = (ROOT / "examples" / "questions.jsonl").read_text().splitlines()
+    known = [each for each in map(json.loads, lines) if {*each["documents"]} <= {*names}]
+    questions = [each["question"] for each in chance.sample(known, 4)]
+    paths = [ROOT / "examples" / "licences" / name for name in names]
+    result, log = Result(0), io.StringIO()
+    logging.basicConfig(stream=log)
+    with closing(OpenAIServer()) as server, closing(OpenAIServer()) as other:
+        server.answer = faulty = _Faulty(chance.random(), other.url)
+        server.key, other.answer = KEY, lambda body: asyncio.run(Reader().chat(_request(body))).text
+        asking = _ask_all(folder, server.url, faulty, questions, paths, result)
+        asyncio.run(asking)
+        if KEY in log.getvalue() or any(KEY in str(sent) for sent in other.requests):
+            result.failures.append("the key is in the log, or went to another origin")
+    result.facts |= {"calls": faulty.calls.total(), "faults": faulty.kinds.total()}
+    result.facts["kinds"] = len(faulty.kinds)
+    return result
+
+
+async def _ask_all(
+    folder: Path, url: str, faulty: _Faulty, questions: list[str], paths: list[Path], result: Result
+) -> None:
+    plain, streamed = (
+        Engine(
+            model=kind("reader", url, KEY, context_tokens=32_000),
+            embedder="static",
+            reranker="none",
+            library=folder / kind.__name__,
+            settings=Settings(),
+        )
+        for kind in (OpenAIChat, _Streamed)
+    )
+    outcomes = Counter[str]()
+    slots = asyncio.Semaphore(4)  # most of the time is spent waiting to ask again
+
+    async def ask(engine: Engine, strategy: str, question: str) -> str:
+        said: list[object] = []
+        begun = time.perf_counter()
+        try:
+            async with slots, asyncio.timeout(SECONDS + 30):
+                begun = time.perf_counter()
+                answer = await engine.ask(
+                    question, paths, strategy=strategy, timeout=SECONDS, on_event=said.append
+                )
+            said.append(answer.to_json())
+            outcome = "answered" if answer.found else "not found"
+        except ColligateError as error:
+            said.append(traceback.format_exception(error))
+            outcome = type(error).__name__
+        except Exception as error:
+            said.append(traceback.format_exception(error))
+            outcome = f"untyped {type(error).__name__}: {error}"
+            result.failures.append(f"{strategy}: {outcome}"[:300])
+        seconds = time.perf_counter() - begun
+        if seconds > SECONDS + 5:
+            result.failures.append(f"{strategy}: {seconds:.0f} s")
+        if KEY in str(said):
+            result.failures.append(f"{strategy}: the key is shown")
+        result.facts["slowest_s"] = max(result.facts.get("slowest_s", 0), round(seconds, 1))
+        return outcome
+
+    async with plain, streamed:
+        able = [
+            name for name in list_strategies() if not load_strategy(name).needs.required & SCORING
+        ]
+        runs = []
+        for name in able:
+            if await ask(plain, name, questions[0]) in ("answered", "not found"):
+                runs.append(name)
+        result.facts["left_out"] = [name for name in able if name not in runs]
+        faulty.share = 0.3
+        asked = [
+            ask((plain, streamed)[number % 2], name, question)
+            for name in runs
+            for number, question in enumerate(questions)
+        ]
+        result.tries = len(asked)
+        outcomes.update(await asyncio.gather(*asked))
+    result.facts |= {"strategies": len(runs), "outcomes": dict(outcomes)}
+
+
+# The server
+
+
+@row("half-open connections to a server that may open 1,024 files")
+def _half_open(folder: Path, _: random.Random, __: int) -> Result:
+    """Open 1,100 connections that send half a request, at a soft and at a hard limit of files.
+
+    A failure: the server does not answer others meanwhile or afterwards, or does not stop cleanly.
+    """
+    result = Result(0)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # this process has the other ends
+    for limit in ("-Sn", "-n"):
+        few = ["sh", "-c", f'ulimit {limit} 1024 && exec "$@"', "sh"]
+        with closing(OpenAIServer()) as model, ExitStack() as opened:
+            serving = Command(folder / limit, model.url, before=few)
+            url = str(serving.client().base_url)
+            address = ("127.0.0.1", httpx2.URL(url).port)
+
+            def check(when: str, url: str = url, limit: str = limit) -> None:
+                try:
+                    status = httpx2.get(f"{url}healthz", trust_env=False, timeout=10).status_code
+                except httpx2.HTTPError as error:
+                    status = repr(error)
+                if status != 200:
+                    result.failures.append(f"ulimit {limit}, {when}: {status}")
+
+            for number in range(1_100):
+                result.tries += 1
+                with suppress(OSError):  # the server may refuse these
+                    half = opened.enter_context(socket.create_connection(address, timeout=10))
+                    half.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: ")
+                if number % 100 == 99:
+                    check(f"{number + 1} connections")
+            opened.close()
+            check("afterwards")
+            if (status := serving.stop()) or "Traceback" in serving.said:
+                result.failures.append(f"ulimit {limit}, ends with {status}: {serving.said[-300:]}")
+    return result
+
+
+@row("100 askers at once")
+def _askers(folder: Path, chance: random.Random, _: int) -> Result:
+    """Ask a server 100 questions at once.
+
+    A failure: a response that is neither an answer nor 503 with a problem, a word of another's
+    answer in one, or a server that does not stop cleanly.
+    """
+    words = {f"gate{number:03}": f"{chance.randrange(10**9):09}" for number in range(100)}
+    (folder / "gates").mkdir()
+    for gate, word in words.items():
+        (folder / "gates" / f"{gate}.md").write_text(f"# {gate}\n\nThe word is {word} at {gate}.\n")
+    result = Result(len(words), facts={"answered": 0, "not_found": 0, "refused": 0})
+    where = ["--library", str(folder / "papers"), "--embedder", "static"]
+    _judge(_run("index", str(folder / "gates"), *where), "index", result)
+
+    def reply(body: dict[str, Any]) -> str:
+        time.sleep(0.05)
+        return quoting(_request(body))
+
+    async def ask_all(url: str) -> list[httpx2.Response]:
+        most = httpx2.Limits(max_connections=len(words))
+        async with httpx2.AsyncClient(
+            base_url=url, trust_env=False, timeout=120, limits=most
+        ) as client:
+            path = "/api/libraries/default/ask"
+            questions = ({"question": f"What is the word at {gate}?"} for gate in words)
+            return await asyncio.gather(*(client.post(path, json=each) for each in questions))
+
+    with closing(OpenAIServer()) as model:
+        model.answer = reply
+        serving = Command(folder, model.url)
+        responses = asyncio.run(ask_all(str(serving.client().base_url)))
+        if status := serving.stop():
+            result.failures.append(f"ends with {status}: {serving.said[-300:]}")
+    for (gate, word), response in zip(words.items(), responses, strict=True):
+        said = response.json()
+        if response.status_code == 503 and said.get("status") == 503 and said.get("detail"):
+            result.facts["refused"] += 1
+        elif response.status_code != 200:
+            result.failures.append(f"{gate}: {response.status_code} {response.text[:200]}")
+        elif any(other in response.text for other in words.values() if other != word):
+            result.failures.append(f"{gate}: {said['answer']}")
+        else:
+            result.facts["answered" if said["found"] else "not_found"] += 1
     return result
 
 
@@ -542,6 +894,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", nargs="*", default=list(ROWS), help="names, or their beginnings")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kills", type=int, default=20, help="kills, and (at most 16) full disks")
     parser.add_argument("--keep", type=Path, help="keep the files in this folder")
     given = parser.parse_args()
     for name, function in ROWS.items():
@@ -550,8 +903,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="hostile-") as temporary:
             folder = Path(given.keep or temporary) / name.replace(":", "").replace(" ", "-")
             folder.mkdir(parents=True)
-            result = function(folder, random.Random(given.seed))
+            begun = time.perf_counter()
+            result = function(folder, random.Random(given.seed), given.kills)
+            seconds = round(time.perf_counter() - begun, 1)
         line = {"row": name, "tries": result.tries, "failures": len(result.failures)}
+        line["seconds"] = seconds
         print(json.dumps(line | result.facts | {"failed": result.failures}), flush=True)
 
 

@@ -284,7 +284,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 chunks = _chunks(body, what["word"], None, "stop")[1:2]
                 self._stream(itertools.cycle(chunks), whole=False, every=what["every"])
             elif reply.kind == "raw":
-                self._send(200, what["body"], "application/json", {})
+                self._send(200, what["body"], what.get("type", "application/json"), {})
             elif reply.kind == "json" and not what.get("whole", True):
                 whole = json.dumps(what["body"])
                 self._send(what["status"], whole.encode()[:9], "application/json", {}, len(whole))
