@@ -28,6 +28,7 @@ from colligate.errors import (
 from colligate.models.openai import OpenAIChat
 from colligate.models.openai_http import Policy, redact_url
 from support.models import HELLO, ask
+from support.server import Scripted
 
 KEY = "sk-test-0123456789abcdef"
 PATIENCE = 20  # seconds in which a call must have ended, whatever happens
@@ -348,6 +349,21 @@ async def ask_and_close(model: OpenAIChat) -> str:
         return (await ask(model)).text
     finally:
         await model.aclose()
+
+
+async def test_a_redirect_to_another_host_gets_no_prompt(openai_server, model, waits):
+    def redirect(target: str) -> None:
+        headers = {"Location": f"{target}/chat/completions"}
+        openai_server.script.append(Scripted("json", status=307, body={}, headers=headers))
+
+    redirect(openai_server.url)
+    await ask(model)
+    assert len(openai_server.requests) == 2
+    redirect(openai_server.url.replace("127.0.0.1", "localhost"))
+    with pytest.raises(RequestRefused, match="redirects to another host: http://localhost"):
+        await ask(model)
+    assert len(openai_server.requests) == 3
+    assert waits == []
 
 
 @pytest.mark.parametrize("status", [400, 405, 413, 418, 422])

@@ -228,7 +228,9 @@ class Endpoint:
                     timeout=timeout,
                     limits=limits,
                     follow_redirects=True,
-                    event_hooks={"response": [self._bound, _prevent_useless_retries]},
+                    event_hooks={
+                        "response": [self._bound, _stay_on_host, _prevent_useless_retries]
+                    },
                 )
             except (ImportError, ValueError, httpx2.InvalidURL) as error:
                 raise EndpointUnreachable(
@@ -337,6 +339,19 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+_ELSEWHERE = "x-other-host"
+
+
+async def _stay_on_host(response: httpx2.Response) -> None:
+    """Follow no redirect to another host: the prompt holds the user's documents."""
+    if not response.has_redirect_location:
+        return
+    target = response.url.join(response.headers["Location"])
+    if target.host != response.url.host:
+        response.headers[_ELSEWHERE] = str(target)
+        del response.headers["Location"]
+
+
 async def _prevent_useless_retries(response: httpx2.Response) -> None:
     """Tell the client not to retry a spent quota, a prompt that is too long, or 501."""
     if response.status_code != 429 and response.status_code < 500:
@@ -433,6 +448,10 @@ class Failures:
                 return NotAuthorised(f"{self.url} refuses the key", message, hint)
             hint = f"set {self.key_variable}"
             return NotAuthorised(f"{self.url} wants a key", message, hint)
+        if target := error.response.headers.get(_ELSEWHERE):
+            why = f"it redirects to another host: {self.scrub(target)}"
+            hint = "name that address if you trust it"
+            return RequestRefused(f"{self.url} does not answer itself", why, hint)
         if status == 429:
             if "insufficient_quota" in (error.code, error.type):
                 hint = "add credit, or use another key or model"
