@@ -20,21 +20,21 @@ from colligate.bench.significance import bootstrap
 from colligate.models import LabelModel
 from colligate.models.names import open_model
 from colligate.strategies.auto.method import choose_kind
-from colligate.strategies.auto.prompts import Kind, kind_messages
+from colligate.strategies.auto.prompts import QuestionKind, kind_messages
 from every_document_data import load_questions
 from evidence_data import read_records, select_some
 from evidence_measuring import Rows, say
 
 SETS = {
-    "nq20_gold_at_9": Kind.FACT,
-    "triviaqa": Kind.FACT,
-    "popqa": Kind.FACT,
-    "2wikimultihopqa": Kind.STEPS,
-    "musique": Kind.STEPS,
-    "musique_unanswerable": Kind.STEPS,
-    "hotpotqa": Kind.STEPS,
-    "trends": Kind.EACH,
-    "reports": Kind.EACH,
+    "nq20_gold_at_9": QuestionKind.FACT,
+    "triviaqa": QuestionKind.FACT,
+    "popqa": QuestionKind.FACT,
+    "2wikimultihopqa": QuestionKind.STEPS,
+    "musique": QuestionKind.STEPS,
+    "musique_unanswerable": QuestionKind.STEPS,
+    "hotpotqa": QuestionKind.STEPS,
+    "trends": QuestionKind.EACH,
+    "reports": QuestionKind.EACH,
 }
 
 
@@ -51,7 +51,7 @@ async def measure(arguments: argparse.Namespace) -> None:
     opened = open_model(model)
     assert isinstance(opened, LabelModel)
     rows = Rows(arguments.out, ("set", "question", "model"))
-    labels = [kind.value for kind in Kind]
+    labels = [kind.value for kind in QuestionKind]
     for name in arguments.sets:
         expected = SETS[name]
         own, began = [], time.perf_counter()

@@ -35,7 +35,7 @@ from pathlib import Path
 
 from colligate.bench.datasets import load_records
 from colligate.bench.significance import bootstrap
-from colligate.core.meaning import Verdict, check_meaning, judge
+from colligate.core.meaning import Meaning, check_meaning, compare_words
 from colligate.core.support import NEAR, find_supporting_sentences, support
 from colligate.documents import Document, Span, flat_tree
 from colligate.documents.sentences import sentence_spans
@@ -111,7 +111,7 @@ def _lexical(claim: Claim) -> bool:
 
 
 def _rules(claim: Claim) -> bool:
-    return judge(claim.claim, claim.source) is Verdict.CONTRADICTS
+    return compare_words(claim.claim, claim.source) is Meaning.CONTRADICTS
 
 
 def make_ways(verifier: MiniLMVerifier | None) -> dict[str, Way]:
@@ -124,7 +124,7 @@ def make_ways(verifier: MiniLMVerifier | None) -> dict[str, Way]:
 
         def both(claim: Claim) -> bool:
             found = check_meaning(claim.claim, claim.title, claim.source, verifier)
-            return found is Verdict.CONTRADICTS
+            return found is Meaning.CONTRADICTS
 
         ways |= {"verifier": alone, "both": both}
     found = ways.get("both", _rules)

@@ -36,7 +36,7 @@ from colligate.models.metering import Meter
 from colligate.models.pairs import MiniLMReranker
 from colligate.models.rerankers import EmbeddingReranker
 from colligate.session import ingest
-from colligate.training.pairs import TEST, has_answer, normalise, read_groups
+from colligate.training.pairs import TEST, has_answer, read_groups, spell_plainly
 
 SEED = 0
 READER = "colligate.bench.datasets.passages:read_corpus_file"
@@ -153,10 +153,10 @@ def judge_of(
         return lambda passage: passage.page in pages, 0, [filing]
     if name == "wiki":  # in all pages; right are passages of the right page with an answer in them
         page = ids[Path(record["meta"]["page_file"]).name]
-        answers = [normalise(each) for each in record["answers"]]
+        answers = [spell_plainly(each) for each in record["answers"]]
         return (
             lambda passage: (
-                passage.document_id == page and has_answer(normalise(passage.text), answers)
+                passage.document_id == page and has_answer(spell_plainly(passage.text), answers)
             ),
             0,
             None,

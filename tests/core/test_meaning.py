@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.meaning import Verdict, check_meaning, judge
+from colligate.core.meaning import Meaning, check_meaning, compare_words
 
 MERGER = "Bolt Energy announced in 2019 that it planned to acquire Norrfors Paper for $4 billion."
 RENT = "The tenant must pay the rent before the third day, but some tenants may pay it later."
@@ -32,7 +32,7 @@ TOWNS = "Brenwick is the capital, and the largest city is Aldton."
     ],
 )
 def test_what_turns_the_meaning_round_is_found(claim, source):
-    assert judge(claim, source) is Verdict.CONTRADICTS
+    assert compare_words(claim, source) is Meaning.CONTRADICTS
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_what_turns_the_meaning_round_is_found(claim, source):
     ],
 )
 def test_other_words_for_the_same_are_left_alone(claim, source):
-    assert judge(claim, source) is not Verdict.CONTRADICTS
+    assert compare_words(claim, source) is not Meaning.CONTRADICTS
 
 
 def test_words_of_the_source_are_supported_unless_it_is_unsure_of_them():
-    assert judge("Brenwick is the capital", TOWNS) is Verdict.SUPPORTS
+    assert compare_words("Brenwick is the capital", TOWNS) is Meaning.SUPPORTS
     unsure = "It is alleged that Brenwick is the capital."
-    assert judge("Brenwick is the capital.", unsure) is not Verdict.SUPPORTS
+    assert compare_words("Brenwick is the capital.", unsure) is not Meaning.SUPPORTS
 
 
 words = st.lists(
@@ -72,9 +72,9 @@ words = st.lists(
 
 @given(words | st.text(), words | st.text())
 def test_any_two_texts_can_be_compared(claim, source):
-    assert judge(claim, source) in Verdict
+    assert compare_words(claim, source) in Meaning
     if source.strip(" ."):
-        assert judge(source, source) is not Verdict.CONTRADICTS
+        assert compare_words(source, source) is not Meaning.CONTRADICTS
 
 
 class Denying:
@@ -89,13 +89,13 @@ class Denying:
 @pytest.mark.parametrize(
     ("claim", "verdict"),
     [
-        ("Ida Moen and Carl Lund made Night Ferry in 2004.", Verdict.CONTRADICTS),
-        ("Ida Moen and Carl Lund made the famous Night Ferry in snowy Oslo.", Verdict.UNCLEAR),
-        ("Night Ferry was directed by Ida Moen", Verdict.SUPPORTS),
-        ("Ferry, 2004.", Verdict.UNCLEAR),
+        ("Ida Moen and Carl Lund made Night Ferry in 2004.", Meaning.CONTRADICTS),
+        ("Ida Moen and Carl Lund made the famous Night Ferry in snowy Oslo.", Meaning.UNCLEAR),
+        ("Night Ferry was directed by Ida Moen", Meaning.SUPPORTS),
+        ("Ferry, 2004.", Meaning.UNCLEAR),
     ],
 )
 def test_a_verifier_is_asked_about_sentences_that_add_hardly_anything(claim, verdict):
     assert check_meaning(claim, "Night Ferry", FILM, Denying()) is verdict
-    if verdict is Verdict.CONTRADICTS:
-        assert check_meaning(claim, "Night Ferry", FILM) is Verdict.UNCLEAR
+    if verdict is Meaning.CONTRADICTS:
+        assert check_meaning(claim, "Night Ferry", FILM) is Meaning.UNCLEAR

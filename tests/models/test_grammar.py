@@ -68,7 +68,7 @@ def tiny(tiny_folder: Callable[..., Path]) -> Constrained:
     return Constrained(tiny_folder("llama", vocab_size=448))
 
 
-class Verdict(Enum):
+class Meaning(Enum):
     YES = "yes"
     NO = "no, never"
 
@@ -88,7 +88,7 @@ class Finding(BaseModel):
     """What a strategy may ask for."""
 
     found: bool
-    verdict: Verdict
+    verdict: Meaning
     evidence: list[Annotated[Quote | Gap, Field(discriminator="kind")]] = Field(
         min_length=1, max_length=3
     )

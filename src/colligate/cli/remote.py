@@ -18,7 +18,7 @@ from colligate.concurrency import in_thread
 from colligate.core.answer import Answer
 from colligate.core.citing import COMPUTED, Citation, Evidence
 from colligate.core.events import Asked, Asking, Event, Listener, Measured, Noted, Progressed
-from colligate.core.meaning import Verdict
+from colligate.core.meaning import Meaning
 from colligate.documents import Span
 from colligate.errors import ColligateError, NotAuthorised, UsageError
 from colligate.library.lock import Address, find_holder, read_address
@@ -213,7 +213,7 @@ def _parse_answer(sent: Mapping[str, Any], reader: str) -> Answer:
                 answer_spans=tuple((start, end) for start, end in each["answer_spans"]),
                 how=COMPUTED if sent.get("ground") == COMPUTED else "server",
                 date=each.get("date", ""),
-                meaning=Verdict(each["meaning"]) if each.get("meaning") else None,
+                meaning=Meaning(each["meaning"]) if each.get("meaning") else None,
             )
             for each in sent["citations"]
         ),

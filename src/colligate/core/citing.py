@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from colligate.core.compress import locate_quote, visible_text
 from colligate.core.computing import recompute, remove_computed
-from colligate.core.meaning import Verdict, check_meaning
+from colligate.core.meaning import Meaning, check_meaning
 from colligate.core.support import (
     NEAR,
     QUOTED,
@@ -112,7 +112,7 @@ class Citation:
     answer_spans: tuple[tuple[int, int], ...]
     how: str
     date: str = ""
-    meaning: Verdict | None = None
+    meaning: Meaning | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the citation as `ask --json` prints it."""
@@ -169,7 +169,7 @@ class Place:
 
     span: Span
     how: str
-    meaning: Verdict | None = field(default=None, compare=False)
+    meaning: Meaning | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ def find_short_answer(
         return None
     _, passage, span = max(rated, key=lambda each: each[0])
     sentence = _without_marks(visible_text(span, documents[span.document_id], passage))
-    place = Place(span, "short answer", Verdict.SUPPORTS)
+    place = Place(span, "short answer", Meaning.SUPPORTS)
     return Stated(_cut_around(short, sentence), (place,))
 
 
@@ -421,7 +421,7 @@ class _Checker:
         *_, span = place.span, *find_supporting_sentences(sentence, document, place.span)
         seen = visible_text(span, document, self._passage_of(span))
         meaning = check_meaning(sentence, document.title, seen)
-        return None if meaning is Verdict.CONTRADICTS else replace(place, meaning=meaning)
+        return None if meaning is Meaning.CONTRADICTS else replace(place, meaning=meaning)
 
     def rate_sentences(
         self, question: str, short: str, passage: Passage
@@ -487,7 +487,7 @@ def write_answer(
     """
     text = ""
     stretches: dict[Place, list[tuple[int, int]]] = {}
-    meanings: dict[Place, set[Verdict | None]] = {}
+    meanings: dict[Place, set[Meaning | None]] = {}
     for each in stated:
         text += " " if text else ""
         stretch = len(text), len(text) + len(each.sentence)
@@ -512,7 +512,7 @@ def write_answer(
                 answer_spans=tuple(answer_spans),
                 how=place.how,
                 date=document.date,
-                meaning=place.meaning if len(meanings[place]) == 1 else Verdict.UNCLEAR,
+                meaning=place.meaning if len(meanings[place]) == 1 else Meaning.UNCLEAR,
             )
         )
     short = _without_marks(short)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from colligate.models.pairs import MiniLMVerifier
 
 
-class Verdict(StrEnum):
+class Meaning(StrEnum):
     """What a source does with a claim, as far as it can be told."""
 
     SUPPORTS = "supports"
@@ -39,34 +39,34 @@ _ADDED = 1
 
 def check_meaning(
     claim: str, title: str, source: str, verifier: MiniLMVerifier | None = None
-) -> Verdict:
+) -> Meaning:
     """Tell what a source under its title does with a claim: by rules, and a verifier if given."""
-    verdict = judge(claim, source)
-    if verifier is None or verdict is not Verdict.UNCLEAR or len(claim.split()) < _SENTENCE:
+    verdict = compare_words(claim, source)
+    if verifier is None or verdict is not Meaning.UNCLEAR or len(claim.split()) < _SENTENCE:
         return verdict
     if len(support(claim, f"{title} {source}").missing) > _ADDED:
         return verdict
     supports, contradicts, _ = verifier.score(claim, title, source)
     if contradicts > verifier.limit:
-        return Verdict.CONTRADICTS
-    return Verdict.SUPPORTS if supports > 0.5 else Verdict.UNCLEAR
+        return Meaning.CONTRADICTS
+    return Meaning.SUPPORTS if supports > 0.5 else Meaning.UNCLEAR
 
 
-def judge(claim: str, source: str) -> Verdict:
+def compare_words(claim: str, source: str) -> Meaning:
     """Compare a claim with the sentences that it cites, by rules alone.
 
-    >>> judge("A acquired B in 2004.", "A was acquired by B in 2004.").value
+    >>> compare_words("A acquired B in 2004.", "A was acquired by B in 2004.").value
     'contradicts'
-    >>> judge("A acquired B in 2004.", "In 2004 B was taken over by A.").value
+    >>> compare_words("A acquired B in 2004.", "In 2004 B was taken over by A.").value
     'unclear'
     """
     said, stated = _Text(claim), _Text(source)
     if not said.words or not stated.words:
-        return Verdict.UNCLEAR
+        return Meaning.UNCLEAR
     before, verbatim, _ = _even(source).partition(_even(claim))
     # "It is alleged that A is B" does not say that A is B.
     if verbatim and not _Text(before).has(_HEDGES | _NOT | _NONE):
-        return Verdict.SUPPORTS
+        return Meaning.SUPPORTS
     edits = list(_align(stated.keys, said.keys))
     if (
         _changes_locally(stated, said, edits)
@@ -78,8 +78,8 @@ def judge(claim: str, source: str) -> Verdict:
         or _drops_hedge(stated, said)
         or _moves_number(stated, said)
     ):
-        return Verdict.CONTRADICTS
-    return Verdict.UNCLEAR
+        return Meaning.CONTRADICTS
+    return Meaning.UNCLEAR
 
 
 def _even(text: str) -> str:

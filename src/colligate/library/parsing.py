@@ -43,7 +43,7 @@ _ADDRESSES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Parsed:
     """The result of one file: its SHA-256 ("" if unknown), and its documents or the error.
 
     Both are None for a file with the SHA-256 that was known before, which is not read again.
@@ -72,7 +72,7 @@ class ParserPool:
         self._all.append(_Parser(self._reader))
         self._idle.put(self._all[-1])
 
-    def read(self, path: Path, size: int = 0, known: str = "") -> Outcome:
+    def read(self, path: Path, size: int = 0, known: str = "") -> Parsed:
         """Read one file; block while all processes are busy. Safe to call from any thread.
 
         `size` decides how much time and memory it may take. A file whose SHA-256 is `known` is
@@ -83,7 +83,7 @@ class ParserPool:
         try:
             return parser.read(path, size, known)
         except ReadingError as error:
-            return Outcome("", error=error)
+            return Parsed("", error=error)
         finally:
             self._idle.put(parser)
 
@@ -102,7 +102,7 @@ class _Parser:
         self._closed = False
         self._lock = threading.Lock()  # `close` is called from another thread than `read`
 
-    def read(self, path: Path, size: int, known: str) -> Outcome:
+    def read(self, path: Path, size: int, known: str) -> Parsed:
         process = self._start(path)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -111,7 +111,7 @@ class _Parser:
         try:
             pickle.dump((path, known), process.stdin)
             process.stdin.flush()
-            outcome = Outcome(*pickle.load(process.stdout))
+            outcome = Parsed(*pickle.load(process.stdout))
         except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
             guard.stop()
             self.close()
@@ -243,7 +243,7 @@ def _limit_addresses() -> None:
 
 
 def _answer(read: object, path: Path, known: str) -> tuple[str, object, ColligateError | None]:
-    """Return the fields of an `Outcome`: this script's own class is unknown to the parent."""
+    """Return the fields of an `Parsed`: this script's own class is unknown to the parent."""
     sha256 = ""
     try:
         sha256 = _hash(path)

@@ -97,7 +97,7 @@ class MiniLMVerifier:
         """Return the probabilities that a source supports a claim, contradicts it, or neither."""
         inputs = {
             "question": cut_ids(self._tokenizer, claim, QUESTION_TOKENS),
-            "passage": cut_ids(self._tokenizer, titled(title, source), PASSAGE_TOKENS),
+            "passage": cut_ids(self._tokenizer, join_title(title, source), PASSAGE_TOKENS),
         }
         [[logits]] = self._session.run(None, inputs)
         odds = np.exp(logits - logits.max())
@@ -105,7 +105,7 @@ class MiniLMVerifier:
         return supports, contradicts, neither
 
 
-def titled(title: str, text: str) -> str:
+def join_title(title: str, text: str) -> str:
     """Return a text under its title, as these models read it."""
     return f"{title}\n{text}"
 

@@ -22,7 +22,7 @@ from colligate.documents import Document, Span, flat_tree
 from colligate.documents.sentences import sentence_spans
 from colligate.errors import FaultyRecord
 from colligate.jobs.files import write_whole
-from colligate.training.pairs import normalise
+from colligate.training.pairs import spell_plainly
 
 SUPPORTS, CONTRADICTS, NEITHER = 0, 1, 2
 """What the source does with the claim: the places of the verifier's logits."""
@@ -120,12 +120,12 @@ def read_sentences(
 
     Documents whose id or title is in `without` are left out.
     """
-    apart = {normalise(each) for each in without}
+    apart = {spell_plainly(each) for each in without}
     found: list[Sentence] = []
     for name in sets:
         own: list[Sentence] = []
         for _, record in load_records(data / f"{name}.corpus.jsonl.gz"):
-            if {normalise(record["id"]), normalise(record["title"])} & apart:
+            if {spell_plainly(record["id"]), spell_plainly(record["title"])} & apart:
                 continue
             drawn = random.Random(f"{seed} {record['id']}")
             start = drawn.randrange(max(1, len(record["text"]) - 4000))

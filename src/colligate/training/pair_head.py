@@ -205,7 +205,7 @@ def load_head(base: Path, kind: type[H]) -> H:
     return kind(BertModel.from_pretrained(base, hidden_dropout_prob=0.0))
 
 
-def load_tokenizer(base: Path) -> Tokenizer:
+def read_tokenizer(base: Path) -> Tokenizer:
     """Load the tokenizer of a folder, without its padding and its limit."""
     tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
     tokenizer.no_padding()

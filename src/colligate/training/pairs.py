@@ -121,7 +121,7 @@ def find_set(data: Path, name: str) -> Path:
     return exact if exact in files else files[-1]
 
 
-def normalise(text: str) -> str:
+def spell_plainly(text: str) -> str:
     """Return the words of a text in lower case, letters without accents, signs as blanks."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return " ".join(re.findall(r"[a-z0-9]+", plain))
@@ -138,7 +138,7 @@ _Record = Mapping[str, Any]
 async def _read_set(data: Path, name: str) -> AsyncIterator[Group]:
     file, corpus_file = find_set(data, name), data / f"{name}.corpus.jsonl.gz"
     corpus = {record["id"]: record for _, record in load_records(corpus_file)}
-    texts = {id_: titled(record) for id_, record in corpus.items()}
+    texts = {id_: render_record(record) for id_, record in corpus.items()}
     documents = [
         Document(id_, corpus[id_]["title"], text, flat_tree(id_, len(text)), language="en")
         for id_, text in texts.items()
@@ -160,8 +160,8 @@ async def _read_set(data: Path, name: str) -> AsyncIterator[Group]:
                 own + await find(record["question"]), ids, gold, _answers(record["answers"])
             )
             if name in _SHARES:  # these 19 are judged as they are: they hold no answer
-                others = list(dict.fromkeys([*map(titled, own), *others]))
-            passages = tuple(map(titled, gold))
+                others = list(dict.fromkeys([*map(render_record, own), *others]))
+            passages = tuple(map(render_record, gold))
             yield Group(name, split, record["id"], record["question"], passages, tuple(others))
             if split != TRAIN:
                 continue
@@ -169,36 +169,36 @@ async def _read_set(data: Path, name: str) -> AsyncIterator[Group]:
                 wrong = [each for each in record["documents"] if each not in right]
                 others = _leave_out(wrong + await find(question, k), ids, right, answers)
                 id_ = f"{record['id']}/{kind}/{question}"
-                passages = tuple(map(titled, right))
+                passages = tuple(map(render_record, right))
                 yield Group(name, split, id_, question, passages, tuple(others), kind)
 
 
-def titled(record: _Record) -> str:
+def render_record(record: _Record) -> str:
     """Return a passage under its title."""
     return f"{record['title']}\n{record['text']}"
 
 
 def _answers(given: Iterable[str]) -> list[str]:
-    return [a for a in map(normalise, given) if len(a) > 2 and a not in ("yes", "no")]
+    return [a for a in map(spell_plainly, given) if len(a) > 2 and a not in ("yes", "no")]
 
 
 def _leave_out(
     found: Iterable[_Record], ids: Collection[str], gold: Iterable[_Record], answers: Sequence[str]
 ) -> list[str]:
     """Return the passages that are not gold and hold no answer, each text once."""
-    seen = {normalise(each["text"]) for each in gold}
+    seen = {spell_plainly(each["text"]) for each in gold}
     kept = []
     for each in found:
-        words = normalise(each["text"])
+        words = spell_plainly(each["text"])
         if words not in seen and each["id"] not in ids and not has_answer(words, answers):
             seen.add(words)
-            kept.append(titled(each))
+            kept.append(render_record(each))
     return kept
 
 
 def _draw_split(name: str, file: Path, gold: Sequence[_Record]) -> str:
     """Draw by a gold passage, so that questions that share it stay together."""
-    key = min(normalise(each["text"])[:200] for each in gold)
+    key = min(spell_plainly(each["text"])[:200] for each in gold)
     drawn = hashlib.sha256(f"{_SEED}:{key}{file.name.partition('.')[0]}".encode()).digest()
     share = int.from_bytes(drawn[:8], "big") / 2**64
     test, check = _SHARES.get(name, _OTHER_SHARES)
@@ -212,23 +212,27 @@ def _derive(record: _Record, gold: Sequence[_Record]) -> Iterator[_Derived]:
     """Yield more questions: kind, question, right passages, answers, passages to search for."""
     ids = {each["id"] for each in gold}
     for pair in record["meta"].get("qa_pairs", ()):  # ASQA's readings
-        answers = [a for a in map(normalise, pair["short_answers"]) if len(a) > 2]
-        page = normalise(pair["wikipage"] or "")
+        answers = [a for a in map(spell_plainly, pair["short_answers"]) if len(a) > 2]
+        page = spell_plainly(pair["wikipage"] or "")
         right = [
             each
             for each in record["documents"]
-            if has_answer(normalise(each["text"]), answers)
-            and (each["id"] in ids or normalise(each["title"]) == page)
+            if has_answer(spell_plainly(each["text"]), answers)
+            and (each["id"] in ids or spell_plainly(each["title"]) == page)
         ]
-        if answers and right and normalise(pair["question"]) != normalise(record["question"]):
+        if (
+            answers
+            and right
+            and spell_plainly(pair["question"]) != spell_plainly(record["question"])
+        ):
             yield "reading", pair["question"], right, answers, FOUND
     for subject, relation, value in record["meta"].get("evidences", ()):  # 2WikiMultihopQA's facts
-        answers = [normalise(value)]
+        answers = [spell_plainly(value)]
         right = [
             each
             for each in gold
-            if normalise(each["title"]).startswith(normalise(subject))
-            and has_answer(normalise(each["text"]), answers)
+            if spell_plainly(each["title"]).startswith(spell_plainly(subject))
+            and has_answer(spell_plainly(each["text"]), answers)
         ]
         if right:
             form = _RELATIONS.get(relation, f"What is the {relation} of {{}}?")
@@ -246,11 +250,11 @@ def _separate(groups: Sequence[Group]) -> list[Group]:
     first: dict[str, Group] = {}
     for each in sorted(apart, key=lambda each: each.split == TRAIN):
         if len(each.others) >= LEAST_OTHERS:
-            first.setdefault(normalise(each.question), each)
+            first.setdefault(spell_plainly(each.question), each)
     kept = list(first.values())
     random.Random(1).shuffle(kept)
     return kept
 
 
 def _title(text: str) -> str:
-    return normalise(text.partition("\n")[0])
+    return spell_plainly(text.partition("\n")[0])

@@ -54,7 +54,7 @@ try:
         StateStore,
         Trunk,
         load_head,
-        load_tokenizer,
+        read_tokenizer,
         trained_parameters,
     )
 except ImportError as _error:
@@ -188,7 +188,7 @@ def _fit(
     on_event: Listener,
 ) -> Path:
     torch.manual_seed(numbers.seed)
-    head, tokenizer = load_head(base, PairHead), load_tokenizer(base)
+    head, tokenizer = load_head(base, PairHead), read_tokenizer(base)
     store = StateStore(head, tokenizer, numbers.tokens)
     train = [each for each in groups if each.split == TRAIN]
     check = [each for each in groups if each.split == CHECK]

@@ -17,7 +17,7 @@ from colligate.core.events import Listener, Noted
 from colligate.core.parameters import require_min, set_parameters
 from colligate.errors import UsageError
 from colligate.jobs.files import lock_folder, make_folder
-from colligate.models.pairs import titled
+from colligate.models.pairs import join_title
 from colligate.models.weights import OnProgress, pull
 from colligate.training.claims import (
     CONTRADICTS,
@@ -43,7 +43,7 @@ from colligate.training.reranking import (
 import torch  # isort: skip  # reranking says what is missing
 from torch.nn import functional as F  # isort: skip
 
-from colligate.training.pair_head import ClaimHead, StateStore, load_head, load_tokenizer
+from colligate.training.pair_head import ClaimHead, StateStore, load_head, read_tokenizer
 
 CLAIMS = "claims.jsonl"
 
@@ -126,7 +126,7 @@ def _fit(
     base: Path, claims: Sequence[Claim], numbers: VerifierFit, out: Path, on_event: Listener
 ) -> Path:
     torch.manual_seed(numbers.seed)
-    head, tokenizer = load_head(base, ClaimHead), load_tokenizer(base)
+    head, tokenizer = load_head(base, ClaimHead), read_tokenizer(base)
     store = StateStore(head, tokenizer, numbers.tokens)
     train = [each for each in claims if not is_kept(each.document)]
     check = [each for each in claims if is_kept(each.document)]
@@ -150,7 +150,7 @@ def _fit(
 
 
 def _pair(claim: Claim) -> tuple[str, str]:
-    return claim.claim, titled(claim.title, claim.source)
+    return claim.claim, join_title(claim.title, claim.source)
 
 
 def _iterate_batches(train: Sequence[Claim], numbers: VerifierFit) -> Iterator[list[Claim]]:

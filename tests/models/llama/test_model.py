@@ -69,7 +69,7 @@ async def test_a_seed_makes_sampling_repeatable(model):
     assert len({await sample(seed) for seed in (1, 2, 3)}) > 1
 
 
-class Verdict(BaseModel):
+class Meaning(BaseModel):
     found: bool
     answer: str = Field(max_length=40)
 
@@ -91,7 +91,7 @@ class Letters(RootModel[list[Literal["a", "b", "c"]]]):
     root: list[Literal["a", "b", "c"]] = Field(min_length=2, max_length=2)
 
 
-@pytest.mark.parametrize("schema", [Verdict, Claims, Relevance, Letters])
+@pytest.mark.parametrize("schema", [Meaning, Claims, Relevance, Letters])
 async def test_the_output_satisfies_the_schema(model, schema):
     # The question asks for something else: the decoding is constrained, not the model willing.
     question = user("Write a poem about the sea.")

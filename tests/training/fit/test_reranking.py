@@ -111,7 +111,7 @@ async def test_another_training_is_refused_in_the_same_folder(data, base, traine
 async def test_what_is_exported_scores_like_what_was_trained(base, trained):
     import torch
 
-    from colligate.training.pair_head import PairHead, StateStore, load_head, load_tokenizer
+    from colligate.training.pair_head import PairHead, StateStore, load_head, read_tokenizer
 
     head = load_head(base, PairHead)
     head.load_state_dict(weights(trained))
@@ -120,7 +120,7 @@ async def test_what_is_exported_scores_like_what_was_trained(base, trained):
     ]
     question = f"when was the bridge of {TOWNS[4]} built"
     with torch.no_grad():
-        store = StateStore(head.eval(), load_tokenizer(base))
+        store = StateStore(head.eval(), read_tokenizer(base))
         wanted = store.score([(question, text) for text in texts])
     reranker = MiniLMReranker(trained, threads=1)
     scores = torch.tensor(await reranker.score(question, texts))
@@ -133,7 +133,7 @@ async def test_what_is_exported_scores_like_what_was_trained(base, trained):
 async def test_a_verifier_is_trained_without_the_documents_to_judge_by(base, tmp_path):
     import torch
 
-    from colligate.training.pair_head import ClaimHead, StateStore, load_head, load_tokenizer
+    from colligate.training.pair_head import ClaimHead, StateStore, load_head, read_tokenizer
     from colligate.training.verifying import train_verifier
 
     facts = [
@@ -158,7 +158,7 @@ async def test_a_verifier_is_trained_without_the_documents_to_judge_by(base, tmp
     head.load_state_dict(weights(made))
     claim, source = f"The bridge was built in {1801}.", facts[1]["text"]
     with torch.no_grad():
-        store = StateStore(head.eval(), load_tokenizer(base))
+        store = StateStore(head.eval(), read_tokenizer(base))
         [wanted] = store.score([(claim, titled(TOWNS[1], source))]).softmax(-1).tolist()
     found = MiniLMVerifier(made).score(claim, TOWNS[1], source)
     assert found == pytest.approx(wanted, abs=0.1)

@@ -28,16 +28,16 @@ def verdict_measures(question: Question, outcome: Outcome) -> dict[str, float] |
     """
     refused = not outcome.answered and not outcome.error
     if question.answerable:
-        golds = [gold for gold in question.answers if split_words(gold)]
+        golds = [gold for gold in question.answers if list_words(gold)]
         if question.task is QuestionTask.JUDGED:
             golds = [gold for gold in golds if _read_figure(gold) is not None]
         elif question.task is not QuestionTask.SHORT:
             golds = []
         if not golds:
             return None
-        short, asked = take_short(outcome), f" {' '.join(split_words(question.text))} "
+        short, asked = take_short(outcome), f" {' '.join(list_words(question.text))} "
         if not short:  # a whole answer may repeat what the question offers to choose from
-            golds = [gold for gold in golds if f" {' '.join(split_words(gold))} " not in asked]
+            golds = [gold for gold in golds if f" {' '.join(list_words(gold))} " not in asked]
         right = is_right(short or take_whole(outcome), golds)
     else:
         right = refused
@@ -56,10 +56,10 @@ VERDICT = MetricGroup(
 
 def is_right(answer: str, golds: Sequence[str]) -> bool:
     """Return whether an answer holds one of the golds."""
-    said = split_words(answer)
+    said = list_words(answer)
     figures = set(map(_parse, _FIGURE.findall(answer)))
     for gold in golds:
-        words = split_words(gold)
+        words = list_words(gold)
         if words in (["yes"], ["no"]):
             right = said[:1] == words
         else:
@@ -69,7 +69,7 @@ def is_right(answer: str, golds: Sequence[str]) -> bool:
     return False
 
 
-def split_words(text: str) -> list[str]:
+def list_words(text: str) -> list[str]:
     """Return the runs of letters and digits in lower case, without articles."""
     return [word for word in re.findall(r"[^\W_]+", text.casefold()) if word not in _ARTICLES]
 

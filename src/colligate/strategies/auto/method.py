@@ -36,7 +36,7 @@ from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Capability, Role
 from colligate.strategies.auto.events import Classified, Escalated, Located
-from colligate.strategies.auto.prompts import Kind, kind_messages
+from colligate.strategies.auto.prompts import QuestionKind, kind_messages
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.longrefiner import LongRefiner
@@ -45,7 +45,11 @@ from colligate.strategies.spd_rag import SPDRAG
 Effort = Literal["low", "normal", "high"]
 
 _METHODS = {"low": 0, "normal": 1, "high": 4}  # that may be asked
-_SURE = {Kind.STEPS: 0.6, Kind.EACH: 0.4, Kind.OVERVIEW: 0.5}  # odds from which a kind counts
+_SURE = {
+    QuestionKind.STEPS: 0.6,
+    QuestionKind.EACH: 0.4,
+    QuestionKind.OVERVIEW: 0.5,
+}  # odds from which a kind counts
 _SEVERAL = re.compile(
     r"\b(each|every|all|both|these|those|among|across|compar\w+|trends?|chang\w+|list)\b", re.I
 )
@@ -90,10 +94,10 @@ class Auto:
         await inquiry.locate()
         kind = await inquiry.classify()
         left = _METHODS[self.effort]
-        if kind is Kind.STEPS and await inquiry.read_at_once():
+        if kind is QuestionKind.STEPS and await inquiry.read_at_once():
             return inquiry.finish()
-        if kind is Kind.STEPS or kind is Kind.EACH:
-            await inquiry.ask("dualrag" if kind is Kind.STEPS else "spd-rag", kind.meaning)
+        if kind is QuestionKind.STEPS or kind is QuestionKind.EACH:
+            await inquiry.ask("dualrag" if kind is QuestionKind.STEPS else "spd-rag", kind.meaning)
             left -= 1
         else:
             await inquiry.read_first(kind)
@@ -119,23 +123,25 @@ class _Inquiry:
         self.asked: set[str] = set()
         self.missing: list[str] = []  # words of the question that the answer leaves out
 
-    async def classify(self) -> Kind:
+    async def classify(self) -> QuestionKind:
         """Return the kind of the question, a fact unless the odds of another are high enough."""
         auto, run = self.auto, self.run
         given = Capability.LABELS in run.model(Role.READER).capabilities
         if auto.effort == "low" or not given:
-            return Kind.FACT
+            return QuestionKind.FACT
         try:
             judged = await run.labels(
-                kind_messages(self.question), [kind.value for kind in Kind], role=Role.READER
+                kind_messages(self.question),
+                [kind.value for kind in QuestionKind],
+                role=Role.READER,
             )
         except (BudgetExceeded, ModelError) as error:
             run.warn(f"the question is not classified: {error}")
-            return Kind.FACT
+            return QuestionKind.FACT
         self.odds = dict(judged.odds)
         run.emit(Classified(self.odds))
         kind = choose_kind(self.question, self.odds)
-        return Kind.FACT if kind is Kind.EACH and len(self.infos) < 2 else kind
+        return QuestionKind.FACT if kind is QuestionKind.EACH and len(self.infos) < 2 else kind
 
     async def locate(self) -> None:
         """Search once, and show what was found before any model is asked."""
@@ -153,7 +159,7 @@ class _Inquiry:
             self.hits = await run.search(self.question, k=wanted, mode=auto.mode)
         run.emit(Located(tuple(hit.passage for hit in spread(self.hits, self.k))))
 
-    async def read_first(self, kind: Kind) -> None:
+    async def read_first(self, kind: QuestionKind) -> None:
         """Read the best passages, apart or together as it suits the reader."""
         auto, run = self.auto, self.run
         if not self.whole:
@@ -170,7 +176,7 @@ class _Inquiry:
             run,
             strategy=auto.name,
             form=self.form,
-            reading="together" if kind is Kind.OVERVIEW else "auto",
+            reading="together" if kind is QuestionKind.OVERVIEW else "auto",
         )
         if self.best.found:
             self.missing = self._find_missing(self.best, self.shown)
@@ -310,19 +316,19 @@ class _Inquiry:
         return replace(self.best, question=self.question, strategy=self.auto.name, how=how)
 
 
-def choose_kind(question: str, odds: Mapping[str, float]) -> Kind:
+def choose_kind(question: str, odds: Mapping[str, float]) -> QuestionKind:
     """Return the likeliest kind if it is likely enough, otherwise a fact.
 
     Words count too, in English: a question about each document must speak of several things, since
     an agent for each document is too costly for a guess. One that joins two things by "and" is of
     several steps even if that is not sure, if one fact is hardly likely.
     """
-    kind = Kind(max(odds, key=lambda name: odds[name]))
-    joins = odds[Kind.FACT] <= _HARDLY and _AND.search(question) is not None
-    if kind is Kind.EACH and not _SEVERAL.search(question):
-        kind = Kind.STEPS if joins else Kind.FACT
+    kind = QuestionKind(max(odds, key=lambda name: odds[name]))
+    joins = odds[QuestionKind.FACT] <= _HARDLY and _AND.search(question) is not None
+    if kind is QuestionKind.EACH and not _SEVERAL.search(question):
+        kind = QuestionKind.STEPS if joins else QuestionKind.FACT
     likely = odds[kind] >= _SURE.get(kind, 0.0)
-    return kind if likely or (joins and kind is Kind.STEPS) else Kind.FACT
+    return kind if likely or (joins and kind is QuestionKind.STEPS) else QuestionKind.FACT
 
 
 def spread(hits: Sequence[Hit], k: int) -> list[Hit]:
