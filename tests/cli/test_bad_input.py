@@ -89,7 +89,8 @@ def test_what_may_not_be_read_is_said(ask: Any, colligate: Any, folder: Path) ->
         powers = "-dac_override,-dac_read_search"
         colligate.wrapper = ["setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}"]
     (folder / "locked").mkdir(mode=0)
-    (folder / "secret.txt").touch(mode=0)
+    (folder / "secret.txt").write_text("Nobody may read this.\n")
+    (folder / "secret.txt").chmod(0)
     try:
         done = ask(folder)
     finally:
