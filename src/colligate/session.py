@@ -51,7 +51,7 @@ M = TypeVar("M", bound=ChatModel | Embedder | Reranker)
 _Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 
 DEFAULT_EMBEDDER = Named("minilm")
-ENGLISH_EMBEDDERS = frozenset({"minilm", "static", "minilm-l6-v2-int8", "wordllama-256"})
+ENGLISH_EMBEDDERS = frozenset({"minilm", "static"})
 
 PROBED = frozenset({Capability.LIKELIHOOD, Capability.LABELS})
 """Capabilities that only a model's server knows, which is asked when they matter."""

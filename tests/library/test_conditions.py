@@ -6,7 +6,14 @@ from colligate.errors import UsageError
 from colligate.library.sources import DocumentInfo, parse_conditions
 
 REPORT = DocumentInfo(
-    "r", "Annual Report", "/a/b/r.pdf", 9, 1, 1, "en", {"date": "2024-03-01", "pages": "12"}
+    "r",
+    "Annual Report",
+    "/a/b/r.pdf",
+    9,
+    1,
+    1,
+    "en",
+    {"date": "2024-03-01", "pages": "12", "title": "Untitled"},
 )
 
 

@@ -29,7 +29,7 @@ from colligate.models import Capability, LabelOdds, Role
 # Odds of the likeliest passage below which nothing is answered from it.
 _LEAST_APART = 0.3
 _LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
-# Odds of the best passage of a search from which no other is judged. Of 28 questions of two sets 11
+# Odds of the best passage of a search from which no other is judged. Of 28 questions of two sets 10
 # had such odds, and each would have been read from that passage anyway.
 _CLEAR = 0.6
 _SUREST = 2

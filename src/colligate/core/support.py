@@ -70,8 +70,8 @@ def has_all_numbers(claim: str, source: str, question: str = "") -> bool:
 
 
 _SAY = r"(?:answer|reply|respond|say|output|print|write)"
-# Commands to who answers, and the forms of prompts and replies. Narrow: of 101 million characters
-# of encyclopedias, filings and papers 9 million, all of papers about language models, have any.
+# Commands to who answers, and the forms of prompts and replies. Narrow: in 95 million characters of
+# encyclopedias, filings and papers they match 57 times.
 _COMMANDS = re.compile(
     rf"""
       \b(?:ignore|disregard|forget|override)\b[^.!?\n]{{0,40}}\b(?:instructions?|prompts?)\b

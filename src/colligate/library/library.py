@@ -38,7 +38,12 @@ _FEW = 20_000
 
 DEFAULT_EMBEDDER = "minilm"
 MULTILINGUAL_EMBEDDER = "e5"
-_OWN_EMBEDDERS = ("minilm-l6-v2-int8", "wordllama-256", "multilingual-e5-small-q4")
+# Embedders that a library may open without being told, by the name that it records.
+OWN_EMBEDDERS = {
+    "minilm-l6-v2-int8": DEFAULT_EMBEDDER,
+    "wordllama-256": "static",
+    "multilingual-e5-small-q4": MULTILINGUAL_EMBEDDER,
+}
 _MANY_FOREIGN = 0.2  # share of documents that are not in English
 
 # Each parser process may hold a large file in memory.
@@ -144,7 +149,8 @@ class AsyncLibrary:
 
     async def embedder_name(self) -> str | None:
         """Return the name of the embedder that made the vectors; None if there are none yet."""
-        return await in_thread((await self._store.open_catalogue()).meta, "embedder")
+        made = await in_thread((await self._store.open_catalogue()).meta, "embedder")
+        return None if made is None else OWN_EMBEDDERS.get(made, made)
 
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
@@ -459,7 +465,7 @@ def _choose_embedder(catalogue: Catalogue) -> str:
     """Return the embedder that made the library's vectors if it runs here without being named, else
     the one for the languages of its documents."""
     if made := catalogue.meta("embedder"):
-        return made if made in _OWN_EMBEDDERS else DEFAULT_EMBEDDER
+        return OWN_EMBEDDERS.get(made, DEFAULT_EMBEDDER)
     languages = [info.language for info in catalogue.infos() if info.language != "und"]
     others = sum(language != "en" for language in languages)
     many = others > 0 and others >= _MANY_FOREIGN * len(languages)

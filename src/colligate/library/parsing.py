@@ -243,7 +243,7 @@ def _limit_addresses() -> None:
 
 
 def _answer(read: object, path: Path, known: str) -> tuple[str, object, ColligateError | None]:
-    """Return the fields of an `Parsed`: this script's own class is unknown to the parent."""
+    """Return the fields of a `Parsed`: this script's own class is unknown to the parent."""
     sha256 = ""
     try:
         sha256 = _hash(path)

@@ -95,8 +95,8 @@ class Condition:
 
     def holds(self, info: DocumentInfo) -> bool:
         """Return whether a document meets the condition."""
-        facts = {"id": info.id, "title": info.title, "language": info.language}
-        facts |= {"file": PurePath(info.source).name, **info.metadata}
+        own = {"id": info.id, "title": info.title, "language": info.language}
+        facts = {**info.metadata, **own, "file": PurePath(info.source).name}
         fact, value = facts.get(self.key, "").casefold(), self.value.casefold()
         if not fact:
             return self.operator == "!="

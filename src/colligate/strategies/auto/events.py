@@ -47,7 +47,7 @@ class Escalated(Event):
     to: str
 
     def line(self) -> str:
-        return f"{self.why}: {self.to} goes on"
+        return f"{self.why}: asking {self.to}"
 
     @property
     def lasting(self) -> bool:
