@@ -9,7 +9,7 @@ import json
 import pytest
 
 from colligate.errors import UsageError
-from colligate.models.pairs import MiniLMReranker, MiniLMVerifier, titled
+from colligate.models.pairs import MiniLMReranker, MiniLMVerifier, join_title
 
 pytest.importorskip("onnx")
 
@@ -159,6 +159,6 @@ async def test_a_verifier_is_trained_without_the_documents_to_judge_by(base, tmp
     claim, source = f"The bridge was built in {1801}.", facts[1]["text"]
     with torch.no_grad():
         store = StateStore(head.eval(), read_tokenizer(base))
-        [wanted] = store.score([(claim, titled(TOWNS[1], source))]).softmax(-1).tolist()
+        [wanted] = store.score([(claim, join_title(TOWNS[1], source))]).softmax(-1).tolist()
     found = MiniLMVerifier(made).score(claim, TOWNS[1], source)
     assert found == pytest.approx(wanted, abs=0.1)
