@@ -51,7 +51,9 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# A process for each core; every test stands alone.
+# A process for each core; every test stands alone. Many start the command: compiled modules are
+# kept for them, whatever the environment says.
+test: export PYTHONDONTWRITEBYTECODE =
 test: setup lint
 	$(BIN)/pytest -n auto --dist worksteal
 

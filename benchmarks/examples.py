@@ -1,7 +1,7 @@
 """Measure the answers to `examples/questions.jsonl` over the licences of `examples/`.
 
     python benchmarks/examples.py [--model bundled] [--strategy auto] [--set NAME=VALUE]
-        [--reranker NAME] [--limit N]
+        [--reranker NAME] [--skip N] [--limit N]
 
 Counts, for answerable questions, answers that contain a known answer (in the cited sentences or the
 short answer, in lower case and without punctuation; of an answer that joins documents all parts)
@@ -47,10 +47,10 @@ def is_right(question: dict[str, Any], answer: Answer) -> bool:
 
 
 async def measure(arguments: argparse.Namespace) -> None:
-    model, limit = arguments.model, arguments.limit
+    model, skip, limit = arguments.model, arguments.skip, arguments.limit
     strategy = set_parameters(load_strategy(arguments.strategy), arguments.set)
     lines = (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()
-    questions = [json.loads(line) for line in lines][:limit]
+    questions = [json.loads(line) for line in lines][skip:][:limit]
     right, refused, cited_right, citations, seconds, retrieved = 0, 0, 0, 0, [], 0
     with tempfile.TemporaryDirectory() as library:
         async with Engine(model=model, reranker=arguments.reranker, library=library) as engine:
@@ -97,6 +97,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model")
     parser.add_argument("--strategy", default="auto")
+    parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--reranker")

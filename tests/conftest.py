@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 from colligate.concurrency import wait_without_spinning
 from colligate.models.openai_http import Policy
+from colligate.models.weights import pull
 from colligate.testing import ScriptedModel
 from support.runs import ask, documents, make_run, minilm, reply  # noqa: F401
 from support.server import OpenAIServer
@@ -50,6 +53,28 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
     monkeypatch.setenv("COLLIGATE_LIBRARY", str(tmp_path / "library"))
     return made
+
+
+@pytest.fixture(scope="session")
+def smollm2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SmolLM2-135M-Instruct in float32 as a folder, one for all processes of a run.
+
+    Transformers takes half a minute to read the pinned GGUF file, each time.
+    """
+    from colligate.models.hf.loading import find_source, load_model, load_tokenizer
+
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    folder, part = shared / "smollm2", shared / "smollm2.part"
+    with FileLock(shared / "smollm2.lock"):
+        if not folder.exists():
+            source = find_source(str(pull("smollm2-135m")["model"]))
+            model = load_model(source, dtype="float32")
+            model.hf_quantizer.remove_quantization_config(model)
+            model.save_pretrained(part)
+            load_tokenizer(source).save_pretrained(part)
+            part.rename(folder)
+    return folder
 
 
 @pytest.fixture

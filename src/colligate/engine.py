@@ -27,7 +27,7 @@ from colligate.core.strategy import (
     load_strategy,
 )
 from colligate.core.versions import add_versions
-from colligate.errors import BudgetExceeded, LibraryError, UsageError
+from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.ingest import Ingested
 from colligate.library.library import AsyncLibrary
 from colligate.models import ChatModel, Embedder, Reranker, Role
@@ -170,11 +170,10 @@ class Engine:
         ) as started:
             started.run.consent = consent
             answer: Answer = await chosen.answer(question, started.run)
-            if chosen.needs.searches:
-                try:
-                    answer = await add_versions(answer, started.run)
-                except LibraryError as error:
-                    started.run.warn(f"other versions of what is cited are not looked for: {error}")
+            if chosen.needs.searches and not started.deadline.expired():
+                # The answer is paid for: what is looked up after it has its own time limit.
+                started.deadline.reschedule(None)
+                answer = await add_versions(answer, started.run)
         warnings = started.merge_warnings(answer.warnings)
         return replace(
             answer, usage=started.usage, warnings=warnings, model=started.models[Role.READER]
@@ -332,7 +331,8 @@ class Engine:
                     embedder=await session.open_library() if needs.searches else None,
                     store=await session.open_store(needs),
                 )
-                started = _Started(run, {role: model.name for role, model in models.items()})
+                names = {role: model.name for role, model in models.items()}
+                started = _Started(run, names, deadline)
                 before = len(session.warnings)
                 yield started
         except TimeoutError as error:
@@ -354,6 +354,7 @@ class _Started:
 
     run: Run
     models: Mapping[Role, str]
+    deadline: asyncio.Timeout
     usage: UsageReport = field(default_factory=UsageReport)
     warnings: tuple[str, ...] = ()
 

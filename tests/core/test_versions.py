@@ -1,9 +1,14 @@
 """Other documents that give another figure are shown beside the answer."""
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
 from colligate import Engine
-from colligate.core.versions import differ_in_figures
+from colligate.core import versions
+from colligate.core.versions import add_versions, differ_in_figures
+from colligate.errors import LibraryError
 from colligate.testing import ScriptedModel
 from support.models import statement_reply
 
@@ -74,3 +79,22 @@ async def test_a_document_that_the_question_names_is_not_compared(ask):
     )
     assert answer.text == f"{SAID.format(180)} [1]"
     assert not answer.warnings
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [(LibraryError("cannot search", "it is gone"), "it is gone"), (None, "within 0 seconds")],
+)
+async def test_an_answer_survives_a_search_for_others_that_fails(ask, monkeypatch, fault, why):
+    answer = await ask("How long may a tenant appeal?", rules=f"# Rules\n\n{SAID.format(180)}\n")
+
+    async def search(*_, **__):
+        if fault:
+            raise fault
+        await asyncio.Event().wait()  # a search that never ends
+
+    monkeypatch.setattr(versions, "_PATIENCE", 0)
+    warnings = []
+    run = SimpleNamespace(sources=SimpleNamespace(search=search), warn=warnings.append)
+    assert await add_versions(answer, run) == answer
+    assert why in warnings[0]

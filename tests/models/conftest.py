@@ -15,7 +15,6 @@ from colligate.models.llama.libraries import pull_libraries
 from colligate.models.llama.model import LlamaCpp
 from colligate.models.openai import OpenAIChat
 from colligate.models.openai_http import Policy
-from colligate.models.weights import pull
 from support.gguf_models import find_float32, save_gguf
 from support.tiny_models import save_model
 
@@ -30,10 +29,11 @@ async def model(openai_server: Any, policy: Policy) -> AsyncIterator[OpenAIChat]
 
 
 @pytest.fixture(scope="session")
-def smollm2_hf() -> Iterator[HFModel]:
+def smollm2_hf(smollm2_folder: Path) -> Iterator[HFModel]:
     """SmolLM2-135M-Instruct in float32, a window of 1,024 tokens. Shared: do not close it."""
-    path = pull("smollm2-135m")["model"]
-    model = HFModel(str(path), name="hf:smollm2-135m", context_tokens=1024, dtype="float32")
+    model = HFModel(
+        str(smollm2_folder), name="hf:smollm2-135m", context_tokens=1024, dtype="float32"
+    )
     yield model
     asyncio.run(model.aclose())
 

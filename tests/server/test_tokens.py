@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,13 @@ def test_the_file_has_digests_alone_and_is_private(tokens, given):
     assert stat.S_IMODE(tokens.path.stat().st_mode) == 0o600
     assert tokens.find(given["read"]).name == "read-only"
     assert tokens.find(given["read"] + "x") is None
+
+
+def test_tokens_made_at_once_are_all_kept(tmp_path):
+    path = tmp_path / "tokens.json"
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda n: TokenFile(path).make(f"t{n}", [Right.READ]), range(24)))
+    assert {each.name for each in TokenFile(path).read()} == {f"t{n}" for n in range(24)}
 
 
 def test_a_file_that_others_can_read_is_refused(tokens, given):

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from colligate.errors import WeightsUnavailable
 from colligate.server.uploads import UploadJob, safe_name, store_file, sweep_files
 from support.http_server import DEFAULT, form_of, until
 
@@ -118,6 +119,21 @@ async def test_files_that_a_stopping_server_did_not_read_are_read_by_the_next(se
         async with serve() as client:
             await client.upload(A)
             await reached.wait()
+    async with serve() as client:
+        await until(lambda: not client.server.jobs._unfinished())
+        assert [each["title"] for each in await client.listed("documents")] == ["A"]
+
+
+async def test_files_survive_a_library_that_fails(serve, monkeypatch):
+    async def add(*_: Any, **__: Any) -> None:
+        raise WeightsUnavailable("cannot fetch minilm", "no network")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("colligate.library.library.AsyncLibrary.add", add)
+        async with serve() as client:
+            failed = await client.add(A)
+            assert (failed["state"], len(failed["problems"])) == ("failed", 1)
+            await client.server.jobs.tidy("default")
     async with serve() as client:
         await until(lambda: not client.server.jobs._unfinished())
         assert [each["title"] for each in await client.listed("documents")] == ["A"]

@@ -7,6 +7,7 @@ sentence is found by its words, without a model, and shown beside the answer wit
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ from colligate.core.run import Run
 from colligate.core.support import is_number, split_content_words
 from colligate.documents import Document, Span
 from colligate.documents.sentences import sentence_spans
+from colligate.errors import LibraryError
 from colligate.library.sources import SearchMode
 
 VERSION = "another version"
@@ -25,7 +27,10 @@ VERSION = "another version"
 _ALIKE = 0.75  # of the words of both sentences that are in both, without numbers
 _FEWEST = 5  # words in both: fewer are alike by chance
 _SEARCHED = 8  # passages for each cited sentence
+_SENTENCES = 20  # cited sentences whose other versions are looked for
+_PATIENCE = 5.0  # seconds
 _MOST = 3  # other versions that are shown
+_Found = dict[str, tuple[Document, Span]]  # by the sentence: its newest copy
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _NAME = re.compile(r"(?<=[\w,;] )[A-Z]\w+")
 
@@ -34,30 +39,45 @@ async def add_versions(answer: Answer, run: Run) -> Answer:
     """Return the answer with what other documents say with other figures, cited and dated.
 
     English only in part: names are told by their capitals. Tables are left out, because all their
-    rows are alike.
+    rows are alike. Where the library fails or takes too long, a warning says so.
     """
-    found: dict[str, tuple[Document, Span]] = {}  # by the sentence: the newest copy
-    for citation in answer.citations:
-        for sentence in _list_figures(citation, answer):
-            hits = await run.sources.search(sentence, k=_SEARCHED, mode=SearchMode.SPARSE)
-            for hit in hits:
-                passage = hit.passage
-                if passage.document_id == citation.span.document_id or _names_one(
-                    answer.question, citation.title, passage.title
-                ):
-                    continue
-                document = await run.document(passage.document_id)
-                for span in sentence_spans(document, passage.span):
-                    other = " ".join(document.slice(span).split())
-                    if not differ_in_figures(sentence, other):
-                        continue
-                    if other not in found or document.date > found[other][0].date:
-                        found[other] = document, span
+    found: _Found = {}
+    cited = [
+        (citation, sentence)
+        for citation in answer.citations
+        for sentence in _list_figures(citation, answer)
+    ]
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            for citation, sentence in cited[:_SENTENCES]:
+                await _find_others(sentence, citation, answer.question, run, found)
+    except (LibraryError, TimeoutError) as error:
+        why = f": {error}" if str(error) else f" within {_PATIENCE:g} seconds"
+        run.warn(f"other versions of what is cited were not all looked for{why}")
     for sentence, (document, span) in list(found.items())[:_MOST]:
         answer = _append(answer, sentence, document, span)
     if found:
         run.warn("other documents give other figures: they are shown beside the answer")
     return answer
+
+
+async def _find_others(
+    sentence: str, citation: Citation, question: str, run: Run, found: _Found
+) -> None:
+    """Add the sentences of other documents that differ from a cited one in their figures."""
+    for hit in await run.sources.search(sentence, k=_SEARCHED, mode=SearchMode.SPARSE):
+        passage = hit.passage
+        if passage.document_id == citation.span.document_id or _names_one(
+            question, citation.title, passage.title
+        ):
+            continue
+        document = await run.document(passage.document_id)
+        for span in sentence_spans(document, passage.span):
+            other = " ".join(document.slice(span).split())
+            if not differ_in_figures(sentence, other):
+                continue
+            if other not in found or document.date > found[other][0].date:
+                found[other] = document, span
 
 
 def differ_in_figures(one: str, other: str) -> bool:

@@ -7,13 +7,15 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from colligate.errors import UsageError
@@ -49,6 +51,7 @@ CALLER: ContextVar[NamedToken | None] = ContextVar("caller", default=None)
 
 _LIST = TypeAdapter(list[NamedToken])
 _MOST_BYTES = 1 << 20
+_PATIENCE = 10.0  # seconds that a command waits for another
 
 
 class TokenFile:
@@ -115,10 +118,6 @@ class TokenFile:
 
     def make(self, name: str, rights: Collection[Right], per_minute: int | None = None) -> str:
         """Add a token and return it: only its digest is kept."""
-        tokens = self.read() if self.path.exists() else []
-        if any(each.name == name for each in tokens):
-            why = f"{self.path} has one of this name"
-            raise UsageError(f"cannot make the token {name}", why, "revoke it first")
         token = secrets.token_urlsafe(32)
         try:
             made = NamedToken(
@@ -131,31 +130,45 @@ class TokenFile:
         except ValidationError:
             why = "expected at most 64 small letters, digits, points, dashes and underscores"
             raise UsageError(f"cannot make the token {name!r}", why) from None
-        self._write([*tokens, made])
+        with self._locked():
+            tokens = self.read() if self.path.exists() else []
+            if any(each.name == name for each in tokens):
+                why = f"{self.path} has one of this name"
+                raise UsageError(f"cannot make the token {name}", why, "revoke it first")
+            self._write([*tokens, made])
         return token
 
     def revoke(self, name: str) -> None:
         """Remove a token; a running server refuses it from the next request on."""
-        tokens = self.read()
-        left = [each for each in tokens if each.name != name]
-        if len(left) == len(tokens):
-            why = f"{self.path} has {', '.join(each.name for each in tokens) or 'none'}"
-            raise UsageError(f"there is no token {name!r}", why)
-        self._write(left)
+        with self._locked():
+            tokens = self.read()
+            left = [each for each in tokens if each.name != name]
+            if len(left) == len(tokens):
+                why = f"{self.path} has {', '.join(each.name for each in tokens) or 'none'}"
+                raise UsageError(f"there is no token {name!r}", why)
+            self._write(left)
 
-    def _write(self, tokens: list[NamedToken]) -> None:
-        """Replace the file, completely or not at all; only its owner may read it."""
-        new = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other commands from changing the file at the same time."""
         try:
-            made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(made, "wb") as file:
-                file.write(_LIST.dump_json(tokens, indent=1) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.path)
+            with FileLock(f"{self.path}.lock", timeout=_PATIENCE, mode=0o600):
+                yield
+        except Timeout as error:
+            raise UsageError(f"cannot write {self.path}", "another command holds it") from error
         except OSError as error:
             why = error.strerror or str(error)
             raise UsageError(f"cannot write {self.path}", why) from error
+
+    def _write(self, tokens: list[NamedToken]) -> None:
+        """Replace the file, completely or not at all; only its owner may read it."""
+        new = self.path.with_name(f"{self.path.name}.new")
+        made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(made, "wb") as file:
+            file.write(_LIST.dump_json(tokens, indent=1) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)
 
 
 def _digest(token: str) -> str:

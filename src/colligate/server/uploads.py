@@ -1,7 +1,8 @@
 """Files that arrive over HTTP: stored in the library's folder, then read into the library.
 
 An upload is a job: its files wait their turn, are read, and what no document comes from is
-deleted. Files that a server had no time to read are read by the next one.
+deleted. Files that a server could not read, for want of time, of a disk or of weights, are read by
+the next one.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class UploadJobs:
         """Read its files into the library."""
         job._task = asyncio.create_task(self._read(job), name=f"job {job.id}")
         # A task that is cancelled before its first step runs no code, not even to end its job.
-        job._task.add_done_callback(lambda _: _end_unstarted(job))
+        job._task.add_done_callback(lambda _: self._end_unstarted(job))
 
     async def discard(self, job: UploadJob) -> None:
         """Forget a job that was not started, and delete the files stored for it."""
@@ -121,7 +122,8 @@ class UploadJobs:
         """Return the files that documents come from or jobs are reading."""
         opened = await self._libraries.open_library(library)
         wanted = {info.source for info in await opened.documents()}
-        return wanted | {str(file) for job in self._unfinished(library) for file in job.files}
+        jobs = (job for job in self._jobs.values() if job.library == library and job.unread)
+        return wanted | {str(file) for job in jobs for file in job.files}
 
     def _unfinished(self, library: str | None = None) -> list[UploadJob]:
         return [
@@ -143,24 +145,31 @@ class UploadJobs:
                 job.update(state="running")
                 library = await self._libraries.open_library(job.library)
                 ingested = await library.add(job.files, on_progress=job.show_progress)
+            job.unread = False
             job.problems += [_file_problem(path.name, error) for path, error in ingested.failed]
             job.problems += [_file_problem("", error) for error in ingested.problems]
             job.documents = list(ingested.document_ids)
             state = "done" if job.documents else "failed"
         except asyncio.CancelledError:
             state = "cancelled"
+            job.unread = self._closing
         except Exception as error:  # whatever a reader or the index raises is shown in the job
             problem = problem_of(error)
             hint = problem.get("hint", "")
             job.problems.append({"file": "", "why": problem["detail"], "hint": hint})
         job.update(state=state)
         self._metrics.jobs.labels(state).inc()
-        if self._closing and state == "cancelled":
+        if job.unread:
             return  # its files are read at the next start
         try:
             await self.tidy(job.library)
         except (ColligateError, OSError) as error:
             _log.warning("files of %s were not tidied: %s", job.library, error)
+
+    def _end_unstarted(self, job: UploadJob) -> None:
+        if not job.ended:
+            job.unread = self._closing
+            job.update(state="cancelled")
 
 
 @dataclass(eq=False)
@@ -168,7 +177,7 @@ class UploadJob:
     """The files of one request on their way into a library.
 
     `state` is "queued", "running", "done", "failed" or "cancelled"; `phase`, `done` and `total`
-    are those of `library.Progress`.
+    are those of `library.Progress`. The next server reads the files of a job that is `unread`.
     """
 
     library: str
@@ -178,6 +187,7 @@ class UploadJob:
     phase: str = ""
     done: int = 0
     total: int = 0
+    unread: bool = True
     problems: list[FileProblem] = field(default_factory=list)
     documents: list[str] = field(default_factory=list)
     _task: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -226,11 +236,6 @@ class UploadJob:
         """Stop it; files that were read by then stay."""
         if self._task is not None and not self.ended:
             self._task.cancel()
-
-
-def _end_unstarted(job: UploadJob) -> None:
-    if not job.ended:
-        job.update(state="cancelled")
 
 
 def _file_problem(name: str, error: ColligateError) -> FileProblem:

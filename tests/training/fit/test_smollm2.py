@@ -11,9 +11,7 @@ import pytest
 from colligate.core import Event
 from colligate.core.events import Progressed
 from colligate.models import Message
-from colligate.models.hf.loading import find_source, load_model, load_tokenizer
 from colligate.models.hf.model import HFModel
-from colligate.models.weights import pull
 from colligate.training import Sample, fit, write_samples
 from colligate.training.fitting import read_curve
 from colligate.training.samples import HELD_OUT, TRAIN
@@ -46,15 +44,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The pinned weights as a folder: a GGUF file takes a while to read, each time."""
-    folder = tmp_path_factory.mktemp("smollm2")
-    source = find_source(str(pull("smollm2-135m")["model"]))
-    model = load_model(source, dtype="float32")
-    model.hf_quantizer.remove_quantization_config(model)
-    model.save_pretrained(folder)
-    load_tokenizer(source).save_pretrained(folder)
-    return f"hf:{folder}"
+def base(smollm2_folder: Path) -> str:
+    return f"hf:{smollm2_folder}"
 
 
 async def test_it_learns_and_goes_on(base: str, data: Path, tmp_path: Path) -> None:
