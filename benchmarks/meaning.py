@@ -1,7 +1,7 @@
 """Measure whether claims that turn the meaning of their source round are caught.
 
     python benchmarks/meaning.py --data DIR [--part held|building] [--ways lexical rules both ...]
-        [--verifier FOLDER] [--show KIND]
+        [--verifier onnx:FOLDER|hf:NAME|odds] [--model bundled] [--show KIND]
     python benchmarks/meaning.py --data DIR --answers [--part held]
     python benchmarks/meaning.py --data DIR --choose
 
@@ -16,29 +16,40 @@ that keep the meaning it is the share that is lost.
 passages that pass the lexical test, and prints how many citations the check of meaning drops.
 Nearly all of these are right.
 
+A verifier is one of `colligate ask --verifier`; `odds` asks `--model`, which takes seconds a claim.
+
 `lexical` is the test of words that runs first; `rules` and `verifier` are the parts of the check of
 meaning, `both` the check, in which the verifier is not asked about claims that add words; `all` is
 what a citation goes through. `--choose` prints what limits of the verifier catch and lose in the
-building part.
+building part (with `onnx:FOLDER`).
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import hashlib
 import random
 import re
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from colligate.bench.datasets import load_records
 from colligate.bench.significance import bootstrap
 from colligate.core.meaning import Meaning, check_meaning, compare_words
+from colligate.core.odds_verifier import OddsVerifier
+from colligate.core.run import Run
 from colligate.core.support import NEAR, find_supporting_sentences, support
 from colligate.documents import Document, Span, flat_tree
 from colligate.documents.sentences import sentence_spans
+from colligate.library.in_memory import InMemorySources
+from colligate.models import Role, Verifier
+from colligate.models.metering import Meter
+from colligate.models.names import open_model, open_verifier
 from colligate.models.pairs import MiniLMVerifier
 from colligate.training.claims import (
     ENTAILED,
@@ -114,7 +125,7 @@ def _rules(claim: Claim) -> bool:
     return compare_words(claim.claim, claim.source) is Meaning.CONTRADICTS
 
 
-def make_ways(verifier: MiniLMVerifier | None) -> dict[str, Way]:
+def make_ways(verifier: Verifier | None) -> dict[str, Way]:
     """Return the checks by name."""
     ways: dict[str, Way] = {"lexical": _lexical, "rules": _rules}
     if verifier is not None:
@@ -122,6 +133,7 @@ def make_ways(verifier: MiniLMVerifier | None) -> dict[str, Way]:
         def alone(claim: Claim) -> bool:
             return verifier.score(claim.claim, claim.title, claim.source)[1] > verifier.limit
 
+        @cache
         def both(claim: Claim) -> bool:
             found = check_meaning(claim.claim, claim.title, claim.source, verifier)
             return found is Meaning.CONTRADICTS
@@ -208,22 +220,39 @@ def _cite(claim: str, question: str, documents: Sequence[Document]) -> Claim | N
     return max(rated, key=lambda each: each[0])[1] if rated else None
 
 
+def open_odds_verifier(name: str) -> Verifier:
+    """Return a verifier that asks a model, whose event loop runs in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    run = Run(InMemorySources(()), {Role.READER: open_model(name)}, Meter())
+
+    async def make() -> Verifier:
+        return OddsVerifier(run)
+
+    return asyncio.run_coroutine_threadsafe(make(), loop).result()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--part", choices=("building", "held"), default="building")
     parser.add_argument("--ways", nargs="+", help="default: all that can be computed")
-    parser.add_argument("--verifier", type=Path, help="the folder of a trained one")
+    parser.add_argument("--verifier", metavar="NAME")
+    parser.add_argument("--model", default="bundled", help="what --verifier odds asks")
     parser.add_argument("--answers", action="store_true")
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--show", choices=KINDS, nargs="+", help="print what is judged wrongly")
     arguments = parser.parse_args()
     load = load_answers if arguments.answers else load_pairs
     pairs = load(arguments.data, arguments.part)
-    verifier = MiniLMVerifier(arguments.verifier) if arguments.verifier else None
+    verifier: Verifier | None = None
+    if arguments.verifier == "odds":
+        verifier = open_odds_verifier(arguments.model)
+    elif arguments.verifier:
+        verifier = open_verifier(arguments.verifier)
     ways = make_ways(verifier)
     ways = {name: ways[name] for name in arguments.ways or ways}
-    if arguments.choose and verifier is not None:
+    if arguments.choose and isinstance(verifier, MiniLMVerifier):
         choose(pairs, load_answers(arguments.data, "building"), verifier)
     elif arguments.show and arguments.part == "building":
         for name, way in ways.items():

@@ -30,7 +30,7 @@ from colligate.core.versions import add_versions
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.ingest import Ingested
 from colligate.library.library import AsyncLibrary
-from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models import ChatModel, Embedder, Reranker, Role, Verifier
 from colligate.models.metering import Meter, UsageReport
 from colligate.session import Session, require_paths
 from colligate.settings import Settings
@@ -72,9 +72,10 @@ class Routes:
 class Engine:
     """Models by role and a library, opened when first needed and closed together.
 
-    Names are as on the command line. Instead of a name you can give a model, embedder or reranker
-    of your own, which the engine does not close. `library` is a folder. What is None is taken from
-    the environment (COLLIGATE_MODEL and so on), then from a `colligate.toml`, then by default.
+    Names are as on the command line. Instead of a name you can give a model, embedder, reranker or
+    verifier of your own, which the engine does not close. `library` is a folder. What is None is
+    taken from the environment (COLLIGATE_MODEL and so on), then from a `colligate.toml`, then by
+    default.
     `settings` replaces environment and file: `Settings.load(path)` reads another file,
     `Settings()` names nothing.
 
@@ -92,6 +93,7 @@ class Engine:
     judge: str | ChatModel | None = None
     embedder: str | Embedder | None = None
     reranker: str | Reranker | None = None
+    verifier: str | Verifier | None = None
     library: Path | str | None = None
     settings: Settings | None = None
     wait: float = 30.0
@@ -112,6 +114,7 @@ class Engine:
             },
             embedder=self.embedder,
             reranker=self.reranker,
+            verifier=self.verifier,
             folder=self.library,
             wait=self.wait,
             cache=self.cache,
@@ -273,7 +276,8 @@ class Engine:
         return {role.value: model.name for role, model in models.items()}
 
     async def list_search_models(self) -> dict[str, str]:
-        """Return the names of the embedder and the reranker ("by strategy"); open nothing."""
+        """Return the names of embedder, reranker ("by strategy") and verifier ("by model"); open
+        nothing."""
         return await self._session.list_search_models()
 
     async def list_needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
@@ -331,6 +335,7 @@ class Engine:
                     embedder=await session.open_library() if needs.searches else None,
                     store=await session.open_store(needs),
                 )
+                run.verifier = (await session.open_verifier(trace))(run)
                 names = {role: model.name for role, model in models.items()}
                 started = _Started(run, names, deadline)
                 before = len(session.warnings)

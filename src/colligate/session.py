@@ -1,4 +1,4 @@
-"""A session: models by role, an embedder, a reranker and a library.
+"""A session: models by role, an embedder, a reranker, a verifier and a library.
 
 Each is opened when it is first needed, shared by all that ask for it, and closed with the session.
 The engine, the bench, training and the command line open models only here.
@@ -17,8 +17,9 @@ from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from colligate.concurrency import Slots
 from colligate.core.events import Noted, Progressed, Trace
+from colligate.core.odds_verifier import OddsVerifier
 from colligate.core.parameters import set_parameters
-from colligate.core.run import KeyValueStore, MemoryStore
+from colligate.core.run import KeyValueStore, MemoryStore, Run
 from colligate.core.strategy import SCORING, Need, Needs, Strategy, check_needs
 from colligate.documents.reading import find_files
 from colligate.errors import (
@@ -32,13 +33,14 @@ from colligate.library.in_memory import InMemorySources
 from colligate.library.ingest import Ingested, Progress
 from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources, parse_conditions, select_documents
-from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role
+from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.names import (
     default_model,
     open_embedder,
     open_model,
     open_reranker,
+    open_verifier,
     pull_embedder,
     redact_name,
     split_adapter,
@@ -47,7 +49,7 @@ from colligate.models.weights import OnProgress
 from colligate.settings import Named, Settings
 
 T = TypeVar("T")
-M = TypeVar("M", bound=ChatModel | Embedder | Reranker)
+M = TypeVar("M", bound=ChatModel | Embedder | Reranker | Verifier)
 _Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 
 DEFAULT_EMBEDDER = Named("minilm")
@@ -55,6 +57,8 @@ ENGLISH_EMBEDDERS = frozenset({"minilm", "static"})
 
 PROBED = frozenset({Capability.LIKELIHOOD, Capability.LABELS})
 """Capabilities that only a model's server knows, which is asked when they matter."""
+
+_JUDGES = frozenset({"bundled"})  # readers whose odds were measured (decision 31)
 
 ROLE_NAMES = {role: role.value for role in Role} | {Role.READER: "model"}
 _SECONDS_TO_PROBE = 20.0
@@ -71,7 +75,7 @@ class Probed(Protocol):
 
 @dataclass
 class Session:
-    """Models, embedder, reranker and library, by name or as objects.
+    """Models, embedder, reranker, verifier and library, by name or as objects.
 
     `models` maps roles to names or models. What is None or missing is taken from `settings`, or
     from the environment and `colligate.toml` if there are none. Whoever gives an object closes it.
@@ -84,6 +88,7 @@ class Session:
     models: Mapping[Role, str | ChatModel | None] = field(default_factory=dict)
     embedder: str | Embedder | None = None
     reranker: str | Reranker | None = None
+    verifier: str | Verifier | None = None
     folder: Path | str | None = None
     wait: float = 30.0
     cache: bool = False
@@ -132,6 +137,7 @@ class Session:
                 **{role.value: given for role, given in self.models.items()},
                 embedder=self.embedder,
                 reranker=self.reranker,
+                verifier=self.verifier,
                 library=None if self.folder is None else str(self.folder),
             )
         return self._loaded
@@ -285,18 +291,41 @@ class Session:
         key = ("reranker", named.name, named.with_key)
         return await self._open.open_in_thread(key, open_reranker, embedder=embedder)
 
-    async def list_search_models(self) -> dict[str, str]:
-        """Return the names of the embedder and the reranker; open nothing.
+    async def open_verifier(self, trace: Trace) -> Callable[[Run], Verifier | None]:
+        """Open the verifier that was given or named; return a function that gives it to a run.
 
-        A reranker that is not named is each strategy's own: "by strategy".
+        If none was named it is `odds` for readers that are known to judge well.
+        """
+        if not isinstance(self.verifier, str | None):
+            given = self.verifier
+            return lambda _: given
+        named = (await self.load_settings()).verifier
+        if named is None:
+            return _verifier_by_default
+        note_name("verifier", named, trace)
+        if named.name == "odds":
+            return OddsVerifier
+        if named.name == "none":
+            return lambda _: None
+        key = ("verifier", named.name, False)
+        work = partial(asyncio.to_thread, open_verifier, named.name)
+        opened = await self._open.open(key, work)
+        return lambda _: opened
+
+    async def list_search_models(self) -> dict[str, str]:
+        """Return the names of the embedder, the reranker and the verifier; open nothing.
+
+        A reranker that is not named is each strategy's own, "by strategy", a verifier "by model".
         """
         settings = await self.load_settings()
         given = None if isinstance(self.reranker, str) else self.reranker
         reranker = given or settings.reranker or Named("by strategy")
+        checks = None if isinstance(self.verifier, str) else self.verifier
+        verifier = checks or settings.verifier or Named("by model")
         embedder = await self._embedder_name()
         made = None if self._library is None else await self._library.embedder_name()
         name = embedder.name if embedder else made or DEFAULT_EMBEDDER.name
-        return {"embedder": name, "reranker": reranker.name}
+        return {"embedder": name, "reranker": reranker.name, "verifier": verifier.name}
 
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
@@ -458,6 +487,11 @@ class _OpenModels:
         self._opened.clear()
         self.probed.clear()
         await self._stack.aclose()
+
+
+def _verifier_by_default(run: Run) -> Verifier | None:
+    reader, _ = split_adapter(run.model(Role.READER).name)
+    return OddsVerifier(run) if reader in _JUDGES else None
 
 
 async def _narrow(library: AsyncLibrary, sources: Sources, where: Sequence[str]) -> Sources:

@@ -36,6 +36,7 @@ _VARIABLES = {
     "judge": "COLLIGATE_JUDGE",
     "embedder": "COLLIGATE_EMBEDDER",
     "reranker": "COLLIGATE_RERANKER",
+    "verifier": "COLLIGATE_VERIFIER",
     "library": "COLLIGATE_LIBRARY",
 }
 _MODELS = tuple(name for name in _VARIABLES if name != "library")
@@ -56,7 +57,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Settings:
-    """The names of each role's model, of embedder, reranker and library; None if not named.
+    """The names of each role's model, embedder, reranker, verifier and library; None if not named.
 
     `options` are how models are opened, by model name; `adapters` are those of strategies' steps,
     by step. `file` is the file that was read, and `trusted` whether a person chose it: a
@@ -70,6 +71,7 @@ class Settings:
     judge: Named | None = None
     embedder: Named | None = None
     reranker: Named | None = None
+    verifier: Named | None = None
     library: Named | None = None
     options: Mapping[str, Options] = field(default_factory=dict)
     adapters: Mapping[str, Named] = field(default_factory=dict)

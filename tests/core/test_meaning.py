@@ -80,7 +80,7 @@ def test_any_two_texts_can_be_compared(claim, source):
 class Denying:
     """A verifier that denies everything."""
 
-    limit = 0.9
+    name, limit, most_added = "denying", 0.9, 1
 
     def score(self, claim, title, source):
         return 0.0, 1.0, 0.0

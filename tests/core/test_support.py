@@ -78,6 +78,11 @@ def test_numbers_read_alike_in_words_and_digits():
     assert split_content_words("1,234.5 tonnes")[0] == "1234.5"
 
 
+@pytest.mark.parametrize("dash", ["-", "–", " – ", "—"])
+def test_a_span_of_years_reads_alike_with_any_dash(dash):
+    assert split_content_words(f"1887{dash}1891") == ["1887", "1891"]
+
+
 def test_each_chinese_character_is_a_word():
     assert split_content_words("违反者") == ["违", "反", "者"]
 

@@ -8,6 +8,7 @@ export type Citation = {
   section: string[];
   page: number | null;
   date?: string;
+  source?: string;
   start: number;
   end: number;
   quote: string;

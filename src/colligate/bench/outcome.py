@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -25,7 +25,7 @@ from colligate.jobs.files import JsonlReader
 from colligate.jobs.job import ResultFile
 from colligate.jobs.spending import SharedTokenBudget, Spending
 from colligate.library.sources import Sources
-from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models import ChatModel, Embedder, Reranker, Role, Verifier
 from colligate.models.metering import UsageReport
 
 
@@ -189,6 +189,7 @@ class Answerer:
     spending: Spending
     embedder: Embedder | None = None
     reranker: Reranker | None = None
+    verifier: Callable[[Run], Verifier | None] = lambda _: None
     timeout: float | None = None
 
     async def answer(
@@ -206,6 +207,7 @@ class Answerer:
             embedder=self.embedder,
             plain_reader=read_plainly if plain else None,
         )
+        run.verifier = self.verifier(run)
         budget = SharedTokenBudget(self.spending, run.meter)
         run.tokens = budget
         answer: Answer | None = None

@@ -22,10 +22,11 @@ from colligate.bench.metrics.groups import (
 )
 from colligate.bench.plan import Plan, SuiteEntry
 from colligate.core.events import Noted, Trace
+from colligate.core.run import Run
 from colligate.errors import MissingCapability, MissingExtra, UsageError
 from colligate.jobs.identity import ModelRecord, model_records, weights_digest
 from colligate.jobs.spending import PaidJudge, Spending
-from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models import ChatModel, Embedder, Reranker, Role, Verifier
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.session import Session
 from colligate.settings import Settings
@@ -61,6 +62,7 @@ class Participants:
     models: Mapping[Role, ChatModel]
     embedder: Embedder | None
     reranker: Reranker | None
+    verifier: Callable[[Run], Verifier | None]
     backends: Backends
     records: Mapping[str, ModelRecord]
 
@@ -82,12 +84,15 @@ async def open_participants(
     reranker = await session.open_reranker(models, trace) if plan.searches else None
     backends = await _open_backends(names, every.get(Role.JUDGE), session, spending)
     records = await model_records(every, embedder, reranker)
+    verifier = await session.open_verifier(trace)
+    if (named := (await session.load_settings()).verifier) and named.name != "none":
+        records["verifier"] = ModelRecord(named.name, "")
     for what, name in (("nli", names.nli), ("qa", names.qa)):
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
             records[what] = ModelRecord(name, "" if name == JUDGE else digest)
     plan = _add_optional_metrics(replace(plan, entries=tuple(entries)), backends, trace)
-    return Participants(models, embedder, reranker, backends, records), plan
+    return Participants(models, embedder, reranker, verifier, backends, records), plan
 
 
 def cache_replies(who: Participants, file: Path, stack: AsyncExitStack) -> Participants:

@@ -139,7 +139,9 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
             indexes = request.indexes or request.out / INDEXES
             corpora = CorpusResolver(request.data, indexes, who.embedder, trace)
             await stack.enter_async_context(corpora)
-            answering = Answerer(who.models, spending, who.embedder, who.reranker, request.timeout)
+            answering = Answerer(
+                who.models, spending, who.embedder, who.reranker, who.verifier, request.timeout
+            )
             bench = Bench(planned, answering, corpora, who.backends, request.traces)
             job: RunJob = Job(
                 request.out,

@@ -221,7 +221,9 @@ def bench_run_command(
     settings = models.load_settings().override(**models.names(), judge=bench.judge)
     arguments = {
         "suite": suite,
-        **options.collect_given(models, "model", "worker_model", "scorer", "embedder", "reranker"),
+        **options.collect_given(
+            models, "model", "worker_model", "scorer", "embedder", "reranker", "verifier"
+        ),
         **options.collect_given(
             bench,
             *("judge", "nli", "qa", "strategies", "datasets", "limit", "seed", "concurrency"),

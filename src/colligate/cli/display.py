@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.padding import Padding
@@ -49,7 +50,7 @@ def show_answer(answer: Answer) -> None:
 
 
 def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
-    """Return `[1] Title › Section › Subsection, page 3, 2024-05-01`."""
+    """Return `[1] Title › Section › Subsection, page 3, 2024-05-01 (reports/annual.pdf)`."""
     line = Text.assemble((f"[{number}] ", "bold cyan"), (to_one_line(citation.title), "bold"))
     for title in citation.section:
         # The document's title is often its first heading as well: once is enough.
@@ -59,7 +60,15 @@ def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
         line.append(f", page {citation.page}")
     if citation.date:
         line.append(f", {to_one_line(citation.date)}")
+    if citation.source:
+        line.append(f" ({to_one_line(_shorten_path(citation.source))})", "dim")
     return line
+
+
+def _shorten_path(source: str) -> str:
+    """Return a path from the working folder, if it is in there."""
+    path = Path(source)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else source
 
 
 def format_usage(usage: UsageReport, model: str) -> str:

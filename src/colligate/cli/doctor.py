@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import shutil
@@ -123,6 +124,8 @@ async def run_checks(
     yield await _check_embedder(embedder)
     if settings.reranker is not None and settings.reranker.name != "none":
         yield await _check_reranker(settings.reranker, found)
+    if settings.verifier is not None and settings.verifier.name != "none":
+        yield await _check_verifier(settings.verifier, found)
     yield await _check_library(embedder.name, settings.library)
     yield _check_space([*(model.named.name for model in found.values()), embedder.name])
     for name in list_strategies():
@@ -269,6 +272,22 @@ async def _check_reranker(named: Named, models: Mapping[Role, RoleModel]) -> Che
     except ColligateError as error:
         return _fail("reranker", error)
     return Check("reranker", True, _describe_name(named, "--reranker"))
+
+
+async def _check_verifier(named: Named, models: Mapping[Role, RoleModel]) -> Check:
+    from colligate.models import Capability, Role
+    from colligate.models.names import open_verifier
+
+    reader = models[Role.READER]
+    try:
+        if named.name != "odds":
+            await (await asyncio.to_thread(open_verifier, named.name)).aclose()
+        elif Capability.LABELS not in reader.offers:
+            why = f"{reader.name} gives no label odds"
+            raise ColligateError("it needs a reader with label odds", why, "give another --model")
+    except ColligateError as error:
+        return _fail("verifier", error)
+    return Check("verifier", True, _describe_name(named, "--verifier"))
 
 
 def _describe_name(named: Named, flag: str) -> str:

@@ -113,6 +113,16 @@ Reranker = Annotated[
         MODELS,
     ),
 ]
+Verifier = Annotated[
+    str | None,
+    option(
+        "What checks that no cited sentence denies the statement, beside the rules: none, odds (the"
+        " model itself), hf:NAME (a model of inference) or onnx:FOLDER (of `colligate train "
+        "verifier`). Default: COLLIGATE_VERIFIER, then the settings file, then "
+        "odds for bundled, none for others.",
+        MODELS,
+    ),
+]
 Config = Annotated[
     Path | None,
     option(
@@ -186,6 +196,7 @@ class ModelOptions(RoleOptions):
 
     embedder: Embedder = None
     reranker: Reranker = None
+    verifier: Verifier = None
     config: Config = None
 
     def load_settings(self) -> Settings:
@@ -202,6 +213,7 @@ class ModelOptions(RoleOptions):
             "scorer": self.scorer,
             "embedder": self.embedder,
             "reranker": self.reranker,
+            "verifier": self.verifier,
         }
 
 
@@ -239,6 +251,7 @@ class EngineOptions(ModelOptions):
             judge=judge,
             embedder=self.embedder,
             reranker=self.reranker,
+            verifier=self.verifier,
             library=self.library,
             settings=settings,
             wait=self.wait,

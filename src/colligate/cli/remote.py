@@ -212,6 +212,7 @@ def _parse_answer(sent: Mapping[str, Any], reader: str) -> Answer:
                 page=each["page"],
                 answer_spans=tuple((start, end) for start, end in each["answer_spans"]),
                 how=COMPUTED if sent.get("ground") == COMPUTED else "server",
+                source=each.get("source", ""),
                 date=each.get("date", ""),
                 meaning=Meaning(each["meaning"]) if each.get("meaning") else None,
             )

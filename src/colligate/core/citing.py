@@ -33,6 +33,7 @@ from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect_language
 from colligate.documents.locating import normalise
 from colligate.documents.sentences import sentence_spans
+from colligate.models import Verifier
 
 NOT_FOUND = "Not in these documents."
 UNCITED = "[uncited]"
@@ -99,9 +100,9 @@ class Citation:
 
     `span` is the place and `quote` is exactly its characters; `answer_spans` are the half-open
     parts of the answer text that it supports, in order. `page` counts from 1 and is None for
-    documents without pages. `how` says how the place was found. `date` is that of the document, in
-    ISO 8601, or empty. `meaning` is "supports" or "unclear": whether the place says what the answer
-    says; None if that was not checked.
+    documents without pages. `source` is the document's file. `how` says how the place was found.
+    `date` is that of the document, in ISO 8601, or empty. `meaning` is "supports" or "unclear":
+    whether the place says what the answer says; None if that was not checked.
     """
 
     span: Span
@@ -111,6 +112,7 @@ class Citation:
     page: int | None
     answer_spans: tuple[tuple[int, int], ...]
     how: str
+    source: str = ""
     date: str = ""
     meaning: Meaning | None = None
 
@@ -119,6 +121,7 @@ class Citation:
         return {
             "document": self.span.document_id,
             "title": self.title,
+            "source": self.source,
             "section": list(self.section),
             "page": self.page,
             "date": self.date,
@@ -188,6 +191,7 @@ def cite(
     *,
     short: str = "",
     found: bool = True,
+    verifier: Verifier | None = None,
 ) -> Cited:
     """Resolve each statement to its places in the documents, and write them as one text.
 
@@ -196,7 +200,7 @@ def cite(
     statement has a place the text is the sentence that holds the short answer, or empty; it is
     empty too if the model says that it found nothing.
     """
-    stated, dropped = resolve(question, statements, passages, documents)
+    stated, dropped = resolve(question, statements, passages, documents, verifier)
     if not any(each.places for each in stated):
         looked_up = short if found else ""
         answering = find_short_answer(looked_up, question, passages, documents)
@@ -211,9 +215,10 @@ def resolve(
     statements: Sequence[Statement | Joined],
     passages: Sequence[Passage],
     documents: Mapping[str, Document],
+    verifier: Verifier | None = None,
 ) -> tuple[list[Stated], tuple[str, ...]]:
     """Return each distinct statement with its places, and why those without places have none."""
-    checker = _Checker(question, passages, documents)
+    checker = _Checker(question, passages, documents, verifier)
     placed: dict[str, list[Place]] = {}
     dropped: dict[str, list[str]] = {}
     for statement in statements:
@@ -284,6 +289,7 @@ class _Checker:
     question: str
     passages: Sequence[Passage]
     documents: Mapping[str, Document]
+    verifier: Verifier | None = None
 
     def place(self, sentence: str, quoted: Statement | Quote) -> tuple[Place | None, str]:
         """Return the place of a sentence with one quote, or why it has none.
@@ -420,7 +426,7 @@ class _Checker:
             return place
         *_, span = place.span, *find_supporting_sentences(sentence, document, place.span)
         seen = visible_text(span, document, self._passage_of(span))
-        meaning = check_meaning(sentence, document.title, seen)
+        meaning = check_meaning(sentence, document.title, seen, self.verifier)
         return None if meaning is Meaning.CONTRADICTS else replace(place, meaning=meaning)
 
     def rate_sentences(
@@ -511,6 +517,7 @@ def write_answer(
                 page=passage.page,
                 answer_spans=tuple(answer_spans),
                 how=place.how,
+                source=document.source,
                 date=document.date,
                 meaning=place.meaning if len(meanings[place]) == 1 else Meaning.UNCLEAR,
             )

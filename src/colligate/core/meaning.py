@@ -15,12 +15,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from colligate.core.support import WORD, is_number, split_content_words, support
-
-if TYPE_CHECKING:
-    from colligate.models.pairs import MiniLMVerifier
+from colligate.models import Verifier
 
 
 class Meaning(StrEnum):
@@ -31,23 +28,19 @@ class Meaning(StrEnum):
     UNCLEAR = "unclear"
 
 
-# The verifier reads sentences, and it takes a claim that says more than its source for a wrong one:
-# it is asked only about sentences that add one word at most.
-_SENTENCE = 4  # words
-_ADDED = 1
+_SENTENCE = 4  # words: a verifier is not asked about less
 
 
-def check_meaning(
-    claim: str, title: str, source: str, verifier: MiniLMVerifier | None = None
-) -> Meaning:
+def check_meaning(claim: str, title: str, source: str, verifier: Verifier | None = None) -> Meaning:
     """Tell what a source under its title does with a claim: by rules, and a verifier if given."""
     verdict = compare_words(claim, source)
     if verifier is None or verdict is not Meaning.UNCLEAR or len(claim.split()) < _SENTENCE:
         return verdict
-    if len(support(claim, f"{title} {source}").missing) > _ADDED:
+    most = verifier.most_added
+    if most is not None and len(support(claim, f"{title} {source}").missing) > most:
         return verdict
     supports, contradicts, _ = verifier.score(claim, title, source)
-    if contradicts > verifier.limit:
+    if contradicts >= verifier.limit:
         return Meaning.CONTRADICTS
     return Meaning.SUPPORTS if supports > 0.5 else Meaning.UNCLEAR
 

@@ -139,6 +139,7 @@ async def _ask(
             documents,
             short=reply.short_answer,
             found=reply.found,
+            verifier=run.verifier,
         )
 
     first = await run.structured(messages, spec.reply, role=role, max_tokens=spec.tokens)
@@ -230,7 +231,9 @@ async def locate_statements(
 ) -> list[Stated]:
     """Return the statements that the passages support, with places; the trace names the others."""
     documents = await run.documents_of(passages)
-    found, dropped = await asyncio.to_thread(resolve, question, statements, passages, documents)
+    found, dropped = await asyncio.to_thread(
+        resolve, question, statements, passages, documents, run.verifier
+    )
     for problem in dropped:
         run.emit(Noted(problem))
     return [each for each in found if each.places]

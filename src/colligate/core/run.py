@@ -51,6 +51,7 @@ from colligate.models import (
     Reranker,
     Role,
     Usage,
+    Verifier,
 )
 from colligate.models.cache import cached_passes
 from colligate.models.metering import Meter
@@ -141,6 +142,7 @@ class Run:
     trace: Trace = field(default_factory=Trace)
     budget: Budget = field(default_factory=Budget)
     reranker: Reranker | None = None
+    verifier: Verifier | None = None
     embedder: Embeds | None = None
     store: KeyValueStore = field(default_factory=MemoryStore)
     plain_reader: PlainReader | None = None

@@ -131,8 +131,9 @@ def widen_to_sentences(document: Document, span: Span, within: Span) -> Span:
 
 # Content words: those that carry meaning
 
-# Words, numbers with their separators (1,234.5), and each CJK character by itself.
-WORD = re.compile(r"[㐀-䶿一-鿿぀-ヿ]|\d+(?:[.,:/-]\d+)*|[^\W\d_㐀-䶿一-鿿぀-ヿ]+(?:['’][^\W\d_]+)?")
+# Words, numbers with their separators (1,234.5), and each CJK character by itself. A dash joins two
+# numbers: 1887-1891.
+WORD = re.compile(r"[㐀-䶿一-鿿぀-ヿ]|\d+(?:[.,:/]\d+)*|[^\W\d_㐀-䶿一-鿿぀-ヿ]+(?:['’][^\W\d_]+)?")
 
 # Function words of a claim prove nothing about its source. English only: in other languages
 # they are common in any passage, so keeping them only makes the test a little milder.
@@ -182,7 +183,7 @@ def is_number(word: str) -> bool:
 def _stem(word: str) -> str:
     """Strip the most common English endings: enough to match terminate and terminates."""
     if is_number(word):
-        return word.replace(",", "").rstrip(".:/-")
+        return word.replace(",", "").rstrip(".:/")
     word = word.removesuffix("'s")
     if not word.isascii():
         return word

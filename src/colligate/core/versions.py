@@ -141,6 +141,7 @@ def _append(answer: Answer, sentence: str, document: Document, span: Span) -> An
         page=passage.page,
         answer_spans=((start, start + len(said)),),
         how=VERSION,
+        source=document.source,
         date=document.date,
     )
     return replace(

@@ -18,6 +18,7 @@ from colligate.models.base import (
     Reranker,
     Role,
     Usage,
+    Verifier,
 )
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "Reranker",
     "Role",
     "Usage",
+    "Verifier",
 ]

@@ -348,6 +348,31 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
+class Verifier(Protocol):
+    """Tells what a sentence of a document does with a claim.
+
+    From a probability of `limit` on a claim counts as contradicted. `most_added` is how many words
+    a claim may add to its source for the verifier to be asked; None if that does not matter.
+    `score` is called in a thread, and may block.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def limit(self) -> float: ...
+    @property
+    def most_added(self) -> int | None: ...
+
+    def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
+        """Return the probabilities that a source supports a claim, contradicts it, or neither."""
+        ...
+
+    async def aclose(self) -> None:
+        """Free what the verifier holds. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
 class Reranker(Protocol):
     """Scores passages for a query; higher is better, scores compare within one call only.
 

@@ -1,4 +1,4 @@
-"""Embedders in this process, and the reranker that runs in the same way: a cross-encoder."""
+"""Embedders in this process, and cross-encoders, which rerank or verify in the same way."""
 
 from __future__ import annotations
 
@@ -265,6 +265,45 @@ class CrossEncoderReranker:
             return [float(score) for score in model.predict(pairs, show_progress_bar=False)]
 
         return await self._model.run(predict)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+class NLIVerifier:
+    """A cross-encoder for natural language inference as verifier: `--verifier hf:NAME`.
+
+    Its labels are found by their names: entailment, contradiction. One without them, such as
+    MiniCheck's, tells only whether a claim is supported (its last label): then nothing contradicts.
+
+    Raises:
+        MissingExtra: sentence-transformers is not installed.
+        WeightsUnavailable: it cannot be loaded, or has one label only.
+    """
+
+    limit = 0.9
+    most_added = None
+
+    def __init__(self, name_or_path: str) -> None:
+        self.name = f"hf:{name_or_path}"
+        self._model = _Worker("CrossEncoder", name_or_path)
+        self._lock = threading.Lock()
+        labels = self._model.load().config.id2label
+        if len(labels) < 2:
+            why = "it has one label"
+            raise WeightsUnavailable(f"{self.name} is no model of inference", why, "name another")
+        found = {str(name).lower()[:6]: int(at) for at, name in labels.items()}
+        self._supports = found.get("entail", len(labels) - 1)
+        self._contradicts = found.get("contra")
+
+    def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
+        """Return the probabilities that a source supports a claim, contradicts it, or neither."""
+        pair = encodable(f"{title}. {source}"), encodable(claim)
+        with self._lock:
+            [odds] = self._model.load().predict([pair], apply_softmax=True, show_progress_bar=False)
+        told = float(odds[self._supports])
+        denied = 0.0 if self._contradicts is None else float(odds[self._contradicts])
+        return told, denied, max(0.0, 1 - told - denied)
 
     async def aclose(self) -> None:
         await self._model.aclose()

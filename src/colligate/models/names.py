@@ -25,7 +25,14 @@ from urllib.parse import urlsplit
 
 from colligate.concurrency import Slots
 from colligate.errors import EndpointUnreachable, UnknownModel, UsageError, closest
-from colligate.models.base import Capability, ChatModel, Embedder, LikelihoodModel, Reranker
+from colligate.models.base import (
+    Capability,
+    ChatModel,
+    Embedder,
+    LikelihoodModel,
+    Reranker,
+    Verifier,
+)
 from colligate.models.weights import BUNDLED, PINNED, OnProgress, pull
 from colligate.plugins import load_plugin, plugins
 
@@ -52,6 +59,7 @@ RERANKER_FORMS = (
     "cross-encoder:NAME",
     "http:MODEL@URL",
 )
+VERIFIER_FORMS = ("none", "odds", "hf:NAME-OR-PATH", "onnx:FOLDER")
 
 # Short names of embedders and the names of their vectors, which libraries record and errors show.
 _PINNED_EMBEDDERS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
@@ -195,6 +203,26 @@ def open_reranker(
 
         return CrossEncoderReranker(rest)
     raise _unknown("reranker", name, RERANKER_FORMS, ("none", "minilm", "embedding", "likelihood"))
+
+
+def open_verifier(name: str) -> Verifier:
+    """Open the verifier of a name; `none` and `odds` have no weights and cannot be opened.
+
+    Raises:
+        UnknownModel: the name has no known form.
+        MissingExtra: hf:NAME needs the extra `local`.
+        WeightsUnavailable: the files of onnx:FOLDER are missing or damaged.
+    """
+    kind, rest = split_name(name)
+    if kind == "onnx" and rest:
+        from colligate.models.pairs import MiniLMVerifier
+
+        return MiniLMVerifier(Path(rest))
+    if kind == "hf" and rest:
+        from colligate.models.embedders import NLIVerifier
+
+        return NLIVerifier(rest)
+    raise _unknown("verifier", name, VERIFIER_FORMS, ("none", "odds"))
 
 
 def default_model() -> tuple[str, str]:

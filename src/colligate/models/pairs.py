@@ -89,8 +89,10 @@ class MiniLMVerifier:
     """
 
     limit = 0.95
+    most_added = 1  # it takes a claim that says more than its source for a wrong one
 
     def __init__(self, folder: Path) -> None:
+        self.name = f"onnx:{folder}"
         self._tokenizer, self._session = _read("verifier", folder)
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
@@ -103,6 +105,8 @@ class MiniLMVerifier:
         odds = np.exp(logits - logits.max())
         supports, contradicts, neither = (odds / odds.sum()).tolist()
         return supports, contradicts, neither
+
+    async def aclose(self) -> None: ...  # the session is freed with the object
 
 
 def join_title(title: str, text: str) -> str:

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import PurePath
 from typing import Any
 
 # The start of an image, of a tag, comment or link in angle brackets, and of a link definition
@@ -47,11 +48,12 @@ def render_answer(answer: Mapping[str, Any]) -> RenderedAnswer:
 
 
 def describe_place(citation: Mapping[str, Any]) -> str:
-    """Return the title, the headings and the page of a citation in one line."""
+    """Return the title, the headings, the page and the file of a citation in one line."""
     headings = [heading for heading in citation["section"] if heading != citation["title"]]
     where = " › ".join([citation["title"], *headings])
     page = "" if citation["page"] is None else f", page {citation['page']}"
-    return " ".join((where + page).split())
+    name = PurePath(citation.get("source", "")).name
+    return " ".join((where + page + (f" ({name})" if name else "")).split())
 
 
 def _source_line(citation: Mapping[str, Any]) -> str:

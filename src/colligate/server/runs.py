@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -201,6 +201,8 @@ class Runs:
                 self._leave()
             run.seconds = time.perf_counter() - began
             shown = answer.to_json() | {"run": run.id, "seconds": round(run.seconds, 3)}
+            for citation in shown["citations"]:  # no folder of the server is shown
+                citation["source"] = PurePath(citation["source"]).name
             run.found, state, outcome = answer.found, "done", {"answer": shown}
             self._metrics.count_usage(shown["usage"])
         except asyncio.CancelledError:

@@ -22,6 +22,7 @@ class CitationShape(TypedDict):
 
     document: str
     title: str
+    source: str
     section: list[str]
     page: int | None
     date: str

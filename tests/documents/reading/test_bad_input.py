@@ -285,3 +285,17 @@ def test_blanks_by_the_million_in_a_line_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
     (document,) = read_file(tmp_path / "a.txt").documents
     assert document.text == text
+
+
+@pytest.mark.parametrize(("characters", "kept"), [(5, False), (400, True)])
+def test_headings_by_the_thousand_are_sections_only_with_text(
+    tmp_path: Path, characters: int, kept: bool
+) -> None:
+    file = tmp_path / "many.md"
+    file.write_text("".join(f"# Part {n}\n\n{'a' * characters}.\n\n" for n in range(60)))
+    read = read_file(file, Limits(sections=50))
+    [document] = read.documents
+    assert (len(Structural()(document)) >= 60) is kept
+    assert [line for line in read.warnings if "60 headings" in line] == (
+        [] if kept else [f"{file}: 60 headings in 1,130 characters are read as plain text"]
+    )

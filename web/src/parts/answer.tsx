@@ -124,12 +124,14 @@ export function Located({ passages, library }: { passages: LocatedPassage[]; lib
   );
 }
 
-/** The section, the page and the date of a citation, and whether the answer is in other words. */
+/** The section, page, date and file of a citation, and whether the answer is in other words. */
 function place(
-  citation: Pick<Citation, "section" | "title" | "page" | "date" | "meaning">,
+  citation: Pick<Citation, "section" | "title" | "page" | "date" | "source" | "meaning">,
 ): string {
   const section = citation.section.filter((title) => title !== citation.title);
   const page = citation.page === null ? "" : `page ${citation.page}`;
   const words = citation.meaning === "unclear" ? "in other words" : "";
-  return [section.slice(-2).join(" › "), page, citation.date, words].filter(Boolean).join(" · ");
+  return [section.slice(-2).join(" › "), page, citation.date, citation.source, words]
+    .filter(Boolean)
+    .join(" · ");
 }

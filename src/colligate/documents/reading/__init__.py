@@ -20,6 +20,7 @@ from colligate.documents.reading.discovery import FoundFiles, find_files
 from colligate.documents.reading.formats import detect_format
 from colligate.documents.reading.limits import Limits
 from colligate.documents.reading.source import SourceFile, document_id, load, make_document
+from colligate.documents.tree import Kind, flat_tree
 from colligate.errors import ColligateError, NoText, ReadingError
 
 __all__ = [
@@ -65,7 +66,7 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
         read: Reader = pkgutil.resolve_name(source.format.reader)
         made = read(source)
         documents = (made,) if isinstance(made, Document) else tuple(made)
-        documents = tuple(map(_with_language, documents))
+        documents = tuple(_without_empty_tree(_with_language(each), source) for each in documents)
     except (ColligateError, MemoryError):
         raise
     except Exception as error:  # a parser or a reader of another package may raise anything
@@ -75,6 +76,22 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
     if not documents:
         raise source.error(NoText, "it holds no document", "leave it out")
     return Reading(documents, tuple(source.warnings))
+
+
+_SHORTEST = 200  # characters of a section, on average, of a document with very many
+
+
+def _without_empty_tree(document: Document, source: SourceFile) -> Document:
+    """Return a document without its structure if that is very many headings with hardly any text:
+    each would become a passage of its own."""
+    most, characters = source.limits.sections, len(document.text)
+    if len(document.tree.nodes) <= most:
+        return document
+    sections = sum(node.kind is Kind.SECTION for node in document.tree)
+    if sections <= most or sections * _SHORTEST <= characters:
+        return document
+    source.warn(f"{sections:,} headings in {characters:,} characters are read as plain text")
+    return dataclasses.replace(document, tree=flat_tree(document.id, characters))
 
 
 def _with_language(document: Document) -> Document:

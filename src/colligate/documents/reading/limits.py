@@ -25,7 +25,8 @@ class Limits:
 
     `text_bytes` bounds files read as text, `file_bytes` any file. In zip-based formats,
     `unpacked_bytes` bounds the unpacked size of all members, `ratio` the same in sizes of the
-    archive itself (up to a mebibyte is always accepted), `members` their number.
+    archive itself (up to a mebibyte is always accepted), `members` their number. A document of
+    more than `sections` sections keeps them only if they have text.
     """
 
     file_bytes: int = 512 * _MEBIBYTE
@@ -33,6 +34,7 @@ class Limits:
     unpacked_bytes: int = 512 * _MEBIBYTE
     ratio: int = 200
     members: int = 20_000
+    sections: int = 20_000
 
     def seconds(self, size: int) -> float:
         """Return how long reading a file of so many bytes may take."""

@@ -303,7 +303,7 @@ class DocumentAgent:
         documents = {reading.info.id: await run.document(reading.info.id)}
         asked = "\n".join([self.question, *self.tasks, FRAME])
         stated, _ = await asyncio.to_thread(
-            resolve, asked, reading.statements, reading.shown, documents
+            resolve, asked, reading.statements, reading.shown, documents, run.verifier
         )
         return tuple(each for each in stated if each.places)
 

@@ -246,7 +246,9 @@ class Synthesis:
         self, statements: Sequence[Statement | Joined], passages: Sequence[Passage]
     ) -> tuple[list[Stated], tuple[str, ...]]:
         documents = await self.run.documents_of(passages)
-        return await asyncio.to_thread(resolve, self.question, statements, passages, documents)
+        return await asyncio.to_thread(
+            resolve, self.question, statements, passages, documents, self.run.verifier
+        )
 
     def _complete(self, stated: Sequence[Stated], groups: Sequence[FindingGroup]) -> list[Stated]:
         """Add the findings that no statement repeats; nothing if nothing was stated.

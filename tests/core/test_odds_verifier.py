@@ -1,0 +1,81 @@
+"""`--verifier odds`: the reader's label odds drop what a cited sentence denies."""
+
+import pytest
+
+from colligate import Engine
+from colligate.core.meaning import Meaning
+from colligate.errors import MissingCapability, ServerFailed
+from colligate.models import LabelOdds
+from colligate.testing import ScriptedModel
+from support.models import statement_reply
+
+QUESTION = "Where do bicycles stand?"
+SOURCE = "Bicycles of tenants may stand in the yard and under the northern roof."
+SAID = "Under the northern roof and in the yard bicycles of tenants may stand."
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """`ask(odds, said)`: the answer of a reader that says this, and gives these odds or raises."""
+    (tmp_path / "rules.md").write_text(f"# Rules\n\n{SOURCE}\n")
+    prompts = []
+
+    def judge(messages, labels, forced):
+        prompts.append(messages[-1].content)
+        if isinstance(odds, Exception):
+            raise odds
+        return LabelOdds(dict(zip(labels, odds, strict=True)), 1.0)
+
+    odds = ()
+
+    async def asked(given, said=SAID):
+        nonlocal odds
+        odds = given
+        model = ScriptedModel(lambda call: statement_reply(SOURCE, said, "yard"), labels=judge)
+        library = tmp_path / "library"
+        async with Engine(model, embedder="static", verifier="odds", library=library) as engine:
+            answer = await engine.ask(QUESTION, [tmp_path / "rules.md"], strategy="retrieve-read")
+        return answer, prompts
+
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("odds", "meaning"),
+    [
+        ((0.9, 0.05, 0.05), Meaning.SUPPORTS),
+        ((0.4, 0.6, 0.0), Meaning.UNCLEAR),
+        ((0.0, 0.1, 0.9), Meaning.UNCLEAR),
+    ],
+)
+async def test_what_is_not_denied_is_cited(ask, odds, meaning):
+    answer, prompts = await ask(odds)
+    assert [each.meaning for each in answer.citations] == [meaning]
+    assert SOURCE in prompts[0]
+    assert SAID in prompts[0]
+
+
+async def test_what_is_denied_is_not_in_the_answer(ask):
+    answer, _ = await ask((0.05, 0.95, 0.0))
+    assert SAID not in answer.text
+
+
+async def test_a_model_that_fails_leaves_the_answer_and_a_warning(ask):
+    answer, _ = await ask(ServerFailed("it is down"))
+    assert [each.meaning for each in answer.citations] == [Meaning.UNCLEAR]
+    assert any("not verified: it is down" in warning for warning in answer.warnings)
+
+
+async def test_words_of_the_document_cost_nothing(ask):
+    answer, prompts = await ask((0.0, 1.0, 0.0), SOURCE)
+    assert [each.meaning for each in answer.citations] == [Meaning.SUPPORTS]
+    assert prompts == []
+
+
+async def test_a_reader_without_odds_is_refused_before_it_is_asked(tmp_path):
+    (tmp_path / "rules.md").write_text(SOURCE)
+    model = ScriptedModel([])
+    async with Engine(model, embedder="static", verifier="odds", library=tmp_path / "l") as engine:
+        with pytest.raises(MissingCapability, match="--verifier none"):
+            await engine.ask(QUESTION, [tmp_path / "rules.md"], strategy="retrieve-read")
+    assert model.calls == []
