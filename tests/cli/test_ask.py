@@ -68,7 +68,7 @@ def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0] == "The tower was built in 1871. [1]"
-    assert lines[2] == "[1] The lighthouse › Building"
+    assert lines[2] == f"[1] The lighthouse › Building ({folder / 'tower.md'})"
     assert lines[3].startswith("    The tower was built in 1871 by Ada Mercer.")
     assert "reading 2 files" in done.stderr
     assert "1 call" in done.stderr

@@ -94,7 +94,10 @@ def test_the_server_is_asked_and_gives_the_same(
     assert beside.returncode == 0, beside.stderr
     assert f"the server at {server.url} holds the library" in beside.stderr
     assert f"asking openai:reader@{tower_reader.url}" in beside.stderr
-    assert without_times(json.loads(beside.stdout)) == without_times(json.loads(alone.stdout))
+    expected = json.loads(alone.stdout)
+    for citation in expected["citations"]:  # a server names no folder of its machine
+        citation["source"] = Path(citation["source"]).name
+    assert without_times(json.loads(beside.stdout)) == without_times(expected)
     traces = []
     for name in ("alone", "beside"):
         lines = [json.loads(each) for each in (tmp_path / f"{name}.jsonl").read_text().splitlines()]

@@ -32,7 +32,7 @@ def test_a_question_is_answered_with_what_it_took(chat):
     assert answer.usage_metadata["input_tokens"] > 0
     assert answer.response_metadata["finish_reason"] == "stop"
     assert answer.response_metadata["model_name"] == "colligate/retrieve-read"
-    assert answer.text.endswith("Sources:\n\n[1] House rules › Bicycles")
+    assert answer.text.endswith("Sources:\n\n[1] House rules › Bicycles (rules.md)")
     assert "annotations" not in answer.additional_kwargs  # so the sources are said in the text
 
 

@@ -100,7 +100,7 @@ async def test_an_answer_comes_with_its_sources_and_as_data(connected):
         assert not result.is_error
         text = result.content[0].text
         assert text.startswith("Bicycles stand in the yard. [1]")
-        assert "[1] House rules › Bicycles" in text
+        assert "[1] House rules › Bicycles (rules.md)" in text
         answer = result.structured_content
         assert answer["found"] is True
         (citation,) = answer["citations"]

@@ -82,7 +82,7 @@ def test_a_chat(client, body):
     assert content.startswith(f"{CLAIM} [1]")
     (annotations,) = [delta["annotations"] for delta in deltas if "annotations" in delta]
     assert annotations[0]["type"] == "url_citation"
-    assert annotations[0]["url_citation"]["title"] == "House rules › Bicycles"
+    assert annotations[0]["url_citation"]["title"] == "House rules › Bicycles (rules.md)"
     assert not any("tool_calls" in delta for delta in deltas)
     assert chunks[-1]["usage"]["total_tokens"] > 0
     own = next(chunk["colligate"] for chunk in chunks if "colligate" in chunk)

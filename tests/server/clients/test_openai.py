@@ -49,11 +49,11 @@ def test_an_answer_with_its_citations(client, served):
     content = choice.message.content
     assert choice.finish_reason == "stop"
     assert content.startswith(f"{CLAIM} [1]")
-    assert content.endswith("Sources:\n\n[1] House rules › Bicycles")
+    assert content.endswith("Sources:\n\n[1] House rules › Bicycles (rules.md)")
     (annotation,) = choice.message.annotations
     link = annotation.url_citation
     assert CLAIM in content[link.start_index : link.end_index]
-    assert link.title == "House rules › Bicycles"
+    assert link.title == "House rules › Bicycles (rules.md)"
     whole = completion.colligate
     (citation,) = whole["citations"]
     assert link.url == (
