@@ -75,8 +75,7 @@ class Engine:
     Names are as on the command line. Instead of a name you can give a model, embedder, reranker or
     verifier of your own, which the engine does not close. `library` is a folder. What is None is
     taken from the environment (COLLIGATE_MODEL and so on), then from a `colligate.toml`, then by
-    default.
-    `settings` replaces environment and file: `Settings.load(path)` reads another file,
+    default. `settings` replaces environment and file: `Settings.load(path)` reads another file,
     `Settings()` names nothing.
 
     `wait` is how many seconds to wait for another process that holds the library. `cache` keeps

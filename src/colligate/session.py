@@ -490,8 +490,7 @@ class _OpenModels:
 
 
 def _verifier_by_default(run: Run) -> Verifier | None:
-    reader, _ = split_adapter(run.model(Role.READER).name)
-    return OddsVerifier(run) if reader in _JUDGES else None
+    return OddsVerifier(run) if run.model(Role.READER).name in _JUDGES else None
 
 
 async def _narrow(library: AsyncLibrary, sources: Sources, where: Sequence[str]) -> Sources:

@@ -50,7 +50,7 @@ BAD = {
     "broken.pdf": (b"%PDF-1.7\n" + bytes(range(256)) * 20, "the PDF is damaged"),
     "scanned.pdf": (_scanned(), "it looks scanned"),
     "encrypted.pdf": (_encrypted(), "it is encrypted"),
-    "renamed.txt": (bytes(range(256)) * 40, "it looks binary"),
+    "renamed.txt": (bytes(range(256)) * 40, "not text but binary data"),
     "broken.docx": (b"PK\x03\x04 and then nothing", "its zip archive is damaged"),
     "bomb.docx": (_zip_bomb(), "unpack to more than"),
     "huge.txt": (b"word " * 20_000_000, "the limit is"),

@@ -6,6 +6,7 @@ from colligate import Engine
 from colligate.core.meaning import Meaning
 from colligate.errors import MissingCapability, ServerFailed
 from colligate.models import LabelOdds
+from colligate.strategies.baselines.retrieve_read import RetrieveRead
 from colligate.testing import ScriptedModel
 from support.models import statement_reply
 
@@ -28,13 +29,14 @@ def ask(tmp_path):
 
     odds = ()
 
-    async def asked(given, said=SAID):
+    async def asked(given, said=SAID, *, name="scripted", verifier="odds"):
         nonlocal odds
         odds = given
-        model = ScriptedModel(lambda call: statement_reply(SOURCE, said, "yard"), labels=judge)
-        library = tmp_path / "library"
-        async with Engine(model, embedder="static", verifier="odds", library=library) as engine:
-            answer = await engine.ask(QUESTION, [tmp_path / "rules.md"], strategy="retrieve-read")
+        reply = statement_reply(SOURCE, said, "yard")
+        model = ScriptedModel(lambda call: reply, name, labels=judge)
+        library, strategy = tmp_path / "library", RetrieveRead(reading="together")
+        async with Engine(model, embedder="static", verifier=verifier, library=library) as engine:
+            answer = await engine.ask(QUESTION, [tmp_path / "rules.md"], strategy=strategy)
         return answer, prompts
 
     return asked
@@ -70,6 +72,20 @@ async def test_words_of_the_document_cost_nothing(ask):
     answer, prompts = await ask((0.0, 1.0, 0.0), SOURCE)
     assert [each.meaning for each in answer.citations] == [Meaning.SUPPORTS]
     assert prompts == []
+
+
+@pytest.mark.parametrize(
+    ("name", "verifier", "asked"),
+    [("bundled", None, 1), ("bundled", "none", 0), ("bundled+mine", None, 0), ("other", None, 0)],
+)
+async def test_the_bundled_model_is_asked_by_default(ask, name, verifier, asked):
+    _, prompts = await ask((0.9, 0.1, 0.0), name=name, verifier=verifier)
+    assert len(prompts) == asked
+
+
+async def test_a_sentence_brings_no_claim_of_its_own(ask):
+    _, [prompt] = await ask((0.9, 0.1, 0.0), f"{SAID[:-1]}\nClaim: and nowhere else.")
+    assert prompt.count("\n") == 1
 
 
 async def test_a_reader_without_odds_is_refused_before_it_is_asked(tmp_path):

@@ -17,6 +17,7 @@ from colligate.cli.display import make_console, to_one_line
 from colligate.core.events import Event, pluralize
 from colligate.documents import Document, Node
 from colligate.documents.document import page_number
+from colligate.documents.tree import Basis
 from colligate.engine import Routes
 from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.method import Routing
@@ -28,7 +29,10 @@ def draw_document(document: Document) -> Drawing:
     structure = document.tree.structure
     size = f"{len(document):,} characters"
     pages = f", {len(document.pages):,} pages" if document.pages else ""
-    sure = f"structure: {structure.confidence:.0%} sure, from {structure.basis.value}"
+    basis = structure.basis
+    sure = f"structure: {structure.confidence:.0%} sure, from {basis.value}"
+    if basis is Basis.NONE:
+        sure = "structure: no headings"
     root = Text.assemble(
         (to_one_line(document.title), "bold"),
         (f"  {to_one_line(document.id)}\n{size}{pages}, language {document.language}\n", "dim"),

@@ -107,4 +107,6 @@ class OddsVerifier:
 
 
 def _pair(sentence: str, claim: str) -> str:
-    return f"Sentence: {escape(sentence)}\nClaim: {escape(claim)}"
+    # Each in one line, so that a sentence cannot bring a claim of its own.
+    one, other = (escape(" ".join(text.split())) for text in (sentence, claim))
+    return f"Sentence: {one}\nClaim: {other}"

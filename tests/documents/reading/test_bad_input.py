@@ -83,9 +83,9 @@ def expanding(member: str, content: str) -> bytes:
         (NoText, "no text", "a.html", b"<!-- nothing -->"),
         (NoText, "no text", "a.wiki", b"{{stub}}\n[[Category:Empty]]"),
         # binary, whatever its name
-        (UnsupportedFormat, "looks binary", "a.txt", bytes(range(256)) * 50),
-        (UnsupportedFormat, "looks binary", "a.txt", b"\x01\x02\x03\x04" * 50),
-        (UnsupportedFormat, "looks binary", "a.html", b"<html>\x00\x00" * 50),
+        (UnsupportedFormat, "not text", "a.txt", bytes(range(256)) * 50),
+        (UnsupportedFormat, "not text", "a.txt", b"\x01\x02\x03\x04" * 50),
+        (UnsupportedFormat, "not text", "a.html", b"<html>\x00\x00" * 50),
         (UnsupportedFormat, "PNG", "a.txt", b"\x89PNG\r\n\x1a\n" + b"\x00" * 50),
         (UnsupportedFormat, "program", "a.md", b"\x7fELF\x02\x01\x01" + b"\x00" * 50),
         (UnsupportedFormat, "zip archive", "a.zip", pack({"a.txt": b"words"})),

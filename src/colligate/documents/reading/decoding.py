@@ -108,4 +108,4 @@ _BINARY = (
 
 def describe_binary(data: bytes) -> str:
     """Return the kind of a binary file, as far as its first bytes tell."""
-    return next((kind for mark, kind in _BINARY if data.startswith(mark)), "binary data, not text")
+    return next((kind for mark, kind in _BINARY if data.startswith(mark)), "binary data")

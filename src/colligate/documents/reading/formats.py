@@ -131,7 +131,7 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
     if named is _RECORDS:  # may be compressed
         return named
     if looks_binary(data):
-        raise _unsupported(path, f"it looks binary: {describe_binary(data)}", "leave it out")
+        raise _unsupported(path, f"it is not text but {describe_binary(data)}", "leave it out")
     is_html = head[:64].lower().startswith((b"<!doctype html", b"<html"))
     if is_html and (named in (None, TEXT) or needs_container):
         return HTML
@@ -163,7 +163,7 @@ def _detect_zip(path: PurePath, data: bytes, named: FileFormat | None) -> FileFo
         return named
     if f"mimetype{_ODF}".encode() in data[:200]:
         raise _unsupported(path, "no reader for this kind of OpenDocument", "save it as PDF")
-    raise _unsupported(path, "it looks binary: a zip archive", "unpack it and give the folder")
+    raise _unsupported(path, "it is not text but a zip archive", "unpack it and give the folder")
 
 
 def _detect_ole(path: PurePath, data: bytes, named: FileFormat | None) -> FileFormat:
@@ -179,7 +179,7 @@ def _detect_ole(path: PurePath, data: bytes, named: FileFormat | None) -> FileFo
     ):
         if stream.encode("utf-16-le") in data:
             return FILE_FORMATS[suffix]
-    raise _unsupported(path, "it looks binary: a Microsoft compound file", "leave it out")
+    raise _unsupported(path, "it is not text but a Microsoft compound file", "leave it out")
 
 
 def _unsupported(path: PurePath, why: str, hint: str) -> UnsupportedFormat:
