@@ -18,7 +18,8 @@ SAID = "Under the northern roof and in the yard bicycles of tenants may stand."
 @pytest.fixture
 def ask(tmp_path):
     """`ask(odds, said)`: the answer of a reader that says this, and gives these odds or raises."""
-    (tmp_path / "rules.md").write_text(f"# Rules\n\n{SOURCE}\n")
+    wrapped = SOURCE.replace(" yard ", " yard\n")  # it reaches the prompt in one line
+    (tmp_path / "rules.md").write_text(f"# Rules\n\n{wrapped}\n")
     prompts = []
 
     def judge(messages, labels, forced):
@@ -81,11 +82,6 @@ async def test_words_of_the_document_cost_nothing(ask):
 async def test_the_bundled_model_is_asked_by_default(ask, name, verifier, asked):
     _, prompts = await ask((0.9, 0.1, 0.0), name=name, verifier=verifier)
     assert len(prompts) == asked
-
-
-async def test_a_sentence_brings_no_claim_of_its_own(ask):
-    _, [prompt] = await ask((0.9, 0.1, 0.0), f"{SAID[:-1]}\nClaim: and nowhere else.")
-    assert prompt.count("\n") == 1
 
 
 async def test_a_reader_without_odds_is_refused_before_it_is_asked(tmp_path):
