@@ -334,7 +334,9 @@ class Engine:
                     embedder=await session.open_library() if needs.searches else None,
                     store=await session.open_store(needs),
                 )
-                run.verifier = (await session.open_verifier(trace))(run)
+                if Role.READER in models:
+                    _, verifier_for = await session.open_verifier(models[Role.READER], trace)
+                    run.verifier = verifier_for(run)
                 names = {role: model.name for role, model in models.items()}
                 started = _Started(run, names, deadline)
                 before = len(session.warnings)

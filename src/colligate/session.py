@@ -291,26 +291,37 @@ class Session:
         key = ("reranker", named.name, named.with_key)
         return await self._open.open_in_thread(key, open_reranker, embedder=embedder)
 
-    async def open_verifier(self, trace: Trace) -> Callable[[Run], Verifier | None]:
-        """Open the verifier that was given or named; return a function that gives it to a run.
+    async def open_verifier(
+        self, reader: ChatModel, trace: Trace
+    ) -> tuple[str, Callable[[Run], Verifier | None]]:
+        """Open the verifier that was given or named: its name, and what gives it to a run.
 
         If none was named it is `odds` for readers that are known to judge well.
+
+        Raises:
+            MissingCapability: `odds` was named and the reader gives none.
         """
         if not isinstance(self.verifier, str | None):
             given = self.verifier
-            return lambda _: given
+            return given.name, lambda _: given
         named = (await self.load_settings()).verifier
-        if named is None:
-            return _verifier_by_default
-        note_name("verifier", named, trace)
-        if named.name == "odds":
-            return OddsVerifier
-        if named.name == "none":
-            return lambda _: None
-        key = ("verifier", named.name, False)
-        work = partial(asyncio.to_thread, open_verifier, named.name)
-        opened = await self._open.open(key, work)
-        return lambda _: opened
+        if named is not None:
+            note_name("verifier", named, trace)
+        default = "odds" if reader.name in _JUDGES else "none"
+        name = default if named is None else named.name
+        if name == "none":
+            return name, lambda _: None
+        if name == "odds":
+            if Capability.LABELS not in reader.capabilities:
+                raise MissingCapability(
+                    "the verifier 'odds' needs a reader that gives label odds",
+                    f"{reader.name} does not",
+                    "give --verifier none",
+                )
+            return name, OddsVerifier
+        work = partial(asyncio.to_thread, open_verifier, name)
+        opened = await self._open.open(("verifier", name, False), work)
+        return name, lambda _: opened
 
     async def list_search_models(self) -> dict[str, str]:
         """Return the names of the embedder, the reranker and the verifier; open nothing.
@@ -318,10 +329,12 @@ class Session:
         A reranker that is not named is each strategy's own, "by strategy", a verifier "by model".
         """
         settings = await self.load_settings()
-        given = None if isinstance(self.reranker, str) else self.reranker
-        reranker = given or settings.reranker or Named("by strategy")
-        checks = None if isinstance(self.verifier, str) else self.verifier
-        verifier = checks or settings.verifier or Named("by model")
+        reranker: Reranker | Named = settings.reranker or Named("by strategy")
+        if not isinstance(self.reranker, str | None):
+            reranker = self.reranker
+        verifier: Verifier | Named = settings.verifier or Named("by model")
+        if not isinstance(self.verifier, str | None):
+            verifier = self.verifier
         embedder = await self._embedder_name()
         made = None if self._library is None else await self._library.embedder_name()
         name = embedder.name if embedder else made or DEFAULT_EMBEDDER.name
@@ -487,10 +500,6 @@ class _OpenModels:
         self._opened.clear()
         self.probed.clear()
         await self._stack.aclose()
-
-
-def _verifier_by_default(run: Run) -> Verifier | None:
-    return OddsVerifier(run) if run.model(Role.READER).name in _JUDGES else None
 
 
 async def _narrow(library: AsyncLibrary, sources: Sources, where: Sequence[str]) -> Sources:

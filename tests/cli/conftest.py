@@ -163,12 +163,8 @@ def tower_reader(openai_server: Any) -> Any:
 
 @pytest.fixture
 def ask(colligate: Colligate, tower_reader: Any) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`ask(path...)` asks when the tower was built, with the quick embedder."""
-
-    def run(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-        return colligate(*asking(tower_reader, *arguments), **options)
-
-    return run
+    """`ask(path...)` asks when the tower was built, with the quick embedder, in this process."""
+    return lambda *arguments: colligate.here(*asking(tower_reader, *arguments))
 
 
 def asking(server: Any, *arguments: str | Path) -> list[str | Path]:

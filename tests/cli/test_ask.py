@@ -52,7 +52,7 @@ def test_json_is_one_object_whose_citations_are_slices_of_the_document(
     [citation] = answer["citations"]
     assert set(citation) >= CITATION
     assert citation["section"] == ["The lighthouse", "Building"]
-    text = colligate("library", "show", citation["document"], "--text").stdout
+    text = colligate.here("library", "show", citation["document"], "--text").stdout
     assert text[citation["start"] : citation["end"]] == citation["quote"]
     assert "1871" in citation["quote"]
     for start, end in citation["answer_spans"]:
@@ -62,9 +62,9 @@ def test_json_is_one_object_whose_citations_are_slices_of_the_document(
 
 
 def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
-    ask: Any, folder: Path
+    colligate: Any, asked: Any, folder: Path
 ) -> None:
-    done = ask(folder)
+    done = colligate(*asked(folder))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0] == "The tower was built in 1871. [1]"
@@ -232,8 +232,8 @@ def test_only_the_paths_given_are_in_view(ask: Any, folder: Path) -> None:
 
 
 def test_a_dead_endpoint(colligate: Any, folder: Path) -> None:
-    done = colligate("ask", "Who?", folder, "--model", "openai:m@http://127.0.0.1:9/v1",
-                     "--embedder", "static")  # fmt: skip
+    model = "openai:m@http://127.0.0.1:9/v1"
+    done = colligate.here("ask", "Who?", folder, "--model", model, "--embedder", "static")
     assert done.returncode == 1
     assert "nobody answers at http://127.0.0.1:9/v1" in fault(done)
 
@@ -270,26 +270,26 @@ def test_a_context_that_is_too_small(colligate: Any) -> None:
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
 def test_no_character_stops_the_output(
-    ask: Any, colligate: Any, openai_server: Any, replying: Any, folder: Path, encoding: str
+    asked: Any, colligate: Any, openai_server: Any, replying: Any, folder: Path, encoding: str
 ) -> None:
     quote = "The tower was built in 1871 by Ada Mercer 灯塔 🗼 in person."
     (folder / "tower.md").write_text(f"# 灯塔\n\n{quote}\n", encoding="utf-8")
     openai_server.answer = replying(quote, "The tower was built in 1871.", "1871")
     colligate.environment["PYTHONIOENCODING"] = encoding
-    done = ask(folder)
+    done = colligate(*asked(folder))
     assert done.returncode == 0, done.stderr
     assert "1871" in done.stdout
     assert "?" in done.stdout
 
 
 def test_json_loses_no_character_whatever_the_encoding(
-    ask: Any, colligate: Any, openai_server: Any, replying: Any, folder: Path
+    asked: Any, colligate: Any, openai_server: Any, replying: Any, folder: Path
 ) -> None:
     quote = "The tower was built in 1871 by Ada Mercer 灯塔 🗼 in person."
     (folder / "tower.md").write_text(f"# 灯塔\n\n{quote}\n", encoding="utf-8")
     openai_server.answer = replying(quote, "The tower was built in 1871.", "1871")
     colligate.environment["PYTHONIOENCODING"] = "ascii"
-    done = ask(folder, "--json")
+    done = colligate(*asked(folder, "--json"))
     assert "灯塔 🗼" in json.loads(done.stdout)["citations"][0]["quote"]
 
 

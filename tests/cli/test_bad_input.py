@@ -84,7 +84,7 @@ def test_a_bad_file_alone_is_a_fault(ask: Any, folder: Path, name: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_what_may_not_be_read_is_said(ask: Any, colligate: Any, folder: Path) -> None:
+def test_what_may_not_be_read_is_said(asked: Any, colligate: Any, folder: Path) -> None:
     if os.geteuid() == 0:  # the superuser may read anything, unless that is taken away
         powers = "-dac_override,-dac_read_search"
         colligate.wrapper = ["setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}"]
@@ -92,7 +92,7 @@ def test_what_may_not_be_read_is_said(ask: Any, colligate: Any, folder: Path) ->
     (folder / "secret.txt").write_text("Nobody may read this.\n")
     (folder / "secret.txt").chmod(0)
     try:
-        done = ask(folder)
+        done = colligate(*asked(folder))
     finally:
         (folder / "locked").chmod(0o700)
     assert done.returncode == 0, done.stderr
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_read_is_no_traceback(
     colligate: Any, folder: Path, command: str
 ) -> None:
     (folder / "broken.docx").write_bytes(BAD["broken.docx"][0])
-    done = colligate(command, folder / "broken.docx")
+    done = colligate.here(command, folder / "broken.docx")
     assert (done.returncode, done.stdout) == (1, "")
     assert "its zip archive is damaged" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

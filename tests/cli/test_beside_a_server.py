@@ -57,7 +57,7 @@ class Serving:
 @pytest.fixture
 def serving(colligate: Any, tower_reader: Any, folder: Path) -> Iterator[Callable[..., Serving]]:
     """`serving(option...)` is a server over the two documents of `folder`."""
-    assert colligate("index", folder, "--embedder", "static").returncode == 0
+    assert colligate.here("index", folder, "--embedder", "static").returncode == 0
     started: list[Serving] = []
 
     def start(*arguments: str) -> Serving:
@@ -72,7 +72,7 @@ def serving(colligate: Any, tower_reader: Any, folder: Path) -> Iterator[Callabl
 
 
 def ask(colligate: Any, *options: str | Path) -> Any:
-    return colligate("ask", QUESTION, "--wait", "0", *options)
+    return colligate.here("ask", QUESTION, "--wait", "0", *options)
 
 
 def without_times(answer: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,9 @@ def test_how_it_ends_is_how_it_would_have_ended(
     colligate: Any, serving: Any, tower_reader: Any
 ) -> None:
     serving()
-    nothing = colligate("ask", "What is the harbour master's name?", "--max-tokens-total", "50")
+    nothing = colligate.here(
+        "ask", "What is the harbour master's name?", "--max-tokens-total", "50"
+    )
     assert nothing.returncode == 1
     assert "tokens" in nothing.stderr
     tower_reader.answer = '{"statements": [], "short_answer": "", "found": false}'
@@ -149,7 +151,7 @@ def test_models_and_files_that_the_server_does_not_have_are_refused(
     files = ask(colligate, folder / "tower.md")
     assert files.returncode == 2
     assert "add the files at the server" in files.stderr.splitlines()[-1]
-    index = colligate("index", folder, "--embedder", "static")
+    index = colligate.here("index", folder, "--embedder", "static")
     assert index.returncode == 1
     assert server.url in index.stderr.splitlines()[-1]
     assert len(tower_reader.requests) == asked
@@ -158,16 +160,16 @@ def test_models_and_files_that_the_server_does_not_have_are_refused(
 def test_documents_are_listed_shown_and_removed(colligate: Any, serving: Any, folder: Path) -> None:
     serving("--token", "a-token-of-some-length")
     assert ask(colligate, "--json").returncode == 0
-    listed = json.loads(colligate("library", "list", "--json").stdout)
+    listed = json.loads(colligate.here("library", "list", "--json").stdout)
     tower = next(each["id"] for each in listed if "tower" in each["id"])
-    assert "1871" in colligate("library", "show", tower, "--text").stdout
+    assert "1871" in colligate.here("library", "show", tower, "--text").stdout
     runs = colligate.library / "runs"
     assert len(list(runs.iterdir())) == 2
-    assert colligate("library", "remove", "no-such-document").returncode == 2
-    removed = colligate("library", "remove", folder / "tower.md")
+    assert colligate.here("library", "remove", "no-such-document").returncode == 2
+    removed = colligate.here("library", "remove", folder / "tower.md")
     assert removed.returncode == 0, removed.stderr
     assert removed.stdout.strip() == f"removed {tower}"
-    assert len(json.loads(colligate("library", "list", "--json").stdout)) == 1
+    assert len(json.loads(colligate.here("library", "list", "--json").stdout)) == 1
     assert list(runs.iterdir()) == []
 
 
@@ -225,7 +227,7 @@ def test_a_strangers_address_is_not_asked(
 ) -> None:
     """It lies in a library from elsewhere, or of a server that was there once."""
     model = ["--model", f"openai:reader@{tower_reader.url}", "--embedder", "static"]
-    assert colligate("index", folder, "--embedder", "static").returncode == 0
+    assert colligate.here("index", folder, "--embedder", "static").returncode == 0
     seen: list[str] = []
     handler = type("Handler", (Stranger,), {"seen": seen})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as stranger:
@@ -240,7 +242,7 @@ def test_a_strangers_address_is_not_asked(
 
 def test_two_servers_do_not_share_a_library(colligate: Any, serving: Any, folder: Path) -> None:
     serving()
-    second = colligate("serve", "--port", "0", "--embedder", "static", "--wait", "0")
+    second = colligate.here("serve", "--port", "0", "--embedder", "static", "--wait", "0")
     assert second.returncode == 1
     assert "has held it since" in second.stderr.splitlines()[-1]
     assert ask(colligate).returncode == 0

@@ -38,13 +38,13 @@ def test_in_a_terminal(colligate: Any, asked: Callable[..., Any], hostile: Path)
     assert "[red]title" in text
 
 
-def test_in_a_pipe(ask: Any, colligate: Any, hostile: Path) -> None:
-    done = ask(hostile)
+def test_in_a_pipe(asked: Callable[..., Any], colligate: Any, hostile: Path) -> None:
+    done = colligate(*asked(hostile))
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert "[bold red]Ada[/bold red]" in done.stdout
     for command in (["library", "list"], ["tree", str(hostile / "tower.md")]):
-        shown = colligate(*command)
+        shown = colligate.here(*command)
         assert shown.returncode == 0
         assert "\x1b" not in shown.stdout + shown.stderr
 

@@ -189,8 +189,8 @@ class Answerer:
     spending: Spending
     embedder: Embedder | None = None
     reranker: Reranker | None = None
-    verifier: Callable[[Run], Verifier | None] = lambda _: None
     timeout: float | None = None
+    verifier_for: Callable[[Run], Verifier | None] = lambda _: None
 
     async def answer(
         self, strategy: Strategy, question: str, sources: Sources, *, plain: bool = False
@@ -207,7 +207,8 @@ class Answerer:
             embedder=self.embedder,
             plain_reader=read_plainly if plain else None,
         )
-        run.verifier = self.verifier(run)
+        if not plain:
+            run.verifier = self.verifier_for(run)
         budget = SharedTokenBudget(self.spending, run.meter)
         run.tokens = budget
         answer: Answer | None = None

@@ -62,7 +62,7 @@ class Participants:
     models: Mapping[Role, ChatModel]
     embedder: Embedder | None
     reranker: Reranker | None
-    verifier: Callable[[Run], Verifier | None]
+    verifier_for: Callable[[Run], Verifier | None]
     backends: Backends
     records: Mapping[str, ModelRecord]
 
@@ -84,15 +84,15 @@ async def open_participants(
     reranker = await session.open_reranker(models, trace) if plan.searches else None
     backends = await _open_backends(names, every.get(Role.JUDGE), session, spending)
     records = await model_records(every, embedder, reranker)
-    verifier = await session.open_verifier(trace)
-    if (named := (await session.load_settings()).verifier) and named.name != "none":
-        records["verifier"] = ModelRecord(named.name, "")
+    verifier, verifier_for = await session.open_verifier(models[Role.READER], trace)
+    if verifier != "none":
+        records["verifier"] = ModelRecord(verifier, "")
     for what, name in (("nli", names.nli), ("qa", names.qa)):
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
             records[what] = ModelRecord(name, "" if name == JUDGE else digest)
     plan = _add_optional_metrics(replace(plan, entries=tuple(entries)), backends, trace)
-    return Participants(models, embedder, reranker, verifier, backends, records), plan
+    return Participants(models, embedder, reranker, verifier_for, backends, records), plan
 
 
 def cache_replies(who: Participants, file: Path, stack: AsyncExitStack) -> Participants:

@@ -140,7 +140,12 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
             corpora = CorpusResolver(request.data, indexes, who.embedder, trace)
             await stack.enter_async_context(corpora)
             answering = Answerer(
-                who.models, spending, who.embedder, who.reranker, who.verifier, request.timeout
+                who.models,
+                spending,
+                who.embedder,
+                who.reranker,
+                request.timeout,
+                who.verifier_for,
             )
             bench = Bench(planned, answering, corpora, who.backends, request.traces)
             job: RunJob = Job(

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr
 
 RESAMPLES = 10_000
 
@@ -105,14 +104,22 @@ def paired_bootstrap(
     return Difference(mean, float(low), float(high), p, len(differences))
 
 
+def _sign_p(fewer: int, count: int) -> float:
+    """Return the two-sided p of the sign test: `fewer` of `count` differ in the rarer direction."""
+    term = tail = 1  # binomial coefficients, exact
+    for heads in range(fewer):
+        term = term * (count - heads) // (heads + 1)
+        tail += term
+    return min(1.0, 2 * tail / (1 << count))
+
+
 def _flip_signs(sums: NDArray[np.float64], seed: int) -> float:
     """Return the two-sided p of the sign-flip test of differences, none of them zero."""
     sizes = np.abs(sums)
     if not len(sums):
         return 1.0
     if np.ptp(sizes) <= _LAST_BITS * sizes.max():
-        fewer = min(np.sum(sums > 0), np.sum(sums < 0))
-        return min(1.0, float(2 * bdtr(fewer, len(sums), 0.5)))
+        return _sign_p(int(min(np.sum(sums > 0), np.sum(sums < 0))), len(sums))
     reached = np.abs(sums.sum()) - _LAST_BITS * sizes.sum()
     if len(sums) <= _ALL_SIGNS:
         totals = np.zeros(1)

@@ -30,9 +30,10 @@ def draw_document(document: Document) -> Drawing:
     size = f"{len(document):,} characters"
     pages = f", {len(document.pages):,} pages" if document.pages else ""
     basis = structure.basis
-    sure = f"structure: {structure.confidence:.0%} sure, from {basis.value}"
     if basis is Basis.NONE:
         sure = "structure: no headings"
+    else:
+        sure = f"structure: {structure.confidence:.0%} sure, from {basis.value}"
     root = Text.assemble(
         (to_one_line(document.title), "bold"),
         (f"  {to_one_line(document.id)}\n{size}{pages}, language {document.language}\n", "dim"),

@@ -6,8 +6,8 @@ import asyncio
 
 from colligate.core.prompts import escape
 from colligate.core.run import Run
-from colligate.errors import BudgetExceeded, MissingCapability, ModelError
-from colligate.models import Capability, Message, Role
+from colligate.errors import BudgetExceeded, ModelError
+from colligate.models import Message, Role
 
 _INSTRUCTION = """\
 You compare a claim with a sentence of a document. Reply with one word. \
@@ -54,6 +54,22 @@ _EXAMPLES = (
     (_MONK, "He studied law in Uppsala.", "states"),
     (_MONK, "He was born in Uppsala.", "silent"),
 )
+
+
+def _pair(sentence: str, claim: str) -> str:
+    # Each in one line, so that a sentence cannot bring a claim of its own.
+    one, other = (escape(" ".join(text.split())) for text in (sentence, claim))
+    return f"Sentence: {one}\nClaim: {other}"
+
+
+_TURNS = (
+    Message("system", _INSTRUCTION),
+    *(
+        message
+        for sentence, said, label in _EXAMPLES
+        for message in (Message("user", _pair(sentence, said)), Message("assistant", label))
+    ),
+)
 _LABELS = ("states", "denies", "silent")
 _SILENT = 0.5  # odds of `silent` up to which only the other two are compared
 
@@ -71,13 +87,6 @@ class OddsVerifier:
     most_added = 2
 
     def __init__(self, run: Run) -> None:
-        reader = run.model(Role.READER)
-        if Capability.LABELS not in reader.capabilities:
-            raise MissingCapability(
-                "the verifier 'odds' needs a reader that gives label odds",
-                f"{reader.name} does not",
-                "give --verifier none",
-            )
         self._run, self._loop = run, asyncio.get_running_loop()
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
@@ -87,16 +96,9 @@ class OddsVerifier:
     async def aclose(self) -> None: ...  # the model is closed by its owner
 
     async def _ask(self, claim: str, source: str) -> tuple[float, float, float]:
-        turns = [
-            message
-            for sentence, said, label in _EXAMPLES
-            for message in (Message("user", _pair(sentence, said)), Message("assistant", label))
-        ]
         asked = Message("user", _pair(source, claim))
         try:
-            judged = await self._run.labels(
-                [Message("system", _INSTRUCTION), *turns, asked], _LABELS, role=Role.READER
-            )
+            judged = await self._run.labels([*_TURNS, asked], _LABELS, role=Role.READER)
         except (BudgetExceeded, ModelError) as error:
             self._run.warn(f"what is cited is not verified: {error}")
             return 0.0, 0.0, 1.0
@@ -104,9 +106,3 @@ class OddsVerifier:
         if silent > _SILENT:
             return states, denies, silent
         return states / (states + denies), denies / (states + denies), 0.0
-
-
-def _pair(sentence: str, claim: str) -> str:
-    # Each in one line, so that a sentence cannot bring a claim of its own.
-    one, other = (escape(" ".join(text.split())) for text in (sentence, claim))
-    return f"Sentence: {one}\nClaim: {other}"

@@ -304,7 +304,7 @@ def _texts_digest(source: str) -> str:
 
 # Packages whose version can change an answer.
 _PACKAGES = (
-    *("colligate", "numpy", "scipy", "onnxruntime", "tokenizers", "qdrant-edge-py"),
+    *("colligate", "numpy", "fastcluster", "onnxruntime", "tokenizers", "qdrant-edge-py"),
     *("torch", "transformers", "peft", "llguidance", "sentence-transformers"),
     *("ir-measures", "rouge-score", "rouge"),
 )

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.vq import vq
-from scipy.integrate import trapezoid
 
 from colligate.bench.metrics.answers import list_long_golds, prepare_alce, take_whole
 from colligate.bench.metrics.groups import MetricGroup
@@ -108,14 +106,15 @@ def _cluster(rows: Features, clusters: int, seed: int) -> NDArray[np.int32]:
     for _ in range(_REDONE):
         centres = rows[generator.permutation(len(rows))[:clusters]]
         for _ in range(_ROUNDS):
-            found, distances = vq(rows, centres)
+            squares = np.square(centres).sum(axis=1) - 2 * rows @ centres.T
+            found = squares.argmin(axis=1)  # but for the row's own square, the same for all
             moved = centres.copy()
             for cluster in np.unique(found):
                 moved[cluster] = rows[found == cluster].mean(axis=0)
             if np.array_equal(moved, centres):
                 break
             centres = moved
-        if (spread := float((distances**2).sum())) < best:
+        if (spread := float(squares.min(axis=1).sum())) < best:
             best, labels = spread, np.asarray(found, np.int32)
     return labels
 
@@ -133,4 +132,5 @@ def _kl(first: Features, second: Features) -> float:
 
 def _area(x: Features, y: Features) -> float:
     order = np.lexsort((-y, x))  # the curve falls; where it is vertical its top comes first
-    return float(trapezoid(y[order], x[order]))
+    x, y = x[order], y[order]
+    return float((np.diff(x) * (y[1:] + y[:-1])).sum() / 2)  # the trapezoidal rule

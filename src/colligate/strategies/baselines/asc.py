@@ -23,7 +23,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.cluster.hierarchy import fcluster, linkage
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
@@ -169,29 +168,32 @@ def select_agreed(
     the cosine `distance`; the longest sentence represents its cluster. If no cluster has enough
     support, those with the most are taken; of more than `most`, those with the most support.
     """
-    clusters: dict[int, list[Atom]] = {}
-    for label, atom in zip(_label_clusters(vectors, distance), atoms, strict=True):
-        clusters.setdefault(label, []).append(atom)
     made = [
         Agreed(
-            max((atom.text for atom in cluster), key=len),
-            len({atom.sample for atom in cluster}) / samples,
+            max((atoms[at].text for at in cluster), key=len),
+            len({atoms[at].sample for at in cluster}) / samples,
         )
-        for cluster in clusters.values()
+        for cluster in _cluster(vectors, distance)
     ]
     bar = min(least, max((each.support for each in made), default=0.0))
     ranked = sorted(range(len(made)), key=lambda at: -made[at].support)
     return [made[at] for at in sorted(ranked[:most]) if made[at].support >= bar]
 
 
-def _label_clusters(vectors: ArrayLike, distance: float) -> list[int]:
+def _cluster(vectors: ArrayLike, distance: float) -> list[list[int]]:
+    """Return the rows of each cluster, in the order of its first."""
+    from fastcluster import linkage  # imports scipy where it is installed: 0.3 s
+
     rows = np.asarray(vectors, dtype=np.float64)
-    if len(rows) < 2:
-        return list(range(len(rows)))
-    above = np.triu_indices(len(rows), 1)
-    apart = np.maximum(0, 1 - (rows @ rows.T)[above])
-    labels = fcluster(linkage(apart, method="average"), t=distance, criterion="distance")
-    return [int(label) for label in labels]
+    clusters = {at: [at] for at in range(len(rows))}
+    if len(rows) > 1:
+        above = np.triu_indices(len(rows), 1)
+        apart = np.maximum(0, 1 - (rows @ rows.T)[above])
+        merges = linkage(apart, method="average")  # the nearest first; the k-th makes node n + k
+        near = merges[merges[:, 2] <= distance, :2].astype(int)
+        for made, (left, right) in enumerate(near, len(rows)):
+            clusters[made] = clusters.pop(left) + clusters.pop(right)
+    return sorted(map(sorted, clusters.values()))
 
 
 _SAMPLE = """\
