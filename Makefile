@@ -2,6 +2,8 @@
 # the user's data directory, or to COLLIGATE_HOME where that is set.
 PYTHON ?= python3
 BIN := .venv/bin
+# Python compiles a module when it is first imported: most of what is installed never is.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 INSTALLED := .venv/.installed
 
 .PHONY: help setup demo test lint bench clean
@@ -16,16 +18,16 @@ help:
 # The demo needs the package alone; the tests need their tools as well.
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(INSTALL) --upgrade "pip>=25.1"
 
 .venv/.package: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(INSTALL) --editable .
 	touch $@
 
 # torch is pinned so that every machine tests with the same one.
 $(INSTALLED): .venv/.package
-	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --editable '.[bench,langchain,llamaindex,local,mcp,multilingual,serve,train]' --group dev
+	$(INSTALL) torch==2.13.0
+	$(INSTALL) --editable '.[bench,langchain,llamaindex,local,mcp,multilingual,serve,train]' --group dev
 	touch $@
 
 # Tests of the page need a Chromium. Debian's is installed where one may; elsewhere they are skipped.

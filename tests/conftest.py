@@ -20,6 +20,12 @@ from support.server import OpenAIServer
 
 wait_without_spinning()  # tests may load torch before colligate does
 
+# Each process of a run has a core of its own, if the system lets it choose: models that compute
+# with the threads of all cores at once wait for each other most of the time.
+if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
 # A loaded machine is slow: no test depends on the time that it takes.
 settings.register_profile("colligate", deadline=None)
 settings.load_profile("colligate")

@@ -32,7 +32,7 @@ def pulled():
 
 
 async def test_every_citation_of_a_real_model_is_a_slice_of_a_real_file(tmp_path):
-    files = [LICENCES / "MIT.txt", LICENCES / "Zlib.txt", LICENCES / "ISC.txt"]
+    files = [LICENCES / "MIT.txt", LICENCES / "ISC.txt"]
     async with Engine(model="gguf:smollm2-135m", library=tmp_path / "library") as engine:
         answer = await engine.ask("What must be included in all copies of the Software?", files)
         library = await engine.open_library()

@@ -48,7 +48,7 @@ def adapter(tmp_path: Path) -> Callable[[int], Path]:
 
 
 async def text(model: HFModel) -> str:
-    return (await ask(model, PROMPT, max_tokens=12)).text
+    return (await ask(model, PROMPT, max_tokens=6)).text
 
 
 async def odds(model: HFModel) -> float:

@@ -67,7 +67,7 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
 
 async def answer(model: LlamaCpp, text: str, options: dict[str, Any]) -> str:
     turns = [Message("system", "You answer questions."), Message("user", text)]
-    return (await ask(model, turns, max_tokens=32, **options)).text
+    return (await ask(model, turns, max_tokens=20, **options)).text
 
 
 @pytest.mark.model
