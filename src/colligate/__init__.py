@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from colligate.core.answer import Answer
     from colligate.core.citing import Citation, Evidence
+    from colligate.core.followup import Turn
     from colligate.core.run import Run
     from colligate.core.strategy import Strategy
     from colligate.documents import Document, Hit, Page, Passage, Span, Tree
@@ -52,6 +53,7 @@ _HOME = {
     "Span": "colligate.documents",
     "Strategy": "colligate.core.strategy",
     "Tree": "colligate.documents",
+    "Turn": "colligate.core.followup",
     "aask": "colligate.engine",
     "arefine": "colligate.engine",
     "ask": "colligate.sync",
@@ -83,6 +85,7 @@ __all__ = [
     "Span",
     "Strategy",
     "Tree",
+    "Turn",
     "aask",
     "arefine",
     "ask",

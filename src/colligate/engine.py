@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from colligate.core.answer import Answer, Refined
 from colligate.core.budget import Budget
 from colligate.core.events import Listener, Trace
+from colligate.core.followup import Turn, complete_question
 from colligate.core.run import Consent, Run, refuse
 from colligate.core.strategy import (
     DocumentRoute,
@@ -142,6 +143,7 @@ class Engine:
         timeout: float | None = None,
         on_event: Listener | None = None,
         consent: Consent = refuse,
+        history: Sequence[Turn] = (),
     ) -> Answer:
         """Answer a question over files and folders, or over the whole library if none are given.
 
@@ -150,6 +152,9 @@ class Engine:
         be read are left out and reported in `Answer.warnings`. `max_tokens_total` bounds input and
         output tokens of all calls together, `timeout` the seconds of the whole run.
         `consent` is asked before work that takes many calls; by default it is not done.
+        `history` are the turns of a conversation so far, oldest first (`Turn.of(answer)`): a
+        question that points back to them is completed first, and `Answer.question` is the complete
+        one.
 
         Raises:
             UsageError: an empty question, a strategy, model, path or document that does not exist.
@@ -171,6 +176,9 @@ class Engine:
             where,
         ) as started:
             started.run.consent = consent
+            if history:
+                question = await complete_question(question, history, started.run)
+                started.run.earlier = history[-1].cited
             answer: Answer = await chosen.answer(question, started.run)
             if chosen.needs.searches and not started.deadline.expired():
                 # The answer is paid for: what is looked up after it has its own time limit.

@@ -12,7 +12,7 @@ from colligate.errors import ServerFailed, WeightsUnavailable
 from colligate.models import Capability
 from colligate.settings import Named, Settings
 from colligate.testing import ScriptedModel
-from support.http_server import DEFAULT, QUESTION, RULES, parse_events
+from support.http_server import DEFAULT, QUESTION, RULES, parse_events, quoting
 from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
 NAMES_A_MODEL = re.compile("adapter|encoder|classifier|expert|nli|reflection|model")
@@ -48,6 +48,50 @@ async def test_an_answer_and_its_citation_lead_to_the_document(client):
     run = (await client.get(f"/api/runs/{answer['run']}")).json()
     assert run["state"] == "done"
     assert run["answer"] == answer
+
+
+@pytest.mark.parametrize("endpoint", ["own", "OpenAI's"])
+async def test_a_question_may_point_back_to_the_conversation(serve, endpoint):
+    def reply(call):
+        completes = "complete the last question" in call.messages[0].content
+        return QUESTION if completes else quoting(call)
+
+    model = ScriptedModel(reply)
+    said = "Bicycles stand in the yard, or in the hall."
+    async with serve(model, RULES) as client:
+        if endpoint == "own":
+            turns = [{"question": "Where do cars stand?", "answer": said}]
+            answer = (await client.ask("And they?", history=turns)).json()
+        else:
+            messages = [
+                {"role": "user", "content": "Where do cars stand?"},
+                {"role": "assistant", "content": said},
+                {"role": "user", "content": "And they?"},
+            ]
+            body = {"model": "auto", "messages": messages}
+            answer = (await client.post("/v1/chat/completions", json=body)).json()["colligate"]
+    assert answer["question"] == QUESTION
+    assert answer["found"]
+    conversation = model.calls[0].messages[-1].content
+    assert conversation.splitlines() == [
+        "Question: Where do cars stand?",
+        f"Answer: {said}",
+        "Last question: And they?",
+    ]
+
+
+@pytest.mark.parametrize(
+    "turn", [{"answer": "no question"}, {"question": "x", "cited": [{"start": 1}]}, "text"]
+)
+async def test_a_malformed_conversation_is_refused(client, turn):
+    assert (await client.ask(history=[turn])).status_code == 422
+
+
+async def test_a_place_of_an_earlier_answer_that_does_not_exist_is_no_error(client):
+    places = [("gone", 0, 5), ("gone", 9, 2), (await client.document("Rules"), 5, 1 << 40)]
+    cited = [{"document": name, "start": start, "end": end} for name, start, end in places]
+    turns = [{"question": QUESTION, "answer": "In the yard.", "cited": cited}]
+    assert (await client.ask(history=turns)).json()["found"]
 
 
 async def test_a_question_over_some_documents(client):

@@ -52,6 +52,9 @@ class Reader(ScriptedModel):
 def _reply(call: ChatRequest) -> str | BaseException:
     if "please fail" in call.prompt:
         return RuntimeError("the reader's own fault")
+    if "complete the last question" in call.messages[0].content:
+        *_, before, asked = re.findall(r"[Qq]uestion: (.*)", call.messages[-1].content)
+        return f"{before} {asked}"
     told = "\n\n".join(message.content for message in call.messages)
     last = call.messages[-1].content
     asked = _QUESTION.findall(told)

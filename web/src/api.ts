@@ -120,6 +120,14 @@ export type Asked = {
   documents: string[] | null;
   max_tokens_total: number | null;
   timeout: number | null;
+  history: Turn[];
+};
+
+/** A question of the conversation, its answer, and the passages that the answer cites. */
+export type Turn = {
+  question: string;
+  answer: string;
+  cited: { document: string; start: number; end: number }[];
 };
 
 export async function* ask(

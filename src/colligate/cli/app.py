@@ -64,6 +64,7 @@ def _limit_exit(status: int) -> None:
 # Each command with the first line of its help: the module of its name has it as `app`.
 COMMANDS = {
     "ask": "Answer a question over files and folders, with citations.",
+    "chat": "Ask questions one after another; each may point back to the ones before.",
     "refine": "Print the parts of files and folders that a question needs, within a budget.",
     "index": "Add files to the library ahead of time.",
     "library": "List, show, remove and verify the documents of the library.",

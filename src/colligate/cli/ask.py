@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,14 +14,20 @@ from colligate.cli.command import ANSWERED, NOT_FOUND, command
 from colligate.cli.display import note, print_json
 from colligate.errors import UsageError
 
+if TYPE_CHECKING:
+    from colligate.cli.progress import Watcher
+    from colligate.core.answer import Answer
+    from colligate.core.followup import Turn
+    from colligate.engine import Engine
+    from colligate.settings import Settings
+
 app = typer.Typer(add_completion=False)
 
 
-@command(app)
-async def ask_command(
-    question: options.Question,
-    paths: options.Paths = None,
-    *,
+@dataclass(frozen=True)
+class AskOptions:
+    """How questions are answered."""
+
     strategy: Annotated[
         str,
         options.option(
@@ -27,7 +35,7 @@ async def ask_command(
             options.MODELS,
             default=True,
         ),
-    ] = "auto",
+    ] = "auto"
     effort: Annotated[
         Literal["low", "normal", "high"] | None,
         options.option(
@@ -35,7 +43,7 @@ async def ask_command(
             "them. Default: normal.",
             options.LIMITS,
         ),
-    ] = None,
+    ] = None
     yes: Annotated[
         bool,
         options.option(
@@ -44,12 +52,20 @@ async def ask_command(
             options.LIMITS,
             "--yes",
         ),
-    ] = False,
-    where: options.Where = None,
-    follow_links: options.FollowLinks = False,
+    ] = False
+    where: options.Where = None
+    follow_links: options.FollowLinks = False
+    judge: options.Judge = None
+    router_adapter: options.RouterAdapter = None
+
+
+@command(app)
+async def ask_command(
+    question: options.Question,
+    paths: options.Paths = None,
+    *,
+    asked: AskOptions,
     models: options.EngineOptions,
-    judge: options.Judge = None,
-    router_adapter: options.RouterAdapter = None,
     run: options.RunOptions,
 ) -> int:
     """Answer a question over files and folders, with citations.
@@ -58,61 +74,104 @@ async def ask_command(
 
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
-    from colligate.cli.display import format_usage, show_answer
     from colligate.cli.progress import require_text, watch_run
-    from colligate.cli.remote import find_server
-    from colligate.core.events import Trace
-    from colligate.core.parameters import set_parameters
-    from colligate.core.strategy import load_strategy
-    from colligate.session import configure
 
     require_text(question)
-    kind = load_strategy(strategy)
-    settings = models.load_settings()
-    parameters = run.settings(router_adapter)
-    if effort is not None:
-        parameters.append(f"effort={effort}")
-    set_parameters(kind, parameters)  # a wrong parameter is reported before anything is opened
+    asker = Asker(paths or [], asked, models, run, models.load_settings())
     with watch_run(run.trace) as watcher:
+        async with asker.open_engine() as engine:
+            answer = await asker.ask(question, engine, watcher)
+    return show(answer, run, watcher)
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Asks questions over some paths: here, or at the server that holds the library.
+
+    Raises:
+        UsageError: the strategy does not exist, or has no such parameter.
+    """
+
+    paths: Sequence[str]
+    asked: AskOptions
+    models: options.EngineOptions
+    run: options.RunOptions
+    settings: Settings
+
+    def __post_init__(self) -> None:
+        from colligate.core.parameters import set_parameters
+        from colligate.core.strategy import load_strategy
+
+        # A wrong parameter is reported before anything is opened.
+        set_parameters(load_strategy(self.asked.strategy), self.parameters)
+
+    @property
+    def parameters(self) -> list[str]:
+        """What was set, as NAME=VALUE."""
+        effort = [f"effort={self.asked.effort}"] if self.asked.effort else []
+        return [*self.run.settings(self.asked.router_adapter), *effort]
+
+    def open_engine(self) -> Engine:
+        """Return the engine to ask with; the caller closes it."""
+        return self.models.engine(
+            self.settings, judge=self.asked.judge, follow_links=self.asked.follow_links
+        )
+
+    async def ask(
+        self, question: str, engine: Engine, watcher: Watcher, history: Sequence[Turn] = ()
+    ) -> Answer:
+        """Answer a question, which may point back to earlier turns."""
+        from colligate.cli.remote import find_server
+        from colligate.core.events import Trace
+        from colligate.core.strategy import load_strategy
+        from colligate.session import configure
 
         async def consent(estimate: str) -> bool:
-            return yes or await asyncio.to_thread(watcher.confirm, f"{estimate}: do it?")
+            asking = f"{estimate}: do it?"
+            return self.asked.yes or await asyncio.to_thread(watcher.confirm, asking)
 
-        async with models.engine(settings, judge=judge, follow_links=follow_links) as engine:
-            folder = (await engine.open_library()).path
-            server = await find_server(folder)
-            if server is None:
-                answer = await engine.ask(
-                    question,
-                    paths or [],
-                    strategy=configure(
-                        kind, settings, parameters, Trace([watcher.see], keep=False)
-                    ),
-                    where=where or [],
-                    max_tokens_total=run.max_tokens_total,
-                    timeout=run.timeout,
-                    on_event=watcher.see,
-                    consent=consent,
-                )
-            elif paths:
-                raise UsageError(
-                    f"the library {folder} takes no files at the moment",
-                    f"the server at {server.url} holds it",
-                    "add the files at the server and give no PATH, or give another --library",
-                )
-            else:
-                answer = await server.ask(
-                    question,
-                    strategy=strategy,
-                    parameters=parameters,
-                    models={**models.names(), "judge": judge},
-                    where=where or [],
-                    prompts=run.trace is not None,
-                    max_tokens_total=run.max_tokens_total,
-                    timeout=run.timeout,
-                    yes=yes,
-                    on_event=watcher.see,
-                )
+        asked, run = self.asked, self.run
+        folder = (await engine.open_library()).path
+        server = await find_server(folder)
+        if server is None:
+            trace = Trace([watcher.see], keep=False)
+            kind = load_strategy(asked.strategy)
+            return await engine.ask(
+                question,
+                self.paths,
+                strategy=configure(kind, self.settings, self.parameters, trace),
+                where=asked.where or [],
+                max_tokens_total=run.max_tokens_total,
+                timeout=run.timeout,
+                on_event=watcher.see,
+                consent=consent,
+                history=history,
+            )
+        if self.paths:
+            raise UsageError(
+                f"the library {folder} takes no files at the moment",
+                f"the server at {server.url} holds it",
+                "add the files at the server and give no PATH, or give another --library",
+            )
+        return await server.ask(
+            question,
+            strategy=asked.strategy,
+            parameters=self.parameters,
+            models={**self.models.names(), "judge": asked.judge},
+            where=asked.where or [],
+            prompts=run.trace is not None,
+            max_tokens_total=run.max_tokens_total,
+            timeout=run.timeout,
+            yes=asked.yes,
+            history=history,
+            on_event=watcher.see,
+        )
+
+
+def show(answer: Answer, run: options.RunOptions, watcher: Watcher) -> int:
+    """Print an answer and what it took; return the exit status."""
+    from colligate.cli.display import format_usage, show_answer
+
     watcher.warn_rest(answer.warnings)
     if run.as_json:
         print_json(answer.to_json())

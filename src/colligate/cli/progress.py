@@ -115,12 +115,33 @@ class Watcher:
             self._warned.add(event.text)
         self._display.show(event)
 
+    def paused(self) -> AbstractContextManager[None]:
+        """Leave the terminal to what is printed as long as the context lasts."""
+        return self._display.paused()
+
     def confirm(self, question: str) -> bool:
         """Ask the person at the terminal; no without one."""
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             return False
-        with self._display.paused():
+        with self.paused():
             return typer.confirm(to_one_line(question), err=True)
+
+    def read_line(self, prompt: str) -> str | None:
+        """Return the next line of standard input that is not blank; None at its end.
+
+        The prompt is shown, with the keys of the terminal for editing, if a person types.
+        """
+        typed = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+        with self.paused(), suppress(EOFError, KeyboardInterrupt):
+            while True:
+                line = input(prompt) if typed else sys.stdin.readline()
+                if line.strip():
+                    return line.strip()
+                if not (line or typed):
+                    break
+        if typed:
+            print(file=sys.stderr)  # the shell's prompt begins on a line of its own
+        return None
 
     def warn_rest(self, warnings: Collection[str]) -> None:
         """Show the warnings that no event has shown."""

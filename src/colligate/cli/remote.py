@@ -18,6 +18,7 @@ from colligate.concurrency import in_thread
 from colligate.core.answer import Answer
 from colligate.core.citing import COMPUTED, Citation, Evidence
 from colligate.core.events import Asked, Asking, Event, Listener, Measured, Noted, Progressed
+from colligate.core.followup import Turn
 from colligate.core.meaning import Meaning
 from colligate.documents import Span
 from colligate.errors import ColligateError, NotAuthorised, UsageError
@@ -55,12 +56,14 @@ class RemoteLibrary:
         timeout: float | None = None,
         prompts: bool = False,
         yes: bool = False,
+        history: Sequence[Turn] = (),
         on_event: Listener,
     ) -> Answer:
         """Return what `Engine.ask` would answer over the whole library.
 
         `parameters` are texts such as "k=3", `models` the names that were given, by role. With
         `prompts`, events have the prompts of the models. `yes` allows work that takes many calls.
+        `history` are the turns before.
         """
         on_event(Noted(f"the server at {self.url} holds the library and answers"))
         async with self._client() as client:
@@ -74,6 +77,17 @@ class RemoteLibrary:
                 "max_tokens_total": max_tokens_total,
                 "timeout": timeout,
                 "yes": yes,
+                "history": [
+                    {
+                        "question": turn.question,
+                        "answer": turn.answer,
+                        "cited": [
+                            {"document": each.document_id, "start": each.start, "end": each.end}
+                            for each in turn.cited
+                        ],
+                    }
+                    for turn in history
+                ],
                 "stream": True,
             }
             path = f"api/libraries/{quote(self.library, safe='')}/ask"

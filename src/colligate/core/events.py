@@ -73,6 +73,21 @@ class Noted(Event):
 
 
 @dataclass(frozen=True)
+class Rewritten(Event):
+    """A question of a conversation was completed, so that it stands alone."""
+
+    question: str
+    alone: str
+
+    def line(self) -> str:
+        return f"asked as: {self.alone}"
+
+    @property
+    def lasting(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
 class Progressed(Event):
     """Long work moved on: `done` of `total` (0 if unknown) in a phase, now at `what`."""
 

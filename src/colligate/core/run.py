@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,8 +34,8 @@ from colligate.core.events import (
     Scored,
     Trace,
 )
-from colligate.documents import Document, Hit, Passage
-from colligate.errors import MissingCapability
+from colligate.documents import Document, Hit, Passage, Span
+from colligate.errors import LibraryError, MissingCapability, SpanError, UnknownDocument
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import (
     AdapterModel,
@@ -133,7 +134,8 @@ class Run:
     `BudgetExceeded` if it does not fit, and `MissingCapability` if the role's model cannot do what
     is asked. `store` outlives the run: it holds what strategies work out about a document for all
     questions. `plain_reader` replaces the reader and its citation checks; only the bench sets it.
-    `consent` is asked before work that takes many calls.
+    `consent` is asked before work that takes many calls. `earlier` are passages that the last
+    answer of a conversation rests on: the first search offers them again.
     """
 
     sources: Sources
@@ -147,6 +149,7 @@ class Run:
     store: KeyValueStore = field(default_factory=MemoryStore)
     plain_reader: PlainReader | None = None
     consent: Consent = refuse
+    earlier: tuple[Span, ...] = ()
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
     tokens: TokenBudget = field(init=False, repr=False)
@@ -235,9 +238,27 @@ class Run:
         scores = tuple(hit.score for hit in hits)
         self.emit(Retrieved(query, spans, scores, SearchMode(mode).value, seconds))
         self._named.update(hit.passage.document_id for hit in hits)
+        if self.earlier:
+            hits = await self._put_earlier_first(hits, documents)
         if rerank:
             hits = await self.reorder(query, hits, mode=mode, documents=documents)
         return hits[:k]
+
+    async def _put_earlier_first(
+        self, hits: list[Hit], documents: Collection[str] | None
+    ) -> list[Hit]:
+        """Return `earlier`, which is used up, and the hits that do not overlap it."""
+        again = []
+        for span in self.earlier:
+            with suppress(
+                LibraryError, SpanError, UnknownDocument
+            ):  # removed since, or not in view
+                if documents is None or span.document_id in documents:
+                    again.append((await self.document(span.document_id)).passage(span))
+        self.earlier = ()
+        score = hits[0].score if hits else 0.0
+        rest = [hit for hit in hits if not any(hit.passage.span.overlaps(p.span) for p in again)]
+        return [*(Hit(passage, score) for passage in again), *rest]
 
     async def reorder(
         self,

@@ -27,6 +27,8 @@ from colligate.server.render import render_answer, render_event
 from colligate.server.shapes import (
     AnswerShape,
     DocumentSummary,
+    EarlierTurn,
+    History,
     PassageShape,
     describe_passage,
     summarize_document,
@@ -116,6 +118,7 @@ class AnswerService(Protocol):
         library: str = DEFAULT_LIBRARY,
         strategy: str = DEFAULT_STRATEGY,
         where: Sequence[str] = (),
+        history: Sequence[EarlierTurn] = (),
         on_event: OnEvent | None = None,
     ) -> dict[str, Any]:
         """Return the object of `ask --json`; the run stops when the caller is cancelled."""
@@ -146,12 +149,18 @@ class SingleLibrary:
         library: str = DEFAULT_LIBRARY,
         strategy: str = DEFAULT_STRATEGY,
         where: Sequence[str] = (),
+        history: Sequence[EarlierTurn] = (),
         on_event: OnEvent | None = None,
     ) -> dict[str, Any]:
         _require_default(library)
         listener = None if on_event is None else lambda event: on_event(event.to_json())
         answer = await self.engine.ask(
-            question, self.paths, strategy=strategy, where=where, on_event=listener
+            question,
+            self.paths,
+            strategy=strategy,
+            where=where,
+            on_event=listener,
+            history=[turn.to_turn() for turn in history],
         )
         return answer.to_json()
 
@@ -245,6 +254,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         library: LibraryName = DEFAULT_LIBRARY,
         strategy: StrategyName = DEFAULT_STRATEGY,
         where: Conditions = None,
+        history: History = [],  # noqa: B006
     ) -> Annotated[CallToolResult, AnswerShape]:
         """Answer a question over the documents, each statement cited to its exact place.
 
@@ -261,6 +271,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
                     library=library,
                     strategy=strategy,
                     where=where or (),
+                    history=history,
                     on_event=on_event,
                 )
         return CallToolResult(

@@ -1,6 +1,7 @@
 """The OpenAI-compatible endpoint: strategies as models, citations as annotations.
 
-The user's last message is a question over the documents. `model` is a strategy's name, alone or
+The user's last message is a question over the documents; it may point back to the ones before
+and their answers. `model` is a strategy's name, alone or
 after `colligate/`, and may end in `@` and the name of a library.
 """
 
@@ -25,6 +26,7 @@ from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.errors import NotHere, RunFailed, Unanswerable, openai_error_of
 from colligate.server.render import RenderedAnswer, describe_place, render_answer, render_event
 from colligate.server.runs import AskRequest, RecordedRun
+from colligate.server.shapes import LONGEST_TURN, MOST_TURNS, EarlierTurn
 from colligate.server.state import ServerState, State
 from colligate.server.stream import AsciiJSONResponse, encode_json, finish_unless_hung_up
 
@@ -60,6 +62,13 @@ class ChatMessage(_Open):
     role: str
     content: str | list[ContentPart] | None = None
 
+    @property
+    def text(self) -> str:
+        """All that it says."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text or "" for part in self.content).strip()
+        return (self.content or "").strip()
+
 
 class StreamOptions(_Open):
     """Whether a stream ends with its usage."""
@@ -94,10 +103,20 @@ class ChatCompletionRequest(_Open):
     @property
     def question(self) -> str:
         """The text of the user's last message."""
-        content = None if self._last is None else self._last.content
-        if isinstance(content, list):
-            return "\n".join(part.text or "" for part in content).strip()
-        return (content or "").strip()
+        return "" if self._last is None else self._last.text
+
+    @property
+    def history(self) -> list[EarlierTurn]:
+        """The questions before the last one, each with the reply to it."""
+        turns: list[EarlierTurn] = []
+        for message in self.messages:
+            if message is self._last:
+                break
+            if message.role == "user" and message.text:
+                turns.append(EarlierTurn(question=message.text[:LONGEST_TURN]))
+            elif message.role == "assistant" and turns:
+                turns[-1].answer = message.text[:LONGEST_TURN]
+        return turns[-MOST_TURNS:]
 
     @property
     def unanswerable(self) -> tuple[str, str] | None:
@@ -123,8 +142,8 @@ class ChatCompletionRequest(_Open):
     def warnings(self) -> list[str]:
         """What in the request makes no difference to the answer."""
         found = []
-        if len(self.messages) > 1:
-            found.append("only the user's last message is answered, the others are not read")
+        if any(message.role not in ("user", "assistant") for message in self.messages):
+            found.append("only questions and answers are read, no other messages")
         if self.tools or self.functions:
             found.append("no tools are called: the answer comes from the documents")
         given = {name for name, value in (self.model_extra or {}).items() if value is not None}
@@ -177,7 +196,8 @@ async def create_chat_completion(
         raise Unanswerable(400, f"{param}: {why}", param, "unsupported_value")
     if not body.question:
         raise Unanswerable(400, "the question is empty", "messages")
-    run = await server.runs.start(library, AskRequest(question=body.question, strategy=strategy))
+    asked = AskRequest(question=body.question, strategy=strategy, history=body.history)
+    run = await server.runs.start(library, asked)
     completion = ChatCompletion(
         model=_model_name(strategy, library),
         library=library,

@@ -35,7 +35,7 @@ from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
-from colligate.server.shapes import RunShape, WorkState
+from colligate.server.shapes import History, RunShape, WorkState
 from colligate.server.stream import encode_json
 from colligate.server.tokens import CALLER, Right
 from colligate.session import configure
@@ -196,6 +196,7 @@ class Runs:
                     timeout=request.timeout,
                     on_event=recorder.record,
                     consent=allow if request.yes else refuse,
+                    history=[turn.to_turn() for turn in request.history],
                 )
             finally:
                 self._leave()
@@ -339,6 +340,7 @@ class AskRequest(BaseModel):
         bool,
         Field(description="Allow work that takes many calls, as an agent for each document."),
     ] = False
+    history: History = []
     stream: Annotated[bool, Field(description="Send events as they come.")] = False
 
     def make_strategy(self, config: ServerConfig) -> Strategy:

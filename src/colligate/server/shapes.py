@@ -1,4 +1,4 @@
-"""The JSON of responses, for the OpenAPI document and the MCP tools.
+"""The JSON of responses, and of conversations, for the OpenAPI document and the MCP tools.
 
 Offsets count code points and are half-open; pages count from 1.
 """
@@ -6,15 +6,52 @@ Offsets count code points and are half-open; pages count from 1.
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from colligate.core.answer import Ground
-from colligate.documents import Hit
+from colligate.core.followup import Turn
+from colligate.documents import Hit, Span
 from colligate.library.sources import DocumentInfo
 
 WorkState = Literal["queued", "running", "done", "failed", "cancelled"]
+
+MOST_TURNS = 100
+LONGEST_TURN = 100_000  # characters of a question, or of an answer
+
+
+class Place(BaseModel):
+    """A stretch of a document."""
+
+    model_config = ConfigDict(extra="forbid")
+    document: Annotated[str, Field(max_length=1000)]
+    start: Annotated[int, Field(ge=0, le=1 << 53)]
+    end: Annotated[int, Field(ge=0, le=1 << 53)]
+
+
+class EarlierTurn(BaseModel):
+    """A question of a conversation, its answer, and the passages that the answer cites."""
+
+    model_config = ConfigDict(extra="forbid")
+    question: Annotated[str, Field(max_length=LONGEST_TURN)]
+    answer: Annotated[str, Field(max_length=LONGEST_TURN)] = ""
+    cited: Annotated[list[Place], Field(max_length=1000)] = []
+
+    def to_turn(self) -> Turn:
+        """Return what an engine takes; a place that ends before it starts is left out."""
+        spans = [Span(p.document, p.start, p.end) for p in self.cited if p.start <= p.end]
+        return Turn(self.question, self.answer, tuple(spans))
+
+
+History = Annotated[
+    list[EarlierTurn],
+    Field(
+        max_length=MOST_TURNS,
+        description="The conversation so far, oldest first: the question may point back to it.",
+    ),
+]
 
 
 class CitationShape(TypedDict):

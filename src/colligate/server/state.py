@@ -20,6 +20,7 @@ from colligate.server.errors import Busy
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
 from colligate.server.runs import AskRequest, RecordedRun, Runs
+from colligate.server.shapes import EarlierTurn
 from colligate.server.stream import EventStream
 from colligate.server.tokens import Right
 from colligate.server.uploads import UploadJobs
@@ -107,11 +108,14 @@ class ServerState:
         library: str = DEFAULT_LIBRARY,
         strategy: str = DEFAULT_STRATEGY,
         where: Sequence[str] = (),
+        history: Sequence[EarlierTurn] = (),
         on_event: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
         """Return the answer of a recorded run, which is cancelled when the caller is."""
         require(Right.ASK)
-        request = AskRequest(question=question, strategy=strategy, where=list(where))
+        request = AskRequest(
+            question=question, strategy=strategy, where=list(where), history=list(history)
+        )
         run = await self.runs.start(library, request)
         try:
             async for _, event in self.runs.follow(run):

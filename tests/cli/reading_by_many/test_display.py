@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from colligate.cli import progress
 from colligate.cli.progress import LineDisplay, watch_run
 from colligate.core import Event
 from colligate.core.events import Asked, Asking, Progressed
@@ -49,6 +51,9 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """The lines that a terminal of 100 columns shows once these events are past."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "100")
+    # A frame is drawn when the test says so, and at no other moment.
+    drawn_once = functools.partial(progress.Progress, auto_refresh=False)
+    monkeypatch.setattr(progress, "Progress", drawn_once)
 
     def shown(*events: Event) -> list[str]:
         stream = Terminal()

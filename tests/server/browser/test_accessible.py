@@ -25,7 +25,6 @@ async def views(page: Page, filled: str, ask: Do) -> Any:
     yield "ask, before"
     for strategy in (
         "auto",
-        "retrieve-read",
         "duquad",
         "rdr2",
         "dualrag",
@@ -35,6 +34,12 @@ async def views(page: Page, filled: str, ask: Do) -> Any:
         await ask(page, filled, strategy=strategy)
         await expect(page.locator(".excerpt.waiting")).to_have_count(0)
         yield f"ask, {strategy}"
+    await page.get_by_label("Follow-up").fill("And how many under the MIT licence?")
+    await page.keyboard.press("Enter")
+    await page.locator(".earlier").wait_for()
+    await page.locator(".outcome[aria-busy=false] .said").wait_for()
+    await page.locator(".earlier summary").click()
+    yield "ask, conversation"
     await page.get_by_text("Settings").click()
     yield "ask, settings"
     await page.locator("a.cite").first.click()

@@ -53,6 +53,24 @@ async def test_a_citation_leads_to_its_highlight(page, filled, ask):
     await expect(chip).to_be_focused()
 
 
+async def test_a_follow_up_is_completed_and_the_turn_before_is_kept(page, filled, ask):
+    await ask(page, filled, DAYS)
+    await page.get_by_label("Follow-up").fill("And under the Mozilla Public License?")
+    await page.locator(".follow-up").get_by_role("button", name="Ask").click()
+    whole = f"{DAYS} And under the Mozilla Public License?"
+    await expect(page.locator(".asked-as")).to_contain_text(f"Asked as: {whole}")
+    await expect(page.locator(".outcome[aria-busy=false] .said")).to_be_visible()
+    earlier = page.locator(".earlier details")
+    await expect(earlier).to_have_count(1)
+    await earlier.get_by_text(DAYS).click()
+    await expect(earlier.locator(".said")).to_be_visible()
+    await page.get_by_role("button", name="Edit").click()
+    await expect(page.get_by_label("Question", exact=True)).to_have_value(whole)
+    # A question in the box at the top begins another conversation.
+    await page.get_by_role("button", name="Ask").first.click()
+    await expect(earlier).to_have_count(0)
+
+
 async def test_sources_are_stepped_through(page, filled, ask):
     await ask(page, filled)
     await page.locator(".source").first.click()

@@ -25,6 +25,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from colligate import Engine
 from colligate.errors import ServerFailed
+from colligate.models import ChatRequest
 from colligate.server.mcp import SingleLibrary, make_mcp_server
 from colligate.testing import ScriptedModel
 from support.models import statement_reply
@@ -105,6 +106,17 @@ async def test_an_answer_comes_with_its_sources_and_as_data(connected):
         assert answer["found"] is True
         (citation,) = answer["citations"]
         assert citation["quote"] == "Bicycles stand in the yard, never in the hall."
+
+
+async def test_a_question_may_point_back_to_the_conversation(folder, tmp_path):
+    def reply(call: ChatRequest) -> str:
+        return QUESTION if "complete the last question" in call.messages[0].content else REPLY
+
+    engine = Engine(model=ScriptedModel(reply), embedder="static", library=tmp_path / "library")
+    turns = [{"question": "Do cars or bicycles stand there?", "answer": "Cars do not."}]
+    async with engine, Client(make_mcp_server(SingleLibrary(engine, [folder]))) as client:
+        answer = await called(client, "ask", question="Where do they?", history=turns)
+    assert (answer["question"], answer["found"]) == (QUESTION, True)
 
 
 async def test_progress_is_reported_while_a_question_is_answered(connected):

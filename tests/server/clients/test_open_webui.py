@@ -87,7 +87,7 @@ def test_a_chat(client, body):
     assert chunks[-1]["usage"]["total_tokens"] > 0
     own = next(chunk["colligate"] for chunk in chunks if "colligate" in chunk)
     assert own["question"] == QUESTION
-    assert any("last message" in warning for warning in own["warnings"])
+    assert any("no other messages" in warning for warning in own["warnings"])
     assert any("no tools" in warning for warning in own["warnings"])
 
 

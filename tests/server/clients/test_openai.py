@@ -121,8 +121,8 @@ def test_the_last_message_of_the_user_is_the_question(client):
         user="somebody",
     )
     assert completion.colligate["question"] == QUESTION
-    turns, parameters = completion.colligate["warnings"]
-    assert "only the user's last message" in turns
+    turns, parameters = completion.colligate["warnings"][-2:]
+    assert turns == "only questions and answers are read, no other messages"
     assert parameters.endswith(": max_tokens, temperature")
 
 

@@ -1,5 +1,6 @@
-import { signal, type Signal } from "@preact/signals";
+import { signal, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
+import type { Turn } from "../api";
 import { AnswerText, Located } from "../parts/answer";
 import { Effort, Parameters, StrategyChoice, asValues, summaryOf } from "../parts/asking";
 import { Drop } from "../parts/drop";
@@ -18,11 +19,12 @@ const parameters = signal<Record<string, string>>({});
 const chosen = signal<string[]>([]);
 const limits = { tokens: signal(""), seconds: signal("") };
 const run = signal<Run | null>(null);
+const earlier = signal<Run[]>([]); // the turns of the conversation before the run
 
-function ask(): void {
-  const asked = question.value.trim();
+function ask(asked: string, before: Run[] = []): void {
   if (!asked) return;
   run.value?.cancel();
+  earlier.value = before;
   const started = new Run(library.value, asked, strategy.value);
   run.value = started;
   void started.ask({
@@ -32,7 +34,23 @@ function ask(): void {
     documents: chosen.value.length ? chosen.value : null,
     max_tokens_total: positive(limits.tokens.value),
     timeout: positive(limits.seconds.value),
+    history: before.flatMap(turnOf),
   });
+}
+
+function turnOf({ answer: { value: answer } }: Run): Turn[] {
+  if (!answer) return [];
+  const cited = answer.evidence.filter((each) =>
+    answer.citations.some(
+      (citation) =>
+        citation.document === each.document &&
+        citation.start < each.end &&
+        each.start < citation.end,
+    ),
+  );
+  const places = cited.map(({ document, start, end }) => ({ document, start, end }));
+  const said = answer.short_answer ?? answer.answer;
+  return [{ question: answer.question, answer: said, cited: places }];
 }
 
 function positive(text: string): number | null {
@@ -57,7 +75,9 @@ export function AskView() {
         )}
         {now && <h1 class="unseen">Ask</h1>}
         {empty && !now ? <Drop /> : <QuestionForm />}
+        <Earlier />
         {now && <Outcome run={now} />}
+        {now?.answer.value && <FollowUp before={[...earlier.value, now]} />}
       </div>
       {now && <RunPane run={now} />}
     </div>
@@ -93,7 +113,7 @@ function QuestionForm() {
       class="question"
       onSubmit={(event) => {
         event.preventDefault();
-        ask();
+        ask(question.value.trim());
       }}
     >
       <label class="unseen" for="question">
@@ -110,7 +130,7 @@ function QuestionForm() {
         onKeyDown={(event) => {
           if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
             event.preventDefault();
-            ask();
+            ask(question.value.trim());
           }
         }}
       />
@@ -139,6 +159,43 @@ function QuestionForm() {
         <p class="cap">{strategy.value}</p>
         <Parameters strategy={strategy.value} values={parameters} />
       </details>
+    </form>
+  );
+}
+
+/** The turns of the conversation before the run, folded. */
+function Earlier() {
+  if (!earlier.value.length) return null;
+  return (
+    <section class="earlier" aria-label="Earlier in this conversation">
+      {earlier.value.map((each) => (
+        <details key={each.id}>
+          <summary>{each.answer.value?.question}</summary>
+          {each.answer.value && <AnswerText answer={each.answer.value} library={each.library} />}
+        </details>
+      ))}
+    </section>
+  );
+}
+
+function FollowUp({ before }: { before: Run[] }) {
+  const text = useSignal("");
+  return (
+    <form
+      class="follow-up"
+      onSubmit={(event) => {
+        event.preventDefault();
+        ask(text.value.trim(), before);
+      }}
+    >
+      <input
+        aria-label="Follow-up"
+        placeholder="Ask a follow-up, such as: and when does it end?"
+        maxLength={about.value?.limits["question_characters"] ?? undefined}
+        value={text.value}
+        onInput={(event) => (text.value = event.currentTarget.value)}
+      />
+      <button disabled={!text.value.trim()}>Ask</button>
     </form>
   );
 }
@@ -213,6 +270,14 @@ export function Outcome({ run }: { run: Run }) {
       {located && <Located passages={located.passages} library={run.library} />}
       {problem && <ProblemNote problem={problem} />}
       {run.state.value === "cancelled" && <p class="quiet">The run was stopped.</p>}
+      {answer && answer.question !== run.question && (
+        <p class="quiet asked-as">
+          Asked as: {answer.question}{" "}
+          <button type="button" onClick={() => (question.value = answer.question)}>
+            Edit
+          </button>
+        </p>
+      )}
       {answer && <AnswerText answer={answer} library={run.library} />}
       {run.id && !run.busy.value && (
         <p class="quiet after">

@@ -30,6 +30,7 @@ function compare(): void {
       documents: null,
       max_tokens_total: null,
       timeout: null,
+      history: [],
     });
   }
 }

@@ -1,0 +1,128 @@
+"""`colligate chat`: questions one after another."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FIRST = "When was the tower built?"
+WHOLE = "How high is the tower that was built in 1871?"
+
+
+@pytest.fixture
+def chatting(colligate: Any, openai_server: Any, replying: Any, folder: Path) -> list[str]:
+    """The arguments of a chat over two documents, with a model that knows two facts."""
+    built = replying("The tower was built in 1871 by Ada Mercer.", "It was built in 1871.", "1871")
+    high = replying("It is 41 metres high.", "It is 41 metres high.", "41 metres")
+
+    def reply(body: dict[str, Any]) -> str:
+        if "complete the last question" in body["messages"][0]["content"]:
+            return WHOLE
+        asked = body["messages"][-1]["content"]
+        return str((high if WHOLE in asked else built)(body))
+
+    openai_server.answer = reply
+    model = f"openai:reader@{openai_server.url}"
+    return ["chat", str(folder), "--model", model, "--embedder", "static"]
+
+
+@pytest.fixture
+def chat(colligate: Any, chatting: list[str]) -> Callable[..., tuple[int, str, str]]:
+    """`chat(text, option...)` gives the command this text as standard input."""
+
+    def run(text: str, *options: str) -> tuple[int, str, str]:
+        process = colligate.start(*chatting, *options, stdin=subprocess.PIPE)
+        out, err = process.communicate(text.encode(), timeout=60)
+        return process.returncode, out.decode(), err.decode()
+
+    return run
+
+
+def test_each_line_is_a_question_that_may_point_back(chat: Any) -> None:
+    status, out, err = chat(f"{FIRST}\n\nAnd how high is it?\n")
+    assert status == 0, err
+    assert "It was built in 1871. [1]" in out
+    assert "It is 41 metres high. [1]" in out
+    assert f"asked as: {WHOLE}" in err
+    assert "Traceback" not in err
+
+
+def test_as_json_an_object_a_line_and_the_status_of_the_last_question(
+    chat: Any, folder: Path
+) -> None:
+    status, out, err = chat(f"{FIRST}\nWho owns it?\n", "--json", "--where", "title~harbour")
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert [answer["found"] for answer in answers] == [False, False]
+    assert status == 3, err
+
+
+def test_an_error_ends_one_question_and_not_the_conversation(chat: Any, openai_server: Any) -> None:
+    openai_server.fail(401, "the key is wrong")
+    status, out, err = chat(f"{FIRST}\n{FIRST}\n")
+    assert err.count("colligate: ") == 1
+    assert "It was built in 1871. [1]" in out
+    assert status == 0
+
+
+def test_a_wrong_path_is_said_before_a_question_is_read(colligate: Any, chatting: Any) -> None:
+    done = colligate("chat", "no-such-folder", *chatting[2:])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no-such-folder" in done.stderr
+
+
+class Terminal:
+    """`colligate chat` in a terminal."""
+
+    def __init__(self, colligate: Any, arguments: list[str]) -> None:
+        self._master, slave = pty.openpty()
+        ends = {"stdin": slave, "stdout": slave, "stderr": slave}
+        self.process = colligate.start(*arguments, **ends, start_new_session=True)
+        os.close(slave)
+        self.screen = ""
+
+    def wait_for(self, text: str) -> None:
+        while text not in self.screen:
+            ready, _, _ = select.select([self._master], [], [], 8)
+            assert ready, self.screen
+            self.screen += os.read(self._master, 65536).decode("utf-8", "replace")
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+
+def test_in_a_terminal_it_asks_answers_stops_and_leaves(
+    colligate: Any, chatting: list[str], openai_server: Any
+) -> None:
+    terminal = Terminal(colligate, chatting)
+    try:
+        terminal.wait_for("? ")
+        terminal.type(f"{FIRST}\n")
+        terminal.wait_for("It was built in 1871.")
+        terminal.screen = ""
+        terminal.wait_for("? ")
+        openai_server.hold()
+        openai_server.arrived.clear()
+        terminal.type("And how high is it?\n")
+        assert openai_server.arrived.wait(30)
+        os.killpg(terminal.process.pid, signal.SIGINT)
+        terminal.wait_for("stopped; ask again")
+        openai_server.release()
+        terminal.wait_for("? ")
+        terminal.type("exit\n")
+        assert terminal.process.wait(30) == 0
+    finally:
+        terminal.close()
