@@ -25,7 +25,7 @@ def chat_command(
     models: options.EngineOptions,
     run: options.RunOptions,
 ) -> int:
-    """Ask questions over files and folders, each of which may point back to the ones before.
+    """Ask questions one after another; each may point back to the ones before.
 
     A question such as "and when does it end?" is completed from the conversation, which is shown,
     and answered as `colligate ask` answers it. Without a terminal each line of standard input is a
