@@ -92,6 +92,7 @@ async def test_the_first_question_of_a_conversation_costs_nothing_more(folder, t
     "alone",
     [
         "Who is the president of France?",  # of no turn
+        FIRST,  # without what is asked
         "",
         "[" * 300,
         ServerFailed("the server fails", "503"),

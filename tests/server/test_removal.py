@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from colligate.cli import main
 from colligate.errors import ServerFailed
 from colligate.testing import ScriptedModel
@@ -26,6 +28,22 @@ async def test_a_removed_document_leaves_no_trace(serve, tmp_path):
             for file in (tmp_path / "papers" / folder).rglob("*"):
                 assert file.is_dir() or b"under the mat" not in file.read_bytes()
         assert (await client.get(f"{DEFAULT}/documents/{yard}")).status_code == 404
+
+
+@pytest.mark.parametrize("cites", [True, False])
+async def test_an_earlier_answer_of_a_conversation_goes_with_its_document(serve, tmp_path, cites):
+    async with serve(files=FILES) as client:
+        yard = await client.document("Yard")
+        turn: dict[str, Any] = {"question": MAT, "answer": "under the mat"}
+        if cites:
+            turn["cited"] = [{"document": yard, "start": 8, "end": 20}]
+        await client.ask("Text", documents=[await client.document("B")], history=[turn])
+        (run,) = await client.listed("runs")
+        events = (await client.get(f"/api/runs/{run['id']}/events?prompts=true")).text
+        assert "under the mat" in events
+        await client.delete(f"{DEFAULT}/documents/{yard}")
+        assert await client.listed("runs") == []
+        assert list((tmp_path / "papers" / "runs").iterdir()) == []
 
 
 async def test_a_run_without_an_answer_over_whole_documents_goes_with_any_of_them(serve, tmp_path):

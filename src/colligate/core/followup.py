@@ -6,6 +6,7 @@ answered, cited and checked is the complete question, as if it had been asked fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,6 +65,26 @@ _EXAMPLES = (
         "And the landlord?",
         "How many days of notice must the landlord give?",
     ),
+    (
+        (("What did Tarn spend on advertising in 2020?", "Tarn spent $3 million on it."),),
+        "Why did it fall?",
+        "Why did Tarn's spending on advertising fall in 2020?",
+    ),
+    (
+        (("How many rooms does Hotel Lind have?", "Not in these documents."),),
+        "And how many beds?",
+        "How many beds does Hotel Lind have?",
+    ),
+    (
+        (("How long is the Arn?", "310 km."), ("And the Belk?", "295 km.")),
+        "Which one is longer?",
+        "Which one is longer, the Arn or the Belk?",
+    ),
+    (
+        (("Who chaired the board of Ostra in 2014?", "Lea Brandt."),),
+        "And two years later?",
+        "Who chaired the board of Ostra in 2016?",
+    ),
 )
 
 
@@ -89,7 +110,8 @@ class Turn:
 async def complete_question(question: str, history: Sequence[Turn], run: Run) -> str:
     """Return a question with what it takes from the turns before it, oldest first.
 
-    It stays as it is, with a warning, if the reader fails, or says what is in no turn.
+    It stays as it is, with a warning, if the reader fails, leaves out a word of the question or
+    says what is in no turn.
     """
     if not history:
         return question
@@ -100,14 +122,22 @@ async def complete_question(question: str, history: Sequence[Turn], run: Run) ->
         run.warn(f"the question is asked as it is, without the conversation: {error}")
         return question
     alone = " ".join(reply.text.split()).removeprefix("Question: ").strip("\"' ")
-    known = " ".join([question, *(f"{turn.question} {turn.answer}" for turn in history)])
-    words = set(split_content_words(alone))
-    if not words or words - set(split_content_words(known)):
+    if not _completes(alone, question, history):
         run.warn("the question is asked as it is: the model did not complete it from the turns")
         return question
     if alone != question:
         run.emit(Rewritten(question, alone))
     return alone
+
+
+def _completes(alone: str, question: str, history: Sequence[Turn]) -> bool:
+    """Return whether a question keeps the words of another and adds words of the turns alone."""
+    asked, words = set(split_content_words(question)), set(split_content_words(alone))
+    known = " ".join(f"{turn.question} {turn.answer}" for turn in history)
+    new = words - asked - set(split_content_words(known))
+    if "year" in asked and new and all(re.fullmatch(r"[12]\d\d\d", word) for word in new):
+        return True  # "two years later" became the year
+    return bool(words) and not new and asked <= words
 
 
 def _render(history: Sequence[Turn], question: str) -> str:

@@ -86,9 +86,10 @@ class Runs:
             documents=request.documents,
             began=datetime.now(UTC).isoformat(timespec="milliseconds"),
             asked_by=None if (caller := CALLER.get()) is None else caller.name,
+            earlier=request.earlier,
         )
         run.recorder = Recorder(run.files, self._config.run_bytes)
-        run.recorder.open(run.to_json())
+        run.recorder.open(run.summary())
         self._runs[run.id] = run
         # Not in its task: requests of the same moment must not take the same place.
         self._take_place(run)
@@ -153,7 +154,7 @@ class Runs:
         for run in self.list_runs(library):
             if not run.ended:
                 run.removed |= frozenset(documents)
-            if await in_thread(run.files.mention, documents):
+            if await in_thread(run.mentions, documents):
                 await self.forget(run)
 
     async def aclose(self, grace: float = 0.0) -> None:
@@ -216,7 +217,7 @@ class Runs:
         self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, state, outcome)
         if run.removed:
-            holds_text: bool = await in_thread(run.files.mention, run.removed)
+            holds_text: bool = await in_thread(run.mentions, run.removed)
             if holds_text:
                 await self._delete(run)
 
@@ -238,7 +239,7 @@ class Runs:
         assert recorder is not None
         recorder.close()
         with suppress(OSError):  # a full disk; whoever waits gets the answer from memory
-            run.files.write_summary({**run.to_json(), **outcome})
+            run.files.write_summary({**run.summary(), **outcome})
             run.size = run.files.size
         recorder.wake()
         self._forget_old(run.library)
@@ -343,6 +344,13 @@ class AskRequest(BaseModel):
     history: History = []
     stream: Annotated[bool, Field(description="Send events as they come.")] = False
 
+    @property
+    def earlier(self) -> list[str] | None:
+        """Documents that the answers in `history` cite; None if one is without citations."""
+        if any(turn.answer and not turn.cited for turn in self.history):
+            return None
+        return sorted({place.document for turn in self.history for place in turn.cited})
+
     def make_strategy(self, config: ServerConfig) -> Strategy:
         """Check the question and return the strategy with its parameters.
 
@@ -384,8 +392,9 @@ class RecordedRun:
     """A run of the server, under way or kept.
 
     Its events are in a file. Its outcome is in the file of its summary, and in `kept_outcome`
-    while the run is recent. `asked_by` is the named token of the question, if any. `removed` are
-    documents that were removed during the run.
+    while the run is recent. `asked_by` is the named token of the question, if any. `earlier` are
+    the documents that earlier answers of the conversation cite, None if an answer came without
+    them. `removed` are documents that were removed during the run.
     """
 
     library: str
@@ -399,6 +408,7 @@ class RecordedRun:
     seconds: float = 0.0
     found: bool | None = None
     asked_by: str | None = None
+    earlier: list[str] | None = field(default_factory=list)
     kept_outcome: dict[str, Any] | None = None
     size: int = 0
     removed: frozenset[str] = field(default=frozenset(), repr=False)
@@ -437,6 +447,14 @@ class RecordedRun:
             "found": self.found,
             "asked_by": self.asked_by,
         }
+
+    def summary(self) -> dict[str, Any]:
+        """Return what is kept of it beside its outcome."""
+        return {**self.to_json(), "earlier": self.earlier}
+
+    def mentions(self, documents: Collection[str]) -> bool:
+        """Return whether it may hold text of one of these documents."""
+        return self.earlier is None or self.files.mention(documents)
 
     async def outcome(self) -> dict[str, Any]:
         """Return `{"answer": ...}` or `{"problem": ...}`, or `{}` before the end."""
@@ -624,10 +642,11 @@ def _load_run(library: str, files: RunFiles) -> RecordedRun:
     names = "question strategy parameters documents began state seconds found".split()
     run = RecordedRun(library=library, files=files, **{name: summary[name] for name in names})
     run.asked_by = summary.get("asked_by")
+    run.earlier = summary.get("earlier", [])
     if not run.ended:
         run.state = "cancelled"
         files.events.touch()
         outcome = {"problem": problem(503, "the server ended while it was under way")}
-        files.write_summary({**run.to_json(), **outcome})
+        files.write_summary({**run.summary(), **outcome})
     run.size = files.size
     return run
