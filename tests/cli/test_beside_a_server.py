@@ -244,7 +244,7 @@ def test_two_servers_do_not_share_a_library(colligate: Any, serving: Any, folder
     serving()
     second = colligate.here("serve", "--port", "0", "--embedder", "static", "--wait", "0")
     assert second.returncode == 1
-    assert "has held it since" in second.stderr.splitlines()[-1]
+    assert "has been using it since" in second.stderr.splitlines()[-1]
     assert ask(colligate).returncode == 0
 
 

@@ -90,7 +90,7 @@ def test_show_takes_a_file_and_the_beginning_of_an_id(
     assert colligate.here("index", folder, "--embedder", "static").returncode == 0
     done = colligate.here("library", "show", "tower-")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "tower- matches 2 documents" in done.stderr
+    assert "2 documents are called 'tower-'" in done.stderr
 
 
 def test_removing_one_of_two_files_that_say_the_same_is_said(
@@ -158,7 +158,7 @@ def test_a_library_that_another_process_holds(ask: Any, colligate: Any, folder: 
     try:
         done = ask(folder, "--wait", "0")
         assert (done.returncode, done.stdout) == (1, "")
-        assert "has held it since" in done.stderr.splitlines()[-1]
+        assert "has been using it since" in done.stderr.splitlines()[-1]
         doctor = colligate.here("doctor")
         assert doctor.returncode == 1
         assert doctor.stdout.count("name another --library") == 1

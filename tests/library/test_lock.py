@@ -39,8 +39,8 @@ def holder(full):
 async def test_a_second_process_is_told_who_holds_it(full, folder, holder):
     with pytest.raises(LibraryLocked) as raised:
         await full.search("fish", k=1)
-    assert f"process {holder.pid} (-c" in str(raised.value)
-    assert "has held it since 20" in str(raised.value)
+    assert f"-c (process {holder.pid})" in str(raised.value)
+    assert "has been using it since 20" in str(raised.value)
     assert "\n" not in str(raised.value)
     with pytest.raises(LibraryLocked):
         await full.add(folder)

@@ -21,11 +21,11 @@ from colligate.cli.display import (
     to_one_line,
 )
 from colligate.errors import UnknownDocument, UsageError
+from colligate.library.sources import find_document
 
 if TYPE_CHECKING:
     from colligate.library.sources import DocumentInfo
 
-_MOST_NAMED = 5
 
 app = typer.Typer(help="List, show, remove and verify the documents of the library.")
 
@@ -66,7 +66,7 @@ async def library_show_command(
         str,
         typer.Argument(
             metavar="DOCUMENT",
-            help="A document's id from `library list`, the start of an id, or the document's file.",
+            help="A document's id from `library list`, the start of an id, its file or its title.",
         ),
     ],
     *,
@@ -81,7 +81,7 @@ async def library_show_command(
     if text and as_json:
         raise UsageError("--text and --json exclude each other", hint="give one of them")
     async with where.open() as library:
-        found = await library.document(_find_document(document, await library.documents()))
+        found = await library.document(find_document(document, await library.documents()))
     if text:
         _print_text(found.text)
         return ANSWERED
@@ -101,26 +101,6 @@ async def library_show_command(
     print_result(draw_document(found))
     note(f"from {found.source}")
     return ANSWERED
-
-
-def _find_document(given: str, documents: Sequence[DocumentInfo]) -> str:
-    """Return the id of the one document with this id, start of an id, or file."""
-    from colligate.core.events import pluralize
-
-    ids = [info.id for info in documents]
-    if given in ids:
-        return given
-    path = Path(given).absolute()
-    found = [info.id for info in documents if Path(info.source).absolute() == path]
-    found = found or [name for name in ids if given and name.startswith(given)]
-    if not found:
-        why = "the library has no document with this id or file"
-        raise UnknownDocument(f"cannot show {given}", why, "see `colligate library list`")
-    if len(found) > 1:
-        several = ", ".join(found[:_MOST_NAMED]) + (", ..." if len(found) > _MOST_NAMED else "")
-        what = f"{given} matches {pluralize(len(found), 'document')}"
-        raise UsageError(what, several, "give the id of one")
-    return found[0]
 
 
 def _print_text(text: str) -> None:

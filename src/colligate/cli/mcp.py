@@ -42,17 +42,16 @@ async def mcp_command(
         require_paths(paths)
     with watch_run() as watcher:
         async with models.engine(settings, judge=judge, on_event=watcher.see) as engine:
-            # The client gets its greeting at once; its calls wait for the indexing and report
-            # what fails in it.
-            adding = asyncio.create_task(engine.add(paths)) if paths else None
-            server = make_mcp_server(SingleLibrary(engine, paths or ()))
+            # The client gets its greeting at once; its calls report what fails in the reading.
+            service = SingleLibrary(engine, paths or ())
+            if paths:
+                service.start_reading()
+            server = make_mcp_server(service)
             serving = asyncio.create_task(server.run_stdio_async())
             try:
                 # Awaited itself, it would after an interrupt wait for one more line of input.
                 await asyncio.wait([serving])
                 serving.result()
             finally:
-                if adding is not None:
-                    adding.cancel()
-                    await asyncio.gather(adding, return_exceptions=True)
+                await service.aclose()
     return ANSWERED

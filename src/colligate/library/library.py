@@ -218,6 +218,21 @@ class AsyncLibrary:
             result.document_ids = await in_thread(list_document_ids, catalogue, read)
         return result
 
+    async def searchable(self, paths: Sequence[Path | str]) -> list[str]:
+        """Return the ids of the documents of these files and folders that can be searched now."""
+        found = await in_thread(find_files, paths, [self.path], follow_links=self._follow_links)
+        catalogue = await self._store.open_catalogue()
+
+        def find() -> list[str]:
+            ids = list_document_ids(catalogue, found.files)
+            numbers, indexed = (
+                catalogue.numbers(ids),
+                set(catalogue.in_state(DocumentState.INDEXED)),
+            )
+            return [id_ for id_ in ids if numbers.get(id_) in indexed]
+
+        return await in_thread(find)
+
     async def index_pending(self, on_progress: ProgressCallback | None = None) -> int:
         """Index what was only stored; return the number of passages embedded."""
         report = on_progress or _ignore

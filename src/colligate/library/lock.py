@@ -55,7 +55,7 @@ class LibraryLock:
         """
         deadline = time.monotonic() + wait
         while not self._try():
-            holder = str(_read_holder(self._library) or "another process holds it")
+            holder = str(_read_holder(self._library) or "another process is using it")
             if time.monotonic() >= deadline:
                 raise LibraryLocked(
                     f"cannot open the library {self._library}",
@@ -113,7 +113,7 @@ class Holder:
     since: str
 
     def __str__(self) -> str:
-        return f"process {self.pid} ({self.command}) has held it since {self.since}"
+        return f"{self.command} (process {self.pid}) has been using it since {self.since}"
 
 
 def find_holder(library: Path) -> int | None:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from colligate.documents import Document, Hit, Kind, Span
-from colligate.errors import NoDocuments, UsageError
+from colligate.errors import NoDocuments, UnknownDocument, UsageError
 
 if TYPE_CHECKING:
     from colligate.documents.chunking import Chunker
@@ -75,6 +75,35 @@ class DocumentInfo:
     def date(self) -> str:
         """The document's date in ISO 8601, "2024" if only the year is known; empty if unknown."""
         return self.metadata.get("date", "")
+
+
+_MOST_NAMED = 5  # documents that an error lists
+
+
+def find_document(given: str, documents: Sequence[DocumentInfo]) -> str:
+    """Return the id of the one document with this id, file, title or start of an id.
+
+    Raises:
+        UnknownDocument: there is none.
+        UsageError: there are several.
+    """
+    path = Path(given).absolute()
+    folded = given.casefold()
+    for found in (
+        [info.id for info in documents if info.id == given],
+        [info.id for info in documents if Path(info.source).absolute() == path],
+        [info.id for info in documents if PurePath(info.source).name == given],
+        [info.id for info in documents if info.title.casefold() == folded],
+        [info.id for info in documents if given and info.id.startswith(given)],
+    ):
+        if len(found) == 1:
+            return found[0]
+        if found:
+            several = ", ".join(found[:_MOST_NAMED]) + (", ..." if found[_MOST_NAMED:] else "")
+            what = f"{len(found)} documents are called {given!r}"
+            raise UsageError(what, several, "give the id of one")
+    hint = "a list of the documents shows their names"
+    raise UnknownDocument(f"no document {given!r}", "no id, file or title is this", hint)
 
 
 _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|!=|=|>|<|~)\s*([^\s=<>~].*?)\s*")

@@ -96,6 +96,10 @@ class ServerState:
         self.open_streams += change
         self.metrics.streams.set(self.open_streams)
 
+    def unread(self, library: str = DEFAULT_LIBRARY) -> int:
+        """Return the number of files sent to a library that are still to be read."""
+        return self.jobs.unread(library)
+
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
         """Open a library."""
         require(Right.READ)

@@ -24,6 +24,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from colligate import Engine
+from colligate.core.events import Progressed
 from colligate.errors import ServerFailed
 from colligate.models import ChatRequest
 from colligate.server.mcp import SingleLibrary, make_mcp_server
@@ -208,6 +209,42 @@ async def test_a_file_added_meanwhile_is_seen(connected, folder):
         (folder / "attic.md").write_text("# Attic\n\nTrunks stand in the attic.\n")
         found = await called(client, "search", query="trunks in the attic", k=1)
         assert found["passages"][0]["title"] == "Attic"
+
+
+async def test_a_document_is_read_by_its_file_name_or_title(connected):
+    async with connected() as client:
+        by_name = await called(client, "read_section", document="rules.md")
+        assert by_name == await called(client, "read_section", document="house rules")
+        assert by_name["title"] == "House rules"
+
+
+async def test_calls_are_answered_over_what_has_been_read_so_far(folder, tmp_path, monkeypatch):
+    """The other files are read once the client has its first answers."""
+    library = tmp_path / "library"
+    async with Engine(embedder="static", library=library) as engine:
+        await engine.add([folder / "rules.md"])
+    go_on = asyncio.Event()
+
+    class Slow(Engine):
+        async def add(self, *paths: Any, on_event: Any, **how: Any) -> Any:
+            on_event(Progressed("reading", 1, 2))
+            await go_on.wait()
+            return await super().add(*paths, on_event=on_event, **how)
+
+    model = ScriptedModel(lambda call: REPLY)
+    engine = Slow(model=model, embedder="static", library=library)
+    service = SingleLibrary(engine, [folder], patience=0)
+    async with engine, Client(make_mcp_server(service)) as client:
+        answer = await called(client, "ask", question=QUESTION)
+        assert answer["found"]
+        assert "1 file not read yet: ask again later to include it" in answer["warnings"]
+        assert (await called(client, "search", query="barrels"))["unread"] == 1
+        assert (await called(client, "list_documents"))["total"] == 1
+        go_on.set()
+        service.patience = 30
+        listed = await called(client, "list_documents")
+        assert (listed["total"], listed["unread"]) == (2, 0)
+        assert not (await called(client, "ask", question=QUESTION))["warnings"]
 
 
 async def test_errors_are_told_to_the_model(connected):

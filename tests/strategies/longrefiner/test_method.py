@@ -206,9 +206,9 @@ async def test_an_adapter_needs_a_model_that_takes_one(make_run):
 @pytest.mark.parametrize(
     ("label", "scope", "note"),
     [
-        ("[Global]", 1.0, "gives no label odds"),
-        ("[Local]", 0.0, "gives no label odds"),
-        ("neither", 0.5, "R_q is 0.5"),
+        ("[Global]", 1.0, "it says that the answer is in the whole document"),
+        ("[Local]", 0.0, "it says that the answer is in one place"),
+        ("neither", 0.5, "does not say whether"),
     ],
 )
 async def test_without_label_odds_the_model_is_asked_for_the_label(make_run, label, scope, note):

@@ -356,9 +356,18 @@ async def estimate_scope(question: str, run: Run, template: PromptTemplate | Non
     reply = await run.chat(messages, role=Role.SCORER, max_tokens=LABEL_TOKENS)
     scope = parse_scope(reply.text)
     if scope is None:
-        run.emit(Noted(f"{scorer.name} names no label: R_q is 0.5"))
+        run.emit(
+            Noted(
+                f"{scorer.name} does not say whether one place of a document answers the question"
+            )
+        )
         return 0.5
-    run.emit(Noted(f"{scorer.name} gives no label odds: R_q is {scope:g} by the label it names"))
+    run.emit(
+        Noted(
+            f"{scorer.name} gives no odds: it says that the answer is in "
+            + ("the whole document" if scope else "one place of a document")
+        )
+    )
     return scope
 
 
