@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from colligate.concurrency import Slots
-from colligate.core.events import Noted, Progressed, Trace
+from colligate.core.events import Noted, Progressed, Trace, pluralize
 from colligate.core.odds_verifier import OddsVerifier
 from colligate.core.parameters import set_parameters
 from colligate.core.run import KeyValueStore, MemoryStore, Run
@@ -364,13 +364,14 @@ class Session:
         *,
         index: bool,
         workers: int | None = None,
+        brief: bool = False,
     ) -> Ingested:
         """Read files and folders into the session's library, as `ingest` does."""
         library = await self.open_library()
         before = await library.embedder_name()
         if index:
             await self._pull_embedder(trace)
-        ingested = await ingest(library, paths, trace, index=index, workers=workers)
+        ingested = await ingest(library, paths, trace, index=index, workers=workers, brief=brief)
         if index and (ingested.added or ingested.updated):
             await self._note_languages(library, ingested, trace, new=before is None)
         return ingested
@@ -412,7 +413,7 @@ class Session:
             return InMemorySources(())
         library = await self.open_library()
         if paths:
-            ingested = await self.add(paths, trace, index=needs.searches)
+            ingested = await self.add(paths, trace, index=needs.searches, brief=True)
             return await _narrow(library, library.view(ingested.document_ids), where)
         if not await library.documents():
             why = f"the library {library.path} is empty"
@@ -534,10 +535,12 @@ async def ingest(
     *,
     index: bool,
     workers: int | None = None,
+    brief: bool = False,
 ) -> Ingested:
     """Read files and folders into a library; the trace reports what was left out, and why.
 
-    It is an error if nothing could be read.
+    With `brief` several files that failed before as well are reported together. It is an error if
+    nothing could be read.
     """
     ingested = await library.add(
         paths, index=index, workers=workers, on_progress=report_ingestion(trace)
@@ -545,6 +548,12 @@ async def ingest(
     errors = [*ingested.problems, *(error for _, error in ingested.failed)]
     if not ingested.document_ids:
         _raise_nothing_read(errors)
+    known = [path for path, _ in ingested.failed if path in ingested.failed_before]
+    if brief and len(known) > 1:
+        errors = [error for path, error in ingested.failed if path not in known]
+        errors = [*ingested.problems, *errors]
+        files = f"{pluralize(len(known), 'file')}, such as {known[0].name}"
+        trace.emit(Noted(f"left out as before: {files}; colligate index says why", warning=True))
     for error in errors:
         trace.emit(Noted(f"left out: {error}", warning=True))
     for warning in ingested.warnings:

@@ -225,6 +225,16 @@ def test_the_library_is_no_document_of_its_own_folder(ask: Any, folder: Path) ->
     assert "reading" not in done.stderr.replace("reading 2 files", "")
 
 
+def test_files_that_failed_before_are_one_line(ask: Any, folder: Path) -> None:
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.pdf").write_bytes(b"%PDF-1.4 broken")
+    first = ask(folder)
+    assert first.stderr.count("left out: cannot read") == 3
+    again = ask(folder)
+    assert again.stderr.count("left out") == 1
+    assert "left out as before: 3 files, such as a.pdf; colligate index says why" in again.stderr
+
+
 def test_only_the_paths_given_are_in_view(ask: Any, folder: Path) -> None:
     assert ask(folder).returncode == 0
     assert ask(folder / "harbour.md").returncode == 3

@@ -225,21 +225,23 @@ class AsyncLibrary:
 
         def find() -> list[str]:
             ids = list_document_ids(catalogue, found.files)
-            numbers, indexed = (
-                catalogue.numbers(ids),
-                set(catalogue.in_state(DocumentState.INDEXED)),
-            )
+            numbers = catalogue.numbers(ids)
+            indexed = set(catalogue.in_state(DocumentState.INDEXED))
             return [id_ for id_ in ids if numbers.get(id_) in indexed]
 
         return await in_thread(find)
 
     async def index_pending(self, on_progress: ProgressCallback | None = None) -> int:
-        """Index what was only stored; return the number of passages embedded."""
+        """Index what was only stored; return the number of passages embedded.
+
+        What another call is adding is left to that if there is something to search already.
+        """
         report = on_progress or _ignore
-        if not await in_thread(
-            (await self._store.open_catalogue()).in_state, DocumentState.PENDING
-        ):
+        catalogue = await self._store.open_catalogue()
+        if not await in_thread(catalogue.in_state, DocumentState.PENDING):
             return 0  # also where nothing may be written
+        if self._changing.locked() and await in_thread(catalogue.is_searchable):
+            return 0
         async with self._changing:
             catalogue = await self._lock_catalogue(report)
             embedded = await self._index(catalogue, None, report)

@@ -155,7 +155,9 @@ class SingleLibrary:
         return self._reading
 
     def unread(self, library: str = DEFAULT_LIBRARY) -> int:
-        return self._unread
+        if self._reading is None or self._reading.done():
+            return 0
+        return max(1, self._unread)  # the last one is read and not indexed yet
 
     async def aclose(self) -> None:
         """Stop reading; what was read is kept."""
@@ -180,7 +182,6 @@ class SingleLibrary:
             if found := await opened.searchable(self.paths):
                 return found
             patience = _POLL
-        self._unread = 0
         return reading.result().document_ids
 
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
