@@ -471,7 +471,7 @@ def render_passages(passages: Sequence[Passage], first: int = 1) -> str:
     """
     blocks = []
     for number, passage in enumerate(passages, first):
-        place = [f'number="{number}"', f'title="{_attribute(passage.title)}"']
+        place = [f'number="{number}"', f'title="{_attribute(passage.full_title)}"']
         if passage.section:
             place.append(f'section="{_attribute(" › ".join(passage.section))}"')
         if passage.page is not None:

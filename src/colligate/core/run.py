@@ -606,7 +606,7 @@ def standardise(values: Sequence[float]) -> NDArray[np.float64]:
 
 def titled_text(passage: Passage) -> str:
     """Return a passage under its title and heading path, as rerankers and embedders see it."""
-    return "\n".join([" > ".join([passage.title, *passage.section]), passage.text])
+    return "\n".join([" > ".join([passage.full_title, *passage.section]), passage.text])
 
 
 async def _count(model: ChatModel, texts: Iterable[str]) -> dict[str, int]:

@@ -146,9 +146,36 @@ class Passage:
         return self.span.document_id
 
     @property
+    def full_title(self) -> str:
+        """The title as searches and models see it (`full_title`)."""
+        return full_title(self.title, self.span.document_id)
+
+    @property
     def id(self) -> str:
         """A name for the passage: document, start and end."""
         return f"{self.span.document_id}:{self.span.start}-{self.span.end}"
+
+
+_FILE_IN_ID = re.compile(r"(.+)-[0-9a-f]{10}")  # as `reading.source.document_id` makes it
+
+
+def full_title(title: str, document_id: str) -> str:
+    """Return a title and, in brackets, what the file's name adds to it.
+
+    Reports of one company often have one title, and files that tell them apart.
+
+    >>> full_title("Netflix, Inc.", "netflix-2015-10k-e3b0c44298")
+    'Netflix, Inc. (2015 10k)'
+    """
+    found = _FILE_IN_ID.fullmatch(document_id)
+    known = set(re.findall(r"[\w.]+", title.casefold()))
+    words = found[1].split("-") if found else []
+    new = [
+        word
+        for word in words
+        if word not in known and (len(word) > 2 or any(map(str.isdigit, word)))
+    ]
+    return f"{title} ({' '.join(new)})" if new else title
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.concurrency import gather, in_thread
+from colligate.documents.document import full_title
 from colligate.library.bm25 import encode_document
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex, IndexEntry
@@ -85,8 +86,9 @@ class Indexer:
         self._total += len(passages)
         if not passages:
             await self._mark_indexed([number])
+        title = full_title(document.title, document.id)
         for p in passages:
-            text = prepend_headings(document.title, p.section, document.text[p.start : p.end])
+            text = prepend_headings(title, p.section, document.text[p.start : p.end])
             self._waiting.append(_Passage(p.number, number, document.language, text))
 
     async def _embed(self, at_least: int) -> None:
