@@ -75,6 +75,32 @@ def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_the_answer_is_written_to_a_file_as_well(ask: Any, folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "answer.md"
+    done = ask(folder, "--json", "-o", file)
+    assert json.loads(done.stdout)["short_answer"] == "1871"
+    assert f"written to {file}" in done.stderr
+    where, quote = file.read_text("utf-8").split("\n\n")[4:6]
+    assert where == f"[1] The lighthouse › Building ({folder / 'tower.md'})"
+    assert quote.startswith("> The tower was built in 1871 by Ada Mercer.")
+    done = ask(folder, "-o", tmp_path / "answer.bib")
+    left_out = "warning: The lighthouse states neither authors nor a date"
+    assert left_out in done.stderr
+    (folder / "tower.md").unlink()
+    assert ask(folder, "-o", file).returncode == 3
+    assert "What was read" in file.read_text("utf-8")
+
+
+@pytest.mark.parametrize("file", ["answer.pdf", "answer", "nowhere/answer.md"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_paid(
+    ask: Any, tower_reader: Any, folder: Path, tmp_path: Path, file: str
+) -> None:
+    done = ask(folder, "-o", tmp_path / file)
+    assert done.returncode == 2
+    assert file.rpartition("/")[2] in fault(done)
+    assert not tower_reader.requests
+
+
 def test_what_was_located_is_said_before_the_answer_and_what_was_done_after_it(
     ask: Any, folder: Path
 ) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("langchain_core", reason="the extra `langchain` is not installed")
@@ -25,9 +27,10 @@ def test_each_document_has_its_exact_place(library):
         assert text[place["start"] : place["end"]] == document.page_content
         assert document.id == f"{place['document']}:{place['start']}-{place['end']}"
     assert set(found[0].metadata) == {
-        *("document", "title", "section", "page", "start", "end", "score")
+        *("document", "title", "source", "section", "page", "start", "end", "score")
     }
     assert found[0].metadata["section"] == ["Otters", "Diet"]
+    assert Path(found[0].metadata["source"]).name == "otter.md"
     assert found[0].metadata["page"] is None
     assert found[0].metadata["score"] >= found[1].metadata["score"]
 

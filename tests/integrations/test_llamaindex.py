@@ -31,7 +31,9 @@ def test_a_model_is_shown_the_heading_and_no_offsets(library):
     (found,) = ColligateLlamaIndexRetriever(library, k=1).retrieve("otters diet fish too")
     shown = found.node.get_content(MetadataMode.LLM)
     assert "Diet" in shown
+    assert found.node.metadata["source"].endswith("otter.md")
     assert "start" not in shown
+    assert "otter.md" not in shown  # a path says where the files of a person are
     assert "page" not in shown  # it has none
 
 

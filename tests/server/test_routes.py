@@ -12,7 +12,7 @@ from colligate.errors import ServerFailed, WeightsUnavailable
 from colligate.models import Capability
 from colligate.settings import Named, Settings
 from colligate.testing import ScriptedModel
-from support.http_server import DEFAULT, QUESTION, RULES, parse_events, quoting
+from support.http_server import DEFAULT, QUESTION, RULES, parse_events, quoting, until
 from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
 NAMES_A_MODEL = re.compile("adapter|encoder|classifier|expert|nli|reflection|model")
@@ -111,7 +111,7 @@ async def test_a_question_over_documents_of_some_dates(client):
     assert (await client.ask(where=["2024"])).status_code == 422
     query = {"q": "bicycles", "where": ["date>=2024", "title~rules"]}
     (hit,) = (await client.get(f"{DEFAULT}/search", params=query)).json()
-    assert hit["document"] == name
+    assert (hit["document"], hit["source"]) == (name, "new.md")
     listed = (await client.get(f"{DEFAULT}/documents")).json()
     assert [each["date"] for each in listed] == ["", "2024-05-01"]
 
@@ -270,6 +270,35 @@ async def test_events_stream_and_end_with_the_answer(client):
     assert (steps[0], steps[-1]) == ("retrieved", "answered")
     assert all("messages" not in data for _, data in streamed)
     assert (await client.get(f"/api/runs/{run}/events")).text == response.text
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind", "start"),
+    [
+        ("md", "text/markdown; charset=utf-8", b"# Where do bicycles stand? hall"),
+        ("html", "text/html; charset=utf-8", b"<!doctype html>"),
+        ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", b"PK"),
+        ("bib", "application/x-bibtex", b""),
+    ],
+)
+async def test_an_answer_is_downloaded_as_a_file(client, ending, kind, start):
+    run = (await client.ask()).json()["run"]
+    file = await client.get(f"/api/runs/{run}/answer.{ending}")
+    assert file.headers["content-type"] == kind
+    assert file.headers["content-disposition"] == f'attachment; filename="answer.{ending}"'
+    assert file.content.startswith(start)
+    assert (await client.get(f"/api/runs/{run}/answer.pdf")).status_code == 422
+    assert (await client.get("/api/runs/none/answer.md")).status_code == 404
+
+
+async def test_a_run_under_way_has_no_file(serve, held):
+    async with serve(held, RULES) as client:
+        asking = client.begin()
+        await until(lambda: held.now == 1)
+        (run,) = await client.listed("runs")
+        assert (await client.get(f"/api/runs/{run['id']}/answer.md")).status_code == 409
+        held.gate.set()
+        await asking
 
 
 async def test_prompts_are_shown_when_asked_for(client):

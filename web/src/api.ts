@@ -110,6 +110,8 @@ export const tree = (library: string, id: string): Promise<Tree> =>
 export const runs = (library: string): Promise<RunInfo[]> => json(of(library, "runs"));
 export const runById = (id: string): Promise<RunInfo & { answer?: Answer | null }> =>
   json(`api/runs/${encodeURIComponent(id)}`);
+export const answerFile = (run: string, ending: string): Promise<Response> =>
+  request(`api/runs/${encodeURIComponent(run)}/answer.${ending}`);
 export const forgetRun = (id: string): Promise<unknown> =>
   request(`api/runs/${encodeURIComponent(id)}`, { method: "DELETE" });
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, NOT_FOUND, command
-from colligate.cli.display import note, print_json
+from colligate.cli.display import note, print_json, warn
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,6 +65,17 @@ async def ask_command(
     question: options.Question,
     paths: options.Paths = None,
     *,
+    output: Annotated[
+        Path | None,
+        options.option(
+            "Also write the answer with its sources to FILE, as its ending says: .md, .html, "
+            ".docx, or .bib for the documents cited.",
+            options.OUTPUT,
+            "--output",
+            "-o",
+            metavar="FILE",
+        ),
+    ] = None,
     asked: AskOptions,
     models: options.EngineOptions,
     run: options.RunOptions,
@@ -75,13 +87,21 @@ async def ask_command(
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
     from colligate.cli.progress import require_text, watch_run
+    from colligate.core.export import choose_format
 
     require_text(question)
+    if output is not None:
+        choose_format(output)
     asker = Asker(paths or [], asked, models, run, models.load_settings())
     with watch_run(run.trace) as watcher:
         async with asker.open_engine() as engine:
             answer = await asker.ask(question, engine, watcher)
-    return show(answer, run, watcher)
+    status = show(answer, run, watcher)
+    if output is not None:
+        for left_out in answer.export(output):
+            warn(left_out)
+        note(f"written to {output}")
+    return status
 
 
 @dataclass(frozen=True)
@@ -170,7 +190,8 @@ class Asker:
 
 def show(answer: Answer, run: options.RunOptions, watcher: Watcher) -> int:
     """Print an answer and what it took; return the exit status."""
-    from colligate.cli.display import format_usage, show_answer
+    from colligate.cli.display import show_answer
+    from colligate.core.export import describe_usage
 
     watcher.warn_rest(answer.warnings)
     if run.as_json:
@@ -179,5 +200,5 @@ def show(answer: Answer, run: options.RunOptions, watcher: Watcher) -> int:
         show_answer(answer)
         if answer.how:
             note(answer.how)
-        note(format_usage(answer.usage, answer.model))
+        note(describe_usage(answer.usage.to_json(), answer.model))
     return ANSWERED if answer.found else NOT_FOUND

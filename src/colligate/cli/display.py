@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from colligate.core.answer import Answer
     from colligate.core.citing import Citation
-    from colligate.models.metering import UsageReport
 
 _INDENT = 4
 
@@ -69,18 +68,6 @@ def _shorten_path(source: str) -> str:
     """Return a path from the working folder, if it is in there."""
     path = Path(source)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else source
-
-
-def format_usage(usage: UsageReport, model: str) -> str:
-    """Return what a run cost, in one line."""
-    from colligate.core.events import pluralize
-
-    tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
-    cost = f", ${usage.cost_usd:.4f}" if usage.cost_usd else ""
-    by = f"{model}: " if model else ""
-    roles = [f"{role} {sums['calls']:,}" for role, sums in usage.by_role.items() if sums["calls"]]
-    calls = pluralize(usage.calls, "call") + (f" ({', '.join(roles)})" if len(roles) > 1 else "")
-    return f"{by}{calls}, {tokens}{cost}, {usage.seconds:.1f} s"
 
 
 def make_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -39,9 +39,9 @@ async def refine_command(
     """
     from rich.text import Text
 
-    from colligate.cli.display import format_usage
     from colligate.cli.progress import require_text, watch_run
     from colligate.core.events import Trace, pluralize
+    from colligate.core.export import describe_usage
     from colligate.session import configure
     from colligate.strategies.longrefiner.method import LongRefiner
 
@@ -71,6 +71,6 @@ async def refine_command(
         sys.stdout.write(text.rstrip("\n") + "\n")
     documents = pluralize(len(refined.documents), "document")
     kept = f"{refined.tokens:,} of {refined.budget:,}"
-    cost = format_usage(refined.usage, refined.model)
+    cost = describe_usage(refined.usage.to_json(), refined.model)
     note(f"{documents}, {refined.of_tokens:,} tokens -> {kept}; {cost}")
     return ANSWERED if refined.passages else NOT_FOUND

@@ -228,6 +228,7 @@ def _parse_answer(sent: Mapping[str, Any], reader: str) -> Answer:
                 how=COMPUTED if sent.get("ground") == COMPUTED else "server",
                 source=each.get("source", ""),
                 date=each.get("date", ""),
+                authors=each.get("authors", ""),
                 meaning=Meaning(each["meaning"]) if each.get("meaning") else None,
             )
             for each in sent["citations"]

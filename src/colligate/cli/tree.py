@@ -42,10 +42,10 @@ async def tree_command(
     if route is None:
         _refuse_options_of_route(context)
         return _show_structure(file, run.as_json)
-    from colligate.cli.display import format_usage
     from colligate.cli.drawing import draw_routes
     from colligate.cli.progress import require_text, watch_run
     from colligate.core.events import Event, Trace
+    from colligate.core.export import describe_usage
     from colligate.session import configure
     from colligate.strategies.rdr2.method import RDR2
 
@@ -69,7 +69,7 @@ async def tree_command(
         print_json({"file": str(file), **routes.to_json()})
     else:
         print_result(draw_routes(routes, events))
-        note(format_usage(routes.usage, routes.model))
+        note(describe_usage(routes.usage.to_json(), routes.model))
     return ANSWERED if routes.found else NOT_FOUND
 
 

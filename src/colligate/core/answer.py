@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from colligate.core.citing import COMPUTED, Citation, Evidence, Place, Stated
+from colligate.core.export import write_export
 from colligate.documents import Passage
 from colligate.models.metering import UsageReport
+from colligate.models.names import redact_name
 
 Ground = Literal["documents", "computed", "none"]
 
@@ -60,6 +63,17 @@ class Answer:
             "usage": self.usage.to_json(),
             "warnings": list(self.warnings),
         }
+
+    def export(self, path: str | Path) -> list[str]:
+        """Write the answer with its sources to a file; an existing one is replaced.
+
+        The ending says the format: `.md`, `.html`, `.docx`, or `.bib` for the documents cited.
+        Returns a line for each document that the format leaves out.
+
+        Raises:
+            UsageError: no format has this ending, or the file cannot be written there.
+        """
+        return write_export({**self.to_json(), "model": redact_name(self.model)}, Path(path))
 
 
 @dataclass(frozen=True)

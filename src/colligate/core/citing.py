@@ -101,8 +101,9 @@ class Citation:
     `span` is the place and `quote` is exactly its characters; `answer_spans` are the half-open
     parts of the answer text that it supports, in order. `page` counts from 1 and is None for
     documents without pages. `source` is the document's file. `how` says how the place was found.
-    `date` is that of the document, in ISO 8601, or empty. `meaning` is "supports" or "unclear":
-    whether the place says what the answer says; None if that was not checked.
+    `date` is that of the document, in ISO 8601, and `authors` is what its file says; both may be
+    empty. `meaning` is "supports" or "unclear": whether the place says what the answer says; None
+    if that was not checked.
     """
 
     span: Span
@@ -114,6 +115,7 @@ class Citation:
     how: str
     source: str = ""
     date: str = ""
+    authors: str = ""
     meaning: Meaning | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -125,6 +127,7 @@ class Citation:
             "section": list(self.section),
             "page": self.page,
             "date": self.date,
+            "authors": self.authors,
             "start": self.span.start,
             "end": self.span.end,
             "quote": self.quote,
@@ -519,6 +522,7 @@ def write_answer(
                 how=place.how,
                 source=document.source,
                 date=document.date,
+                authors=document.authors,
                 meaning=place.meaning if len(meanings[place]) == 1 else Meaning.UNCLEAR,
             )
         )

@@ -143,6 +143,7 @@ def _append(answer: Answer, sentence: str, document: Document, span: Span) -> An
         how=VERSION,
         source=document.source,
         date=document.date,
+        authors=document.authors,
     )
     return replace(
         answer,

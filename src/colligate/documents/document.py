@@ -14,6 +14,8 @@ from colligate.documents.span import Span
 from colligate.documents.tree import Node, Tree
 from colligate.errors import SpanError, UsageError
 
+_AUTHORS = ("authors", "author", "from")  # "from" is an e-mail's
+
 
 @dataclass(frozen=True)
 class Document:
@@ -44,6 +46,11 @@ class Document:
     def date(self) -> str:
         """The document's date in ISO 8601, as exact as it is known; empty if unknown."""
         return self.metadata.get("date", "")
+
+    @property
+    def authors(self) -> str:
+        """Who wrote it, as its file says; empty if unknown."""
+        return next((self.metadata[key] for key in _AUTHORS if key in self.metadata), "")
 
     def __post_init__(self) -> None:
         texts = {
@@ -105,6 +112,7 @@ class Document:
             title=self.title,
             section=self.section_of(span),
             page=None if page is None else page.number,
+            source=self.source,
         )
 
     @cached_property
@@ -132,13 +140,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A span of a document, its text, and its place: title, heading path, page (from 1)."""
+    """A span of a document, its text, and its place: title, heading path, page (from 1), file."""
 
     span: Span
     text: str
     title: str
     section: tuple[str, ...] = ()
     page: int | None = None
+    source: str = field(default="", compare=False)
 
     @property
     def document_id(self) -> str:
@@ -191,6 +200,7 @@ class Hit:
         return {
             "document": passage.document_id,
             "title": passage.title,
+            "source": passage.source,
             "section": list(passage.section),
             "page": passage.page,
             "start": passage.span.start,

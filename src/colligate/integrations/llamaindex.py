@@ -33,7 +33,7 @@ except ImportError as error:
     ) from error
 
 # Programs need these to find the place; a model does not.
-_FOR_PROGRAMS = ["document", "start", "end", "score"]
+_FOR_PROGRAMS = ["document", "source", "start", "end", "score"]
 
 
 class ColligateLlamaIndexRetriever(BaseRetriever):
@@ -41,8 +41,8 @@ class ColligateLlamaIndexRetriever(BaseRetriever):
 
     `library` is a `colligate.Library`, or any `Sources` (an `AsyncLibrary`, a view of one), which
     can only be awaited. The retriever never closes it. `documents` are the ids of the documents to
-    search; None searches all. The `metadata` of each node has document, title, section, page,
-    start, end and score.
+    search; None searches all. The `metadata` of each node has document, title, source (the path
+    of its file), section, page, start, end and score.
 
     Raises:
         UsageError: `k` is less than 1.

@@ -85,7 +85,7 @@ class Catalogue:
 
     def text(self, number: int) -> StoredText | None:
         """Return one document's text, without building its tree."""
-        query = "SELECT id, title, language, text FROM documents WHERE number = ?"
+        query = "SELECT id, title, language, source, text FROM documents WHERE number = ?"
         found = self._rows(query, number)
         return StoredText(*found[0]) if found else None
 
@@ -305,6 +305,7 @@ class StoredText:
     id: str
     title: str
     language: str
+    source: str
     text: str
 
 

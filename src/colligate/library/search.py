@@ -177,7 +177,8 @@ class Searcher:
                 continue  # removed since
             span = Span(document.id, p.start, p.end)
             text = document.text[p.start : p.end]
-            hits.append(Hit(Passage(span, text, document.title, p.section, p.page), scored.score))
+            place = (document.title, p.section, p.page, document.source)
+            hits.append(Hit(Passage(span, text, *place), scored.score))
         return hits
 
     def _load(

@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 
 import colligate
 from colligate.core.events import Event, Noted, Progressed, pluralize
+from colligate.core.export import render_answer, render_event
 from colligate.core.strategy import list_strategies
 from colligate.documents import Document, Span
 from colligate.documents.tree import Kind, Node
@@ -25,7 +26,6 @@ from colligate.errors import ColligateError, MissingExtra, UnknownDocument, Usag
 from colligate.library.ingest import Ingested
 from colligate.library.sources import SearchMode, Sources, find_document, select_documents
 from colligate.server.config import DEFAULT_LIBRARY
-from colligate.server.render import render_answer, render_event
 from colligate.server.shapes import (
     AnswerShape,
     DocumentSummary,

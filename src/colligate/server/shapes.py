@@ -63,6 +63,7 @@ class CitationShape(TypedDict):
     section: list[str]
     page: int | None
     date: str
+    authors: str
     start: int
     end: int
     quote: str
@@ -202,10 +203,11 @@ class DocumentText(TypedDict):
 
 
 class PassageShape(TypedDict):
-    """A passage that a search found."""
+    """A passage that a search found; `source` is the name of its file."""
 
     document: str
     title: str
+    source: str
     section: list[str]
     page: int | None
     start: int
@@ -215,8 +217,9 @@ class PassageShape(TypedDict):
 
 
 def describe_passage(hit: Hit) -> PassageShape:
-    """Return a search hit as JSON."""
-    return cast(PassageShape, {**hit.to_json(), "text": hit.passage.text})
+    """Return a search hit as JSON with the name of its file."""
+    name = PurePath(hit.passage.source).name
+    return cast(PassageShape, {**hit.to_json(), "source": name, "text": hit.passage.text})
 
 
 def summarize_document(info: DocumentInfo) -> DocumentSummary:

@@ -50,6 +50,7 @@ def make_pdf(
     outline: Sequence[tuple[str, int, int]] = (),
     title: str = "",
     made: str = "",
+    author: str = "",
     encrypted: bool = False,
 ) -> bytes:
     """A small PDF. `outline` holds (title, level from 1, page from 0), in order."""
@@ -79,7 +80,8 @@ def make_pdf(
         root += f" /Outlines {first_mark} 0 R"
         _add_outline(objects, first_mark, first_page, outline)
     objects[1] = (root + " >>").encode()
-    objects[6] = f"<< /Title ({_escape(title)}) /CreationDate ({made}) >>".encode()
+    facts = f"/Title ({_escape(title)}) /Author ({author}) /CreationDate ({made})"
+    objects[6] = f"<< {facts} >>".encode()
     trailer = "/Root 1 0 R /Info 6 0 R /ID [<00112233445566778899aabbccddeeff> <00>]"
     if encrypted:
         wrong = "ab" * 32
@@ -186,6 +188,10 @@ def test_the_date_is_that_of_the_title_page_or_else_of_the_file() -> None:
     dated = make_pdf([page("Report", heading(90, "3 March 2018", 12), *body(120))], made=made)
     assert read(plain).metadata == {"created_at": "2019-02-28", "date": "2019-02-28"}
     assert read(dated).metadata["date"] == "2018-03-03"
+
+
+def test_the_file_says_who_wrote_it() -> None:
+    assert read(make_pdf([page("Report", *body(120))], author="Ada Mercer")).authors == "Ada Mercer"
 
 
 def test_outline_promotes_a_title_that_looks_like_body_text() -> None:

@@ -59,9 +59,10 @@ def test_markdown_keeps_its_text_and_gives_its_headings(tmp_path: Path) -> None:
     assert document.tree.structure.basis is Basis.MARKUP
 
 
-def test_front_matter_names_the_title(tmp_path: Path) -> None:
-    text = '---\ntitle: "On Ships"\nauthor: X\n---\n\n# One\n\n# Two\n'
-    assert write_and_read(tmp_path / "a.md", text).title == "On Ships"
+def test_front_matter_names_title_and_author(tmp_path: Path) -> None:
+    text = '---\ntitle: "On Ships"\nauthor: Ada Mercer\n---\n\n# One\n\n# Two\n'
+    document = write_and_read(tmp_path / "a.md", text)
+    assert (document.title, document.authors) == ("On Ships", "Ada Mercer")
 
 
 @pytest.mark.parametrize(
@@ -81,10 +82,12 @@ def test_the_date_is_that_of_front_matter_or_title_page(
     assert write_and_read(tmp_path / "a.md", text).metadata.get("date", "") == date
 
 
-def test_the_date_of_a_web_page_is_the_one_it_states(tmp_path: Path) -> None:
+def test_date_and_authors_of_a_web_page_are_those_it_states(tmp_path: Path) -> None:
     head = '<meta property="article:published_time" content="2021-06-01T08:00:00Z">'
+    head += '<meta name="author" content="Ada Mercer"><meta name="author" content="Bo Lee">'
     page = f"<html><head>{head}</head><body><p>Boats sail.</p></body></html>"
-    assert write_and_read(tmp_path / "a.html", page).metadata["date"] == "2021-06-01"
+    document = write_and_read(tmp_path / "a.html", page)
+    assert (document.date, document.authors) == ("2021-06-01", "Ada Mercer; Bo Lee")
 
 
 def licence(name: str) -> Document:

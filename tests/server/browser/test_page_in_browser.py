@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -69,6 +70,30 @@ async def test_a_follow_up_is_completed_and_the_turn_before_is_kept(page, filled
     # A question in the box at the top begins another conversation.
     await page.get_by_role("button", name="Ask").first.click()
     await expect(earlier).to_have_count(0)
+
+
+async def test_an_answer_is_copied_downloaded_and_sent(look, filled, ask):
+    page = (await look(permissions=["clipboard-read", "clipboard-write"])).page
+    await ask(page, filled)
+    quote = squeezed(await page.locator(".source q").first.text_content()).rstrip("…")
+    await page.get_by_role("button", name="Copy", exact=True).click()
+    await expect(page.locator(".after [role=status]")).to_have_text("Copied as Markdown")
+    copied = await page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("# How many days does a violator have")
+    assert "(GPL-3.txt)" in copied
+    async with page.expect_download() as waiting:
+        await page.get_by_role("button", name="Download as HTML").click()
+    download = await waiting.value
+    assert download.suggested_filename == "answer.html"
+    written = html.unescape((await download.path()).read_text("utf-8"))
+    assert quote in squeezed(written)
+    await page.get_by_role("button", name="Copy link").click()
+    await expect(page.locator(".after [role=status]")).to_have_text("Link copied")
+    address = await page.evaluate("navigator.clipboard.readText()")
+    assert address.startswith(f"{filled}#/run/")
+    said = await page.locator(".said").text_content()
+    await page.goto(address)
+    await expect(page.locator(".said")).to_have_text(said or "")
 
 
 async def test_sources_are_stepped_through(page, filled, ask):

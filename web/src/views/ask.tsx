@@ -1,6 +1,6 @@
 import { signal, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import type { Turn } from "../api";
+import * as api from "../api";
 import { AnswerText, Located } from "../parts/answer";
 import { Effort, Parameters, StrategyChoice, asValues, summaryOf } from "../parts/asking";
 import { Drop } from "../parts/drop";
@@ -10,7 +10,7 @@ import { RunPane } from "../parts/runpane";
 import { link } from "../route";
 import { Run, lastOf } from "../run";
 import { counted } from "../format";
-import { about, current, documentsOf, library } from "../state";
+import { about, asFailure, current, documentsOf, library } from "../state";
 
 // Outside the view, so that the text and the run survive a change of views.
 const question = signal("");
@@ -38,7 +38,7 @@ function ask(asked: string, before: Run[] = []): void {
   });
 }
 
-function turnOf({ answer: { value: answer } }: Run): Turn[] {
+function turnOf({ answer: { value: answer } }: Run): api.Turn[] {
   if (!answer) return [];
   const cited = answer.evidence.filter((each) =>
     answer.citations.some(
@@ -279,11 +279,70 @@ export function Outcome({ run }: { run: Run }) {
         </p>
       )}
       {answer && <AnswerText answer={answer} library={run.library} />}
-      {run.id && !run.busy.value && (
-        <p class="quiet after">
-          <a href={link("run", [run.id])}>Replay this run</a>
-        </p>
-      )}
+      {run.id && !run.busy.value && <After run={run} />}
     </section>
   );
+}
+
+const FILES = { md: "Markdown", html: "HTML", docx: "Word" };
+
+/** What can be done with a run that has ended: replay it, copy, download or send its answer. */
+function After({ run }: { run: Run }) {
+  const said = useSignal("");
+  const address = link("run", [run.id]);
+  const act = (work: Promise<void>, done: string) =>
+    void work.then(
+      () => (said.value = done),
+      (error: unknown) => (said.value = asFailure(error).problem.title),
+    );
+  const markdown = () => api.answerFile(run.id, "md").then((file) => file.text());
+  return (
+    <div class="quiet after">
+      {/* Browsers offer the clipboard to pages of this machine, or over https, alone. */}
+      {run.answer.value && "clipboard" in navigator && (
+        <>
+          <button type="button" onClick={() => act(copy(markdown()), "Copied as Markdown")}>
+            Copy
+          </button>
+          <button
+            type="button"
+            onClick={() =>
+              act(copy(Promise.resolve(new URL(address, location.href).href)), "Link copied")
+            }
+          >
+            Copy link
+          </button>
+        </>
+      )}
+      {run.answer.value &&
+        Object.entries(FILES).map(([ending, name]) => (
+          <button
+            key={ending}
+            type="button"
+            aria-label={`Download as ${name}`}
+            onClick={() => act(download(run.id, ending), "Downloaded")}
+          >
+            ↓ {name}
+          </button>
+        ))}
+      <a href={address}>Replay this run</a>
+      <span role="status">{said.value}</span>
+    </div>
+  );
+}
+
+/** Copy a text that is still to come: Safari allows it only to the click itself. */
+async function copy(text: Promise<string>): Promise<void> {
+  const type = "text/plain";
+  const blob = text.then((content) => new Blob([content], { type }));
+  await navigator.clipboard.write([new ClipboardItem({ [type]: blob })]);
+}
+
+/** A link could not send the token, so the file is fetched and given to the browser. */
+async function download(run: string, ending: string): Promise<void> {
+  const anchor = document.createElement("a");
+  anchor.href = URL.createObjectURL(await (await api.answerFile(run, ending)).blob());
+  anchor.download = `answer.${ending}`;
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(anchor.href), 60_000);
 }

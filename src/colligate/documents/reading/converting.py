@@ -131,18 +131,19 @@ def _split_slides(marked: str) -> tuple[str, tuple[Page, ...]]:
 def read_html(source: SourceFile) -> Document:
     """Read an HTML page as Markdown, without its head."""
     page = _parse_html(source, source.text)
-    metadata = {"language": page.language or "", "date": page.date}
+    metadata = {"language": page.language or "", "date": page.date, "authors": page.authors}
     return make_document(source, page.text, title=page.title, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class _HtmlPage:
-    """An HTML page: its body as Markdown, its title, and the language it declares."""
+    """An HTML page: its body as Markdown, and what its head says."""
 
     text: str
     title: str | None
     language: str | None
     date: str
+    authors: str
 
 
 # A character of the private use area, as kreuzberg would escape a backslash once more.
@@ -157,13 +158,14 @@ def _parse_html(source: SourceFile, written: str) -> _HtmlPage:
     try:
         root = lxml_html.document_fromstring(written.encode(), parser=parser)
     except etree.ParserError:  # nothing but comments and the like
-        return _HtmlPage("", None, None, "")
+        return _HtmlPage("", None, None, "", "")
     except etree.XMLSyntaxError as error:
         raise source.error(CorruptFile, str(error), _SAVE) from error
     if any("depth" in entry.message for entry in parser.error_log):
         raise source.error(CorruptFile, "its elements nest too deeply", _SAVE)
     title = root.findtext(".//title")
     dates = root.xpath(_STATED_DATE)
+    authors = root.xpath("//meta[@name='author']/@content")
     for head in root.findall("head"):
         root.remove(head)
     _flatten(root)
@@ -175,6 +177,7 @@ def _parse_html(source: SourceFile, written: str) -> _HtmlPage:
         " ".join((title or "").split()) or None,
         root.get("lang"),
         str(dates[0]) if dates else "",
+        "; ".join(" ".join(each.split()) for each in authors),
     )
 
 

@@ -23,11 +23,11 @@ from colligate.documents.reading.source import SourceFile, make_document
 from colligate.documents.tree import Basis, Kind, Structure, Tree, TreeBuilder
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FRONT_FACT = re.compile(r"^(title|date)[ \t]*:(.+)$", re.MULTILINE | re.IGNORECASE)
+_FRONT_FACT = re.compile(r"^(title|date|authors?)[ \t]*:(.+)$", re.MULTILINE | re.IGNORECASE)
 
 
 def read_markdown(source: SourceFile) -> Document:
-    """Read a Markdown file; title and date in its front matter are the document's."""
+    """Read a Markdown file; title, date and authors in its front matter are the document's."""
     front = _FRONT_MATTER.match(source.text)
     found = _FRONT_FACT.findall(front[1]) if front else []
     facts = {name.lower(): value.strip().strip("\"'") for name, value in found}

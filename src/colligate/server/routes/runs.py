@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette import ServerSentEvent
 
+from colligate.concurrency import in_thread
+from colligate.core.export import FORMATS
+from colligate.server.errors import Conflict
 from colligate.server.runs import AskRequest, RecordedRun
 from colligate.server.shapes import RunAnswerShape, RunShape
 from colligate.server.state import ServerState, State
@@ -68,6 +71,20 @@ async def read_run(run_id: str, server: State) -> dict[str, Any]:
     """Return the run, with `answer` or `problem` once it has ended."""
     run = server.runs.get(run_id)
     return {**run.to_json(), **await run.outcome()}
+
+
+@router.get("/runs/{run_id}/answer.{ending}", summary="A run's answer as a file")
+async def export_run(
+    run_id: str, ending: Literal["md", "html", "docx", "bib"], server: State
+) -> Response:
+    """Return the answer with its sources as Markdown, HTML or Word, or its documents as BibTeX."""
+    run = server.runs.get(run_id)
+    if not run.ended:
+        raise Conflict("the run has no answer so far", "", "ask again when it has ended")
+    media_type, render = FORMATS[f".{ending}"]
+    content = await in_thread(render, await run.answer())
+    name = {"Content-Disposition": f'attachment; filename="answer.{ending}"'}
+    return Response(content, headers=name, media_type=media_type)
 
 
 @router.get("/runs/{run_id}/events", summary="Replay and follow a run", response_class=EventStream)

@@ -48,7 +48,10 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
         text,
         tree=partial(markdown_tree, structure=structure),
         title=_choose_title(clean_line(facts.get("Title", "")), pages, source.stem),
-        metadata={"created_at": _MADE.sub(r"\1-\2-\3", facts.get("CreationDate", ""))},
+        metadata={
+            "authors": clean_line(facts.get("Author", "")),
+            "created_at": _MADE.sub(r"\1-\2-\3", facts.get("CreationDate", "")),
+        },
         pages=ranges,
     )
 

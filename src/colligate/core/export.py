@@ -1,0 +1,329 @@
+"""Answers and progress as text for other programs; answers as files (Markdown, HTML, Word, BibTeX).
+
+Documents and models wrote the texts, so nothing in them may load an image or become HTML: an
+address that a model was led to write would tell its server what the documents say.
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+import io
+import os
+import re
+import shutil
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from colligate.core.events import pluralize
+from colligate.errors import ColligateError, UsageError
+from colligate.private import make_private_file
+
+# The start of an image, of a tag, comment or link in angle brackets, and of a link definition
+# (`[1]: address`). After an odd number of backslashes it is text already.
+_ACTIVE = re.compile(r"(\\*)(?:!(?=\[)|<(?=[A-Za-z/!?])|\](?=:))")
+# In a text that is not Markdown: what has a meaning anywhere, and what has one at a line's start.
+_MARKS = re.compile(r"[\\`*\[\]<|~]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
+_FIRST_MARKS = re.compile(r"^(\d*)([#+=.)>-])", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class RenderedAnswer:
+    """The answer with its sources below; backslashes were inserted at `shifts` (code points)."""
+
+    text: str
+    shifts: tuple[int, ...]
+
+    def locate(self, span: tuple[int, int]) -> tuple[int, int]:
+        """Return where a span of the answer is in `text`."""
+        start, end = span
+        return start + bisect_left(self.shifts, start), end + bisect_left(self.shifts, end)
+
+
+def render_answer(answer: Mapping[str, Any]) -> RenderedAnswer:
+    """Escape an answer (the object of `ask --json`) and list its sources below."""
+    raw: str = answer["answer"]
+    active = (match for match in _ACTIVE.finditer(raw) if len(match[1]) % 2 == 0)
+    shifts = tuple(match.end(1) for match in active)
+    text = "\\".join(raw[start:end] for start, end in pairwise((0, *shifts, len(raw))))
+    if answer["citations"]:
+        places = (_escape(describe_place(each)) for each in answer["citations"])
+        lines = [f"[{n}] {place}" for n, place in enumerate(places, 1)]
+        # Two blanks at the end of a line keep Markdown from joining it with the next.
+        text += "\n\nSources:\n\n" + "  \n".join(lines)
+    return RenderedAnswer(text, shifts)
+
+
+def describe_place(citation: Mapping[str, Any], *, with_folder: bool = False) -> str:
+    """Return the title, the headings, the page, the date and the file of a citation in one line."""
+    headings = [heading for heading in citation["section"] if heading != citation["title"]]
+    where = " › ".join([citation["title"], *headings])
+    page = "" if citation["page"] is None else f", page {citation['page']}"
+    date = f", {citation['date']}" if citation.get("date") else ""
+    file = citation.get("source", "")
+    name = file if with_folder else PurePath(file).name
+    return " ".join((where + page + date + (f" ({name})" if name else "")).split())
+
+
+def describe_usage(usage: Mapping[str, Any], model: str = "") -> str:
+    """Return what a run cost (the object `usage` of `ask --json`) in one line."""
+    tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
+    cost = f", ${usage['cost_usd']:.4f}" if usage["cost_usd"] else ""
+    by = f"{model}: " if model else ""
+    counts = {role: sums["calls"] for role, sums in usage["by_role"].items() if sums["calls"]}
+    roles = [f"{role} {calls:,}" for role, calls in counts.items()]
+    calls = pluralize(usage["calls"], "call") + (f" ({', '.join(roles)})" if len(roles) > 1 else "")
+    return f"{by}{calls}, {tokens}{cost}, {usage['seconds']:.1f} s"
+
+
+def render_event(event: Mapping[str, Any]) -> str:
+    """Return the line of an event that `Event.to_json` wrote, or the event's name without one."""
+    if event.get("event") == "queued":
+        return f"waiting in the queue, at place {event.get('place')}"
+    # A line break would end a comment in an event stream; half a surrogate pair cannot be sent.
+    line = " ".join(str(event.get("line") or event.get("event", "")).split())
+    return line.encode(errors="replace").decode()
+
+
+def _escape(text: str) -> str:
+    """Return a text as Markdown that shows the same characters."""
+    return _FIRST_MARKS.sub(r"\1\\\2", _MARKS.sub(r"\\\g<0>", text))
+
+
+# Files
+
+
+class Format(NamedTuple):
+    """A kind of file: its media type, and the bytes of an answer (the object of `ask --json`)."""
+
+    media_type: str
+    render: Callable[[Mapping[str, Any]], bytes]
+
+
+def choose_format(path: Path) -> Format:
+    """Return the format that a file's ending names, if the file can be written.
+
+    Raises:
+        UsageError: no format has this ending, or the file cannot be written in its folder.
+    """
+    found = FORMATS.get(path.suffix.lower())
+    if found is None:
+        raise UsageError(
+            f"no answer is written as {path.name}",
+            f"the ending {path.suffix} is not known" if path.suffix else "it has no ending",
+            "name a file that ends in " + ", ".join(FORMATS),
+        )
+    folder, why = path.parent, ""
+    if path.is_dir():
+        why = "it is a folder"
+    elif not folder.is_dir():
+        why = f"there is no folder {folder}"
+    elif not os.access(folder, os.W_OK):
+        why = f"the folder {folder} cannot be written to"
+    if why:
+        raise UsageError(f"cannot write {path}", why, "give another file")
+    return found
+
+
+def write_export(answer: Mapping[str, Any], path: Path) -> list[str]:
+    """Write an answer to a file, whole or not at all; return what the format leaves out."""
+    content = choose_format(path).render(answer)
+    listed = path.suffix.lower() == ".bib"
+    path = path.resolve()  # a link stays, and what it leads to is replaced
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        make_private_file(fresh)
+        if path.exists():  # what exists keeps its permissions
+            shutil.copymode(path, fresh)
+        fresh.write_bytes(content)
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        why = error.strerror or str(error)
+        raise ColligateError(f"cannot write {path}", why, "give another file") from error
+    if not listed:
+        return []
+    titles = (each["title"] for each in answer["citations"] if not _is_documented(each))
+    why = "states neither authors nor a date: it is left out"
+    return [f"{title} {why} of {path.name}" for title in dict.fromkeys(titles)]
+
+
+# Characters that XML cannot hold, and those that reorder what is around them.
+_UNSEEN = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def _list_blocks(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a file says, from top to bottom: the kind of each block and its text."""
+    for kind, text in _list_texts(answer):
+        yield kind, _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _list_texts(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "title", " ".join(answer["question"].split())
+    short = " ".join((answer["short_answer"] or "").split())
+    if short and short != answer["answer"].strip():
+        yield "short", short
+    yield "answer", answer["answer"]
+    if answer["citations"]:
+        computed = "; a figure is computed from them" if answer["ground"] == "computed" else ""
+        yield "heading", f"Sources{computed}"
+    for number, citation in enumerate(answer["citations"], 1):
+        yield "source", f"[{number}] {describe_place(citation, with_folder=True)}"
+        yield "quote", inspect.cleandoc(citation["quote"])
+    if not answer["found"]:
+        yield "heading", "What was read"
+        read = Counter(each["document"] for each in answer["evidence"])
+        yield "text", "None of these passages supports an answer." if read else "No passage."
+        for document, passages in read.items():
+            yield "item", f"{document}: {pluralize(passages, 'passage')}"
+    if answer["warnings"]:
+        yield "heading", "Warnings"
+    for warning in answer["warnings"]:
+        yield "item", warning
+    cost = describe_usage(answer["usage"], answer.get("model", ""))
+    how = f" ({answer['how']})" if answer["how"] else ""
+    yield "note", f"colligate, {answer['strategy']}{how}; {cost}"
+
+
+def _find_title(answer: Mapping[str, Any]) -> str:
+    return next(text for _, text in _list_blocks(answer))
+
+
+def _render_markdown(answer: Mapping[str, Any]) -> str:
+    return "\n\n".join(_mark_up(*block) for block in _list_blocks(answer)) + "\n"
+
+
+def _mark_up(kind: str, text: str) -> str:
+    if kind == "answer":  # its own Markdown stays, but a code block must not take in what follows
+        shown = render_answer({"answer": text, "citations": ()}).text
+        return re.sub(r"^(\s*)(?=```|~~~)", r"\1\\", shown, flags=re.MULTILINE)
+    lines = [_escape(line.strip()) for line in text.splitlines()]
+    match kind:
+        case "title":
+            return f"# {lines[0]}"
+        case "heading":
+            return f"## {lines[0]}"
+        case "short":
+            return f"**{lines[0]}**"
+        case "quote":
+            return "  \n".join(f"> {line}" for line in lines)
+        case "item":
+            return f"- {' '.join(lines)}"
+        case "source":  # the number's brackets need no backslash
+            number, _, place = text.partition(" ")
+            return f"{number} {_escape(place)}"
+        case _:
+            return " ".join(lines)
+
+
+_PAGE = """\
+<!doctype html>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+body {{ max-width: 44rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.6 Georgia, serif; }}
+h1, h2 {{ line-height: 1.25; }}
+blockquote {{ margin: .3rem 0 1.2rem; padding-left: 1rem; border-left: 3px solid #bbb; }}
+body, blockquote {{ overflow-wrap: anywhere; }}
+</style>
+{body}"""
+
+
+def _render_html(answer: Mapping[str, Any]) -> str:
+    from markdown_it import MarkdownIt
+
+    written = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "link"])
+    body = written.render(_render_markdown(answer))
+    return _PAGE.format(title=html.escape(_find_title(answer)), body=body)
+
+
+_STYLES = {"title": "Title", "heading": "Heading 1", "quote": "Quote", "item": "List Bullet"}
+
+
+def _render_docx(answer: Mapping[str, Any]) -> bytes:
+    import docx
+
+    document = docx.Document()
+    facts = document.core_properties  # the template names itself
+    facts.title, facts.author, facts.comments = _find_title(answer)[:255], "colligate", ""
+    for kind, text in _list_blocks(answer):
+        paragraph = document.add_paragraph(style=_STYLES.get(kind))
+        paragraph.add_run(text).bold = kind == "short" or None
+    file = io.BytesIO()
+    document.save(file)
+    return file.getvalue()
+
+
+# BibTeX: one entry for each document cited that states who wrote it, or when.
+
+_LATEX = str.maketrans(
+    {char: rf"\{char}" for char in "&%$#_"}
+    | {"\\": r"{\textbackslash}", "~": r"{\textasciitilde}", "^": r"{\textasciicircum}"}
+    | {"{": r"{\textbraceleft}", "}": r"{\textbraceright}"}  # a brace alone would end the field
+)
+
+
+def _is_documented(citation: Mapping[str, Any]) -> bool:
+    return bool(citation.get("authors") or citation.get("date"))
+
+
+def _render_bibtex(answer: Mapping[str, Any]) -> str:
+    cited: dict[str, list[Mapping[str, Any]]] = {}
+    for citation in filter(_is_documented, answer["citations"]):
+        cited.setdefault(citation["document"], []).append(citation)
+    return "\n".join(_write_entry(*each) for each in cited.items())
+
+
+def _write_entry(document: str, citations: list[Mapping[str, Any]]) -> str:
+    first = citations[0]
+    year, _, rest = first.get("date", "").partition("-")
+    pages = sorted({each["page"] for each in citations if each["page"] is not None})
+    noted = pluralize(len(pages), "page").partition(" ")[2] + " " + ", ".join(map(str, pages))
+    name = PurePath(first.get("source", "")).name
+    fields = {
+        "title": f"{{{_to_latex(first['title'])}}}",  # its capitals stay
+        "author": " and ".join(map(_write_author, _split_authors(first.get("authors", "")))),
+        "year": _to_latex(year),
+        "month": rest[:2].lstrip("0"),
+        "note": ", ".join(filter(None, [_to_latex(name), noted if pages else ""])),
+    }
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value]
+    key = re.sub(r"[^A-Za-z0-9_.:-]+", "-", document)
+    return "\n".join([f"@misc{{{key},", *lines, "}", ""])
+
+
+def _split_authors(authors: str) -> list[str]:
+    return [name for each in re.split(r";|\band\b|&", authors) if (name := each.strip())]
+
+
+def _write_author(name: str) -> str:
+    """Return a name; one with a comma may be several, so BibTeX must not take it apart."""
+    return f"{{{_to_latex(name)}}}" if "," in name else _to_latex(name)
+
+
+def _to_latex(text: str) -> str:
+    return " ".join(_UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text).split()).translate(_LATEX)
+
+
+def _encoded(render: Callable[[Mapping[str, Any]], str]) -> Callable[[Mapping[str, Any]], bytes]:
+    return lambda answer: render(answer).encode()
+
+
+FORMATS = {
+    ".md": Format("text/markdown", _encoded(_render_markdown)),
+    ".html": Format("text/html", _encoded(_render_html)),
+    ".docx": Format(
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document", _render_docx
+    ),
+    ".bib": Format("application/x-bibtex", _encoded(_render_bibtex)),
+}
+"""The formats of files, by their endings."""

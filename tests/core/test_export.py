@@ -1,0 +1,202 @@
+"""Answers and progress as text for other programs: nothing that a document wrote is active."""
+
+from __future__ import annotations
+
+import io
+import stat
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
+import docx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml.html import document_fromstring
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from colligate import Answer
+from colligate.core.export import FORMATS, render_answer, render_event
+
+MARKDOWN = MarkdownIt("commonmark")
+PIECES = st.sampled_from(
+    [*"![]()<>\\/`*_&;:#-= \n1?a\"'", "![x](u)", "<img src=u>", "[1]: u\n", "<!--", "```\n", "[1]"]
+)
+TEXTS = st.lists(PIECES, max_size=30).map("".join)
+
+
+def answer(text: str, *citations: dict[str, Any]) -> dict[str, Any]:
+    return {"answer": text, "citations": list(citations)}
+
+
+def citation(title: str, section: list[str], page: int | None = None) -> dict[str, Any]:
+    return {"title": title, "section": section, "page": page}
+
+
+def tokens(text: str) -> Iterator[Token]:
+    for token in MARKDOWN.parse(text):
+        yield token
+        yield from token.children or []
+
+
+@given(TEXTS, TEXTS.filter(str.strip), TEXTS)
+def test_no_image_and_no_html_whatever_is_written(text, title, heading):
+    rendered = render_answer(answer(text, citation(title, [heading]))).text
+    assert not {"image", "html_inline", "html_block"} & {token.type for token in tokens(rendered)}
+
+
+@given(TEXTS, st.data())
+def test_a_place_in_the_answer_is_found_in_the_text(text, data):
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    rendered = render_answer(answer(text))
+    begin, stop = rendered.locate((start, end))
+    plain = [char for at, char in enumerate(rendered.text) if at not in inserted(rendered.shifts)]
+    assert "".join(plain) == text
+    assert rendered.text[begin:stop].replace("\\", "") == text[start:end].replace("\\", "")
+
+
+def inserted(shifts: tuple[int, ...]) -> set[int]:
+    return {at + number for number, at in enumerate(shifts)}
+
+
+def test_plain_answers_stay_as_they_are():
+    text = "Rent is < 900 € [1] (see *House rules*), [uncited] in 2 of 3 cases!"
+    assert render_answer(answer(text)).text == text
+
+
+def test_sources_say_title_headings_and_page():
+    first = citation("Lease", ["Lease", "Rent", "Due\ndate"], 4)
+    rendered = render_answer(answer("Due. [1] [2]", first, citation("Annex [A]", []))).text
+    assert rendered == "Due. [1] [2]\n\nSources:\n\n[1] Lease › Rent › Due date, page 4  \n" + (
+        r"[2] Annex \[A\]"
+    )
+
+
+def test_link_definitions_are_text():
+    rendered = render_answer(answer("Yes. [1]\n\n[1]: http://example.org")).text
+    assert "link_open" not in {token.type for token in tokens(rendered)}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "asking", "line": "asking a\r\n\r\ndata: {}"},
+        {"event": "noted", "line": "one\u2028two\nthree"},
+        {"event": "queued", "place": 2},
+        {"event": "another\npackage's"},
+    ],
+)
+def test_an_event_is_one_line(event):
+    assert len(render_event(event).splitlines()) == 1
+
+
+# Files
+
+QUOTE = "Fees (table):\n| late | 10 % |\n# 1. *No* <b>credit</b> & $5_000 ![x](http://example.org)"
+PLACE = {
+    **citation("Rules & <b>laws</b>", ["Rules", "Fees"], 3),
+    **{"document": "rules-1", "quote": QUOTE, "source": "/office/rules.pdf"},
+    **{"date": "2024-05-01", "authors": "Mercer, Ada; Bob {O'Neil} and C. Roe"},
+}
+USAGE = {"calls": 1, "input_tokens": 678, "output_tokens": 76, "seconds": 4.8, "cost_usd": 0.002}
+USAGE["by_role"] = {}
+
+
+def whole(text: str, *citations: dict[str, Any], **more: Any) -> dict[str, Any]:
+    said = {"short_answer": None, "ground": "documents", "how": "", "warnings": [], "evidence": []}
+    asked = {"question": "What does a late <i>payer</i> pay?", "strategy": "auto", "usage": USAGE}
+    return {**answer(text, *citations), **asked, **said, "found": bool(citations), **more}
+
+
+def read_html(content: bytes) -> Any:
+    return document_fromstring(content.decode())
+
+
+def squeeze(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def paid() -> dict[str, Any]:
+    later = {**PLACE, "page": 9}
+    bare = {**PLACE, "document": "notes-2", "title": "Notes", "date": "", "authors": ""}
+    text = "A late payer pays 10 %. [1][2] He may appeal. [3]"
+    warnings = ["notes.md <img> was read in part"]
+    return whole(text, PLACE, later, bare, short_answer="10 %", warnings=warnings)
+
+
+@pytest.mark.parametrize("ending", [".md", ".html", ".docx"])
+def test_a_file_says_the_answer_its_sources_and_what_it_took(paid, ending):
+    content = FORMATS[ending].render(paid)
+    if ending == ".docx":
+        lines = [each.text for each in docx.Document(io.BytesIO(content)).paragraphs]
+    else:
+        page = content if ending == ".html" else MARKDOWN.render(content.decode()).encode()
+        lines = [each.text_content() for each in read_html(page).xpath("//h1|//h2|//p|//li")]
+    lines = list(map(squeeze, lines))
+    assert lines[:4] == [paid["question"], "10 %", paid["answer"], "Sources"]
+    where = "[1] Rules & <b>laws</b> › Rules › Fees, page 3, 2024-05-01 (/office/rules.pdf)"
+    assert lines[4:6] == [where, squeeze(QUOTE)]
+    assert lines[-3:-1] == ["Warnings", "notes.md <img> was read in part"]
+    assert lines[-1] == "colligate, auto; 1 call, 678 tokens in, 76 out, $0.0020, 4.8 s"
+
+
+@given(TEXTS, TEXTS.filter(str.strip), TEXTS)
+def test_a_quote_is_shown_as_it_is_and_nothing_in_a_file_is_active(text, quote, title):
+    cited = whole(text, {**PLACE, "quote": quote, "title": title}, warnings=[title])
+    page = read_html(FORMATS[".html"].render(cited))
+    assert not page.xpath("//img|//a|//script|//body//*[@src or @href]")
+    [shown] = page.xpath("//blockquote[preceding-sibling::h2]")
+    assert squeeze(shown.text_content()) == squeeze(quote)
+    markdown = FORMATS[".md"].render(cited).decode()
+    assert not {"image", "html_inline", "html_block"} & {token.type for token in tokens(markdown)}
+
+
+def test_what_was_read_is_listed_if_it_was_not_found():
+    read = [{"document": name} for name in ("lease-1", "lease-1", "rules-2")]
+    lines = FORMATS[".md"].render(whole("Not in these documents.", evidence=read)).decode()
+    assert "## What was read" in lines
+    assert "- lease-1: 2 passages\n\n- rules-2: 1 passage\n" in lines.replace(r"\-", "-")
+
+
+def test_characters_that_no_file_can_hold_do_no_harm():
+    odd = whole("Due. [1]\x00\x1b[2J\ud800", {**PLACE, "quote": "a\x0bb\ufffe", "title": "\udc00"})
+    for each in FORMATS.values():
+        assert each.render(odd)
+
+
+def test_documents_are_listed_once_as_bibtex(paid):
+    written = FORMATS[".bib"].render(paid).decode()
+    assert written == (
+        "@misc{rules-1,\n"
+        "  title = {{Rules \\& <b>laws</b>}},\n"
+        "  author = {{Mercer, Ada} and Bob {\\textbraceleft}O'Neil{\\textbraceright} and C. Roe},\n"
+        "  year = {2024},\n"
+        "  month = {5},\n"
+        "  note = {rules.pdf, pages 3, 9},\n"
+        "}\n"
+    )
+
+
+@given(TEXTS, TEXTS)
+def test_no_text_ends_a_bibtex_entry(title, authors):
+    cited = whole("Yes. [1]", {**PLACE, "title": title, "authors": authors})
+    written = FORMATS[".bib"].render(cited).decode()
+    depths = list(accumulate({"{": 1, "}": -1}.get(char, 0) for char in written))
+    assert depths.index(0, written.index("{")) == written.rindex("}")
+
+
+def test_an_answer_replaces_a_file_and_keeps_its_permissions(tmp_path):
+    file, link = tmp_path / "real.html", tmp_path / "link.HTML"
+    file.write_text("before")
+    file.chmod(0o644)
+    link.symlink_to(file)
+    given = Answer("When?", "auto", "In 1871.", True)
+    assert given.export(link) == []
+    assert "In 1871." in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    given.export(str(tmp_path / "new.md"))
+    assert stat.S_IMODE((tmp_path / "new.md").stat().st_mode) == 0o600
+    assert {each.name for each in tmp_path.iterdir()} == {"real.html", "link.HTML", "new.md"}
