@@ -310,11 +310,62 @@ def _pinned_models() -> list[str]:
 
 def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...]) -> UnknownModel:
     kinds = [form.partition(":")[0] for form in forms if ":" in form]
-    begun = name.partition(":")[0]
-    near = closest(begun, [*words, *kinds])
-    guess = f"did you mean {near}{':' if near in kinds else ''}? "
-    hint = guess if near not in (None, begun) else ""
-    return UnknownModel(f"no {what} {name!r}", "", f"{hint}names are {', '.join(forms)}")
+    protocol = "colligate speaks OpenAI's protocol, others only through a proxy such as LiteLLM"
+    meant = _translate(name, forms) if "openai" in kinds else ""
+    why = protocol if "@" in meant else ""
+    if not meant:
+        begun, _, rest = name.partition(":")
+        near = closest(begun, [*words, *kinds])
+        if near and near != begun:
+            meant = f"{near}:{rest}" if near in kinds else near
+        elif "openai" in kinds:
+            why = protocol
+    key = ", with the key of that server in OPENAI_API_KEY" if "@https:" in meant else ""
+    hint = f"did you mean {meant}{key}?" if meant else f"names are {', '.join(forms)}"
+    return UnknownModel(f"no {what} {name!r}", why, hint)
+
+
+# Names as other tools write them: how they begin, and the server that has such models and speaks
+# OpenAI's protocol; no address is OpenAI's own. What a pattern only looks ahead at stays.
+_ELSEWHERE = (
+    (r"(?:hosted_)?vllm[:/]", "http://localhost:8000/v1"),
+    (r"sglang[:/]", "http://localhost:30000/v1"),
+    (r"lm_?studio[:/]", "http://localhost:1234/v1"),
+    (
+        r"litellm(?:_proxy)?[:/]|(?=(?:azure|bedrock|cohere|vertex_ai)[:/])",
+        "http://localhost:4000/v1",
+    ),
+    (r"openrouter[:/]", "https://openrouter.ai/api/v1"),
+    (r"groq[:/]", "https://api.groq.com/openai/v1"),
+    (r"xai[:/]|(?=grok-)", "https://api.x.ai/v1"),
+    (r"deepseek[:/]|(?=deepseek-(?:chat|reasoner))", "https://api.deepseek.com/v1"),
+    (r"mistral/", "https://api.mistral.ai/v1"),
+    (r"anthropic[:/]|(?=claude-)", "https://api.anthropic.com/v1"),
+    (
+        r"(?:gemini|google[\w-]*)[:/](?=gemini-)|(?=gemini-)",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+    ),
+    (r"(?=gpt-(?!oss)|chatgpt-|o\d(?:-|$)|text-embedding-)", ""),
+)
+_OLLAMA = (
+    r"(?:all-minilm|bge-|code|command-r|deepseek|dev|falcon|gemma|glm|gpt-oss|granite|llama|mistral"
+    r"|mixtral|mxbai|nemotron|nomic|olmo|phi|qw|smollm|tinyllama|vicuna)[\w.-]*(?::[\w.-]+)?"
+)
+
+
+def _translate(name: str, forms: tuple[str, ...]) -> str:
+    """Return what the name of another tool is here, or nothing."""
+    for begins, url in _ELSEWHERE:
+        found = re.match(begins, name, re.IGNORECASE)
+        if found and (model := name[found.end() :]):
+            return f"openai:{model}" + (f"@{url}" if url else "")
+    if name.startswith(("http://", "https://")):
+        return f"openai:MODEL@{name}"
+    if name.endswith(".gguf") or name in _pinned_models():
+        return f"gguf:{name}"
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) or Path(name or "?").is_dir():
+        return f"{'st' if forms == EMBEDDER_FORMS else 'hf'}:{name}"
+    return f"ollama/{name}" if re.fullmatch(_OLLAMA, name, re.IGNORECASE) else ""
 
 
 _LONGEST_LIST = 16 << 20  # bytes
