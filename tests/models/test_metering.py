@@ -10,6 +10,7 @@ import pytest
 from colligate.errors import UsageError
 from colligate.models import Role, Usage
 from colligate.models.metering import Meter, Prices
+from colligate.models.names import OPENAI_DEFAULT
 
 TABLE = """
 [[price]]
@@ -17,7 +18,6 @@ names = ["openai:dear", "openai:dear-*"]
 input = 2.0
 cached = 0.5
 output = 10.0
-source = "a test"
 """
 
 
@@ -108,9 +108,7 @@ def test_cached_answers_cost_nothing(meter):
     ],
 )
 def test_what_runs_here_is_free(model):
-    price = Prices.load().of(model)
-    assert price is not None
-    assert price.of(Usage(10**6, 10**6)) == 0
+    assert Prices.load().cost(model, Usage(10**6, 10**6)) == 0
 
 
 @pytest.mark.parametrize(
@@ -119,17 +117,41 @@ def test_what_runs_here_is_free(model):
         "openai:gpt-5.5@https://proxy.example/v1",
         "openai:x@http://localhost.example.com/v1",
         "openai:x@http://127.example.com/v1",
+        "openai:gpt-5.4-maxi",
+        "http:rerank@https://api.openai.com/v1",
     ],
 )
-def test_another_address_has_another_price(model):
-    assert Prices.load().of(model) is None
+def test_no_price_is_guessed(model):
+    assert Prices.load().cost(model, Usage(10, 10)) is None
 
 
-def test_dated_names_have_the_price_of_the_undated():
+@pytest.mark.parametrize(
+    ("model", "usd"),
+    [
+        ("openai:gpt-4o-mini", 0.15 + 0.6),
+        ("openai:gpt-5.4-mini", 0.75 + 4.5),
+        ("openai:gpt-5.4-mini-2026-03-17", 0.75 + 4.5),
+        (f"openai:{OPENAI_DEFAULT}@https://api.openai.com/v1", None),
+        ("openai:claude-sonnet-4-5@https://api.anthropic.com/v1", 3 + 15),
+    ],
+)
+def test_published_prices_are_known_by_model_and_address(model, usd):
+    # A thousand calls of a thousand tokens: prices may rise with the length of the prompt.
+    cost = Prices.load().cost(model, Usage(1000, 1000))
+    assert cost
+    assert usd is None or cost * 1000 == pytest.approx(usd)
+
+
+def test_more_cached_than_sent_is_no_fault_of_published_prices():
     prices = Prices.load()
-    assert prices.of("openai:gpt-5.4-mini-2026-03-17") == prices.of("openai:gpt-5.4-mini")
-    assert prices.of("openai:gpt-5.4-mini") != prices.of("openai:gpt-5.4")
-    assert prices.of("openai:gpt-5.4-maxi") is None
+    cost = prices.cost("openai:gpt-4o-mini", Usage(1000, 0, cached_tokens=2000))
+    assert cost == prices.cost("openai:gpt-4o-mini", Usage(1000, 0, cached_tokens=1000))
+
+
+def test_the_users_own_price_counts_before_the_published(tmp_path):
+    path = tmp_path / "prices.toml"
+    path.write_text(TABLE.replace("openai:dear-*", "openai:gpt-4o*"), encoding="utf-8")
+    assert Prices.load(path).cost("openai:gpt-4o-mini-2024-07-18", Usage(10**6, 0)) == 2
 
 
 @pytest.mark.parametrize("text", ["not toml [", "[[price]]\nnames = ['a']", "[price]\nx = 1", ""])

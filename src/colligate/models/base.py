@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -399,7 +399,6 @@ class Price:
     input: float = 0.0
     output: float = 0.0
     cached: float | None = None
-    source: str = field(default="", compare=False)
 
     def of(self, usage: Usage) -> float:
         """Return the cost of a call in US dollars."""

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from colligate.errors import UsageError
 from colligate.models.base import Price, Usage
+from colligate.models.names import split_address, split_name
 from colligate.models.structured import STAGES, Stage
 
 Kind = Literal["chat", "scoring"]
@@ -98,39 +98,63 @@ class UsageReport:
         }
 
 
-class Prices:
-    """A price table: patterns of model names, of which the first match counts."""
+_HERE = (
+    "bundled bundled+* gguf:* hf:* st:* minilm* static wordllama-* scripted embedding likelihood"
+    " cross-encoder:* *@http*://localhost *@http*://localhost[:/]* *@http*://127.[0-9]*"
+    " *@http*://[[]::1]*"
+)
 
-    def __init__(self, rows: Iterable[tuple[str, Price]]) -> None:
-        self._rows = list(rows)
+
+class Prices:
+    """What calls cost: patterns of model names, the first match counts; then published prices.
+
+    Models on this machine cost nothing. The published prices are those of the package genai-prices.
+    """
+
+    def __init__(self, rows: Iterable[tuple[str, Price]] = ()) -> None:
+        self._rows = [*rows, *((pattern, Price()) for pattern in _HERE.split())]
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Prices:
-        """Load the table in `path`, or in the file `COLLIGATE_PRICES`, before the built-in one.
+        """Load the user's table in `path`, or in the file `COLLIGATE_PRICES`, if there is one.
 
         Raises:
             UsageError: the file cannot be read, or is not a price table.
         """
-        built_in = resources.files(__package__).joinpath("prices.toml").read_text("utf-8")
-        rows = _rows(tomllib.loads(built_in))
         path = path or os.environ.get("COLLIGATE_PRICES")
-        if path:
-            try:
-                rows = _rows(tomllib.loads(Path(path).read_text("utf-8"))) + rows
-            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-                raise UsageError(
-                    f"the price table {path} cannot be used",
-                    f"{type(error).__name__}: {error}",
-                    "write [[price]] tables with names, input, output (see docs/models.md)",
-                ) from None
-        return cls(rows)
+        if not path:
+            return cls()
+        try:
+            return cls(_rows(tomllib.loads(Path(path).read_text("utf-8"))))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UsageError(
+                f"the price table {path} cannot be used",
+                f"{type(error).__name__}: {error}",
+                "write [[price]] tables with names, input, output (see docs/models.md)",
+            ) from None
 
-    def of(self, model: str) -> Price | None:
-        """Return the model's price, or None if the table has none."""
+    def cost(self, model: str, usage: Usage) -> float | None:
+        """Return the cost of a call in US dollars, or None if the model's price is not known."""
         undated = _DATED.sub("", model)
         for pattern, price in self._rows:
             if fnmatchcase(model, pattern) or fnmatchcase(undated, pattern):
-                return price
+                return price.of(usage)
+        kind, name = split_name(model)
+        return _published_cost(*split_address(name), usage) if kind == "openai" else None
+
+
+def _published_cost(model: str, url: str | None, usage: Usage) -> float | None:
+    import genai_prices  # 0.1 s, for models behind an endpoint only
+
+    counted = genai_prices.Usage(
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=min(usage.cached_tokens, usage.input_tokens),
+        output_tokens=usage.output_tokens,
+    )
+    url = url or "https://api.openai.com/v1"
+    try:
+        return float(genai_prices.calc_price(counted, model, provider_api_url=url).total_price)
+    except LookupError:
         return None
 
 
@@ -142,7 +166,6 @@ def _rows(table: Mapping[str, Any]) -> list[tuple[str, Price]]:
             input=float(entry["input"]),
             output=float(entry["output"]),
             cached=None if cached is None else float(cached),
-            source=str(entry.get("source", "")),
         )
         rows += [(str(name), price) for name in entry["names"]]
     return rows
@@ -239,10 +262,9 @@ class Meter:
         usd: float | None = 0.0
         if not cached:
             self.tokens += usage.input_tokens + usage.output_tokens
-            price = self.prices.of(model)
-            usd = None if price is None else price.of(usage)
+            usd = self.prices.cost(model, usage)
             warning = f"the price of {model} is not known; give one with COLLIGATE_PRICES"
-            if price is None and warning not in self.warnings:
+            if usd is None and warning not in self.warnings:
                 self.warnings.append(warning)
         offline, step = _OFFLINE.get(), _STEP.get()
         call = Call(str(role), model, kind, usage, seconds, usd, passes, cached, offline, step)
