@@ -273,7 +273,8 @@ def _shorten_model(model: str) -> str:
 def _format_time(text: str) -> str:
     """Return a time as a person reads it, in UTC."""
     try:
-        return datetime.fromisoformat(text).strftime("%-d %B %Y, %H:%M")
+        at = datetime.fromisoformat(text)
+        return f"{at.day} {at:%B %Y, %H:%M}"
     except ValueError:
         return text or "unknown"
 

@@ -40,7 +40,9 @@ def write_whole(file: Path, texts: Iterable[str]) -> None:
 
 def sync_path(path: Path) -> None:
     """Flush a file's content, or the names in a folder, to the disk. Blocks."""
-    handle = os.open(path, os.O_RDONLY)
+    if os.name == "nt" and path.is_dir():
+        return  # Windows opens no folder, and keeps its names in a journal
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
