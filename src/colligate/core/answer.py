@@ -10,7 +10,6 @@ from colligate.core.citing import COMPUTED, Citation, Evidence, Place, Stated
 from colligate.core.export import write_export
 from colligate.documents import Passage
 from colligate.models.metering import UsageReport
-from colligate.models.names import redact_name
 
 Ground = Literal["documents", "computed", "none"]
 
@@ -73,6 +72,8 @@ class Answer:
         Raises:
             UsageError: no format has this ending, or the file cannot be written there.
         """
+        from colligate.models.names import redact_name  # a tenth of a second
+
         return write_export({**self.to_json(), "model": redact_name(self.model)}, Path(path))
 
 
