@@ -27,6 +27,7 @@ from colligate.core.strategy import (
     Strategy,
     load_strategy,
 )
+from colligate.core.telemetry import record_spans
 from colligate.core.versions import add_versions
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.ingest import Ingested
@@ -322,7 +323,7 @@ class Engine:
         paths = [paths] if isinstance(paths, str | Path) else paths
         session, meter, began = self._session, Meter(), time.perf_counter()
         try:
-            async with asyncio.timeout(timeout) as deadline:
+            async with record_spans(name, trace, meter), asyncio.timeout(timeout) as deadline:
                 # A wrong path must not cost a download, nor a wrong model an ingestion.
                 if paths and needs.reads:
                     await asyncio.to_thread(require_paths, paths)

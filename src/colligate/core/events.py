@@ -269,6 +269,10 @@ class Trace:
         for listener in self._listeners:
             listener(event)
 
+    def listen(self, listener: Listener) -> None:
+        """Pass the events from now on to one more listener."""
+        self._listeners += (listener,)
+
     def to_json(self) -> list[dict[str, Any]]:
         """Return all events kept so far; `at` is seconds since the run began."""
         return [{"at": round(at, 4), **event.to_json()} for at, event in self.events]

@@ -218,6 +218,11 @@ class Meter:
         finally:
             _STEP.reset(token)
 
+    @property
+    def current_step(self) -> str:
+        """The step of the method that this task is in; empty outside of all."""
+        return _STEP.get()
+
     def chat(
         self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
     ) -> Call:
