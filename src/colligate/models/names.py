@@ -279,7 +279,7 @@ def _open_endpoint(
 ) -> ChatModel:
     from colligate.models.openai import OpenAIChat
 
-    patience = {option: options.pop(option) for option in ("in_flight", "timeout") & options.keys()}
+    patience = {option: options.pop(option) for option in _POLICY & options.keys()}
     return OpenAIChat(model, url, key, policy=replace(policy, **patience), **options)
 
 
@@ -544,7 +544,13 @@ def _origin(url: str) -> tuple[str, str, int | None] | None:
 
 Options = Mapping[str, Any]
 
-_ENDPOINT: Mapping[str, type] = {"context_tokens": int, "in_flight": int, "timeout": float}
+_POLICY: Mapping[str, type] = {
+    "in_flight": int,
+    "requests_per_minute": int,
+    "tokens_per_minute": int,
+    "timeout": float,
+}
+_ENDPOINT: Mapping[str, type] = {"context_tokens": int, **_POLICY}
 _LLAMACPP: Mapping[str, type] = {
     "context_tokens": int,
     "parallel": int,

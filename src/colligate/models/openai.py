@@ -114,7 +114,7 @@ class OpenAIChat:
             if display and (not request.stop or self._dialect.takes("stop")):
                 display.show(text)
 
-        async with self._endpoint.call(self._model) as call:
+        async with self._endpoint.call(self._model, self._dialect.body(request)) as call:
             while reply is None:
                 body, in_stream = self._dialect.body(request, **options), False
                 try:

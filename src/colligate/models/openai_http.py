@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -68,9 +69,10 @@ UNUSABLE = (
 
 @dataclass(frozen=True)
 class Policy:
-    """Timeouts in seconds, retries and the bound of calls in flight.
+    """Timeouts in seconds, retries, and the bounds of calls in flight and in a minute.
 
-    Endpoints whose policies share `slots` share the bound of `in_flight` calls to one server.
+    Endpoints whose policies share `slots` share the bound of `in_flight` calls to one server, and
+    those of a minute for one model of it.
     """
 
     max_retries: int = 3
@@ -78,6 +80,8 @@ class Policy:
     timeout: float = 300.0  # without a byte; local models can be slow to begin
     deadline: float = 900.0  # for one call with all its retries, without waiting for a slot
     in_flight: int = 16
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
     slots: Slots = field(default_factory=Slots, repr=False)
     reply_bytes: int = 16 << 20  # the longest reply that is read
     bare: bool = False  # send no headers from the environment, which may identify the user
@@ -133,13 +137,19 @@ class Endpoint:
         return f"Endpoint({self.url!r})"
 
     @asynccontextmanager
-    async def call(self, model: str = "") -> AsyncIterator[EndpointCall]:
+    async def call(
+        self, model: str = "", body: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[EndpointCall]:
         """Hold a slot for one call, within the deadline; raise each failure as a typed error.
+
+        A `body` counts for the bounds of a minute. The wait for a slot is not part of the deadline.
 
         Raises:
             ModelError: one of its subclasses. UnknownModel: the server does not have `model`.
         """
         async with self.policy.slots.of(self._base_url, self.policy.in_flight):
+            if model and body is not None:
+                await self._wait_for_the_minute(model, body)
             here = self._connect()
             timer = asyncio.timeout(self.policy.deadline)
             here.deadlines.add(timer)
@@ -153,6 +163,15 @@ class Endpoint:
                 raise await self._typed(error, here, model) from None
             finally:
                 here.deadlines.discard(timer)
+
+    async def _wait_for_the_minute(self, model: str, body: Mapping[str, Any]) -> None:
+        requests, tokens = self.policy.requests_per_minute, self.policy.tokens_per_minute
+        if requests is None and tokens is None:
+            return
+        # As OpenAI counts them before it answers: a token is four characters, the reply is as long
+        # as it may be.
+        size = len(json.dumps(body)) // 4 + max(body.get(limit) or 0 for limit in _LIMITS)
+        await self.policy.slots.pace((self._base_url, model), requests, tokens).wait(size)
 
     async def _typed(self, error: Exception, here: _Connections, model: str) -> ColligateError:
         if here.closed:
@@ -189,7 +208,7 @@ class Endpoint:
         `learn` gets a refusal and the body that was refused; if it returns True, the body is made
         and posted anew.
         """
-        async with self.call(model) as call:
+        async with self.call(model, body() if callable(body) else body) as call:
             while True:
                 sent = body() if callable(body) else body
                 try:
