@@ -314,6 +314,7 @@ class _Worker:
 
     def __init__(self, kind: str, name_or_path: str) -> None:
         os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # no line for each of its retries
         wait_without_spinning()
         try:
             library = import_module("sentence_transformers")

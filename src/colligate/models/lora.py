@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ def _find_folder(adapter: str | Path) -> Path:
         return path
     if isinstance(adapter, Path) or name.count("/") != 1 or name[:1] in "./~":
         raise refuse_adapter(adapter, "there is no such folder", "check the path")
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # no line for each of its retries
     download = import_module("huggingface_hub").snapshot_download
     files = [_CONFIG, *_WEIGHTS]
     with suppress(Exception):  # The hub's errors have no common class.

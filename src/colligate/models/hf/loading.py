@@ -162,6 +162,7 @@ def cpu_has_bfloat16(torch: Any) -> bool:
 def import_transformers() -> Any:
     """Import the transformers library and turn its progress bars and messages off."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # no line for each of its retries
     wait_without_spinning()
     try:
         import_module("torch")
