@@ -305,6 +305,34 @@ def test_lines_that_look_like_markdown_stay_text() -> None:
     assert not [n for n in document.tree if n.kind is Kind.CODE]
 
 
+def test_a_label_and_its_figures_are_in_one_row() -> None:
+    labels = ["Revenues", "Cost of revenues", "Marketing", "Operating income", "Net income"]
+    columns = (455, 506, 550)
+    lines: list[Line] = [(x, 180, 8, "F2", str(2017 - n)) for n, x in enumerate(columns)]
+    for n, label in enumerate(labels):
+        figures = [(x, f"{i}1{n},692") for i, x in enumerate(columns) if (n, i) != (2, 1)]
+        lines.append((72, 194 + 13 * n, 10, "F1", label))
+        lines += [(x, 194 + 13 * n, 10, "F1", figure) for x, figure in figures]
+    text = read(make_pdf([page("1 Results", *lines, *body(300)), page("2 More")])).text
+    assert "|  | 2017 | 2016 | 2015 |" in text
+    for n, label in enumerate(labels):
+        middle = "" if n == 2 else f"11{n},692"
+        assert f"| {label} | 01{n},692 | {middle} | 21{n},692 |" in text
+    assert text.index("Net income") < text.rindex(BODY[:20], 0, text.index("2 More"))
+
+
+def test_two_columns_of_text_with_figures_stay_columns() -> None:
+    left, right = "Pears grow well in the shade of an", "Plums want sun and water, as in"
+    lines: list[Line] = []
+    for n in range(20):
+        lines.append((60, 120 + 13 * n, 10, "F1", f"{left} oak"))
+        lines.append((320, 120 + 13 * n, 10, "F1", "2019." if n == 12 else f"{right} a bog"))
+    text = read(make_pdf([[heading(80, "1 Fruit"), *lines], page("2 More")])).text
+    assert "|" not in text
+    assert f"{left} oak {left} oak" in text
+    assert f"{right} a bog {right} a bog" in text
+
+
 def test_pages_tile_and_empty_ones_are_said() -> None:
     document = read(make_pdf([[*body(80)], [], [*body(80, text="The third page speaks.")]]))
     check_places(document)

@@ -51,7 +51,7 @@ class PdfBlock:
     marker: str = ""
     rows: list[list[str]] = field(default_factory=list)
     verbatim: list[str] = field(default_factory=list)
-    items: list[TextItem] = field(default_factory=list)  # of a table
+    items: list[TextItem] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -142,9 +142,8 @@ def _build_page(page: ParsedPage, sizes: dict[_Font, float]) -> PageLayout:
     for block in page.blocks or ():
         inside = _find_inside(block, items, tops)
         used.update(map(id, inside))
-        made = _build_block(number, block, inside, sizes)
-        made.items = inside if block.kind == "table" else []
-        found.blocks.append(made)
+        found.blocks.append(_build_block(number, block, inside, sizes))
+        found.blocks[-1].items = inside
     for cells, row in zip(found.cells, found.rows, strict=True):
         if used.isdisjoint(map(id, cells)):
             _insert_chrome(found.blocks, row)
@@ -247,11 +246,12 @@ def _find_inside(
     first = bisect_left(tops, box.y - 2)
     last = bisect_left(tops, box.y + box.height)
     right = box.x + box.width + 1
+    margin = 4 if block.kind == "table" else 1  # a table may have rows that begin before its box
     return [
         item
         for item in items[first:last]
         if item.y + item.height / 2 <= box.y + box.height + 1
-        and box.x - 1 <= item.x
+        and box.x - margin <= item.x
         and item.x + item.width / 2 <= right
     ]
 
@@ -411,13 +411,13 @@ def set_aside_running_lines(pages: Sequence[PageLayout], printed: PageNumbers) -
 
 
 _EDGE_ROWS = 3
-_MARGIN = 0.14  # of the page's height, at the top and at the bottom
+MARGIN = 0.14  # of the page's height, at the top and at the bottom
 
 
 def _find_edge_rows(page: PageLayout) -> list[PdfLine]:
-    top = [row for row in page.rows[:_EDGE_ROWS] if row.y < _MARGIN * page.height]
+    top = [row for row in page.rows[:_EDGE_ROWS] if row.y < MARGIN * page.height]
     rest = page.rows[len(top) :]
-    floor = (1 - _MARGIN) * page.height
+    floor = (1 - MARGIN) * page.height
     return top + [row for row in rest[-_EDGE_ROWS:] if row.y + row.height > floor]
 
 
