@@ -206,7 +206,11 @@ def _count(texts: Iterable[str]) -> Counter[str]:
 
 def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
     """Return the page's blocks with the lines around torn rows as tables."""
-    pieces = [(block, line) for block in page.blocks for line in block.lines or [None]]
+    pieces: list[tuple[PdfBlock, PdfLine | None]] = []
+    for block in page.blocks:
+        pieces.extend((block, line) for line in block.lines)
+        if not block.lines:
+            pieces.append((block, None))
     covered = [_find_rows(page, block, line) for block, line in pieces]
     by_block: dict[int, set[int]] = {}
     for (block, _), rows in zip(pieces, covered, strict=True):
