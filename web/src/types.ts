@@ -120,6 +120,7 @@ export type RunInfo = {
   library?: string;
   question: string;
   strategy: string;
+  parameters?: Record<string, unknown>;
   state: "queued" | "running" | "done" | "failed" | "cancelled" | string;
   began: string | number;
   seconds: number | null;

@@ -125,9 +125,8 @@ def ask() -> Callable[..., Awaitable[None]]:
     ) -> None:
         await page.goto(url)
         await page.get_by_label("Question").fill(question)
+        await page.get_by_text("For researchers").click()
         await page.get_by_label("Strategy").select_option(strategy)
-        if settings:
-            await page.get_by_text("Settings").click()
         for name, value in settings.items():
             await page.get_by_label(name, exact=True).fill(value)
         await page.get_by_role("button", name="Ask").click()

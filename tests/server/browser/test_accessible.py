@@ -40,7 +40,8 @@ async def views(page: Page, filled: str, ask: Do) -> Any:
     await page.locator(".outcome[aria-busy=false] .said").wait_for()
     await page.locator(".earlier summary").click()
     yield "ask, conversation"
-    await page.get_by_text("Settings").click()
+    for each in ("Settings", "For researchers"):
+        await page.get_by_text(each).click()
     yield "ask, settings"
     await page.locator("a.cite").first.click()
     await page.locator("dialog mark.main").wait_for()

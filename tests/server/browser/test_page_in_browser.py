@@ -197,18 +197,26 @@ async def test_duquad_shows_what_was_pruned_and_why(page, filled, ask):
     await expect(page.locator(".duquad .pruned .why").first).to_have_text("pruned: below 1.5")
 
 
-async def test_auto_is_the_default_and_a_slider_sets_its_effort(page, filled):
+async def test_three_efforts_say_what_they_take_and_a_method_replaces_them(page, filled):
     await page.goto(filled)
-    slider = page.get_by_role("slider", name="Effort")
-    await expect(slider).to_have_attribute("aria-valuetext", re.compile("^normal: one method more"))
-    await slider.press("ArrowLeft")
-    await expect(slider).to_have_attribute("aria-valuetext", "low: reads once: 1 call")
+    efforts = page.get_by_role("group", name="Effort")
+    await expect(efforts.get_by_role("radio")).to_have_count(3)
+    await expect(efforts.get_by_label("Normal")).to_be_checked()
+    await expect(page.get_by_label("Strategy")).not_to_be_visible()
+    await efforts.get_by_label("Quick").check()
     await page.get_by_label("Question").fill(DAYS)
     await page.get_by_role("button", name="Ask").click()
     await expect(page.locator(".said")).to_contain_text("prior to")
     await expect(page.locator(".how")).to_have_text(
         re.compile(r"^read \d+ passages of \d documents?$")
     )
+    await page.reload()  # a run of this effort is kept, so its time is known
+    await expect(efforts.locator("label", has_text="Quick")).to_contain_text("here about")
+    await page.get_by_text("For researchers").click()
+    await page.get_by_label("Strategy").select_option("duquad")
+    await expect(efforts.get_by_role("radio", checked=True)).to_have_count(0)
+    await efforts.get_by_label("Thorough").check()
+    await expect(page.get_by_label("Strategy")).to_have_value("auto")
 
 
 async def test_what_was_located_can_be_opened_before_the_answer_is_there(page, filled):

@@ -1,6 +1,9 @@
 import type { Signal } from "@preact/signals";
-import { about } from "../state";
-import type { Parameter, Strategy } from "../types";
+import { useEffect, useState } from "preact/hooks";
+import * as api from "../api";
+import { seconds } from "../format";
+import { about, library } from "../state";
+import type { Parameter, RunInfo, Strategy } from "../types";
 
 const PAPERS = ["duquad", "dualrag", "spd-rag", "rdr2", "longrefiner"];
 const FIRST = ["retrieve-read", "full-context"];
@@ -46,37 +49,65 @@ export function StrategyChoice({
 }
 
 const EFFORTS = [
-  ["low", "reads once: 1 call"],
-  ["normal", "one method more where something is missing: usually 1 to 4 calls"],
-  ["high", "up to four methods, until one finds the answer"],
+  ["low", "Quick", "Reads the best passages once: 1 call"],
+  ["normal", "Normal", "Also looks for what is missing: usually 1 to 4 calls"],
+  ["high", "Thorough", "Tries up to four methods until one finds the answer"],
 ] as const;
 
-/** How much `auto` may do, and what that takes. */
-export function Effort({ values }: { values: Signal<Given> }) {
-  const at = EFFORTS.findIndex(([name]) => name === (values.value["effort"] ?? "normal"));
-  const [name, takes] = EFFORTS[at] ?? EFFORTS[1];
+/** How much `auto` may do, what that takes, and how long it took before. */
+export function Efforts({ strategy, values }: { strategy: Signal<string>; values: Signal<Given> }) {
+  const took = useTimes(library.value);
+  const chosen = strategy.value === AUTO ? (values.value["effort"] ?? "normal") : null;
   return (
-    <label class="field effort" for="effort">
-      <span>Effort</span>
-      <input
-        id="effort"
-        type="range"
-        min="0"
-        max="2"
-        step="1"
-        value={at}
-        aria-valuetext={`${name}: ${takes}`}
-        onInput={(event) => {
-          const chosen = EFFORTS[Number(event.currentTarget.value)]?.[0] ?? "normal";
-          const { effort: _, ...others } = values.value;
-          values.value = chosen === "normal" ? others : { ...others, effort: chosen };
-        }}
-      />
-      <small>
-        {name}: {takes}
-      </small>
-    </label>
+    <fieldset class="efforts">
+      <legend class="unseen">Effort</legend>
+      {EFFORTS.map(([name, said, takes]) => {
+        const median = took[name];
+        return (
+          <label key={name}>
+            <input
+              type="radio"
+              name="effort"
+              checked={chosen === name}
+              onChange={() => {
+                strategy.value = AUTO;
+                const { effort: _, ...others } = values.value;
+                values.value = name === "normal" ? others : { ...others, effort: name };
+              }}
+            />
+            <b>{said}</b>
+            <small>
+              {takes}
+              {median !== undefined && `; here about ${seconds(median)}`}
+            </small>
+          </label>
+        );
+      })}
+    </fieldset>
   );
+}
+
+/** The median seconds of the last runs of `auto` here, by effort. */
+function useTimes(name: string): Record<string, number> {
+  const [took, setTook] = useState<Record<string, number>>({});
+  useEffect(() => {
+    let wanted = true;
+    const take = (runs: RunInfo[]) => {
+      const done = runs.filter((run) => run.strategy === AUTO && run.state === "done");
+      const medians = EFFORTS.flatMap(([effort]) => {
+        const times = done
+          .filter((run) => (run.parameters?.["effort"] ?? "normal") === effort)
+          .map((run) => run.seconds ?? 0)
+          .slice(0, 15)
+          .sort((a, b) => a - b);
+        return times.length ? [[effort, times[times.length >> 1]] as const] : [];
+      });
+      if (wanted) setTook(Object.fromEntries(medians) as Record<string, number>);
+    };
+    api.runs(name).then(take, () => undefined); // without it, no times are shown
+    return () => void (wanted = false);
+  }, [name]);
+  return took;
 }
 
 export function summaryOf(name: string): string {
@@ -88,7 +119,7 @@ type Given = Record<string, string>;
 /** The parameters of a strategy; what is left empty keeps its default. */
 export function Parameters({ strategy, values }: { strategy: string; values: Signal<Given> }) {
   const every = about.value?.strategies.find((each) => each.name === strategy)?.parameters ?? [];
-  const all = every.filter((each) => each.name !== "effort"); // it has a slider
+  const all = every.filter((each) => each.name !== "effort"); // it has its own choice
   if (!all.length) return <p class="quiet">This strategy has no parameters.</p>;
   return (
     <div class="parameters">

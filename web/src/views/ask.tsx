@@ -2,7 +2,7 @@ import { signal, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import * as api from "../api";
 import { AnswerText, Located } from "../parts/answer";
-import { Effort, Parameters, StrategyChoice, asValues, summaryOf } from "../parts/asking";
+import { Efforts, Parameters, StrategyChoice, asValues, summaryOf } from "../parts/asking";
 import { Drop } from "../parts/drop";
 import { Arrow } from "../parts/icons";
 import { ProblemNote } from "../parts/problem";
@@ -95,13 +95,6 @@ function stock(): string {
 function QuestionForm() {
   const field = useRef<HTMLTextAreaElement>(null);
   const limit = about.value?.limits["question_characters"] ?? undefined;
-  const changed = [
-    ...Object.keys(parameters.value).filter((name) => name !== "effort"), // it has a slider
-    ...chosen.value,
-    limits.tokens.value,
-    limits.seconds.value,
-  ];
-  const set = changed.filter(Boolean).length;
   useEffect(() => {
     const box = field.current;
     if (!box) return;
@@ -134,14 +127,23 @@ function QuestionForm() {
           }
         }}
       />
+      <Efforts strategy={strategy} values={parameters} />
       <div class="row">
-        <StrategyChoice value={strategy} id="strategy" />
-        {strategy.value === "auto" && <Effort values={parameters} />}
+        <Settings />
         <button class="primary" disabled={!question.value.trim()}>
           Ask <Arrow />
         </button>
       </div>
-      <p class="quiet summary">{summaryOf(strategy.value)}</p>
+    </form>
+  );
+}
+
+function Settings() {
+  const set = [...chosen.value, limits.tokens.value, limits.seconds.value].filter(Boolean).length;
+  const named = strategy.value !== "auto";
+  const given = Object.keys(parameters.value).filter((name) => name !== "effort").length;
+  return (
+    <div class="grow">
       <details class="settings">
         <summary>
           Settings
@@ -149,17 +151,29 @@ function QuestionForm() {
         </summary>
         <DocumentChoice />
         <div class="parameters">
-          <Limit value={limits.tokens} step="1">
+          <Limit value={limits.tokens} step="1" why="What is read and written together.">
             token limit
           </Limit>
-          <Limit value={limits.seconds} step="any">
+          <Limit value={limits.seconds} step="any" why="After it the run ends without an answer.">
             time limit in seconds
           </Limit>
         </div>
-        <p class="cap">{strategy.value}</p>
+      </details>
+      <details class="settings">
+        <summary>
+          For researchers
+          {named && <b class="count">{strategy.value}</b>}
+          {given > 0 && <b class="count">{given}</b>}
+        </summary>
+        <p class="quiet">
+          Choose one published method or a baseline instead of the three efforts, and its
+          parameters.
+        </p>
+        <StrategyChoice value={strategy} id="strategy" />
+        <p class="quiet summary">{summaryOf(strategy.value)}</p>
         <Parameters strategy={strategy.value} values={parameters} />
       </details>
-    </form>
+    </div>
   );
 }
 
@@ -203,10 +217,12 @@ function FollowUp({ before }: { before: Run[] }) {
 function Limit({
   value,
   step,
+  why,
   children,
 }: {
   value: Signal<string>;
   step: string;
+  why: string;
   children: string;
 }) {
   return (
@@ -220,6 +236,7 @@ function Limit({
         value={value.value}
         onInput={(event) => (value.value = event.currentTarget.value)}
       />
+      <small>{why}</small>
     </label>
   );
 }
@@ -230,7 +247,9 @@ function DocumentChoice() {
   return (
     <fieldset class="documents-choice">
       <legend>
-        {chosen.value.length ? `Only ${counted(chosen.value.length, "document")}` : "All documents"}
+        {chosen.value.length
+          ? `Read only ${counted(chosen.value.length, "document")}`
+          : "Read all documents, or only those ticked"}
       </legend>
       {all.map((each) => (
         <label key={each.id} class="check">
