@@ -1,5 +1,5 @@
 import { signal, useSignal, type Signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import * as api from "../api";
 import { AnswerText, Located } from "../parts/answer";
 import { Efforts, Parameters, StrategyChoice, asValues, summaryOf } from "../parts/asking";
@@ -7,10 +7,12 @@ import { Drop } from "../parts/drop";
 import { Arrow } from "../parts/icons";
 import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
+import { InLibrary, SpanLink } from "../parts/spans";
 import { link } from "../route";
 import { Run, lastOf } from "../run";
-import { counted } from "../format";
+import { counted, oneLine } from "../format";
 import { about, asFailure, current, documentsOf, library } from "../state";
+import type { DocumentInfo, Tree } from "../types";
 
 // Outside the view, so that the text and the run survive a change of views.
 const question = signal("");
@@ -74,7 +76,10 @@ export function AskView() {
           </div>
         )}
         {now && <h1 class="unseen">Ask</h1>}
-        {empty && !now ? <Drop /> : <QuestionForm />}
+        {(now || !empty) && <QuestionForm />}
+        {!now && !empty && <Samples />}
+        {!now && <Latest />}
+        {!now && <Drop />}
         <Earlier />
         {now && <Outcome run={now} />}
         {now?.answer.value && <FollowUp before={[...earlier.value, now]} />}
@@ -90,6 +95,86 @@ function stock(): string {
   if (!now.documents) return "The library is empty. Add the files that your questions are about.";
   const pages = now.pages ? `, ${counted(now.pages, "page")}` : "";
   return `${counted(now.documents, "document")}${pages}, ${counted(now.passages, "passage")}. Every claim in an answer links to the place that supports it.`;
+}
+
+const LATEST = 3;
+
+/** The documents that were added last, newest first. */
+function latest(): DocumentInfo[] {
+  return (documentsOf(library.value).value ?? []).slice(-LATEST).reverse();
+}
+
+function Latest() {
+  const found = latest();
+  if (!found.length) return null;
+  return (
+    <InLibrary.Provider value={library.value}>
+      <p class="latest">
+        Added last:{" "}
+        {found.map((each, at) => (
+          <span key={each.id}>
+            {at > 0 && ", "}
+            <SpanLink span={{ document_id: each.id, start: 0, end: 0 }}>
+              {oneLine(each.title, 60)}
+            </SpanLink>
+          </span>
+        ))}
+      </p>
+    </InLibrary.Provider>
+  );
+}
+
+/** Questions that the titles and headings of the latest documents suggest. */
+function Samples() {
+  const [asked, setAsked] = useState<string[]>([]);
+  const [newest, other] = latest();
+  useEffect(() => {
+    setAsked([]);
+    if (!newest) return;
+    let wanted = true;
+    const title = `“${oneLine(newest.title, 60)}”`;
+    const both = other && `How do ${title} and “${oneLine(other.title, 60)}” differ?`;
+    const make = (heading?: string) => {
+      const about = heading && `What does ${title} say about “${heading}”?`;
+      if (wanted)
+        setAsked([`What is ${title} about?`, about, both].filter((each) => !!each) as string[]);
+    };
+    api.tree(library.value, newest.id).then(
+      (tree) => make(longestSection(tree)),
+      () => make(),
+    );
+    return () => void (wanted = false);
+  }, [newest?.id, other?.id]);
+  if (!asked.length) return null;
+  return (
+    <div class="samples">
+      <h2 class="cap">For example</h2>
+      <ul>
+        {asked.map((each) => (
+          <li key={each}>
+            <button
+              type="button"
+              onClick={() => {
+                question.value = each;
+                document.getElementById("question")?.focus();
+              }}
+            >
+              {each}
+            </button>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+/** The heading over most text, of those that can be named in a question. */
+function longestSection({ title, nodes }: Tree): string | undefined {
+  return nodes
+    .filter((node) => node.kind === "section" && node.title !== title)
+    .filter((node) => node.title !== "Introduction" && /^.{4,60}$/.test(node.title))
+    .filter((node) => !node.children.some((child) => nodes[child]?.kind === "section"))
+    .sort((a, b) => b.end - b.start - (a.end - a.start))[0]?.title;
 }
 
 function QuestionForm() {
