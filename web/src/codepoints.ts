@@ -3,6 +3,10 @@
 
 const SURROGATE = /[\uD800-\uDFFF]/;
 
+/** How many code points a text has. */
+export const pointsOf = (text: string): number =>
+  SURROGATE.test(text) ? Array.from(text).length : text.length;
+
 /** A text that is cut by code points; `offset` is the place of its first one in the whole. */
 export class Text {
   readonly length: number;

@@ -50,8 +50,12 @@ export function when(began: string | number): string {
 
 /** A text in one line, cut to so many characters. */
 export function oneLine(text: string, most = 160): string {
-  // A ruler has no meaning within a line.
+  // Rulers and the marks of tables have no meaning within a line.
   const line = text
+    .replace(/^[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-*:?[ \t]*)+$/gm, " ")
+    .replace(/^[ \t]*\|(.*?)\|?[ \t]*$/gm, (_, cells: string) =>
+      cells.split(/(?<!\\)\|/).join(" · "),
+    )
     .replace(/[-=_*~]{4,}/g, " ")
     .replace(/\s+/g, " ")
     .trim();

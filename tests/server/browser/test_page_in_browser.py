@@ -37,6 +37,34 @@ async def test_files_are_uploaded_listed_and_removed(page, served, upload):
     await expect(page.get_by_role("row", name="Yard")).to_have_count(0)
 
 
+async def test_the_first_screen_suggests_questions_and_takes_files(page, served, upload):
+    files = {
+        "yard.md": b"# Yard\n\n## Bicycles\n\nThey stand in the yard, in two rows.\n",
+        "hall.md": b"# Hall\n\n## Shoes\n\nThey stand in the hall.\n",
+    }
+    await upload(page, served, "start", files)
+    await page.goto(f"{served}#/ask")
+    await expect(page.locator(".welcome")).to_contain_text("2 documents")
+    newest = page.locator(".latest a").first
+    title = await newest.inner_text()
+    heading = {"Hall": "Shoes", "Yard": "Bicycles"}[title]
+    sample = f"What does “{title}” say about “{heading}”?"
+    await page.get_by_role("button", name=sample).click()
+    await expect(page.get_by_label("Question")).to_have_value(sample)
+    await page.evaluate(
+        """() => {
+            const moved = new DataTransfer();
+            moved.items.add(new File(["# Attic\\n\\nDust lies in the attic.\\n"], "attic.md"));
+            const drop = new DragEvent("drop", { dataTransfer: moved, bubbles: true });
+            document.querySelector(".drop").dispatchEvent(drop);
+        }"""
+    )
+    await expect(page.locator(".arrival b").first).to_have_text("1 document ready")
+    await expect(newest).to_have_text("Attic")
+    await newest.click()
+    await expect(page.get_by_role("dialog").locator(".text")).to_contain_text("Dust lies")
+
+
 async def test_a_citation_leads_to_its_highlight(page, filled, ask):
     await ask(page, filled)
     quote = squeezed(await page.locator(".source q").first.text_content()).rstrip("…")
@@ -149,6 +177,33 @@ async def test_html_in_documents_is_text(page, served, upload, ask):
     await expect(page.locator(".run-list li").first).to_contain_text("onerror")
     assert await page.evaluate("window.harmed") is None
     assert await page.locator("main img, main script, dialog img, dialog script").count() == 0
+
+
+async def test_markdown_and_tables_are_rendered_and_highlighted_exactly(page, served, upload):
+    text = (
+        "# Fees\n\nA *late* return costs **nine dollars** a day, see [rules](javascript:alert(1)).\n\n"
+        "- first step\n- second step\n\n"
+        "| Year | Fee |\n|---|---:|\n| 2023 | 7 \\| 8 dollars |\n| 2024 | **9** dollars <b>net</b> |\n"
+    )
+    await upload(page, served, "fees", {"fees.md": text.encode()})
+    (fees,) = await page.evaluate(
+        "async () => (await fetch('api/libraries/fees/documents')).json()"
+    )
+    start = text.index("late* return")
+    await page.goto(
+        f"{served}#/document/fees/{fees['id']}?start={start}&end={text.index(' a day')}"
+    )
+    shown = page.locator(".text")
+    await expect(shown.locator("p").first).to_have_text(
+        "A late return costs nine dollars a day, see rules."
+    )
+    marked = await shown.locator("mark.main").all_text_contents()
+    assert "".join(marked) == "late return costs nine dollars"
+    await expect(shown.locator("td")).to_have_text(
+        ["Year", "Fee", "2023", "7 | 8 dollars", "2024", "9 dollars <b>net</b>"]
+    )
+    await expect(shown.locator("p.list_item")).to_have_text(["first step", "second step"])
+    assert await shown.locator("a, b").count() == 0
 
 
 PICTURES = {

@@ -1,12 +1,15 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import * as api from "../api";
-import { blocks, parts, path, rangesIn, type Block } from "../blocks";
-import { Text } from "../codepoints";
+import { blocks, parts, path, rangesIn, type Block, type Part } from "../blocks";
+import { Text, pointsOf } from "../codepoints";
 import { counted } from "../format";
-import { asFailure } from "../state";
+import { asFailure, documentsOf } from "../state";
 import type { DocumentText, Problem, Span, Tree, TreeNode } from "../types";
+import { markdown } from "./markdown";
 import { ProblemNote } from "./problem";
 
+// What these are read as is Markdown, with headings or without.
+const MARKDOWN = /\.(md|markdown|docx|pptx|odt|html?|epub|rtf|eml)$/i;
 const BEFORE = 40_000;
 const AT_ONCE = 160_000; // characters; the server gives 200,000 at most
 
@@ -69,6 +72,7 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
     });
   };
   const main = end > start ? { start, end } : null;
+  const source = documentsOf(library).value?.find((each) => each.id === id)?.source ?? "";
   return (
     <div class="reader">
       <Headings
@@ -86,7 +90,13 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
             Show earlier text
           </button>
         )}
-        <Body text={text} nodes={tree.nodes} main={main} others={rangesIn(id, others)} />
+        <Body
+          text={text}
+          nodes={tree.nodes}
+          main={main}
+          others={rangesIn(id, others)}
+          marked={tree.structure.basis === "markup" || MARKDOWN.test(source)}
+        />
         {text.end < text.characters && (
           <button
             type="button"
@@ -106,9 +116,10 @@ type Made = {
   nodes: TreeNode[];
   main: { start: number; end: number } | null;
   others: { start: number; end: number }[];
+  marked: boolean; // whether the text is Markdown
 };
 
-function Body({ text, nodes, main, others }: Made) {
+function Body({ text, nodes, main, others, marked }: Made) {
   const whole = useMemo(() => new Text(text.text, text.start), [text]);
   const all = useMemo(() => blocks(nodes, { start: text.start, end: text.end }), [nodes, text]);
   return (
@@ -121,6 +132,7 @@ function Body({ text, nodes, main, others }: Made) {
           text={text}
           main={main}
           others={others}
+          marked={marked}
         />
       ))}
     </>
@@ -133,7 +145,8 @@ function Typeset({
   text,
   main,
   others,
-}: { block: Block; whole: Text; text: DocumentText } & Pick<Made, "main" | "others">) {
+  marked,
+}: { block: Block; whole: Text; text: DocumentText } & Pick<Made, "main" | "others" | "marked">) {
   const { node } = block;
   const cut = parts(block, main, others, text.pages);
   const kind = node?.kind ?? "between";
@@ -152,23 +165,59 @@ function Typeset({
     );
   }
   if (!whole.slice(block.start, block.end).trim()) return <PageMarks parts={cut} />;
-  const pre = kind === "code" || kind === "table";
-  const said = cut.map((part) => {
-    const slice = whole.slice(part.start, part.end);
-    return (
-      <>
-        {part.page !== null && <PageMark number={part.page} />}
-        {part.lit ? <mark class={part.main ? "main" : undefined}>{slice}</mark> : slice}
-      </>
-    );
-  });
-  if (pre) return <pre data-at={block.start}>{said}</pre>;
+  const piece = (part: Part, said = whole.slice(part.start, part.end)) => (
+    <>
+      {part.page !== null && <PageMark number={part.page} />}
+      {part.lit ? <mark class={part.main ? "main" : undefined}>{said}</mark> : said}
+    </>
+  );
+  const table = kind === "table";
+  if (table || (marked && kind !== "code")) {
+    const source = whole.slice(block.start, block.end);
+    const text =
+      kind === "list_item" ? source.replace(BULLET, (mark) => " ".repeat(mark.length)) : source;
+    const leaf = (from: number, to: number, value: string) => {
+      const start = block.start + pointsOf(source.slice(0, from));
+      const end = start + pointsOf(source.slice(from, to));
+      const within = cut
+        .filter((part) => part.start < end && start < part.end)
+        .map((part) => ({
+          ...part,
+          start: Math.max(part.start, start),
+          end: Math.min(part.end, end),
+          page: part.start >= start && !table ? part.page : null,
+        }));
+      if (within.length === 1 && within[0]) return piece(within[0], value);
+      return <>{within.map((part) => piece(part, unescaped(whole.slice(part.start, part.end))))}</>;
+    };
+    const said = markdown(text, leaf, table);
+    if (said && table)
+      return (
+        <>
+          <PageMarks parts={cut} />
+          <div class="scroll" data-at={block.start} tabIndex={0} role="region" aria-label="Table">
+            {said}
+          </div>
+        </>
+      );
+    if (said)
+      return (
+        <p class={`marked ${kind}`} data-at={block.start}>
+          {said}
+        </p>
+      );
+  }
+  const said = cut.map((part) => piece(part));
+  if (kind === "code" || table) return <pre data-at={block.start}>{said}</pre>;
   return (
     <p class={kind} data-at={block.start}>
       {said}
     </p>
   );
 }
+
+const BULLET = /^[ \t]*[-*+][ \t]+/;
+const unescaped = (text: string): string => text.replace(/\\([!-/:-@[-`{-~])/g, "$1");
 
 function PageMarks({ parts }: { parts: { page: number | null }[] }) {
   return <>{parts.map(({ page }) => page !== null && <PageMark key={page} number={page} />)}</>;
