@@ -328,7 +328,9 @@ class Engine:
                 if paths and needs.reads:
                     await asyncio.to_thread(require_paths, paths)
                 models = await session.open_models_for(name, needs, trace)
+                reading = time.perf_counter()
                 sources = await session.open_sources(paths, needs, trace, documents, where)
+                meter.reading_seconds = time.perf_counter() - reading
                 models = await session.with_cache(models, sources)
                 reranker = None
                 if needs.searches:

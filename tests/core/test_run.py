@@ -122,17 +122,20 @@ async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run) -> Non
 
 
 async def test_it_is_said_before_the_model_works(make_run) -> None:
-    seen: list[type] = []
+    seen: list[list[type]] = []
 
     def answer(call: Any) -> str:
-        seen.extend(type(event) for _, event in run.trace.events)
+        seen.append([type(event) for _, event in run.trace.events])
         return "Paris"
 
     run, _ = make_run(None, answer)
     await run.chat(ASK, max_tokens=20)
-    assert seen == [Asking]
+    assert seen == [[Asking]]
     _, asking = run.trace.events[0]
     assert asking == Asking("reader", "scripted", "chat", 7)
+    await run.chat(ASK, max_tokens=20)  # the second call is estimated by the first
+    last = [event for _, event in run.trace.events if isinstance(event, Asking)][-1]
+    assert last.seconds is not None
 
 
 async def test_the_progress_display_bears_every_event(make_run, capsys) -> None:

@@ -208,3 +208,16 @@ async def test_calls_are_summed_by_the_steps_that_a_method_names(meter):
         "summarise": 50,
     }
     assert report.to_json()["by_step"]["summarise"]["calls"] == 2
+
+
+def test_times_that_overlap_are_split_once():
+    meter = Meter(reading_seconds=2.0)
+    for _ in range(2):
+        meter.chat("reader", "m", Usage(10, 1), seconds=30.0)  # both end now
+    meter.retrieval(0.5)
+    split = meter.report(seconds=33.0).split
+    assert {what: round(seconds, 1) for what, seconds in split.items()} == {
+        "reading files": 2.0,
+        "searching": 0.5,
+        "model": 30.0,
+    }

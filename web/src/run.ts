@@ -173,16 +173,29 @@ export function lastOf<Name extends keyof Events>(
   return events.findLast((event) => is(event, name));
 }
 
-export type Spent = { calls: number; input: number; output: number };
+export type Spent = {
+  calls: number;
+  input: number;
+  output: number;
+  /** The call under way: what it reads and how long that takes, by the calls before. */
+  reading: { tokens: number; seconds: number | null } | null;
+};
 
-/** The usage of models so far; after the run the answer has its own. */
+/** The usage of models so far, what is being read included; after the run the answer has its own. */
 export function spent(events: readonly TraceEvent[]): Spent {
-  const sum = { calls: 0, input: 0, output: 0 };
+  const sum: Spent = { calls: 0, input: 0, output: 0, reading: null };
   for (const event of events) {
+    if (is(event, "asking"))
+      sum.reading = {
+        tokens: event.prompt_tokens,
+        seconds: event.seconds ?? null,
+      };
     if (!is(event, "asked") && !is(event, "measured")) continue;
+    sum.reading = null;
     sum.calls += is(event, "asked") ? 1 : 0;
     sum.input += event.usage.input_tokens;
     sum.output += event.usage.output_tokens;
   }
+  sum.input += sum.reading?.tokens ?? 0;
   return sum;
 }

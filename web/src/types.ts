@@ -33,6 +33,7 @@ export type Usage = {
   seconds: number;
   cost_usd: number | null;
   by_role: Record<string, Record<string, number>>;
+  split?: Record<string, number>;
 };
 
 export type Answer = {
@@ -152,6 +153,7 @@ export type Events = {
   retrieved: { query: string; spans: Span[]; scores: number[]; how: string; seconds: number };
   scored: { signal: string; spans: Span[]; scores: number[] };
   pruned: { spans: Span[]; reason: string };
+  asking: { prompt_tokens: number; seconds?: number | null };
   asked: { reply: string; usage: TokenUsage; seconds: number };
   measured: { usage: TokenUsage; seconds: number };
   shortened: { spans: Span[]; texts: string[]; shares: number[] };

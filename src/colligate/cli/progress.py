@@ -48,6 +48,7 @@ from colligate.private import make_private_file
 T = TypeVar("T")
 
 _SECONDS_BETWEEN_LINES = 60.0
+_LONG_SECONDS = 2.0
 _BYTES = frozenset({"pulling"})
 _OF_FILES = frozenset({"comparing", "reading"})
 # Steps of a strategy belong to this phase: its bar stays above their line until it is done.
@@ -240,7 +241,8 @@ class LineDisplay:
                 self._calls += 1
                 last = self._find_due(f"asking {model} {what}")
                 if last is not None:
-                    note(_format_asking(model, what) + (f", call {self._calls:,}" if last else ""))
+                    call = f", call {self._calls:,}" if last else ""
+                    note(_format_asking(model, what) + call + _format_estimate(event))
 
     def paused(self) -> AbstractContextManager[None]:
         """Nothing is moving."""
@@ -296,7 +298,7 @@ class BarDisplay:
                 self._show_progress(event)
             case Asking(model=model, what=what, prompt_tokens=tokens):
                 self._calls += 1
-                asking = _format_asking(model, what)
+                asking = _format_asking(model, what) + _format_estimate(event)
                 self._show_step(f"call {self._calls:,}, {tokens:,} tokens: {asking}")
             case Asked(model=model) | Measured(model=model):
                 self._show_step(f"call {self._calls:,}: {model} replied")
@@ -350,6 +352,13 @@ class AmountColumn(ProgressColumn):
 
 def _format_asking(model: str, what: str) -> str:
     return f"asking {model}" + ("" if what == "chat" else f" for {what}")
+
+
+def _format_estimate(event: Asking) -> str:
+    """Return what a call will take, if that is long enough to wait for."""
+    if event.seconds is None or event.seconds < _LONG_SECONDS:
+        return ""
+    return f" ({event.prompt_tokens:,} tokens to read, about {event.seconds:.0f} s)"
 
 
 def _format_amount(phase: str, amount: int) -> str:

@@ -162,13 +162,15 @@ class Pruned(Event):
 class Asking(Event):
     """A model is about to be asked for a `what`: "chat", "likelihood", "labels", "attention".
 
-    `prompt_tokens` are all that it has to read, including what its cache already holds.
+    `prompt_tokens` are all that it has to read, including what its cache already holds. `seconds`
+    is how long that takes by the calls before; None if there were none.
     """
 
     role: str
     model: str
     what: str
     prompt_tokens: int
+    seconds: float | None = None
 
     def line(self) -> str:
         wanted = "" if self.what == "chat" else f" for {self.what}"

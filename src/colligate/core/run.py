@@ -6,6 +6,7 @@ window and the token budget before the call, and records it in the meter and in 
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -89,6 +90,27 @@ class MemoryStore(dict[str, Any]):
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
         """Store a value."""
         self[key] = value
+
+
+class _Rate:
+    """The measured seconds for each token of a prompt to a model, its reply included."""
+
+    def __init__(self, store: KeyValueStore, model: str, what: str) -> None:
+        self._store = store
+        self._key = f"rate {what} {model}"
+        self._known: float | None = None
+
+    def estimate(self, tokens: int) -> float | None:
+        """Return how long a prompt takes; None before the first was measured."""
+        known = self._store.get(self._key)
+        self._known = known if isinstance(known, float) else None
+        return None if self._known is None else round(tokens * self._known, 1)
+
+    async def learn(self, tokens: int, seconds: float) -> None:
+        """Take in one call; the latest calls count most."""
+        rate = seconds / max(1, tokens)
+        mean = rate if self._known is None else (self._known + rate) / 2
+        await asyncio.to_thread(self._store.put, self._key, mean)
 
 
 class PlainReader(Protocol):
@@ -232,8 +254,8 @@ class Run:
         limit = pool if rerank and pool else k
         began = time.perf_counter()
         hits = await self.sources.search(query, k=limit, mode=mode, documents=documents)
-        self.meter.retrieval()
         seconds = time.perf_counter() - began
+        self.meter.retrieval(seconds)
         spans = tuple(hit.passage.span for hit in hits)
         scores = tuple(hit.score for hit in hits)
         self.emit(Retrieved(query, spans, scores, SearchMode(mode).value, seconds))
@@ -414,12 +436,15 @@ class Run:
         prompt = await model.count_prompt(request.messages)
         require_room(model, prompt, request.max_tokens)
         async with self.tokens.hold(prompt + request.max_tokens):
-            self.emit(Asking(role, model.name, "chat", prompt))
+            rate = _Rate(self.store, model.name, "chat")
+            self.emit(Asking(role, model.name, "chat", prompt, rate.estimate(prompt)))
             began = time.perf_counter()
             completion = await model.chat(request)
             seconds = time.perf_counter() - began
             usage = completion.usage
             self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
+        if not completion.cached:
+            await rate.learn(prompt, seconds)
         for warning in completion.warnings:
             self.warn(warning)
         messages = tuple(request.messages)
@@ -565,7 +590,8 @@ class Run:
         `costs` are the tokens of each pass.
         """
         async with self.tokens.hold(sum(costs)):
-            self.emit(Asking(role, model.name, signal, sum(costs)))
+            rate = _Rate(self.store, model.name, signal)
+            self.emit(Asking(role, model.name, signal, sum(costs), rate.estimate(sum(costs))))
             began = time.perf_counter()
             result = await ask()
             seconds = time.perf_counter() - began
@@ -574,6 +600,7 @@ class Run:
             free = [cost for cost, free in zip(costs, known, strict=True) if free]
             usage = Usage(sum(fresh), estimated=True)
             if fresh:
+                await rate.learn(sum(fresh), seconds)
                 self.meter.scoring(
                     role, model.name, passes=len(fresh), seconds=seconds, usage=usage
                 )

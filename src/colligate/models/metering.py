@@ -69,7 +69,8 @@ class UsageReport:
     `structured` counts the answers that had to be JSON, cached ones too, by their result
     (`structured.Stage`). `offline` is the part of the whole that is about the documents alone; its
     `seconds` are those during which any such work was under way. `by_step` are the
-    steps that a method names (`Meter.step`).
+    steps that a method names (`Meter.step`). `split` are the seconds of reading files, of searching
+    and of models, each counted once where calls overlap; what is left of `seconds` is other work.
     """
 
     calls: int = 0
@@ -85,6 +86,7 @@ class UsageReport:
     remembered: int = 0
     offline: Sums = field(default_factory=lambda: _sums(()))
     by_step: Mapping[str, Sums] = field(default_factory=dict)
+    split: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the usage as `ask --json` prints it."""
@@ -94,6 +96,7 @@ class UsageReport:
             "by_role": {role: dict(sums) for role, sums in self.by_role.items()},
             "by_step": {step: dict(sums) for step, sums in self.by_step.items()},
             "structured": dict(self.structured),
+            "split": {what: round(seconds, 3) for what, seconds in self.split.items()},
             "offline": {**self.offline, "seconds": round(self.offline["seconds"], 3)},
         }
 
@@ -183,9 +186,14 @@ class Meter:
     calls: list[Call] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     retrieval_rounds: int = 0
+    reading_seconds: float = 0.0
+    """Seconds of reading files before the method began."""
     stages: dict[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     tokens: int = field(default=0, init=False)
     """Tokens in and out of all calls so far, without those that the cache answered."""
+    _times: dict[str, list[tuple[float, float]]] = field(
+        default_factory=lambda: {"searching": [], "model": []}, init=False, repr=False
+    )
     _offline_seconds: float = field(default=0.0, init=False, repr=False)
     _offline_since: float = field(default=0.0, init=False, repr=False)
     _offline_running: int = field(default=0, init=False, repr=False)
@@ -244,9 +252,10 @@ class Meter:
             role, model, "scoring", usage, seconds=seconds, passes=passes, cached=cached
         )
 
-    def retrieval(self) -> None:
-        """Record a search."""
+    def retrieval(self, seconds: float = 0.0) -> None:
+        """Record a search that has just ended."""
         self.retrieval_rounds += 1
+        self._note_time("searching", seconds)
 
     def structured(self, stage: Stage) -> None:
         """Record the result of an answer that had to be JSON."""
@@ -274,7 +283,12 @@ class Meter:
         offline, step = _OFFLINE.get(), _STEP.get()
         call = Call(str(role), model, kind, usage, seconds, usd, passes, cached, offline, step)
         self.calls.append(call)
+        self._note_time("model", seconds)
         return call
+
+    def _note_time(self, what: str, seconds: float) -> None:
+        now = time.perf_counter()
+        self._times[what].append((now - seconds, now))
 
     def report(self, *, seconds: float | None = None) -> UsageReport:
         """Return the sums; `seconds` is the run's own time, by default the sum over its calls."""
@@ -294,7 +308,20 @@ class Meter:
             remembered=sum(call.passes or 1 for call in self.calls if call.cached),
             offline=offline,
             by_step={step: _sums(c for c in self.calls if c.step == step) for step in steps},
+            split={
+                "reading files": self.reading_seconds,
+                **{what: _covered(times) for what, times in self._times.items()},
+            },
         )
+
+
+def _covered(times: Iterable[tuple[float, float]]) -> float:
+    """Return the seconds that intervals cover together; what overlaps counts once."""
+    total, until = 0.0, float("-inf")
+    for start, end in sorted(times):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
 
 
 def _sums(calls: Iterable[Call]) -> Sums:

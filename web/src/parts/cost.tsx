@@ -7,13 +7,22 @@ export function Cost({ run }: { run: Run }) {
   const usage = run.answer.value?.usage;
   if (usage) return <Spent usage={usage} took={run.seconds.value} />;
   const now = spent(run.events.value);
+  const { reading } = now;
   return (
-    <p class="cost" aria-hidden="true">
-      <Figure value={seconds(run.seconds.value)} of="so far" />
-      <Figure value={compact(now.calls)} of={now.calls === 1 ? "model call" : "model calls"} />
-      <Figure value={compact(now.input)} of="tokens read" />
-      <Figure value={compact(now.output)} of="written" />
-    </p>
+    <>
+      <p class="cost" aria-hidden="true">
+        <Figure value={seconds(run.seconds.value)} of="so far" />
+        <Figure value={compact(now.calls)} of={now.calls === 1 ? "model call" : "model calls"} />
+        <Figure value={compact(now.input)} of="tokens read" />
+        <Figure value={compact(now.output)} of="written" />
+      </p>
+      {reading && (
+        <p class="quiet reading">
+          The model reads {counted(reading.tokens, "token")}
+          {reading.seconds !== null && `: about ${seconds(reading.seconds)} by the calls before`}
+        </p>
+      )}
+    </>
   );
 }
 
@@ -57,7 +66,23 @@ function Spent({ usage, took }: { usage: Usage; took: number }) {
         {counted(usage.retrieval_rounds, "search", "searches")},{" "}
         {counted(usage.scoring_passes, "scoring pass", "scoring passes")}
       </p>
+      <Split usage={usage} />
     </details>
+  );
+}
+
+/** What the time went into. */
+function Split({ usage: { split, seconds: total } }: { usage: Usage }) {
+  if (!split) return null;
+  const rest = total - Object.values(split).reduce((sum, each) => sum + each, 0);
+  const all = [...Object.entries(split), ["other work", rest] as const];
+  return (
+    <p class="quiet split">
+      {all
+        .filter(([, took]) => took >= 0.001)
+        .map(([what, took]) => `${what} ${seconds(took)}`)
+        .join(", ")}
+    </p>
   );
 }
 
