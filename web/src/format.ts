@@ -38,14 +38,24 @@ export function score(x: number): string {
   return size !== 0 && size < 0.001 ? x.toExponential(1) : x.toFixed(size >= 10 ? 1 : 3);
 }
 
-export function when(began: string | number): string {
-  const date = new Date(typeof began === "number" ? began * 1000 : began);
-  if (Number.isNaN(date.getTime())) return "";
-  const today = new Date().toDateString() === date.toDateString();
-  const time = date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  return today
-    ? time
-    : `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })}, ${time}`;
+const dateOf = (began: string | number): Date =>
+  new Date(typeof began === "number" ? began * 1000 : began);
+
+export const timeOf = (began: string | number): string =>
+  dateOf(began).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+
+/** "Today", "Yesterday", "3 May 2026". */
+export function day(began: string | number): string {
+  const then = dateOf(began).toDateString();
+  const now = new Date();
+  if (then === now.toDateString()) return "Today";
+  now.setDate(now.getDate() - 1);
+  if (then === now.toDateString()) return "Yesterday";
+  return dateOf(began).toLocaleDateString("en-GB", {
+    day: "numeric",
+    month: "long",
+    year: "numeric",
+  });
 }
 
 /** A text in one line, cut to so many characters. */

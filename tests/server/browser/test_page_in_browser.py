@@ -181,9 +181,11 @@ async def test_html_in_documents_is_text(page, served, upload, ask):
 
 async def test_markdown_and_tables_are_rendered_and_highlighted_exactly(page, served, upload):
     text = (
-        "# Fees\n\nA *late* return costs **nine dollars** a day, see [rules](javascript:alert(1)).\n\n"
+        "# Fees\n\nA *late* return costs **nine dollars** a day, "
+        "see [rules](javascript:alert(1)).\n\n"
         "- first step\n- second step\n\n"
-        "| Year | Fee |\n|---|---:|\n| 2023 | 7 \\| 8 dollars |\n| 2024 | **9** dollars <b>net</b> |\n"
+        "| Year | Fee |\n|---|---:|\n"
+        "| 2023 | 7 \\| 8 dollars |\n| 2024 | **9** dollars <b>net</b> |\n"
     )
     await upload(page, served, "fees", {"fees.md": text.encode()})
     (fees,) = await page.evaluate(
@@ -223,6 +225,8 @@ async def test_a_strategy_shows_how_it_works(page, filled, ask, strategy):
     sign, least = PICTURES[strategy]
     assert await page.locator(f".picture{sign}").count() >= least
     await expect(page.locator(".cost")).to_contain_text("tokens read")
+    await page.locator(".cost").click()
+    await expect(page.locator(".split")).to_contain_text("searching")
     await expect(page.locator(".step.end")).to_contain_text("Answered with")
 
 
@@ -283,6 +287,9 @@ async def test_what_was_located_can_be_opened_before_the_answer_is_there(page, f
     await located.first.get_by_role("link").click()
     await expect(page.get_by_role("dialog").locator("mark.main").first).to_be_in_viewport()
     await page.keyboard.press("Escape")
+    await expect(page.locator(".reading")).to_have_text(
+        re.compile(r"^The model reads [\d,]+ tokens")
+    )
     await page.get_by_role("button", name="Stop").click()
     await expect(page.locator(".run .state")).to_have_text("Stopped")
     await expect(page.locator(".said")).to_have_count(0)
@@ -307,6 +314,9 @@ async def test_a_run_is_replayed(page, filled, ask):
     await ask(page, filled, "What is the replayed violation of a copyright holder?")
     said = await page.locator(".said").text_content()
     await page.goto(f"{filled}#/runs")
+    today = page.get_by_role("region", name="Today")
+    await page.get_by_label("Search questions").fill("the replayed")
+    await expect(today.locator(".run-list li")).to_have_count(1)
     await page.get_by_role("link", name="the replayed violation").click()
     await expect(page.locator(".said")).to_have_text(said or "")
     await expect(page.locator(".passages .tag.cited").first).to_be_visible()

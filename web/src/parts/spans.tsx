@@ -61,6 +61,9 @@ export function DocumentTitle({ id }: { id: string }) {
   return <>{useTitle(id)}</>;
 }
 
+const PHONE = "(max-width: 40rem)";
+const MOST_ON_A_PHONE = 5;
+
 /** A list that shows its first entries and a button for the rest. */
 export function Few<T>({
   all,
@@ -72,7 +75,8 @@ export function Few<T>({
   children: (each: T, at: number) => ComponentChildren;
 }) {
   const [more, setMore] = useState(false);
-  const shown = more ? all : all.slice(0, most);
+  const least = matchMedia(PHONE).matches ? Math.min(most, MOST_ON_A_PHONE) : most;
+  const shown = more ? all : all.slice(0, least);
   return (
     <>
       {shown.map(children)}

@@ -3,10 +3,11 @@ import { useEffect, useState } from "preact/hooks";
 import * as api from "../api";
 import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
+import { Few } from "../parts/spans";
 import { link, route } from "../route";
 import { Sure } from "../parts/sure";
 import { Run } from "../run";
-import { seconds, when } from "../format";
+import { day, seconds, timeOf } from "../format";
 import { asFailure, library } from "../state";
 import type { Problem, RunInfo } from "../types";
 import { Outcome } from "./ask";
@@ -14,7 +15,13 @@ import { Outcome } from "./ask";
 export function RunsView() {
   const [list, setList] = useState<RunInfo[] | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
+  const [wanted, setWanted] = useState("");
   const name = library.value;
+  const words = wanted.toLowerCase().trim();
+  const shown = (list ?? []).filter((run) =>
+    `${run.question} ${run.strategy} ${outcome(run)}`.toLowerCase().includes(words),
+  );
+  const days = [...new Set(shown.map((run) => day(run.began)))];
   const load = () =>
     api.runs(name).then(
       (found) => (setList(found), setProblem(null)),
@@ -30,32 +37,50 @@ export function RunsView() {
           No questions were asked yet. <a href={link("ask")}>Ask one.</a>
         </p>
       )}
-      <ul class="run-list">
-        {list?.map((run) => (
-          <li key={run.id} class={outcome(run)}>
-            <a href={link("run", [run.id])}>
-              <span class="asked">{run.question}</span>
-              <span class="facts">
-                <span class="state">
-                  <i aria-hidden="true" />
-                  {outcome(run)}
-                </span>
-                <code>{run.strategy}</code>
-                {run.seconds !== null && <span>{seconds(run.seconds)}</span>}
-                <span>{when(run.began)}</span>
-              </span>
-            </a>
-            <Sure
-              what={`Delete the run “${run.question}”`}
-              act={() =>
-                void api
-                  .forgetRun(run.id)
-                  .then(load, (error: unknown) => setProblem(asFailure(error).problem))
-              }
-            />
-          </li>
-        ))}
-      </ul>
+      {list && list.length > 0 && (
+        <label class="field filter">
+          <span>Search questions</span>
+          <input
+            type="search"
+            value={wanted}
+            onInput={(event) => setWanted(event.currentTarget.value)}
+          />
+        </label>
+      )}
+      {words && !shown.length && <p class="quiet">No question has these words.</p>}
+      {days.map((each) => (
+        <section key={each} aria-label={each}>
+          <h2 class="cap">{each}</h2>
+          <ul class="run-list">
+            <Few all={shown.filter((run) => day(run.began) === each)} most={50}>
+              {(run) => (
+                <li key={run.id} class={outcome(run)}>
+                  <a href={link("run", [run.id])}>
+                    <span class="asked">{run.question}</span>
+                    <span class="facts">
+                      <span class="state">
+                        <i aria-hidden="true" />
+                        {outcome(run)}
+                      </span>
+                      <code>{run.strategy}</code>
+                      {run.seconds !== null && <span>{seconds(run.seconds)}</span>}
+                      <span>{timeOf(run.began)}</span>
+                    </span>
+                  </a>
+                  <Sure
+                    what={`Delete the run “${run.question}”`}
+                    act={() =>
+                      void api
+                        .forgetRun(run.id)
+                        .then(load, (error: unknown) => setProblem(asFailure(error).problem))
+                    }
+                  />
+                </li>
+              )}
+            </Few>
+          </ul>
+        </section>
+      ))}
     </div>
   );
 }
