@@ -22,7 +22,7 @@ CITATION = {"document", "title", "section", "page", "start", "end", "quote"}
 USAGE = [
     "calls", "input_tokens", "output_tokens", "scoring_passes", "scoring_tokens",
     "retrieval_rounds", "seconds", "cost_usd", "by_role", "structured", "remembered", "offline",
-    "by_step",
+    "by_step", "split",
 ]  # fmt: skip
 
 

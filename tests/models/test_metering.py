@@ -217,7 +217,7 @@ def test_times_that_overlap_are_split_once():
     meter.retrieval(0.5)
     split = meter.report(seconds=33.0).split
     assert {what: round(seconds, 1) for what, seconds in split.items()} == {
-        "reading files": 2.0,
-        "searching": 0.5,
+        "files": 2.0,
+        "search": 0.5,
         "model": 30.0,
     }

@@ -192,7 +192,7 @@ class Meter:
     tokens: int = field(default=0, init=False)
     """Tokens in and out of all calls so far, without those that the cache answered."""
     _times: dict[str, list[tuple[float, float]]] = field(
-        default_factory=lambda: {"searching": [], "model": []}, init=False, repr=False
+        default_factory=lambda: {"search": [], "model": []}, init=False, repr=False
     )
     _offline_seconds: float = field(default=0.0, init=False, repr=False)
     _offline_since: float = field(default=0.0, init=False, repr=False)
@@ -255,7 +255,7 @@ class Meter:
     def retrieval(self, seconds: float = 0.0) -> None:
         """Record a search that has just ended."""
         self.retrieval_rounds += 1
-        self._note_time("searching", seconds)
+        self._note_time("search", seconds)
 
     def structured(self, stage: Stage) -> None:
         """Record the result of an answer that had to be JSON."""
@@ -309,7 +309,7 @@ class Meter:
             offline=offline,
             by_step={step: _sums(c for c in self.calls if c.step == step) for step in steps},
             split={
-                "reading files": self.reading_seconds,
+                "files": self.reading_seconds,
                 **{what: _covered(times) for what, times in self._times.items()},
             },
         )

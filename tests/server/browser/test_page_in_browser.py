@@ -226,7 +226,7 @@ async def test_a_strategy_shows_how_it_works(page, filled, ask, strategy):
     assert await page.locator(f".picture{sign}").count() >= least
     await expect(page.locator(".cost")).to_contain_text("tokens read")
     await page.locator(".cost").click()
-    await expect(page.locator(".split")).to_contain_text("searching")
+    await expect(page.locator(".split")).to_contain_text("search")
     await expect(page.locator(".step.end")).to_contain_text("Answered with")
 
 
