@@ -31,7 +31,7 @@ from colligate.core.telemetry import record_spans
 from colligate.core.versions import add_versions
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.ingest import Ingested
-from colligate.library.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary, Prune
 from colligate.models import ChatModel, Embedder, Reranker, Role, Verifier
 from colligate.models.metering import Meter, UsageReport
 from colligate.session import Session, require_paths
@@ -258,11 +258,16 @@ class Engine:
         *,
         index: bool = True,
         workers: int | None = None,
+        prune: bool | Prune = False,
         on_event: Listener | None = None,
     ) -> Ingested:
-        """Read files and folders into the library; unchanged files are left as they are."""
+        """Read files, folders and web addresses into the library; what is unchanged stays as it is.
+
+        With `prune`, files of these folders that no longer exist are removed; a function decides
+        for each folder.
+        """
         trace = self._trace(on_event)
-        return await self._session.add(paths, trace, index=index, workers=workers)
+        return await self._session.add(paths, trace, index=index, workers=workers, prune=prune)
 
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""

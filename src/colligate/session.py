@@ -31,8 +31,9 @@ from colligate.errors import (
 )
 from colligate.library.in_memory import InMemorySources
 from colligate.library.ingest import Ingested, Progress
-from colligate.library.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary, Prune
 from colligate.library.sources import Sources, parse_conditions, select_documents
+from colligate.library.web import is_address
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.names import (
@@ -365,13 +366,16 @@ class Session:
         index: bool,
         workers: int | None = None,
         brief: bool = False,
+        prune: bool | Prune = False,
     ) -> Ingested:
         """Read files and folders into the session's library, as `ingest` does."""
         library = await self.open_library()
         before = await library.embedder_name()
         if index:
             await self._pull_embedder(trace)
-        ingested = await ingest(library, paths, trace, index=index, workers=workers, brief=brief)
+        ingested = await ingest(
+            library, paths, trace, index=index, workers=workers, brief=brief, prune=prune
+        )
         if index and (ingested.added or ingested.updated):
             await self._note_languages(library, ingested, trace, new=before is None)
         return ingested
@@ -536,17 +540,18 @@ async def ingest(
     index: bool,
     workers: int | None = None,
     brief: bool = False,
+    prune: bool | Prune = False,
 ) -> Ingested:
     """Read files and folders into a library; the trace reports what was left out, and why.
 
     With `brief` several files that failed before as well are reported together. It is an error if
-    nothing could be read.
+    nothing could be read, nor removed.
     """
     ingested = await library.add(
-        paths, index=index, workers=workers, on_progress=report_ingestion(trace)
+        paths, index=index, workers=workers, prune=prune, on_progress=report_ingestion(trace)
     )
     errors = [*ingested.problems, *(error for _, error in ingested.failed)]
-    if not ingested.document_ids:
+    if not (ingested.document_ids or ingested.removed or ingested.kept):
         _raise_nothing_read(errors)
     known = [path for path, _ in ingested.failed if path in ingested.failed_before]
     if brief and len(known) > 1:
@@ -563,7 +568,7 @@ async def ingest(
 
 def require_paths(paths: Sequence[str | Path]) -> None:
     """Raise an error if none of the paths exists; ingestion reports the rest."""
-    if not any(os.path.lexists(path) for path in paths):
+    if not any(is_address(path) or os.path.lexists(path) for path in paths):
         found = find_files(paths)
         if not found.files:
             _raise_nothing_read(found.problems)

@@ -20,7 +20,9 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
-from colligate.library.lock import Address, publish_address
+from colligate.cli.remote import find_server
+from colligate.core.events import Event
+from colligate.library.lock import Address, LibraryLock, publish_address
 
 QUESTION = "When was the tower built?"
 
@@ -148,12 +150,14 @@ def test_models_and_files_that_the_server_does_not_have_are_refused(
         (line,) = [each for each in done.stderr.splitlines() if each.startswith("colligate: ")]
         assert given in line
         assert server.url in line
-    files = ask(colligate, folder / "tower.md")
+    (folder / "new.md").write_text("# New\n\nThis is not in the library.\n")
+    files = ask(colligate, folder)
     assert files.returncode == 2
     assert "add the files at the server" in files.stderr.splitlines()[-1]
-    index = colligate.here("index", folder, "--embedder", "static")
-    assert index.returncode == 1
-    assert server.url in index.stderr.splitlines()[-1]
+    for command in ("index", "sync"):
+        done = colligate.here(command, folder, "--embedder", "static")
+        assert done.returncode == 1
+        assert server.url in done.stderr.splitlines()[-1]
     assert len(tower_reader.requests) == asked
 
 
@@ -171,6 +175,42 @@ def test_documents_are_listed_shown_and_removed(colligate: Any, serving: Any, fo
     assert removed.stdout.strip() == f"removed {tower}"
     assert len(json.loads(colligate.here("library", "list", "--json").stdout)) == 1
     assert list(runs.iterdir()) == []
+
+
+def test_files_that_are_in_the_library_may_be_named(
+    colligate: Any, serving: Any, folder: Path
+) -> None:
+    serving()
+    answered = ask(colligate, "--json", folder / "tower.md")
+    assert answered.returncode == 0, answered.stderr
+    read = json.loads(answered.stdout)["evidence"]
+    assert {each["document"].partition("-")[0] for each in read} == {"tower"}
+    assert ask(colligate, folder / "harbour.md").returncode == 3
+
+
+async def test_a_server_that_is_starting_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["colligate", "serve"])
+    lock = LibraryLock(tmp_path)
+    await lock.acquire()
+    handler = type("Handler", (Stranger,), {"seen": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        address = Address(
+            f"http://127.0.0.1:{server.server_port}/", None, "of another", os.getpid()
+        )
+
+        def see(event: Event) -> None:
+            assert "for the server to start" in event.what  # type: ignore[attr-defined]
+            publish_address(tmp_path, address)
+
+        assert await find_server(tmp_path) is None
+        found = await find_server(tmp_path, 30, see)
+        server.shutdown()
+    lock.release()
+    assert found is not None
+    assert found.url == address.url
 
 
 def test_another_library_of_the_server(colligate: Any, serving: Any, folder: Path) -> None:

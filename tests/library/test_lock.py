@@ -96,7 +96,7 @@ async def test_a_lock_that_cannot_be_signed_is_released(full):
 async def test_it_can_be_held_before_it_is_used(library, open_library):
     assert find_holder(library.path) is None
     await library.hold()
-    assert find_holder(library.path) == os.getpid()
+    assert find_holder(library.path).pid == os.getpid()
     async with open_library(embedder="static") as another:
         with pytest.raises(LibraryLocked):
             await another.hold()

@@ -151,8 +151,8 @@ class Asker:
             return self.asked.yes or await asyncio.to_thread(watcher.confirm, asking)
 
         asked, run = self.asked, self.run
-        folder = (await engine.open_library()).path
-        server = await find_server(folder)
+        library = await engine.open_library()
+        server = await find_server(library.path, self.models.wait, watcher.see)
         if server is None:
             trace = Trace([watcher.see], keep=False)
             kind = load_strategy(asked.strategy)
@@ -167,16 +167,18 @@ class Asker:
                 consent=consent,
                 history=history,
             )
-        if self.paths:
+        documents = await library.find_read(self.paths) if self.paths else None
+        if documents == []:
             raise UsageError(
-                f"the library {folder} takes no files at the moment",
-                f"the server at {server.url} holds it",
-                "add the files at the server and give no PATH, or give another --library",
+                f"the library {library.path} takes no files at the moment",
+                f"the server at {server.url} holds it, and not all of these are in it as they are",
+                "add the files at the server, or give another --library",
             )
         return await server.ask(
             question,
             strategy=asked.strategy,
             parameters=self.parameters,
+            documents=documents,
             models={**self.models.names(), "judge": asked.judge},
             where=asked.where or [],
             prompts=run.trace is not None,

@@ -60,11 +60,11 @@ def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
     if citation.date:
         line.append(f", {to_one_line(citation.date)}")
     if citation.source:
-        line.append(f" ({to_one_line(_shorten_path(citation.source))})", "dim")
+        line.append(f" ({to_one_line(shorten_path(citation.source))})", "dim")
     return line
 
 
-def _shorten_path(source: str) -> str:
+def shorten_path(source: str) -> str:
     """Return a path from the working folder, if it is in there."""
     path = Path(source)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else source

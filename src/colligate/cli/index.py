@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +13,10 @@ from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
 from colligate.cli.display import note, print_json, print_result
 from colligate.errors import LibraryLocked
+
+if TYPE_CHECKING:
+    from colligate.engine import Engine
+    from colligate.library.ingest import Ingested
 
 app = typer.Typer(add_completion=False)
 
@@ -19,20 +26,14 @@ async def index_command(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH...", help="Files, folders and globs to add.", show_default=False
+            metavar="PATH...",
+            help="Files, folders, globs and https: addresses to add.",
+            show_default=False,
         ),
     ],
     *,
     where: options.LibraryOptions,
-    workers: Annotated[
-        int | None,
-        options.option(
-            "How many processes read files. Default: half the cores.",
-            options.LIBRARY,
-            metavar="N",
-            min=1,
-        ),
-    ] = None,
+    workers: options.Workers = None,
     follow_links: options.FollowLinks = False,
     as_json: options.AsJson = False,
 ) -> int:
@@ -41,37 +42,55 @@ async def index_command(
     Unchanged files are not read again. After an interrupt the same command resumes.
     """
     from colligate.cli.progress import watch_run
-    from colligate.cli.remote import find_server
 
     with watch_run() as watcher:
-        async with where.engine(follow_links=follow_links) as engine:
+        async with open_to_change(where, follow_links=follow_links) as engine:
             library = await engine.open_library()
-            if server := await find_server(library.path):
-                raise LibraryLocked(
-                    f"cannot index into the library {library.path}",
-                    f"the server at {server.url} holds it",
-                    "send the files to the server, or stop it",
-                )
             ingested = await engine.add(paths, workers=workers, on_event=watcher.see)
-    counts = {
-        "added": len(ingested.added),
-        "updated": len(ingested.updated),
-        "unchanged": len(ingested.unchanged),
-        "failed": len(ingested.failed),
-    }
+    counts = count_files(ingested)
     if as_json:
-        print_json(
-            {
-                "library": str(library.path),
-                **counts,
-                "passages": ingested.passages,
-                "documents": list(ingested.document_ids),
-                "failures": [str(error) for _, error in ingested.failed],
-                "warnings": list(ingested.warnings),
-            }
-        )
+        print_json({**counts, **describe(ingested, library.path)})
         return ANSWERED
     files = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     print_result(f"files: {files}; passages embedded: {ingested.passages:,}")
     note(f"library: {library.path}")
     return ANSWERED
+
+
+@asynccontextmanager
+async def open_to_change(
+    where: options.LibraryOptions, *, follow_links: bool
+) -> AsyncIterator[Engine]:
+    """Yield an engine whose library no server holds."""
+    from colligate.cli.remote import find_server
+
+    async with where.engine(follow_links=follow_links) as engine:
+        library = await engine.open_library()
+        if server := await find_server(library.path):
+            raise LibraryLocked(
+                f"cannot index into the library {library.path}",
+                f"the server at {server.url} holds it",
+                "send the files to the server, or stop it",
+            )
+        yield engine
+
+
+def count_files(ingested: Ingested) -> dict[str, int]:
+    """Return how many files were added, updated, unchanged, or could not be read."""
+    return {
+        "added": len(ingested.added),
+        "updated": len(ingested.updated),
+        "unchanged": len(ingested.unchanged),
+        "failed": len(ingested.failed),
+    }
+
+
+def describe(ingested: Ingested, library: Path) -> dict[str, Any]:
+    """Return what JSON says beside the counts."""
+    return {
+        "library": str(library),
+        "passages": ingested.passages,
+        "documents": list(ingested.document_ids),
+        "failures": [str(error) for _, error in ingested.failed],
+        "warnings": list(ingested.warnings),
+    }

@@ -154,7 +154,7 @@ def _find_ids(given: Sequence[str], documents: Sequence[DocumentInfo]) -> list[s
         below = [
             info.id
             for info in documents
-            if path == Path(info.source) or path in Path(info.source).parents
+            if each == info.source or path == Path(info.source) or path in Path(info.source).parents
         ]
         if each not in ids and not below:
             why = "the library has no document with this id or file"

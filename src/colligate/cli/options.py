@@ -64,7 +64,8 @@ Paths = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PATH...",
-        help="Files, folders and globs to answer over. Default: the whole library.",
+        help="Files, folders, globs and https: addresses to answer over. Default: the whole "
+        "library.",
         show_default=False,
     ),
 ]
@@ -155,6 +156,16 @@ Wait = Annotated[
 FollowLinks = Annotated[
     bool,
     option("Follow symbolic links that lead out of the folders named.", LIBRARY, "--follow-links"),
+]
+Workers = Annotated[
+    int | None,
+    option(
+        "How many processes read files. Default: half the cores.",
+        LIBRARY,
+        "--workers",
+        metavar="N",
+        min=1,
+    ),
 ]
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 

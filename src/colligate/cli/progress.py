@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 _SECONDS_BETWEEN_LINES = 60.0
 _LONG_SECONDS = 2.0
-_BYTES = frozenset({"pulling"})
+_BYTES = frozenset({"pulling", "fetching"})
 _OF_FILES = frozenset({"comparing", "reading"})
 # Steps of a strategy belong to this phase: its bar stays above their line until it is done.
 _WITH_STEPS = "reading documents"
@@ -362,4 +362,6 @@ def _format_estimate(event: Asking) -> str:
 
 
 def _format_amount(phase: str, amount: int) -> str:
-    return f"{amount / 1e6:,.0f} MB" if phase in _BYTES else f"{amount:,}"
+    if phase not in _BYTES:
+        return f"{amount:,}"
+    return f"{amount / 1e6:,.0f} MB" if amount >= 1e6 else f"{amount / 1e3:,.0f} kB"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
@@ -28,6 +30,7 @@ from colligate.models.names import anchor_name, redact_name
 from colligate.server.config import DEFAULT_LIBRARY, LIBRARIES_SUFFIX
 
 _SECONDS_TO_FIND = 5.0
+_POLL = 0.2  # seconds
 # A server sends something every 15 seconds, whatever it does.
 _TIMEOUT = httpx2.Timeout(10.0, read=60.0)
 
@@ -50,6 +53,7 @@ class RemoteLibrary:
         *,
         strategy: str,
         parameters: Sequence[str] = (),
+        documents: Sequence[str] | None = None,
         where: Sequence[str] = (),
         models: Mapping[str, str | None] | None = None,
         max_tokens_total: int | None = None,
@@ -59,7 +63,7 @@ class RemoteLibrary:
         history: Sequence[Turn] = (),
         on_event: Listener,
     ) -> Answer:
-        """Return what `Engine.ask` would answer over the whole library.
+        """Return what `Engine.ask` would answer over the library, or some of its documents.
 
         `parameters` are texts such as "k=3", `models` the names that were given, by role. With
         `prompts`, events have the prompts of the models. `yes` allows work that takes many calls.
@@ -73,6 +77,7 @@ class RemoteLibrary:
                 "question": question,
                 "strategy": strategy,
                 "parameters": dict(_split_setting(each) for each in parameters),
+                "documents": documents,
                 "where": list(where),
                 "max_tokens_total": max_tokens_total,
                 "timeout": timeout,
@@ -140,8 +145,12 @@ class RemoteLibrary:
             raise ColligateError(what, why, "ask again") from error
 
 
-async def find_server(folder: Path) -> RemoteLibrary | None:
+async def find_server(
+    folder: Path, wait: float = 0.0, on_event: Listener | None = None
+) -> RemoteLibrary | None:
     """Return the library at the server that holds a folder, if a server does.
+
+    One that is starting is waited for, up to `wait` seconds, which `on_event` hears of.
 
     An address in the folder counts only if the process that holds the lock at this moment has
     published it: it may be left from a server that was killed, or have come with the folder.
@@ -150,13 +159,20 @@ async def find_server(folder: Path) -> RemoteLibrary | None:
     if folder.parent.name.endswith(LIBRARIES_SUFFIX):
         main = folder.parent.with_name(folder.parent.name.removesuffix(LIBRARIES_SUFFIX))
         places.append((main, folder.name))
-    for place, name in places:
-        address = read_address(place)
-        if address is None or address.pid != await in_thread(find_holder, folder):
-            continue
-        if await _answers(address):
-            return RemoteLibrary(address, name)
-    return None
+    until = time.monotonic() + wait
+    while True:
+        holder = await in_thread(find_holder, folder)
+        for place, name in places:
+            address = read_address(place)
+            if address is None or holder is None or address.pid != holder.pid:
+                continue
+            if await _answers(address):
+                return RemoteLibrary(address, name)
+        if holder is None or not holder.serves or time.monotonic() >= until:
+            return None
+        if on_event is not None:
+            on_event(Progressed("waiting", 0, 0, f"for the server to start: {holder}"))
+        await asyncio.sleep(_POLL)
 
 
 async def _answers(address: Address) -> bool:

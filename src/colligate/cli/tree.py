@@ -86,7 +86,11 @@ def _show_structure(file: Path, as_json: bool) -> int:
     from colligate.cli.drawing import draw_document
     from colligate.documents.document import tree_json
     from colligate.documents.reading import read_file
+    from colligate.library.web import is_address
 
+    if is_address(file):
+        why, hint = "a web address is read only into a library", "see `colligate index`"
+        raise UsageError("tree shows a file", why, hint)
     reading = read_file(file)
     for warning in reading.warnings:
         warn(warning)

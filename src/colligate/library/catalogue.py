@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import json
 import os
+import shutil
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from colligate.documents.document import Page
 from colligate.errors import UnknownDocument
 from colligate.library.schema import MEMORY, DocumentState, connect, translate_errors
 from colligate.library.sources import DocumentInfo
+from colligate.library.web import folder_of, is_address, parse_address
 
 _LISTED = 500  # values in one SQL list
 
@@ -141,6 +144,14 @@ class Catalogue:
             os.fsencode(path),
         )
         return [id_ for (id_,) in found]
+
+    def is_only_copy(self, path: Path) -> bool:
+        """Return whether a document was read from this file alone."""
+        query = (
+            "SELECT 1 FROM file_documents f WHERE path = ? AND NOT EXISTS"
+            " (SELECT 1 FROM file_documents o WHERE o.document = f.document AND o.path != f.path)"
+        )
+        return bool(self._rows(query, os.fsencode(path)))
 
     def sources_only_of(self, numbers: Sequence[int]) -> list[str]:
         """Return the files of these documents from which no remaining document was read."""
@@ -476,30 +487,117 @@ def list_document_ids(catalogue: Catalogue, files: Sequence[Path]) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
-def prune_missing(catalogue: Catalogue, paths: Sequence[Path | str]) -> list[Path]:
-    """Forget the recorded files of these folders that no longer exist, and return them."""
-    missing = []
-    for folder in map(resolve_path, paths):
-        if folder.is_dir():
-            missing += [path for path in _files_under(catalogue, folder) if _is_missing(path)]
+def are_current(catalogue: Catalogue, files: Iterable[Path]) -> bool:
+    """Return whether all of these files were read, or could not be, as they are now."""
+    for path in files:
+        known = catalogue.file(resolve_path(path))
+        state = path.stat()
+        if not known or (known.size, known.mtime_ns) != (state.st_size, state.st_mtime_ns):
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Recorded files of a folder that no longer exist; `known` counts all that are recorded."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    known: int
+
+
+def find_missing(catalogue: Catalogue, paths: Sequence[Path | str]) -> list[Missing]:
+    """Return the recorded files that are missing in these folders, or were named themselves.
+
+    A folder that does not exist may be on a disk that is not mounted: nothing counts as missing.
+    """
+    named: dict[Path, set[Path]] = {}
+    for path in map(resolve_path, paths):
+        if path.is_dir():
+            named.setdefault(path, set()).update(_files_under(catalogue, path))
+        elif path.parent.is_dir() and catalogue.file(path):
+            named.setdefault(path.parent, set()).add(path)
+    found = []
+    for folder, files in named.items():
+        if missing := tuple(sorted(filter(_is_missing, files))):
+            found.append(Missing(folder, missing, len(files)))
+    return found
+
+
+def list_only_copies(catalogue: Catalogue, files: Iterable[Path]) -> list[Path]:
+    """Return those of these files that have a document that no other file has."""
+    return [path for path in files if catalogue.is_only_copy(path)]
+
+
+def forget_missing(catalogue: Catalogue, files: Iterable[Path]) -> list[Path]:
+    """Forget those of these files that do not exist, and return them."""
+    missing = [path for path in dict.fromkeys(files) if _is_missing(path)]
     for path in missing:
         catalogue.forget_file(path)
     return missing
 
 
-def remove_named(catalogue: Catalogue, ids_or_paths: Sequence[str | Path]) -> None:
-    """Remove documents named by id, and those of the files and folders named.
+# Folders and patterns that were named, in which files may appear later
+
+_FOLDERS = "folders"
+
+
+def record_folders(catalogue: Catalogue, paths: Iterable[Path | str]) -> None:
+    """Record those of the paths that are folders or patterns."""
+    known = _list_folders(catalogue)
+    found = [path for path in map(resolve_path, paths) if path.is_dir() or _is_pattern(path)]
+    if new := [path for path in found if path not in known]:
+        _write_folders(catalogue, [*known, *new])
+
+
+def list_named(catalogue: Catalogue, library: Path) -> list[Path]:
+    """Return the folders and patterns that were named, and the recorded files that are in none.
+
+    The library's own files are left out, and folders that are gone with all their documents.
+    """
+    files = catalogue.files()
+    above = {parent for path in files for parent in path.parents}
+    folders = [
+        path
+        for path in _list_folders(catalogue)
+        if path in above or path.is_dir() or _is_pattern(path)
+    ]
+    own = {library, *folders}
+    return [*folders, *(path for path in files if own.isdisjoint(path.parents))]
+
+
+def _list_folders(catalogue: Catalogue) -> list[Path]:
+    return [Path(each) for each in json.loads(catalogue.meta(_FOLDERS) or "[]")]
+
+
+def _write_folders(catalogue: Catalogue, folders: Iterable[Path]) -> None:
+    catalogue.set_meta(**{_FOLDERS: json.dumps(list(dict.fromkeys(map(str, folders))))})
+
+
+def _is_pattern(path: Path) -> bool:
+    return glob.has_magic(str(path)) and not path.exists()
+
+
+def remove_named(catalogue: Catalogue, ids_or_paths: Sequence[str | Path], library: Path) -> None:
+    """Remove documents named by id, and those of the files, folders and web addresses named.
 
     If a name is unknown, `UnknownDocument` is raised and nothing has changed.
     """
     known = catalogue.numbers()
     numbers: list[int] = []
     files: list[Path] = []
+    folders: list[Path] = []
+    addressed: list[Path] = []
     for name in ids_or_paths:
         if str(name) in known:
             numbers.append(known[str(name)])
             continue
-        path = resolve_path(name)
+        if is_address(name):
+            path = resolve_path(folder_of(library, parse_address(name)))
+            addressed.append(path)
+        else:
+            path = resolve_path(name)
+            folders.append(path)
         found = [path] if catalogue.file(path) else _files_under(catalogue, path)
         if not found:
             raise UnknownDocument(
@@ -511,6 +609,11 @@ def remove_named(catalogue: Catalogue, ids_or_paths: Sequence[str | Path]) -> No
     catalogue.remove(numbers)
     for path in files:
         catalogue.forget_file(path)
+    named = _list_folders(catalogue)
+    if gone := {each for each in named if not {each, *each.parents}.isdisjoint(folders)}:
+        _write_folders(catalogue, [each for each in named if each not in gone])
+    for folder in addressed:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def resolve_path(path: Path | str) -> Path:

@@ -64,29 +64,33 @@ class Ingested:
     """The result of `AsyncLibrary.add`, file by file.
 
     `document_ids` are the documents of all files that could be read, new or not, in the order of
-    the files: the ids for `view`. `problems` are paths without any file, `failed` files that
-    cannot be read, of which `failed_before` were known to fail. `passages` counts those embedded.
+    the files: the ids for `view`. `kept` are missing files whose documents were kept, `problems`
+    paths without any file, `failed` files that cannot be read, of which `failed_before` were known
+    to fail. `passages` counts those embedded. `addresses` are the web addresses of files that were
+    fetched.
     """
 
     added: list[Path] = field(default_factory=list)
     unchanged: list[Path] = field(default_factory=list)
     updated: list[Path] = field(default_factory=list)
     removed: list[Path] = field(default_factory=list)
+    kept: list[Path] = field(default_factory=list)
     failed: list[tuple[Path, ColligateError]] = field(default_factory=list)
     failed_before: set[Path] = field(default_factory=set)
     problems: list[ColligateError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     document_ids: list[str] = field(default_factory=list)
     passages: int = 0
+    addresses: dict[Path, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far `AsyncLibrary.add` is.
 
-    `phase` is "waiting" (for another process, described in `file`), "comparing" (many files with
-    their records), "reading" (files), "embedding" (passages; `total` grows while files are still
-    read) or "optimising". `file` is the file in work.
+    `phase` is "waiting" (for another process, described in `file`), "fetching" (bytes of a web
+    address), "comparing" (many files with their records), "reading" (files), "embedding" (passages;
+    `total` grows while files are still read) or "optimising". `file` is the file in work.
     """
 
     phase: str
@@ -235,7 +239,10 @@ class Ingestion:
             self._catalogue.note_file(same)
             self._skip(job, result)
             return []
-        pending = self._catalogue.store(record, parsed.documents)
+        documents = parsed.documents
+        if address := result.addresses.get(job.path):
+            documents = [(dataclasses.replace(d, source=address), spans) for d, spans in documents]
+        pending = self._catalogue.store(record, documents)
         was_read = job.known is not None and not job.known.failure
         (result.updated if was_read else result.added).append(job.path)
         result.warnings.extend(parsed.warnings)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
@@ -18,8 +18,26 @@ from colligate.concurrency import in_thread
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, Structural
 from colligate.documents.reading import find_files
-from colligate.errors import EmbedderMismatch, LibraryDamaged, SpanError
-from colligate.library.catalogue import Catalogue, list_document_ids, prune_missing, remove_named
+from colligate.errors import (
+    EmbedderMismatch,
+    LibraryDamaged,
+    ReadingError,
+    SpanError,
+    UsageError,
+)
+from colligate.library.catalogue import (
+    Catalogue,
+    Missing,
+    are_current,
+    find_missing,
+    forget_missing,
+    list_document_ids,
+    list_named,
+    list_only_copies,
+    record_folders,
+    remove_named,
+    resolve_path,
+)
 from colligate.library.edge import EdgeIndex
 from colligate.library.index import Indexer
 from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCallback, record_chunker
@@ -28,6 +46,14 @@ from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, require_known
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.library.store import RESPONSES_FILE, LibraryStore, resolve_default_path
+from colligate.library.web import (
+    fetch,
+    find_fetched,
+    folder_of,
+    is_address,
+    list_addresses,
+    parse_address,
+)
 from colligate.models import Embedder
 
 # The index is rebuilt once this share of it is new or removed. While it has few passages, which
@@ -45,6 +71,9 @@ OWN_EMBEDDERS = {
     "multilingual-e5-small-q4": MULTILINGUAL_EMBEDDER,
 }
 _MANY_FOREIGN = 0.2  # share of documents that are not in English
+
+Prune = Callable[[Missing], Awaitable[bool]]
+"""A function that decides whether the documents of a folder's missing files are removed."""
 
 # Each parser process may hold a large file in memory.
 _MAX_WORKERS = 8
@@ -171,17 +200,18 @@ class AsyncLibrary:
         *,
         index: bool = True,
         workers: int | None = None,
-        prune: bool = False,
+        prune: bool | Prune = False,
         on_progress: ProgressCallback | None = None,
     ) -> Ingested:
-        """Read files and folders into the library; skip what has not changed.
+        """Read files, folders and web addresses into the library; skip what has not changed.
 
         Args:
-            paths: files, folders, globs.
+            paths: files, folders, globs, and addresses (`https:`), which are fetched.
             index: make the documents searchable. Without it they are only stored, and a later
                 call indexes them without reading the files again.
             workers: processes that parse; by default one per core, 8 at most.
-            prune: remove files of the given folders that were added before and no longer exist.
+            prune: remove files of the given folders that were added before and no longer exist; a
+                function decides for each folder, except for files that were only moved.
             on_progress: called at each step, in the event loop's thread.
 
         Paths and files that cannot be read are reported in the result; the others are added. A
@@ -193,43 +223,117 @@ class AsyncLibrary:
             ModelError: the embedder fails. What was stored is kept, and indexed next time.
         """
         report = on_progress or _ignore
-        given = [paths] if isinstance(paths, Path | str) else list(paths)
-        found = await in_thread(find_files, given, [self.path], follow_links=self._follow_links)
-        result = Ingested(problems=list(found.problems))
+        named = [paths] if isinstance(paths, Path | str) else list(paths)
+        given = [path for path in named if not is_address(path)]
+        result = Ingested()
         async with self._changing:
             catalogue = await self._lock_catalogue(report)
             await in_thread(record_chunker, catalogue, self._chunker)
-            if prune:
-                result.removed = await in_thread(prune_missing, catalogue, given)
+            # Listed first: a disk may be unmounted while the others are read.
+            missing = await in_thread(find_missing, catalogue, given) if prune else []
+            gone = {path for each in missing for path in each.files}
+            given = [path for path in given if resolve_path(path) not in gone]
+            found = await in_thread(find_files, given, [self.path], follow_links=self._follow_links)
+            result.problems += found.problems
+            await self._fetch(filter(is_address, named), result, report)
+            files = [*found.files, *result.addresses]
             ingestion = Ingestion(catalogue, self._chunker, self._reader, report)
             workers = workers or min(os.cpu_count() or 1, _MAX_WORKERS)
-            stored = ingestion.run(found.files, workers, result)
+            stored = ingestion.run(files, workers, result)
             chosen = await in_thread(self._embedder.is_chosen, catalogue)
             if not (index and chosen):  # their languages choose it: all are read first
                 async for _ in stored:
                     pass
             if index:
                 result.passages = await self._index(catalogue, stored if chosen else None, report)
+            fetched = [folder_of(self.path, address) for address in result.addresses.values()]
+            for each in await in_thread(find_missing, catalogue, fetched):  # it has a new name
+                await in_thread(forget_missing, catalogue, each.files)
+            for each in missing:
+                lost = tuple(await in_thread(list_only_copies, catalogue, each.files))
+                keep = lost and callable(prune) and not await prune(replace(each, files=lost))
+                result.kept += lost if keep else ()
+                forgotten = [path for path in each.files if path not in result.kept]
+                result.removed += await in_thread(forget_missing, catalogue, forgotten)
+            await in_thread(record_folders, catalogue, given)
             await self._tidy(catalogue, report, embedded=result.passages)
             if result.added or result.updated or result.removed:
                 self._searcher.clear_cache()
+            _name_addresses(result)
             failed = {path for path, _ in result.failed}
-            read = [path for path in found.files if path not in failed]
+            read = [path for path in files if path not in failed]
             result.document_ids = await in_thread(list_document_ids, catalogue, read)
         return result
 
+    async def named(self) -> list[str]:
+        """Return what to add again to bring the library up to date: the folders, patterns and web
+        addresses that were named, and the files outside them."""
+        catalogue = await self._store.open_catalogue()
+        paths = await in_thread(list_named, catalogue, resolve_path(self.path))
+        return [*map(str, paths), *await in_thread(list_addresses, self.path)]
+
+    async def find_read(self, paths: Sequence[Path | str]) -> list[str]:
+        """Return the documents of files and folders as `add` would, but read nothing.
+
+        It is empty if a file is not in the library, or may have changed since.
+        """
+        catalogue = await self._store.open_catalogue()
+        files, fetched = await self._find_files(paths)
+        if None in fetched or not await in_thread(are_current, catalogue, files):
+            return []
+        stored = [*files, *(path for path in fetched if path is not None)]
+        return await in_thread(list_document_ids, catalogue, stored)
+
     async def searchable(self, paths: Sequence[Path | str]) -> list[str]:
         """Return the ids of the documents of these files and folders that can be searched now."""
-        found = await in_thread(find_files, paths, [self.path], follow_links=self._follow_links)
         catalogue = await self._store.open_catalogue()
+        files, fetched = await self._find_files(paths)
 
         def find() -> list[str]:
-            ids = list_document_ids(catalogue, found.files)
+            stored = [*files, *(path for path in fetched if path is not None)]
+            ids = list_document_ids(catalogue, stored)
             numbers = catalogue.numbers(ids)
             indexed = set(catalogue.in_state(DocumentState.INDEXED))
             return [id_ for id_ in ids if numbers.get(id_) in indexed]
 
         return await in_thread(find)
+
+    async def _find_files(
+        self, paths: Sequence[Path | str]
+    ) -> tuple[Sequence[Path], list[Path | None]]:
+        """Return the files of paths, and the copy of each web address, None if there is none."""
+        fetched = [
+            await in_thread(find_fetched, self.path, parse_address(path))
+            for path in paths
+            if is_address(path)
+        ]
+        given = [path for path in paths if not is_address(path)]
+        found = await in_thread(find_files, given, [self.path], follow_links=self._follow_links)
+        return found.files, fetched
+
+    async def _fetch(
+        self, named: Iterable[Path | str], result: Ingested, report: ProgressCallback
+    ) -> None:
+        """Fetch web addresses; what cannot be fetched is read as it was before, if it was."""
+
+        def tell(done: int, total: int, address: str) -> None:
+            report(Progress("fetching", done, total, address))
+
+        for given in named:
+            try:
+                address = parse_address(given)
+                path = await fetch(address, self.path, tell)
+            except UsageError as error:
+                result.problems.append(error)
+                continue
+            except ReadingError as error:
+                kept = await in_thread(find_fetched, self.path, address)
+                if kept is None:
+                    result.problems.append(error)
+                    continue
+                result.warnings.append(f"{error}; what was fetched before is read")
+                path = kept
+            result.addresses[resolve_path(path)] = address
 
     async def index_pending(self, on_progress: ProgressCallback | None = None) -> int:
         """Index what was only stored; return the number of passages embedded.
@@ -249,7 +353,8 @@ class AsyncLibrary:
         return embedded
 
     async def remove(self, ids_or_paths: Iterable[str | Path]) -> list[str]:
-        """Remove documents, or those of files or folders; no byte of their text stays on disk.
+        """Remove documents, or those of files, folders or web addresses; no byte of their text
+        stays on disk.
 
         Return the ids removed. When one document of a file is removed the others stay; when one of
         two files with the same document is removed the document stays.
@@ -260,7 +365,7 @@ class AsyncLibrary:
         async with self._changing:
             catalogue = await self._lock_existing(_ignore)
             before = await in_thread(catalogue.numbers)
-            await in_thread(remove_named, catalogue, list(ids_or_paths))
+            await in_thread(remove_named, catalogue, list(ids_or_paths), self.path)
             await self._tidy(catalogue, _ignore, erase=True)
             self._searcher.clear_cache()
             after = await in_thread(catalogue.numbers)
@@ -385,6 +490,16 @@ class AsyncLibrary:
         await in_thread(catalogue.remove, damage.damaged)
         embedded = await self._index(catalogue, None, report)
         await self._tidy(catalogue, report, embedded=embedded, erase=True)
+
+
+def _name_addresses(result: Ingested) -> None:
+    """Let warnings and errors name the address of a fetched file instead of the file."""
+    for path, address in result.addresses.items():
+        result.warnings = [text.replace(str(path), address) for text in result.warnings]
+        for place, (failed, error) in enumerate(result.failed):
+            if failed == path:
+                what = error.what.replace(str(path), address)
+                result.failed[place] = (path, type(error)(what, error.why, error.hint))
 
 
 def _ignore(_: Progress) -> None:

@@ -112,20 +112,24 @@ class Holder:
     command: str
     since: str
 
+    @property
+    def serves(self) -> bool:
+        """Whether it is `colligate serve`."""
+        return self.command.endswith(" serve")
+
     def __str__(self) -> str:
         return f"{self.command} (process {self.pid}) has been using it since {self.since}"
 
 
-def find_holder(library: Path) -> int | None:
-    """Return the id of the process that holds a library now; None if it is free or unknown."""
+def find_holder(library: Path) -> Holder | None:
+    """Return the process that holds a library now; None if it is free or unknown."""
     if not (library / _LOCK).exists():
         return None
     lock = FileLock(library / _LOCK, thread_local=False)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        holder = _read_holder(library)
-        return None if holder is None else holder.pid
+        return _read_holder(library)
     except OSError:
         return None
     lock.release()

@@ -91,7 +91,11 @@ def find_document(given: str, documents: Sequence[DocumentInfo]) -> str:
     folded = given.casefold()
     for found in (
         [info.id for info in documents if info.id == given],
-        [info.id for info in documents if Path(info.source).absolute() == path],
+        [
+            info.id
+            for info in documents
+            if given == info.source or Path(info.source).absolute() == path
+        ],
         [info.id for info in documents if PurePath(info.source).name == given],
         [info.id for info in documents if info.title.casefold() == folded],
         [info.id for info in documents if given and info.id.startswith(given)],

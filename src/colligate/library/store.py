@@ -6,6 +6,7 @@ lock, holder.json  which process has it open for searching or writing
 server.json        the address of the server that holds it
 responses.sqlite   models' replies, if they are kept
 files/, runs/      files sent to a server, and its runs over them
+web/               files fetched from web addresses
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.lock import OWN_FILES, LibraryLock
 from colligate.library.schema import MEMORY, DocumentState
+from colligate.library.web import WEB_FOLDER, folder_of, is_address
 from colligate.models.cache import ResponseCache
 from colligate.models.weights import home
 from colligate.private import make_private_folder
@@ -39,7 +41,7 @@ FILES_FOLDER = "files"
 RUNS_FOLDER = "runs"
 
 # What may be in a folder that has no catalogue yet.
-_OURS = frozenset({*OWN_FILES, _INDEX, FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE})
+_OURS = frozenset({*OWN_FILES, _INDEX, FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE, WEB_FOLDER})
 
 
 def resolve_default_path(embedder: str) -> Path:
@@ -224,14 +226,15 @@ class LibraryStore:
         shutil.rmtree(self.path / _INDEX, ignore_errors=True)
 
 
-# Files that may repeat a document: a server's runs, and uploads.
+# Files that may repeat a document: a server's runs, uploads, and what was fetched.
 #
 # A run is a file of events and a file with its result; both name, as JSON strings, every document
 # whose text they hold.
 
 
 def _erase_traces(library: Path, documents: Collection[str], sources: Collection[str]) -> None:
-    """Delete the runs that name one of `documents`, and those of `sources` that were uploaded.
+    """Delete the runs that name one of `documents`, and those of `sources` that were uploaded
+    or fetched.
 
     `sources` are the files of removed documents from which no other document was read.
     """
@@ -243,6 +246,9 @@ def _erase_traces(library: Path, documents: Collection[str], sources: Collection
                 run.with_name(run.name + suffix).unlink(missing_ok=True)
     own = Path(os.path.realpath(library / FILES_FOLDER))
     for source in sources:
+        if is_address(source):
+            shutil.rmtree(folder_of(library, source), ignore_errors=True)
+            continue
         file = Path(os.path.realpath(source))
         if own in file.parents:
             file.unlink(missing_ok=True)

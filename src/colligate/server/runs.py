@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -30,6 +30,7 @@ from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError, UsageError
 from colligate.library.sources import parse_conditions
 from colligate.library.store import RUNS_FOLDER, mentions
+from colligate.library.web import hide_folders
 from colligate.private import make_private_file, make_private_folder
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
@@ -204,7 +205,7 @@ class Runs:
             run.seconds = time.perf_counter() - began
             shown = answer.to_json() | {"run": run.id, "seconds": round(run.seconds, 3)}
             for citation in shown["citations"]:  # no folder of the server is shown
-                citation["source"] = PurePath(citation["source"]).name
+                citation["source"] = hide_folders(citation["source"])
             run.found, state, outcome = answer.found, "done", {"answer": shown}
             self._metrics.count_usage(shown["usage"])
         except asyncio.CancelledError:

@@ -5,7 +5,6 @@ Offsets count code points and are half-open; pages count from 1.
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,6 +14,7 @@ from colligate.core.answer import Ground
 from colligate.core.followup import Turn
 from colligate.documents import Hit, Span
 from colligate.library.sources import DocumentInfo
+from colligate.library.web import hide_folders
 
 WorkState = Literal["queued", "running", "done", "failed", "cancelled"]
 
@@ -237,4 +237,4 @@ def summarize_document(info: DocumentInfo) -> DocumentSummary:
 
 def describe_document(info: DocumentInfo) -> DocumentShape:
     """Return a document's entry with the name of its file; the folder stays the server's secret."""
-    return {**summarize_document(info), "source": PurePath(info.source).name}
+    return {**summarize_document(info), "source": hide_folders(info.source)}
