@@ -145,7 +145,8 @@ class Syncer:
 
     async def watch(self) -> None:
         """Run now, and again whenever something changes in the folders, until interrupted."""
-        from watchfiles import WatchfilesRustInternalError, awatch
+        from watchfiles import awatch
+        from watchfiles._rust_notify import WatchfilesRustInternalError
 
         library, folders = await self._find_folders()
         watching = awatch(

@@ -145,13 +145,16 @@ class Catalogue:
         )
         return [id_ for (id_,) in found]
 
-    def is_only_copy(self, path: Path) -> bool:
-        """Return whether a document was read from this file alone."""
+    def copies_of(self, path: Path) -> list[set[Path]]:
+        """Return, for each document of a file, all files that have it."""
+        copies: dict[int, set[Path]] = {}
         query = (
-            "SELECT 1 FROM file_documents f WHERE path = ? AND NOT EXISTS"
-            " (SELECT 1 FROM file_documents o WHERE o.document = f.document AND o.path != f.path)"
+            "SELECT o.document, o.path FROM file_documents f JOIN file_documents o"
+            " ON o.document = f.document WHERE f.path = ?"
         )
-        return bool(self._rows(query, os.fsencode(path)))
+        for document, copy in self._rows(query, os.fsencode(path)):
+            copies.setdefault(document, set()).add(Path(os.fsdecode(copy)))
+        return list(copies.values())
 
     def sources_only_of(self, numbers: Sequence[int]) -> list[str]:
         """Return the files of these documents from which no remaining document was read."""
@@ -524,9 +527,11 @@ def find_missing(catalogue: Catalogue, paths: Sequence[Path | str]) -> list[Miss
     return found
 
 
-def list_only_copies(catalogue: Catalogue, files: Iterable[Path]) -> list[Path]:
-    """Return those of these files that have a document that no other file has."""
-    return [path for path in files if catalogue.is_only_copy(path)]
+def list_only_copies(
+    catalogue: Catalogue, files: Iterable[Path], gone: Collection[Path]
+) -> list[Path]:
+    """Return those of these files that have a document that only files of `gone` have."""
+    return [path for path in files if any(c.issubset(gone) for c in catalogue.copies_of(path))]
 
 
 def forget_missing(catalogue: Catalogue, files: Iterable[Path]) -> list[Path]:

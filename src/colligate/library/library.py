@@ -250,10 +250,11 @@ class AsyncLibrary:
             for each in await in_thread(find_missing, catalogue, fetched):  # it has a new name
                 await in_thread(forget_missing, catalogue, each.files)
             for each in missing:
-                lost = tuple(await in_thread(list_only_copies, catalogue, each.files))
-                keep = lost and callable(prune) and not await prune(replace(each, files=lost))
-                result.kept += lost if keep else ()
-                forgotten = [path for path in each.files if path not in result.kept]
+                lost = tuple(await in_thread(list_only_copies, catalogue, each.files, gone))
+                if lost and callable(prune) and not await prune(replace(each, files=lost)):
+                    result.kept += lost
+                kept = set(result.kept)
+                forgotten = [path for path in each.files if path not in kept]
                 result.removed += await in_thread(forget_missing, catalogue, forgotten)
             await in_thread(record_folders, catalogue, given)
             await self._tidy(catalogue, report, embedded=result.passages)
