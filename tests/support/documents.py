@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pypdfium2
+from pypdfium2 import raw
 
 from colligate.documents import Document, Kind, Span, flat_tree
 from colligate.documents.markdown import markdown_tree, own_span
@@ -66,3 +70,25 @@ def pack(members: Mapping[str, str | bytes], method: int = zipfile.ZIP_DEFLATED)
 def make_all(texts: Mapping[str, str], **fields: Any) -> list[Document]:
     """Return a document of each text, named and titled by its key."""
     return [make(text, name, name, **fields) for name, text in texts.items()]
+
+
+def text_pdf(pages: Sequence[Sequence[str]], *, turned: bool = False) -> bytes:
+    """Return a PDF of lines of 12 points; a `turned` page is written upwards, and shown turned."""
+    document = pypdfium2.PdfDocument.new()
+    for lines in pages:
+        page = document.new_page(612, 792)
+        for number, line in enumerate(lines):
+            words = raw.FPDFPageObj_NewTextObj(document, b"Helvetica", 12)
+            raw.FPDFText_SetText(words, (ctypes.c_ushort * (len(line) + 1))(*map(ord, line)))
+            at = (
+                (0, 1, -1, 0, 72 + 16 * number, 72)
+                if turned
+                else (1, 0, 0, 1, 72, 720 - 16 * number)
+            )
+            raw.FPDFPageObj_Transform(words, *at)
+            raw.FPDFPage_InsertObject(page, words)
+        page.gen_content()
+        page.set_rotation(90 * turned)
+    written = io.BytesIO()
+    document.save(written)
+    return written.getvalue()

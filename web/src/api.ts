@@ -4,6 +4,7 @@ import { messages, type Message } from "./sse";
 import type {
   About,
   Answer,
+  Box,
   DocumentInfo,
   DocumentText,
   Job,
@@ -105,6 +106,17 @@ export const documentText = (
   start: number,
   end: number,
 ): Promise<DocumentText> => json(`${of(library, "documents", id)}?start=${start}&end=${end}`);
+const page = (library: string, id: string, number: number): string =>
+  of(library, "documents", id, "pages", String(number));
+export const pagePicture = async (library: string, id: string, number: number): Promise<Blob> =>
+  (await request(`${page(library, id, number)}/picture?width=1600`)).blob();
+export const pageBoxes = (
+  library: string,
+  id: string,
+  number: number,
+  start: number,
+  end: number,
+): Promise<Box[]> => json(`${page(library, id, number)}/boxes?start=${start}&end=${end}`);
 export const tree = (library: string, id: string): Promise<Tree> =>
   json(of(library, "documents", id, "tree"));
 export const runs = (library: string): Promise<RunInfo[]> => json(of(library, "runs"));

@@ -85,9 +85,13 @@ export type DocumentInfo = {
 
 export type Page = { number: number; start: number; end: number };
 
+/** Left, top, right and bottom, in shares of a page's width and height. */
+export type Box = [number, number, number, number];
+
 export type DocumentText = {
   id: string;
   title: string;
+  media_type?: string;
   characters: number;
   pages: Page[];
   text: string;

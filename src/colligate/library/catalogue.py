@@ -136,6 +136,11 @@ class Catalogue:
         found = self._rows("SELECT path FROM files ORDER BY path")
         return [Path(os.fsdecode(path)) for (path,) in found]
 
+    def files_of(self, document: int) -> list[FileRecord]:
+        """Return the files that a document was read from."""
+        query = f"SELECT {_FILE} FROM files JOIN file_documents USING (path) WHERE document = ?"
+        return [_to_file(row) for row in self._rows(query, document)]
+
     def documents_of(self, path: Path) -> list[str]:
         """Return the ids of a file's documents, in the file's order."""
         found = self._rows(

@@ -23,6 +23,7 @@ from colligate import errors
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Span
 from colligate.documents.chunking import Chunker
+from colligate.documents.reading import Reading
 from colligate.documents.reading.source import os_error
 from colligate.errors import (
     ColligateError,
@@ -213,7 +214,7 @@ class Ingestion:
     def _parse(self, parsers: ParserPool, job: _Job) -> _Parsed:
         known = "" if job.known is None or job.is_outdated else job.known.sha256
         outcome = parsers.read(job.path, job.record.size, known)
-        read = outcome.reading
+        read: Reading | None = outcome.reading
         if read is None:
             return _Parsed(outcome.sha256, error=outcome.error)
         try:

@@ -27,6 +27,7 @@ from colligate.errors import (
 )
 from colligate.library.catalogue import (
     Catalogue,
+    FileRecord,
     Missing,
     are_current,
     find_missing,
@@ -157,6 +158,12 @@ class AsyncLibrary:
             UnknownDocument: it is not in the library.
         """
         return await self._searcher.document(document_id)
+
+    async def files(self, document_id: str) -> list[FileRecord]:
+        """Return the files that a document was read from, as they were then."""
+        catalogue = await self._store.open_catalogue()
+        numbers = await in_thread(catalogue.numbers, [document_id])
+        return await in_thread(catalogue.files_of, numbers.get(document_id, 0))
 
     async def search(
         self,

@@ -18,12 +18,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from colligate.documents.reading import Limits, Reading
+from colligate.documents.reading import Limits
 from colligate.errors import ColligateError, ReadingError, TooLarge
 
 DEFAULT_READER = "colligate.documents.reading:read_file"
@@ -47,10 +48,11 @@ class Parsed:
     """The result of one file: its SHA-256 ("" if unknown), and its documents or the error.
 
     Both are None for a file with the SHA-256 that was known before, which is not read again.
+    `reading` is whatever the function returned that read the file.
     """
 
     sha256: str
-    reading: Reading | None = None
+    reading: Any = None
     error: ColligateError | None = None
 
 
@@ -72,16 +74,22 @@ class ParserPool:
         self._all.append(_Parser(self._reader))
         self._idle.put(self._all[-1])
 
-    def read(self, path: Path, size: int = 0, known: str = "") -> Parsed:
+    def read(
+        self,
+        path: Path,
+        size: int = 0,
+        known: str = "",
+        reader: Callable[[Path], object] | None = None,
+    ) -> Parsed:
         """Read one file; block while all processes are busy. Safe to call from any thread.
 
         `size` decides how much time and memory it may take. A file whose SHA-256 is `known` is
-        not read. A reader that crashed, or raised anything but a `ColligateError`, is a
-        `ReadingError`.
+        not read. `reader`, which must pickle, reads it in place of the pool's own. A reader that
+        crashed, or raised anything but a `ColligateError`, is a `ReadingError`.
         """
         parser = self._idle.get()
         try:
-            return parser.read(path, size, known)
+            return parser.read(path, size, known, reader)
         except ReadingError as error:
             return Parsed("", error=error)
         finally:
@@ -102,14 +110,16 @@ class _Parser:
         self._closed = False
         self._lock = threading.Lock()  # `close` is called from another thread than `read`
 
-    def read(self, path: Path, size: int, known: str) -> Parsed:
+    def read(
+        self, path: Path, size: int, known: str, reader: Callable[[Path], object] | None
+    ) -> Parsed:
         process = self._start(path)
         assert process.stdin is not None
         assert process.stdout is not None
         guard = _Guard(process, size)
         guard.start()
         try:
-            pickle.dump((path, known), process.stdin)
+            pickle.dump((path, known, reader), process.stdin)
             process.stdin.flush()
             outcome = Parsed(*pickle.load(process.stdout))
         except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
@@ -224,10 +234,10 @@ def _serve(reader: str, requests: BinaryIO, answers: BinaryIO) -> None:
     read = pkgutil.resolve_name(reader)
     while True:
         try:
-            path, known = pickle.load(requests)
+            path, known, other = pickle.load(requests)
         except EOFError:
             return
-        pickle.dump(_answer(read, path, known), answers, protocol=pickle.HIGHEST_PROTOCOL)
+        pickle.dump(_answer(other or read, path, known), answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
 
 

@@ -196,6 +196,7 @@ class DocumentText(TypedDict):
     title: str
     characters: int
     language: str
+    media_type: str
     pages: list[PageShape]
     text: str
     start: int

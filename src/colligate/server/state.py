@@ -7,16 +7,21 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from sse_starlette import ServerSentEvent
 
+from colligate.concurrency import in_thread
+from colligate.documents import Document
 from colligate.engine import DEFAULT_STRATEGY, Engine
+from colligate.errors import ReadingError
+from colligate.library.parsing import ParserPool
 from colligate.library.sources import Sources
 from colligate.server.auth import require
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
-from colligate.server.errors import Busy
+from colligate.server.errors import Busy, NotHere
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
 from colligate.server.runs import AskRequest, RecordedRun, Runs
@@ -44,6 +49,8 @@ class ServerState:
         self.metrics = Metrics()
         self.instance = secrets.token_urlsafe(16)
         self.open_streams = 0
+        self._viewer = ParserPool(1)
+        self._viewing = asyncio.Lock()
 
     @asynccontextmanager
     async def open(self, engine: Engine) -> AsyncIterator[None]:
@@ -61,6 +68,7 @@ class ServerState:
                 yield
             finally:
                 await self.drain(0.0)
+                await in_thread(self._viewer.close)
                 await self.libraries.aclose()
 
     async def drain(self, grace: float) -> None:
@@ -104,6 +112,29 @@ class ServerState:
         """Open a library."""
         require(Right.READ)
         return await self.libraries.open_library(library)
+
+    async def view_file(
+        self, library: str, document: Document, reader: Callable[[Path], object]
+    ) -> Any:
+        """Return what `reader` makes of the file that a document was read from, in a process apart.
+
+        Raises:
+            NotHere: the file is gone, or is not what was read.
+        """
+        name = PurePath(document.source).name  # its folder stays the server's secret
+        files = await (await self.libraries.open_library(library)).files(document.id)
+        for file in files:
+            async with self._viewing:
+                read = await in_thread(self._viewer.read, file.path, file.size, reader=reader)
+            if read.sha256 != file.sha256 or not file.sha256 or file.failure:
+                continue
+            if read.error is not None:
+                raise ReadingError(f"cannot show {name}", read.error.why, "read its text")
+            return read.reading
+        is_there = any(file.path.is_file() for file in files)
+        why = "has changed since it was read" if is_there else "is no longer on this machine"
+        hint = "index it again, or read its text"
+        raise NotHere(f"cannot show {name}", f"the file {why}", hint)
 
     async def answer(
         self,

@@ -1,3 +1,4 @@
+import { signal } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import * as api from "../api";
 import { blocks, parts, path, rangesIn, type Block, type Part } from "../blocks";
@@ -6,6 +7,7 @@ import { counted } from "../format";
 import { asFailure, documentsOf } from "../state";
 import type { DocumentText, Problem, Span, Tree, TreeNode } from "../types";
 import { markdown } from "./markdown";
+import { PdfPage } from "./pdfpage";
 import { ProblemNote } from "./problem";
 
 // What these are read as is Markdown, with headings or without.
@@ -15,14 +17,19 @@ const AT_ONCE = 160_000; // characters; the server gives 200,000 at most
 
 type Shown = { library: string; id: string; start: number; end: number; others?: Span[] };
 
+/** Whether the pages of PDFs are shown beside their text. */
+const paged = signal(false);
+
 /** A document's text next to its headings, scrolled to a highlighted span. */
 export function Reader({ library, id, start, end, others = [] }: Shown) {
   const [tree, setTree] = useState<Tree | null>(null);
   const [text, setText] = useState<DocumentText | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [aim, setAim] = useState({ place: start, highlight: end > start });
+  const [unseen, setUnseen] = useState<Problem | null>(null);
   const box = useRef<HTMLDivElement>(null);
 
+  useEffect(() => setUnseen(null), [library, id]);
   useEffect(() => setAim({ place: start, highlight: end > start }), [library, id, start, end]);
 
   useEffect(() => {
@@ -58,7 +65,7 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
       : box.current.querySelector(`[data-at="${aim.place}"]`);
     if (mark) mark.scrollIntoView({ block: aim.highlight ? "center" : "start" });
     else if (aim.place === 0) box.current.scrollTo({ top: 0 });
-  }, [here, tree, aim]);
+  }, [here, tree, aim, paged.value]);
 
   if (problem) return <ProblemNote problem={problem} />;
   if (!text || !tree || text.id !== id) return <p class="quiet loading">Opening the document…</p>;
@@ -73,8 +80,23 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
   };
   const main = end > start ? { start, end } : null;
   const source = documentsOf(library).value?.find((each) => each.id === id)?.source ?? "";
+  const isPdf = text.media_type === "application/pdf";
+  const isPaged = isPdf && paged.value && !unseen;
   return (
-    <div class="reader">
+    <div class={isPaged ? "reader paged" : "reader"}>
+      {isPdf && (
+        <p class="page-switch">
+          <button
+            type="button"
+            aria-pressed={isPaged}
+            disabled={unseen !== null}
+            onClick={() => (paged.value = !isPaged)}
+          >
+            Page
+          </button>
+          {paged.value && unseen && <span role="status">{unseen.detail ?? unseen.title}</span>}
+        </p>
+      )}
       <Headings
         tree={tree}
         lit={main ? path(tree.nodes, start) : []}
@@ -107,6 +129,9 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
           </button>
         )}
       </div>
+      {isPaged && (
+        <PdfPage library={library} text={text} place={aim.place} main={main} fail={setUnseen} />
+      )}
     </div>
   );
 }

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
 from colligate.concurrency import in_thread
-from colligate.documents.document import tree_json
+from colligate.documents.document import Document, Page, tree_json
+from colligate.documents.reading.formats import PDF
+from colligate.documents.reading.pdf.picture import Box, draw_page, find_boxes
 from colligate.server.errors import NotHere
 from colligate.server.shapes import DocumentShape, DocumentText, PageText, describe_document
-from colligate.server.state import State
+from colligate.server.state import ServerState, State
 
 _MAX_CHARACTERS = 200_000  # of text in one response
+_KEPT = "private, max-age=600"  # a browser keeps a picture while its reader turns pages
 
 router = APIRouter(prefix="/api/libraries/{name}/documents", tags=["documents"])
 
@@ -42,6 +46,7 @@ async def read_document(
         "title": document.title,
         "characters": len(document),
         "language": document.language,
+        "media_type": document.media_type,
         "pages": [
             {"number": page.number, "start": page.start, "end": page.end} for page in document.pages
         ],
@@ -61,13 +66,71 @@ async def read_tree(name: str, document_id: str, server: State) -> dict[str, Any
 @router.get("/{document_id}/pages/{number}", summary="One page")
 async def read_page(name: str, document_id: str, number: int, server: State) -> PageText:
     """Return the page's place in the text, and its text."""
+    document, page = await _find_page(name, document_id, number, server)
+    text = document.text[page.start : page.end]
+    return {"number": number, "start": page.start, "end": page.end, "text": text}
+
+
+@router.get(
+    "/{document_id}/pages/{number}/picture",
+    summary="One page of a PDF as a picture",
+    response_class=Response,
+    responses={200: {"content": {"image/webp": {}}}},
+)
+async def read_picture(
+    name: str,
+    document_id: str,
+    number: int,
+    server: State,
+    width: Annotated[int, Query(ge=100, le=2400)] = 1200,
+) -> Response:
+    """Return the page as WebP, `width` pixels wide; 404 if the file is gone or has changed."""
+    document, _ = await _find_drawn_page(name, document_id, number, server)
+    drawn = await server.view_file(name, document, partial(draw_page, number=number, width=width))
+    return Response(drawn, media_type="image/webp", headers={"Cache-Control": _KEPT})
+
+
+@router.get("/{document_id}/pages/{number}/boxes", summary="Where a range of the text is on a page")
+async def read_boxes(
+    name: str,
+    document_id: str,
+    number: int,
+    server: State,
+    start: Annotated[int, Query(ge=0, le=1 << 53)],
+    end: Annotated[int, Query(ge=0, le=1 << 53)],
+) -> list[Box]:
+    """Return a rectangle for each line of the range that is found on the page.
+
+    Each has its left, top, right and bottom, in shares of the page's width and height.
+    """
+    document, page = await _find_drawn_page(name, document_id, number, server)
+    start, end = max(start, page.start), min(end, page.end)
+    if start >= end:
+        return []
+    quote, share = document.text[start:end], (start - page.start) / (page.end - page.start)
+    find = partial(find_boxes, number=number, quote=quote, share=share)
+    boxes: list[Box] = await server.view_file(name, document, find)
+    return boxes
+
+
+async def _find_page(
+    name: str, document_id: str, number: int, server: ServerState
+) -> tuple[Document, Page]:
     document = await (await server.libraries.open_library(name)).document(document_id)
     for page in document.pages:
         if page.number == number:
-            text = document.text[page.start : page.end]
-            return {"number": number, "start": page.start, "end": page.end, "text": text}
+            return document, page
     why = f"it has {len(document.pages)}" if document.pages else "it has no pages"
     raise NotHere(f"no page {number} of {document.id}", why)
+
+
+async def _find_drawn_page(
+    name: str, document_id: str, number: int, server: ServerState
+) -> tuple[Document, Page]:
+    document, page = await _find_page(name, document_id, number, server)
+    if document.media_type != PDF.media_type:
+        raise NotHere(f"no picture of {document.id}", "only pages of a PDF have one")
+    return document, page
 
 
 @router.delete("/{document_id}", status_code=204, summary="Remove a document")
