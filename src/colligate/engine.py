@@ -83,6 +83,7 @@ class Engine:
     `wait` is how many seconds to wait for another process that holds the library. `cache` keeps
     the models' replies in the library's folder, so that the same question over the same documents
     is paid for once. `follow_links` follows symbolic links that lead out of the folders named.
+    `ocr` reads scanned PDFs and pictures, in English if the settings name no other languages.
 
         async with Engine(model="openai:gpt-5-mini") as engine:
             answer = await engine.ask("Who signed?", ["contracts/"])
@@ -100,6 +101,7 @@ class Engine:
     wait: float = 30.0
     cache: bool = False
     follow_links: bool = False
+    ocr: bool = False
     on_event: Listener | None = None
 
     _session: Session = field(init=False, repr=False)
@@ -120,6 +122,7 @@ class Engine:
             wait=self.wait,
             cache=self.cache,
             follow_links=self.follow_links,
+            ocr=self.ocr,
         )
 
     async def __aenter__(self) -> Engine:

@@ -82,7 +82,7 @@ class Session:
     from the environment and `colligate.toml` if there are none. Whoever gives an object closes it.
     `wait` is how many seconds to wait for a library that another process holds. `cache` keeps the
     models' replies in the library's folder. `follow_links` follows symbolic links that lead out of
-    the folders named.
+    the folders named. `ocr` reads scanned PDFs and pictures.
     """
 
     settings: Settings | None = None
@@ -94,6 +94,7 @@ class Session:
     wait: float = 30.0
     cache: bool = False
     follow_links: bool = False
+    ocr: bool = False
 
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
     _open: _OpenModels = field(default_factory=lambda: _OpenModels(), init=False, repr=False)
@@ -353,7 +354,11 @@ class Session:
             folder = settings.library.name if settings.library else None
             if self._library is None:  # calls may come at once; the first one opens it
                 self._library = AsyncLibrary(
-                    folder, embedder=by_name, wait=self.wait, follow_links=self.follow_links
+                    folder,
+                    embedder=by_name,
+                    wait=self.wait,
+                    follow_links=self.follow_links,
+                    ocr=settings.ocr_languages(asked=self.ocr),
                 )
                 self._stack.push_async_callback(self._library.close)
         return self._library

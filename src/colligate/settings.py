@@ -38,8 +38,9 @@ _VARIABLES = {
     "reranker": "COLLIGATE_RERANKER",
     "verifier": "COLLIGATE_VERIFIER",
     "library": "COLLIGATE_LIBRARY",
+    "ocr": "COLLIGATE_OCR",
 }
-_MODELS = tuple(name for name in _VARIABLES if name != "library")
+_MODELS = tuple(name for name in _VARIABLES if name not in ("library", "ocr"))
 _MOST_BYTES = 1 << 20
 
 
@@ -59,6 +60,7 @@ class Named:
 class Settings:
     """The names of each role's model, embedder, reranker, verifier and library; None if not named.
 
+    `ocr` names the languages in which scanned PDFs and pictures are read; None reads none of them.
     `options` are how models are opened, by model name; `adapters` are those of strategies' steps,
     by step. `file` is the file that was read, and `trusted` whether a person chose it: a
     `colligate.toml` in the working folder may have come with the documents, so no key is sent to
@@ -73,6 +75,7 @@ class Settings:
     reranker: Named | None = None
     verifier: Named | None = None
     library: Named | None = None
+    ocr: Named | None = None
     options: Mapping[str, Options] = field(default_factory=dict)
     adapters: Mapping[str, Named] = field(default_factory=dict)
     file: Path | None = None
@@ -109,6 +112,10 @@ class Settings:
         """Return the name of a role's model."""
         named: Named | None = getattr(self, role.value)
         return named
+
+    def ocr_languages(self, *, asked: bool) -> str:
+        """Return the languages of OCR: those named, else English if it is asked for, else none."""
+        return self.ocr.name if self.ocr else "eng" if asked else ""
 
     def adapters_of(self, strategy: type) -> dict[str, Named]:
         """Return the adapters of a strategy, by parameter (`router_adapter`)."""
@@ -162,13 +169,15 @@ class _File:
     trusted: bool
 
     def settings(self, whole: Mapping[str, Any]) -> Settings:
-        self._known(whole, ("models", "options", "adapters", "library"), "")
+        self._known(whole, ("models", "options", "adapters", "library", "ocr"), "")
         models = self._table(whole, "models")
         self._known(models, _MODELS, "models.")
         named = {what: self._model(what, value) for what, value in models.items()}
         if "library" in whole:
             library = Path(self._text("library", whole["library"])).expanduser()
             named["library"] = Named(str(self._folder / library), str(self.file))
+        if "ocr" in whole:
+            named["ocr"] = Named(self._text("ocr", whole["ocr"]), str(self.file))
         options = {
             anchor_name(name, self._folder): self._options(name, value)
             for name, value in self._table(whole, "options").items()

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from colligate.documents.reading.pdf.ocr import find_language_data
+from colligate.errors import MissingExtra
+from support.documents import scanned
+
 
 def _pdf(content: bytes, *more: bytes, trailer: bytes = b"") -> bytes:
     objects = [
@@ -48,7 +52,7 @@ def _zip_bomb() -> bytes:
 BAD = {
     "empty.txt": (b"", "it is empty"),
     "broken.pdf": (b"%PDF-1.7\n" + bytes(range(256)) * 20, "the PDF is damaged"),
-    "scanned.pdf": (_scanned(), "it looks scanned"),
+    "scanned.pdf": (_scanned(), "it looks scanned; --ocr reads it"),
     "encrypted.pdf": (_encrypted(), "it is encrypted"),
     "renamed.txt": (bytes(range(256)) * 40, "not text but binary data"),
     "broken.docx": (b"PK\x03\x04 and then nothing", "its zip archive is damaged"),
@@ -110,3 +114,19 @@ def test_a_file_that_cannot_be_read_is_no_traceback(
     assert (done.returncode, done.stdout) == (1, "")
     assert "its zip archive is damaged" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+def test_a_scan_is_read_if_that_is_asked_for(colligate: Any, tmp_path: Path) -> None:
+    scan = tmp_path / "scan.pdf"
+    scan.write_bytes(scanned([["The tower was built in 1871."]]))
+    index = ("index", scan, "--ocr", "--library", tmp_path / "papers", "--embedder", "static")
+    colligate.environment["COLLIGATE_OCR"] = "xyz"
+    refused = colligate.here(*index)
+    assert refused.returncode == 1
+    assert "has xyz.traineddata; pip install" in refused.stderr
+    del colligate.environment["COLLIGATE_OCR"]
+    try:
+        find_language_data("eng")
+    except MissingExtra as error:
+        pytest.skip(str(error))
+    assert "1 added" in colligate.here(*index).stdout

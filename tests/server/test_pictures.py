@@ -12,7 +12,9 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 from PIL import Image
 
-from support.documents import text_pdf
+from colligate.documents.reading.pdf.ocr import find_language_data
+from colligate.errors import MissingExtra
+from support.documents import scanned, text_pdf
 from support.http_server import DEFAULT, ServerClient
 
 LINES = ["The yard is behind the house.", "Bicycles stand in the of-", "fice yard, never in it."]
@@ -90,3 +92,19 @@ async def test_the_boxes_of_a_turned_page_are_where_it_shows_them(serve):
         ).json()
         assert (left, bottom) == pytest.approx((72 / 792, 72 / 612), abs=0.01)
         assert right - left > 0.15 > 0.03 > bottom - top
+
+
+async def test_words_of_a_scanned_page_are_boxed(serve, monkeypatch):
+    try:
+        find_language_data("eng")
+    except MissingExtra as error:
+        pytest.skip(str(error))
+    monkeypatch.setenv("COLLIGATE_OCR", "eng")
+    async with serve(files={"yard.png": scanned([LINES], "PNG")}) as client:
+        pages, start = await pages_of(client)
+        range_ = f"start={start}&end={start + len(QUOTE)}"
+        first, second = (await client.get(f"{pages}/1/boxes?{range_}")).json()
+        assert first[:2] == pytest.approx([72 / 612, (720 - 16 - 640) / 792], abs=0.02)
+        assert first[3] < second[3] < 0.2
+        drawn = await client.get(f"{pages}/1/picture?width=306")
+        assert Image.open(io.BytesIO(drawn.content)).size == (306, 396)

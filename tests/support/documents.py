@@ -92,3 +92,12 @@ def text_pdf(pages: Sequence[Sequence[str]], *, turned: bool = False) -> bytes:
     written = io.BytesIO()
     document.save(written)
     return written.getvalue()
+
+
+def scanned(pages: Sequence[Sequence[str]], form: str = "PDF") -> bytes:
+    """Return lines as a scanner gives them: pictures, as a PDF or in another format of Pillow."""
+    drawn = [page.render(scale=3).to_pil() for page in pypdfium2.PdfDocument(text_pdf(pages))]
+    written = io.BytesIO()
+    more = {"save_all": True, "append_images": drawn[1:]} if len(drawn) > 1 else {}
+    drawn[0].save(written, form, resolution=216.0, dpi=(216, 216), **more)
+    return written.getvalue()

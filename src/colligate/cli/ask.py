@@ -56,6 +56,7 @@ class AskOptions:
     ] = False
     where: options.Where = None
     follow_links: options.FollowLinks = False
+    ocr: options.Ocr = False
     judge: options.Judge = None
     router_adapter: options.RouterAdapter = None
 
@@ -134,7 +135,10 @@ class Asker:
     def open_engine(self) -> Engine:
         """Return the engine to ask with; the caller closes it."""
         return self.models.engine(
-            self.settings, judge=self.asked.judge, follow_links=self.asked.follow_links
+            self.settings,
+            judge=self.asked.judge,
+            follow_links=self.asked.follow_links,
+            ocr=self.asked.ocr,
         )
 
     async def ask(

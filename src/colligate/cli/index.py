@@ -35,6 +35,7 @@ async def index_command(
     where: options.LibraryOptions,
     workers: options.Workers = None,
     follow_links: options.FollowLinks = False,
+    ocr: options.Ocr = False,
     as_json: options.AsJson = False,
 ) -> int:
     """Add files to the library ahead of time.
@@ -44,7 +45,7 @@ async def index_command(
     from colligate.cli.progress import watch_run
 
     with watch_run() as watcher:
-        async with open_to_change(where, follow_links=follow_links) as engine:
+        async with open_to_change(where, follow_links=follow_links, ocr=ocr) as engine:
             library = await engine.open_library()
             ingested = await engine.add(paths, workers=workers, on_event=watcher.see)
     counts = count_files(ingested)
@@ -59,12 +60,12 @@ async def index_command(
 
 @asynccontextmanager
 async def open_to_change(
-    where: options.LibraryOptions, *, follow_links: bool
+    where: options.LibraryOptions, *, follow_links: bool, ocr: bool
 ) -> AsyncIterator[Engine]:
     """Yield an engine whose library no server holds."""
     from colligate.cli.remote import find_server
 
-    async with where.engine(follow_links=follow_links) as engine:
+    async with where.engine(follow_links=follow_links, ocr=ocr) as engine:
         library = await engine.open_library()
         if server := await find_server(library.path):
             raise LibraryLocked(

@@ -167,6 +167,15 @@ Workers = Annotated[
         min=1,
     ),
 ]
+Ocr = Annotated[
+    bool,
+    option(
+        "Read scanned PDFs and pictures by OCR, in the languages of COLLIGATE_OCR (eng+deu) or of "
+        "the settings file, else in English.",
+        LIBRARY,
+        "--ocr",
+    ),
+]
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 
 
@@ -250,6 +259,7 @@ class EngineOptions(ModelOptions):
         *,
         judge: str | None = None,
         follow_links: bool = False,
+        ocr: bool = False,
         on_event: Listener | None = None,
     ) -> Engine:
         """Return an engine with these options; nothing is opened yet."""
@@ -268,6 +278,7 @@ class EngineOptions(ModelOptions):
             wait=self.wait,
             cache=self.cache,
             follow_links=follow_links,
+            ocr=ocr,
             on_event=on_event,
         )
 
@@ -319,7 +330,7 @@ class LibraryOptions:
     config: Config = None
     wait: Wait = 30.0
 
-    def engine(self, *, follow_links: bool = False) -> Engine:
+    def engine(self, *, follow_links: bool = False, ocr: bool = False) -> Engine:
         """Return an engine for the library alone; nothing is opened yet."""
         from colligate.engine import Engine
         from colligate.settings import Settings
@@ -334,6 +345,7 @@ class LibraryOptions:
             settings=settings,
             wait=self.wait,
             follow_links=follow_links,
+            ocr=ocr,
         )
 
     @asynccontextmanager

@@ -27,6 +27,7 @@ async def refine_command(
     ] = None,
     where: options.Where = None,
     follow_links: options.FollowLinks = False,
+    ocr: options.Ocr = False,
     models: options.EngineOptions,
     run: options.RunOptions,
 ) -> int:
@@ -49,7 +50,7 @@ async def refine_command(
     settings = models.load_settings()
     with watch_run(run.trace) as watcher:
         trace = Trace([watcher.see], keep=False)
-        async with models.engine(settings, follow_links=follow_links) as engine:
+        async with models.engine(settings, follow_links=follow_links, ocr=ocr) as engine:
             refined = await engine.refine(
                 question,
                 paths or [],

@@ -60,6 +60,7 @@ async def sync_command(
     where: options.LibraryOptions,
     workers: options.Workers = None,
     follow_links: options.FollowLinks = False,
+    ocr: options.Ocr = False,
     as_json: options.AsJson = False,
 ) -> int:
     """Bring the library up to date with its folders, and say what has changed.
@@ -71,7 +72,7 @@ async def sync_command(
     """
     given = paths or []
     _require(given)
-    syncer = Syncer(given, where, workers, follow_links, yes, as_json)
+    syncer = Syncer(given, where, workers, follow_links, ocr, yes, as_json)
     if watch:
         await syncer.watch()
     else:
@@ -101,6 +102,7 @@ class Syncer:
     where: options.LibraryOptions
     workers: int | None
     follow_links: bool
+    ocr: bool
     yes: bool
     as_json: bool
     kept: bool = False
@@ -131,7 +133,9 @@ class Syncer:
                 see(Noted(f"{what}: their documents are kept; --yes removes them", warning=True))
                 return False
 
-            async with open_to_change(self.where, follow_links=self.follow_links) as engine:
+            async with open_to_change(
+                self.where, follow_links=self.follow_links, ocr=self.ocr
+            ) as engine:
                 library = await engine.open_library()
                 named = self.paths or await library.named()
                 if not named:

@@ -32,6 +32,7 @@ async def tree_command(
     ] = None,
     models: options.EngineOptions,
     router_adapter: options.RouterAdapter = None,
+    ocr: options.Ocr = False,
     run: options.RunOptions,
 ) -> int:
     """Show the structure of a file: headings, pages, blocks, and how sure it is.
@@ -41,7 +42,7 @@ async def tree_command(
     """
     if route is None:
         _refuse_options_of_route(context)
-        return _show_structure(file, run.as_json)
+        return _show_structure(file, run.as_json, ocr=ocr)
     from colligate.cli.drawing import draw_routes
     from colligate.cli.progress import require_text, watch_run
     from colligate.core.events import Event, Trace
@@ -55,7 +56,7 @@ async def tree_command(
     events: list[Event] = []
     with watch_run(run.trace) as watcher:
         strategy = configure(RDR2, settings, parameters, Trace([watcher.see], keep=False))
-        async with models.engine(settings, on_event=watcher.see) as engine:
+        async with models.engine(settings, ocr=ocr, on_event=watcher.see) as engine:
             routes = await engine.route(
                 route,
                 [file],
@@ -77,21 +78,22 @@ def _refuse_options_of_route(context: typer.Context) -> None:
     """Refuse options that would change nothing."""
     for option in context.command.params:
         source = str(context.get_parameter_source(option.name or ""))
-        if option.name not in ("file", "as_json") and source.endswith("COMMANDLINE"):
+        if option.name not in ("file", "as_json", "ocr") and source.endswith("COMMANDLINE"):
             what = f"{option.opts[0]} has no effect here"
             raise UsageError(what, "it needs --route", "add --route QUESTION")
 
 
-def _show_structure(file: Path, as_json: bool) -> int:
+def _show_structure(file: Path, as_json: bool, *, ocr: bool) -> int:
     from colligate.cli.drawing import draw_document
     from colligate.documents.document import tree_json
-    from colligate.documents.reading import read_file
+    from colligate.documents.reading import Limits, read_file
     from colligate.library.web import is_address
+    from colligate.settings import Settings
 
     if is_address(file):
         why, hint = "a web address is read only into a library", "see `colligate index`"
         raise UsageError("tree shows a file", why, hint)
-    reading = read_file(file)
+    reading = read_file(file, Limits(ocr=Settings.load().ocr_languages(asked=ocr)))
     for warning in reading.warnings:
         warn(warning)
     if as_json:

@@ -23,7 +23,8 @@ from colligate import errors
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Span
 from colligate.documents.chunking import Chunker
-from colligate.documents.reading import Reading
+from colligate.documents.reading import Limits, Reading
+from colligate.documents.reading.pdf.ocr import NO_TEXT
 from colligate.documents.reading.source import os_error
 from colligate.errors import (
     ColligateError,
@@ -107,11 +108,18 @@ class Ingestion:
     """Reads files into a catalogue. One run at a time."""
 
     def __init__(
-        self, catalogue: Catalogue, chunker: Chunker, reader: str, on_progress: ProgressCallback
+        self,
+        catalogue: Catalogue,
+        chunker: Chunker,
+        reader: str,
+        limits: Limits,
+        on_progress: ProgressCallback,
     ) -> None:
         self._catalogue = catalogue
         self._chunker = chunker
         self._reader = reader
+        self._limits = limits
+        self._readers = " ".join(filter(None, [_RELEASE, *plugins("formats"), limits.ocr]))
         self._report = on_progress
 
     async def run(
@@ -131,7 +139,7 @@ class Ingestion:
         if not jobs:
             return
         workers = min(workers, len(jobs))
-        parsers = ParserPool(workers, self._reader)
+        parsers = ParserPool(workers, self._reader, self._limits)
         # As many again for files in place of slow ones.
         threads = ThreadPoolExecutor(2 * workers, thread_name_prefix="parsing")
         ahead: dict[asyncio.Future[_Parsed], _Job] = {}
@@ -193,11 +201,17 @@ class Ingestion:
             result.failed.append((path, os_error(path, error)))
             return None
         now = FileRecord(key, state.st_size, state.st_mtime_ns, time.time_ns(), "")
-        job = _Job(path, now, self._catalogue.file(key))
+        known = self._catalogue.file(key)
+        job = _Job(path, now, known, known is not None and self._is_outdated(known))
         if job.known is None or job.is_outdated or not _is_untouched(job.known, now):
             return job
         self._skip(job, result)
         return None
+
+    def _is_outdated(self, known: FileRecord) -> bool:
+        if known.failure:
+            return bool(known.failure[0] != self._readers)
+        return bool(self._limits.ocr) and any(NO_TEXT in warning for warning in known.warnings)
 
     def _skip(self, job: _Job, result: Ingested) -> None:
         """Report an unchanged file."""
@@ -252,23 +266,21 @@ class Ingestion:
     def _note_failure(self, job: _Job, record: FileRecord, error: ColligateError) -> None:
         """Record that a file cannot be read, so that it is tried again only when it changes."""
         if record.sha256 and type(error) in _LASTING and error.what == _cannot_read(job.path):
-            failure = (_describe_readers(), type(error).__name__, error.why, error.hint)
+            failure = (self._readers, type(error).__name__, error.why, error.hint)
             self._catalogue.note_file(dataclasses.replace(record, failure=failure))
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A file as it is now, without its hash, and as it was recorded before."""
+    """A file as it is now, without its hash, and as it was recorded before.
+
+    It `is_outdated` if it could not be read whole then, and there are other readers now.
+    """
 
     path: Path
     record: FileRecord
     known: FileRecord | None
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether it could not be read then, and there are other readers now."""
-        failure = self.known.failure if self.known else ()
-        return bool(failure) and failure[0] != _describe_readers()
+    is_outdated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,11 +291,6 @@ class _Parsed:
     documents: list[tuple[Document, list[Span]]] | None = None
     warnings: tuple[str, ...] = ()
     error: ColligateError | None = None
-
-
-def _describe_readers() -> str:
-    """Return what decides which files can be read: the release, and formats of other packages."""
-    return " ".join([_RELEASE, *plugins("formats")])
 
 
 def _is_untouched(known: FileRecord, now: FileRecord) -> bool:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, Structural
-from colligate.documents.reading import find_files
+from colligate.documents.reading import FoundFiles, Limits, find_files
+from colligate.documents.reading.pdf.ocr import find_language_data
 from colligate.errors import (
     EmbedderMismatch,
     LibraryDamaged,
@@ -96,6 +97,7 @@ class AsyncLibrary:
         wait: seconds to wait for another process that holds the library.
         reader: the function that reads a file, as `module:function`; runs in other processes.
         follow_links: follow symbolic links that lead out of the folders to add.
+        ocr: read scanned PDFs and pictures by OCR, in these languages ("eng", "eng+deu").
 
     Raises:
         LibraryError: one of its subclasses, from any method.
@@ -110,6 +112,7 @@ class AsyncLibrary:
         wait: float = 0.0,
         reader: str = DEFAULT_READER,
         follow_links: bool = False,
+        ocr: str = "",
     ) -> None:
         given = embedder or DEFAULT_EMBEDDER
         name = given if isinstance(given, str) else given.name
@@ -119,6 +122,7 @@ class AsyncLibrary:
         self._chunker = chunker
         self._reader = reader
         self._follow_links = follow_links
+        self._ocr = ocr
         self._unfinished: set[int] = set()
         self._searcher = Searcher(self._store, self._embedder, self._unfinished)
         self._changing = asyncio.Lock()
@@ -232,6 +236,8 @@ class AsyncLibrary:
         report = on_progress or _ignore
         named = [paths] if isinstance(paths, Path | str) else list(paths)
         given = [path for path in named if not is_address(path)]
+        if self._ocr:
+            await in_thread(find_language_data, self._ocr)
         result = Ingested()
         async with self._changing:
             catalogue = await self._lock_catalogue(report)
@@ -240,11 +246,12 @@ class AsyncLibrary:
             missing = await in_thread(find_missing, catalogue, given) if prune else []
             gone = {path for each in missing for path in each.files}
             given = [path for path in given if resolve_path(path) not in gone]
-            found = await in_thread(find_files, given, [self.path], follow_links=self._follow_links)
+            found = await self._list_files(given)
             result.problems += found.problems
             await self._fetch(filter(is_address, named), result, report)
             files = [*found.files, *result.addresses]
-            ingestion = Ingestion(catalogue, self._chunker, self._reader, report)
+            limits = Limits(ocr=self._ocr)
+            ingestion = Ingestion(catalogue, self._chunker, self._reader, limits, report)
             workers = workers or min(os.cpu_count() or 1, _MAX_WORKERS)
             stored = ingestion.run(files, workers, result)
             chosen = await in_thread(self._embedder.is_chosen, catalogue)
@@ -316,8 +323,16 @@ class AsyncLibrary:
             if is_address(path)
         ]
         given = [path for path in paths if not is_address(path)]
-        found = await in_thread(find_files, given, [self.path], follow_links=self._follow_links)
-        return found.files, fetched
+        return (await self._list_files(given)).files, fetched
+
+    async def _list_files(self, paths: Sequence[Path | str]) -> FoundFiles:
+        return await in_thread(
+            find_files,
+            paths,
+            [self.path],
+            follow_links=self._follow_links,
+            pictures=bool(self._ocr),
+        )
 
     async def _fetch(
         self, named: Iterable[Path | str], result: Ingested, report: ProgressCallback

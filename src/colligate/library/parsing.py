@@ -21,12 +21,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from colligate.documents.reading import Limits
 from colligate.errors import ColligateError, ReadingError, TooLarge
 
+_DEFAULT_LIMITS = Limits()
 DEFAULT_READER = "colligate.documents.reading:read_file"
 
 # Seconds between a child's checks that its parent is alive.
@@ -59,11 +61,15 @@ class Parsed:
 class ParserPool:
     """Parser processes, each started when it is first needed.
 
-    `reader` names the function that reads a path, as `module:function`.
+    `reader` names the function that reads a path, as `module:function`. `limits` bound the time and
+    memory of a file; with other than the default ones the reader gets them too.
     """
 
-    def __init__(self, workers: int, reader: str = DEFAULT_READER) -> None:
+    def __init__(
+        self, workers: int, reader: str = DEFAULT_READER, limits: Limits = _DEFAULT_LIMITS
+    ) -> None:
         self._reader = reader
+        self._limits = limits
         self._all: list[_Parser] = []
         self._idle: queue.SimpleQueue[_Parser] = queue.SimpleQueue()
         for _ in range(workers):
@@ -71,7 +77,7 @@ class ParserPool:
 
     def grow(self) -> None:
         """Add a process."""
-        self._all.append(_Parser(self._reader))
+        self._all.append(_Parser(self._reader, self._limits))
         self._idle.put(self._all[-1])
 
     def read(
@@ -104,8 +110,9 @@ class ParserPool:
 class _Parser:
     """One process, started again after it died."""
 
-    def __init__(self, reader: str) -> None:
+    def __init__(self, reader: str, limits: Limits) -> None:
         self._reader = reader
+        self._limits = limits
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._lock = threading.Lock()  # `close` is called from another thread than `read`
@@ -116,7 +123,9 @@ class _Parser:
         process = self._start(path)
         assert process.stdin is not None
         assert process.stdout is not None
-        guard = _Guard(process, size)
+        if reader is None and self._limits != _DEFAULT_LIMITS:
+            reader = partial(pkgutil.resolve_name(self._reader), limits=self._limits)
+        guard = _Guard(process, size, self._limits)
         guard.start()
         try:
             pickle.dump((path, known, reader), process.stdin)
@@ -171,15 +180,16 @@ class _Parser:
 class _Guard(threading.Thread):
     """Kills a process that takes more time or memory than a file of this size may: see `why`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], size: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], size: int, limits: Limits) -> None:
         super().__init__(daemon=True)
+        self._limits = limits
         self.why = ""
         self._process = process
         self._size = size
         self._over = threading.Event()
 
     def run(self) -> None:
-        seconds, memory = Limits().seconds(self._size), Limits().memory(self._size)
+        seconds, memory = self._limits.seconds(self._size), self._limits.memory(self._size)
         until = time.monotonic() + seconds
         while not self._over.wait(_LOOK):
             if time.monotonic() > until:

@@ -5,6 +5,7 @@ Offsets count code points and are half-open; pages count from 1.
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field

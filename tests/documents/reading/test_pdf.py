@@ -382,7 +382,7 @@ def test_same_bytes_same_document() -> None:
     ("data", "kind", "said"),
     [
         (make_pdf(CHAPTERS, encrypted=True), EncryptedFile, "password"),
-        (make_pdf([[], []]), NoText, "ocrmypdf"),
+        (make_pdf([[], []]), NoText, "--ocr reads it"),
         (b"", CorruptFile, "damaged"),
         (b"%PDF-1.7\nnothing of the kind", CorruptFile, "damaged"),
         (b"\x00" * 500, CorruptFile, "damaged"),

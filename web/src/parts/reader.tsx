@@ -80,7 +80,7 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
   };
   const main = end > start ? { start, end } : null;
   const source = documentsOf(library).value?.find((each) => each.id === id)?.source ?? "";
-  const isPdf = text.media_type === "application/pdf";
+  const isPdf = /^application\/pdf$|^image\//.test(text.media_type ?? "");
   const isPaged = isPdf && paged.value && !unseen;
   return (
     <div class={isPaged ? "reader paged" : "reader"}>

@@ -89,8 +89,6 @@ def looks_binary(data: bytes) -> bool:
 
 
 _BINARY = (
-    (b"\x89PNG", "a PNG picture"),
-    (b"\xff\xd8\xff", "a JPEG picture"),
     (b"GIF8", "a GIF picture"),
     (b"\x7fELF", "a program"),
     (b"MZ", "a Windows program"),

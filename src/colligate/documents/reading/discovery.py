@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colligate.documents.reading.decoding import looks_binary
-from colligate.documents.reading.formats import known_format, suffix_of
+from colligate.documents.reading.formats import Container, known_format, suffix_of
 from colligate.documents.reading.source import os_error, require_regular, require_utf8
 from colligate.errors import (
     ColligateError,
@@ -31,17 +31,23 @@ class FoundFiles:
 
 
 def find_files(
-    paths: Sequence[str | Path], without: Sequence[Path] = (), *, follow_links: bool = False
+    paths: Sequence[str | Path],
+    without: Sequence[Path] = (),
+    *,
+    follow_links: bool = False,
+    pictures: bool = False,
 ) -> FoundFiles:
     """Return the files that paths, folders and globs name.
 
     A file named directly is always included. Folders are walked recursively, in order, without
     hidden entries and the folders `without`; of files with an unknown suffix, those that are
-    text are included. A symbolic link in a folder is followed if its target is named too, or in a
-    folder that is named; with `follow_links` always.
+    text are included, and with `pictures` those that OCR reads. A symbolic link in a folder is
+    followed if its target is named too, or in a folder that is named; with `follow_links` always.
     """
     named = [real for given in paths if (real := _name_real(given))]
-    search = _Search({os.path.realpath(folder) for folder in without}, follow_links, named)
+    search = _Search(
+        {os.path.realpath(folder) for folder in without}, follow_links, pictures, named
+    )
     for given in paths:
         _expand(given, search)
     for top, links in search.led_out.items():
@@ -60,6 +66,7 @@ class _Search:
 
     without: set[str]
     follow_links: bool
+    pictures: bool
     named: Sequence[str]
     files: dict[str, Path] = field(default_factory=dict)  # by real path
     problems: dict[str, ColligateError] = field(default_factory=dict)  # by their text
@@ -224,7 +231,9 @@ def _consider(path: Path, search: _Search) -> None:
     """Take a file of a known format, or any text; count others as skipped."""
     try:
         # An empty file is not opened: one of the kernel may never end.
-        if known_format(path) or not path.stat().st_size:
+        known = known_format(path)
+        is_read = known and (search.pictures or known.container is not Container.PICTURE)
+        if is_read or not path.stat().st_size:
             search.add(path)
             return
         with path.open("rb") as file:

@@ -18,6 +18,7 @@ class Container(StrEnum):
     ZIP = "zip"
     OLE = "ole"  # the compound files of older Microsoft programs
     PDF = "pdf"
+    PICTURE = "picture"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,12 @@ EPUB = FileFormat(_OFFICE, "application/epub+zip", Container.ZIP)
 ODT = FileFormat(_OFFICE, _ODF + "text", Container.ZIP)
 ODS = FileFormat(_OFFICE, _ODF + "spreadsheet", Container.ZIP)
 XLS = FileFormat(_OFFICE, "application/vnd.ms-excel", Container.OLE)
+PNG, JPEG, TIFF = (
+    FileFormat(f"{_HERE}.pdf.reader:read_picture", f"image/{kind}", Container.PICTURE)
+    for kind in ("png", "jpeg", "tiff")
+)
+PICTURES = {b"\x89PNG": PNG, b"\xff\xd8\xff": JPEG, b"II*\x00": TIFF, b"MM\x00*": TIFF}
+"""The formats that OCR reads, by the first bytes of their files."""
 _MARKDOWN = FileFormat(f"{_HERE}.text:read_markdown", "text/markdown")
 _WIKITEXT = FileFormat(f"{_HERE}.wikitext:read_wikitext", "text/x-wiki")
 _RECORDS = FileFormat(f"{_HERE}.records:read_records", "application/x-ndjson")
@@ -58,6 +65,9 @@ FILE_FORMATS: dict[str, FileFormat] = {
     suffix: format
     for format, suffixes in (
         (PDF, ".pdf"),
+        (PNG, ".png"),
+        (JPEG, ".jpg .jpeg"),
+        (TIFF, ".tif .tiff"),
         (_MARKDOWN, ".md .markdown .mdown"),
         (TEXT, ".txt .text"),
         (HTML, ".html .htm .xhtml"),
@@ -122,6 +132,8 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
     head = data[:_HEAD].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(b"%PDF-") or (named is PDF and b"%PDF-" in head):
         return PDF
+    if picture := next((PICTURES[mark] for mark in PICTURES if data.startswith(mark)), None):
+        return picture
     if data.startswith(_OLE):
         return _detect_ole(path, data, named)
     if data.startswith((b"PK\x03\x04", b"PK\x05\x06")):

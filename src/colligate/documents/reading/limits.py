@@ -26,7 +26,8 @@ class Limits:
     `text_bytes` bounds files read as text, `file_bytes` any file. In zip-based formats,
     `unpacked_bytes` bounds the unpacked size of all members, `ratio` the same in sizes of the
     archive itself (up to a mebibyte is always accepted), `members` their number. A document of
-    more than `sections` sections keeps them only if they have text.
+    more than `sections` sections keeps them only if they have text. With `ocr`, Tesseract's names
+    of languages ("eng+deu"), scanned pages and pictures are read, which may take ten times as long.
     """
 
     file_bytes: int = 512 * _MEBIBYTE
@@ -35,10 +36,11 @@ class Limits:
     ratio: int = 200
     members: int = 20_000
     sections: int = 20_000
+    ocr: str = ""
 
     def seconds(self, size: int) -> float:
         """Return how long reading a file of so many bytes may take."""
-        return 60 + 10 * size / _MEBIBYTE
+        return (60 + 10 * size / _MEBIBYTE) * (10 if self.ocr else 1)
 
     def memory(self, size: int) -> int:
         """Return how many bytes of memory reading a file of so many bytes may take."""

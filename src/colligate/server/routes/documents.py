@@ -9,13 +9,14 @@ from fastapi import APIRouter, Query, Response
 
 from colligate.concurrency import in_thread
 from colligate.documents.document import Document, Page, tree_json
-from colligate.documents.reading.formats import PDF
+from colligate.documents.reading.formats import PDF, PICTURES
 from colligate.documents.reading.pdf.picture import Box, draw_page, find_boxes
 from colligate.server.errors import NotHere
 from colligate.server.shapes import DocumentShape, DocumentText, PageText, describe_document
 from colligate.server.state import ServerState, State
 
 _MAX_CHARACTERS = 200_000  # of text in one response
+_DRAWN = {form.media_type for form in (PDF, *PICTURES.values())}
 _KEPT = "private, max-age=600"  # a browser keeps a picture while its reader turns pages
 
 router = APIRouter(prefix="/api/libraries/{name}/documents", tags=["documents"])
@@ -73,7 +74,7 @@ async def read_page(name: str, document_id: str, number: int, server: State) -> 
 
 @router.get(
     "/{document_id}/pages/{number}/picture",
-    summary="One page of a PDF as a picture",
+    summary="One page of a PDF, or of a picture, as a picture",
     response_class=Response,
     responses={200: {"content": {"image/webp": {}}}},
 )
@@ -108,7 +109,8 @@ async def read_boxes(
     if start >= end:
         return []
     quote, share = document.text[start:end], (start - page.start) / (page.end - page.start)
-    find = partial(find_boxes, number=number, quote=quote, share=share)
+    languages = document.metadata.get("ocr", "")
+    find = partial(find_boxes, number=number, quote=quote, share=share, languages=languages)
     boxes: list[Box] = await server.view_file(name, document, find)
     return boxes
 
@@ -128,8 +130,8 @@ async def _find_drawn_page(
     name: str, document_id: str, number: int, server: ServerState
 ) -> tuple[Document, Page]:
     document, page = await _find_page(name, document_id, number, server)
-    if document.media_type != PDF.media_type:
-        raise NotHere(f"no picture of {document.id}", "only pages of a PDF have one")
+    if document.media_type not in _DRAWN:
+        raise NotHere(f"no picture of {document.id}", "only PDFs and pictures have one")
     return document, page
 
 

@@ -1,6 +1,7 @@
 """A page of a PDF as a reader of paper sees it: its picture, and where on it a quote is.
 
-No geometry is stored with a document: the quote is searched among the page's own characters.
+No geometry is stored with a document: the quote is searched among the page's own characters, or
+among the words that OCR finds on it. A picture is a PDF of its frames.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import ctypes
 import io
 import re
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +20,7 @@ from pypdfium2 import PdfDocument, PdfiumError, PdfPage, PdfTextPage, raw
 
 from colligate.documents.document import Document
 from colligate.documents.locating import locate
+from colligate.documents.reading.pdf.ocr import as_pdf
 from colligate.documents.span import Span
 from colligate.documents.tree import flat_tree
 from colligate.errors import CorruptFile
@@ -43,30 +47,58 @@ def draw_page(path: Path, number: int, width: int) -> bytes:
         return picture.getvalue()
 
 
-def find_boxes(path: Path, number: int, quote: str, share: float) -> list[Box]:
+def find_boxes(path: Path, number: int, quote: str, share: float, languages: str = "") -> list[Box]:
     """Return the boxes of a quote's lines on a page, from top to bottom as it is read.
 
     `share` says how far down the page's text the quote begins: of several places the nearest is
-    taken. What is not found, such as a mark that the Markdown added, has no box.
+    taken. What is not found, such as a mark that the Markdown added, has no box. A page without
+    text is read by OCR if there are `languages`.
     """
     with _open_page(path, number) as page:
         characters = page.get_textpage()
+        if languages and not characters.count_chars():
+            return _find_words(path, number, quote, share, languages)
         codes = [raw.FPDFText_GetUnicode(characters, at) for at in range(characters.count_chars())]
-        text = "".join(map(_to_character, codes))
-        whole = Document("page", "", text, flat_tree("page", len(text)))
-        places = _find_places(quote, whole, share)
+        places = _find_places(quote, _as_document("".join(map(_to_character, codes))), share)
         return [box for place in places for box in _measure(page, characters, place)]
+
+
+def _find_words(path: Path, number: int, quote: str, share: float, languages: str) -> list[Box]:
+    # Imported here: most pages have text of their own.
+    from colligate.documents.reading.pdf.reader import recognise
+
+    (page,) = recognise(as_pdf(path.read_bytes()), [number], languages)
+    words = [word for item in page.text_items for word in item.words]
+    ends = list(accumulate(len(word.text) + 1 for word in words))
+    whole = _as_document(" ".join(word.text for word in words))
+    inside = (
+        words[bisect_right(ends, place.start) : bisect_left(ends, place.end) + 1]
+        for place in _find_places(quote, whole, share)
+    )
+    across, down = page.width, page.height
+    return [
+        line
+        for found in inside
+        for line in _join_lines(
+            Box(w.x / across, w.y / down, (w.x + w.width) / across, (w.y + w.height) / down)
+            for w in found
+        )
+    ]
+
+
+def _as_document(text: str) -> Document:
+    return Document("page", "", text, flat_tree("page", len(text)))
 
 
 @contextmanager
 def _open_page(path: Path, number: int) -> Iterator[PdfPage]:
     try:
-        document = PdfDocument(path)
+        document = PdfDocument(as_pdf(path.read_bytes()))
         try:
             yield document[number - 1]
         finally:
             document.close()
-    except (PdfiumError, IndexError) as error:
+    except (PdfiumError, IndexError, ValueError) as error:
         why = f"page {number} cannot be drawn ({error})"
         raise CorruptFile(f"cannot show {path.name}", why, "read its text") from error
 
@@ -111,11 +143,18 @@ _UNIT = 1_000_000
 
 def _measure(page: PdfPage, characters: PdfTextPage, place: Span) -> Iterator[Box]:
     """Yield the boxes of a range of characters, one a line."""
-    line: Box | None = None
+    boxes = []
     for at in range(characters.count_rects(place.start, len(place))):
         left, bottom, right, top = characters.get_rect(at)
         (x0, y0), (x1, y1) = _to_share(page, left, top), _to_share(page, right, bottom)
-        box = Box(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
+        boxes.append(Box(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)))
+    return _join_lines(boxes)
+
+
+def _join_lines(boxes: Iterable[Box]) -> Iterator[Box]:
+    """Yield boxes that follow each other on one line as one."""
+    line: Box | None = None
+    for box in boxes:
         if line is not None and _is_beside(line, box):
             line = Box(
                 min(line.left, box.left),

@@ -6,10 +6,12 @@ headings of its own, and a line that looks like one often is not.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pypdfium2
 from liteparse import LiteParse, ParsedPage, ParseError
@@ -25,9 +27,10 @@ from colligate.documents.reading.pdf.layout import (
     clean_line,
     dehyphenate_lines,
 )
+from colligate.documents.reading.pdf.ocr import NO_TEXT, as_pdf, find_language_data
 from colligate.documents.reading.pdf.tables import release_text, restore_rows
 from colligate.documents.reading.source import SourceFile, make_document
-from colligate.errors import CorruptFile, EncryptedFile, NoText
+from colligate.errors import CorruptFile, EncryptedFile, NoText, UnsupportedFormat
 
 
 def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
@@ -35,8 +38,12 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
 
     Without `use_outline` the outline is ignored, to measure what is found without it.
     """
+    began = time.monotonic()
     outline, facts, page_count = _read_facts(source)
-    pages = build_layouts(_parse(source, page_count))
+    parsed = _parse(source, page_count)
+    scanned = [page.page_num for page in parsed if source.limits.ocr and _is_silent(page)]
+    recognised = {page.page_num: page for page in _recognise(source, scanned, began)}
+    pages = build_layouts([recognised.get(page.page_num, page) for page in parsed])
     _check_text(source, pages)
     release_text(pages)
     structure = repair_headings(pages, outline if use_outline else ())
@@ -50,11 +57,25 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
         metadata={
             "authors": clean_line(facts.get("Author", "")),
             "created_at": _MADE.sub(r"\1-\2-\3", facts.get("CreationDate", "")),
+            "ocr": source.limits.ocr if recognised else "",
         },
         pages=ranges,
     )
 
 
+def read_picture(source: SourceFile) -> Document:
+    """Read a picture by OCR, each of its frames as a page."""
+    if not source.limits.ocr:
+        kind = source.format.media_type.removeprefix("image/").upper()
+        raise source.error(UnsupportedFormat, f"it is a {kind} picture", _USE_OCR)
+    try:
+        pages = as_pdf(source.data)
+    except ValueError as error:
+        raise source.error(CorruptFile, f"it is damaged ({error})", "save it again") from error
+    return read_pdf(dataclasses.replace(source, data=pages))
+
+
+_USE_OCR = "--ocr reads it (for a server: COLLIGATE_OCR=eng)"
 _MADE = re.compile(r"D:(\d{4})(\d\d)(\d\d).*", re.DOTALL)  # the PDF's own form of a date
 
 
@@ -95,17 +116,7 @@ _BATCH = 50
 
 
 def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
-    parser = LiteParse(
-        ocr_enabled=False,
-        quiet=True,
-        output_format="markdown",
-        image_mode="off",
-        extract_links=False,
-        extract_blocks=True,
-        emit_word_boxes=True,
-        continue_on_page_error=True,
-        max_pages=_PAGE_LIMIT,
-    )
+    parser = _make_parser(ocr_enabled=False, max_pages=_PAGE_LIMIT)
     pages: dict[int, ParsedPage] = {}
     failed: list[int] = []
     seconds = _TIME_SHARE * source.limits.seconds(len(source.data))
@@ -137,15 +148,69 @@ def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
     return [pages[n] for n in sorted(pages)]
 
 
+def _make_parser(**options: Any) -> LiteParse:
+    return LiteParse(
+        quiet=True,
+        output_format="markdown",
+        image_mode="off",
+        extract_links=False,
+        extract_blocks=True,
+        emit_word_boxes=True,
+        continue_on_page_error=True,
+        **options,
+    )
+
+
+def _is_silent(page: ParsedPage) -> bool:
+    return not any(item.text.strip() for item in page.text_items)
+
+
+_OCR_BATCH = 5
+_OCR_SHARE = 0.9  # of the file's time
+
+
+def _recognise(source: SourceFile, numbers: Sequence[int], began: float) -> Iterator[ParsedPage]:
+    """Yield pages of a PDF by OCR; a warning names those for which there was no time."""
+    seconds = _OCR_SHARE * source.limits.seconds(len(source.data))
+    for at in range(0, len(numbers), _OCR_BATCH):
+        if at and time.monotonic() > began + seconds:
+            left = _list_pages(numbers[at:])
+            source.warn(f"left out, as OCR took longer than {seconds:.0f} s: {left}")
+            return
+        try:
+            yield from recognise(source.data, numbers[at : at + _OCR_BATCH], source.limits.ocr)
+        except ParseError as error:
+            raise _corrupt(source, str(error)) from error
+
+
+def recognise(data: bytes, numbers: Sequence[int], languages: str) -> list[ParsedPage]:
+    """Return pages of a PDF (from 1) by OCR, with a box for each word."""
+    parser = _make_parser(
+        ocr_enabled=True,
+        ocr_language=languages,
+        tessdata_path=str(find_language_data(languages)),
+        target_pages=",".join(map(str, numbers)),
+        dpi=_DOTS_PER_INCH,
+        num_workers=1,
+    )
+    pages: list[ParsedPage] = parser.parse(data).pages
+    return pages
+
+
+_DOTS_PER_INCH = 200.0  # decision 35
+
+
 def _check_text(source: SourceFile, pages: Sequence[PageLayout]) -> None:
     """Warn of pages without text; refuse a file that has no other."""
     silent = [page.number for page in pages if not (page.rows or page.blocks)]
     if len(silent) == len(pages):
-        why = "no page has text, so it looks scanned" if pages else "it has no pages"
-        hint = "run OCR over it first, for example: ocrmypdf IN.pdf OUT.pdf"
-        raise source.error(NoText, why, hint)
+        if not pages or source.limits.ocr:
+            why = "OCR finds no text in it" if pages else "it has no pages"
+            raise source.error(NoText, why, "leave it out")
+        raise source.error(NoText, "no page has text, so it looks scanned", _USE_OCR)
     if silent:
-        source.warn(f"no text (blank or scanned): {_list_pages(silent)}")
+        why = "blank (OCR finds no text)" if source.limits.ocr else NO_TEXT
+        source.warn(f"{why}: {_list_pages(silent)}")
 
 
 def _list_pages(numbers: Sequence[int]) -> str:
