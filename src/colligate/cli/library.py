@@ -21,7 +21,6 @@ from colligate.cli.display import (
     to_one_line,
 )
 from colligate.errors import UnknownDocument, UsageError
-from colligate.library.sources import find_document
 
 if TYPE_CHECKING:
     from colligate.library.sources import DocumentInfo
@@ -80,6 +79,8 @@ async def library_show_command(
     """Show one document: its properties and headings, or with --text its text."""
     if text and as_json:
         raise UsageError("--text and --json exclude each other", hint="give one of them")
+    from colligate.library.sources import find_document
+
     async with where.open() as library:
         found = await library.document(find_document(document, await library.documents()))
     if text:
