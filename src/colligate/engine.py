@@ -360,6 +360,7 @@ class Engine:
                 started = _Started(run, names, deadline)
                 before = len(session.warnings)
                 yield started
+                await run.rates.keep()
         except TimeoutError as error:
             if not deadline.expired():
                 raise

@@ -82,6 +82,7 @@ def without_times(answer: dict[str, Any]) -> dict[str, Any]:
     roles = answer["usage"]["by_role"].values()
     for sums in (answer["usage"], *roles):
         sums["seconds"] = 0
+    answer["usage"]["split"] = {}
     return answer
 
 

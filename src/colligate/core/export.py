@@ -78,7 +78,7 @@ def describe_usage(usage: Mapping[str, Any], model: str = "") -> str:
     counts = {role: sums["calls"] for role, sums in usage["by_role"].items() if sums["calls"]}
     roles = [f"{role} {calls:,}" for role, calls in counts.items()]
     calls = pluralize(usage["calls"], "call") + (f" ({', '.join(roles)})" if len(roles) > 1 else "")
-    split = [f"{what} {took:.1f}" for what, took in usage["split"].items() if took >= 0.05]
+    split = [f"{what} {took:.1f}" for what, took in usage.get("split", {}).items() if took >= 0.05]
     parts = f" ({', '.join(split)})" if len(split) > 1 else ""
     return f"{by}{calls}, {tokens}{cost}, {usage['seconds']:.1f} s{parts}"
 

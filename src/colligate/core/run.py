@@ -92,25 +92,32 @@ class MemoryStore(dict[str, Any]):
         self[key] = value
 
 
-class _Rate:
+class Rates:
     """The measured seconds for each token of a prompt to a model, its reply included."""
 
-    def __init__(self, store: KeyValueStore, model: str, what: str) -> None:
+    def __init__(self, store: KeyValueStore) -> None:
         self._store = store
-        self._key = f"rate {what} {model}"
-        self._known: float | None = None
+        self._learned: dict[str, float] = {}
 
-    def estimate(self, tokens: int) -> float | None:
+    def estimate(self, what: str, model: str, tokens: int) -> float | None:
         """Return how long a prompt takes; None before the first was measured."""
-        known = self._store.get(self._key)
-        self._known = known if isinstance(known, float) else None
-        return None if self._known is None else round(tokens * self._known, 1)
+        known = self._find(f"rate {what} {model}")
+        return None if known is None else round(tokens * known, 1)
 
-    async def learn(self, tokens: int, seconds: float) -> None:
+    def learn(self, what: str, model: str, tokens: int, seconds: float) -> None:
         """Take in one call; the latest calls count most."""
-        rate = seconds / max(1, tokens)
-        mean = rate if self._known is None else (self._known + rate) / 2
-        await asyncio.to_thread(self._store.put, self._key, mean)
+        key, rate = f"rate {what} {model}", seconds / max(1, tokens)
+        known = self._find(key)
+        self._learned[key] = rate if known is None else (known + rate) / 2
+
+    async def keep(self) -> None:
+        """Store what was learned for later runs."""
+        for key, rate in self._learned.items():
+            await asyncio.to_thread(self._store.put, key, rate)
+
+    def _find(self, key: str) -> float | None:
+        known = self._learned.get(key) or self._store.get(key)
+        return known if isinstance(known, float) else None
 
 
 class PlainReader(Protocol):
@@ -175,8 +182,10 @@ class Run:
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
     tokens: TokenBudget = field(init=False, repr=False)
+    rates: Rates = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self.rates = Rates(self.store)
         self.tokens = TokenBudget(self.budget, self.meter)
 
     def model(self, role: Role) -> ChatModel:
@@ -436,15 +445,15 @@ class Run:
         prompt = await model.count_prompt(request.messages)
         require_room(model, prompt, request.max_tokens)
         async with self.tokens.hold(prompt + request.max_tokens):
-            rate = _Rate(self.store, model.name, "chat")
-            self.emit(Asking(role, model.name, "chat", prompt, rate.estimate(prompt)))
+            expected = self.rates.estimate("chat", model.name, prompt)
+            self.emit(Asking(role, model.name, "chat", prompt, expected))
             began = time.perf_counter()
             completion = await model.chat(request)
             seconds = time.perf_counter() - began
             usage = completion.usage
             self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
         if not completion.cached:
-            await rate.learn(prompt, seconds)
+            self.rates.learn("chat", model.name, prompt, seconds)
         for warning in completion.warnings:
             self.warn(warning)
         messages = tuple(request.messages)
@@ -590,8 +599,8 @@ class Run:
         `costs` are the tokens of each pass.
         """
         async with self.tokens.hold(sum(costs)):
-            rate = _Rate(self.store, model.name, signal)
-            self.emit(Asking(role, model.name, signal, sum(costs), rate.estimate(sum(costs))))
+            expected = self.rates.estimate(signal, model.name, sum(costs))
+            self.emit(Asking(role, model.name, signal, sum(costs), expected))
             began = time.perf_counter()
             result = await ask()
             seconds = time.perf_counter() - began
@@ -600,7 +609,7 @@ class Run:
             free = [cost for cost, free in zip(costs, known, strict=True) if free]
             usage = Usage(sum(fresh), estimated=True)
             if fresh:
-                await rate.learn(sum(fresh), seconds)
+                self.rates.learn(signal, model.name, sum(fresh), seconds)
                 self.meter.scoring(
                     role, model.name, passes=len(fresh), seconds=seconds, usage=usage
                 )

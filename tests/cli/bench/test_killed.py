@@ -29,6 +29,7 @@ def rows_of(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
             row["metrics"].pop(name)
         outcome = row["outcome"]
         outcome.pop("seconds")
+        outcome["usage"].pop("split")
         for sums in (outcome["usage"], *outcome["usage"]["by_role"].values()):
             sums.pop("seconds")
         key = (row["question"], row["strategy"])

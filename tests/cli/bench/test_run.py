@@ -246,6 +246,7 @@ def lasting(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         outcome = {**row["outcome"], "seconds": 0}
         usage = json.loads(json.dumps(outcome.pop("usage")))
+        usage.pop("split")
         for sums in (usage, *usage["by_role"].values()):
             sums.pop("seconds")
         of_time = ("seconds", "online_seconds")

@@ -65,7 +65,12 @@ def test_a_model_with_one_label_is_refused(name):
         open_verifier(name(("LABEL_0",), "LABEL_0"))
 
 
-@pytest.mark.parametrize("wrong", ["onnx:", "hf:", "odd", "minilm"])
+def test_a_name_that_is_nearly_one_gets_it_as_a_hint():
+    with pytest.raises(UnknownModel, match="did you mean odds"):
+        open_verifier("odd")
+
+
+@pytest.mark.parametrize("wrong", ["onnx:", "hf:", "minilm"])
 def test_other_names_are_unknown(wrong):
     with pytest.raises(UnknownModel, match=r"none.*odds.*hf:NAME.*onnx:FOLDER"):
         open_verifier(wrong)
