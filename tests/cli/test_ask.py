@@ -123,8 +123,7 @@ def test_parameters_of_the_strategy_are_set(
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["evidence"]) == 1
     [retrieved] = [event for event in _events(trace) if event["event"] == "retrieved"]
-    # Both passages of tower.md are found by the name of the file.
-    assert (retrieved["how"], len(retrieved["spans"])) == ("sparse", 2)
+    assert (retrieved["how"], len(retrieved["spans"])) == ("sparse", 1)
 
 
 @pytest.mark.parametrize("strategy", ["rdr2", "longrefiner"])

@@ -165,13 +165,16 @@ class Passage:
         return f"{self.span.document_id}:{self.span.start}-{self.span.end}"
 
 
+_HAS_DIGIT = re.compile(r"\d")
+_YEAR_OR_VERSION = re.compile(r"\d{4}|\d\.\d")
 _FILE_IN_ID = re.compile(r"(.+)-[0-9a-f]{10}")  # as `reading.source.document_id` makes it
 
 
 def full_title(title: str, document_id: str) -> str:
-    """Return a title and, in brackets, what the file's name adds to it.
+    """Return a title and, in brackets, what the file's name adds to it if that has a number.
 
-    Reports of one company often have one title, and files that tell them apart.
+    Reports of one company often have one title, and files that tell them apart. A title with a
+    year or a version tells enough.
 
     >>> full_title("Netflix, Inc.", "netflix-2015-10k-e3b0c44298")
     'Netflix, Inc. (2015 10k)'
@@ -180,11 +183,11 @@ def full_title(title: str, document_id: str) -> str:
     known = set(re.findall(r"[\w.]+", title.casefold()))
     words = found[1].split("-") if found else []
     new = [
-        word
-        for word in words
-        if word not in known and (len(word) > 2 or any(map(str.isdigit, word)))
+        word for word in words if word not in known and (len(word) > 2 or _HAS_DIGIT.search(word))
     ]
-    return f"{title} ({' '.join(new)})" if new else title
+    if not any(map(_HAS_DIGIT.search, new)) or _YEAR_OR_VERSION.search(title):
+        return title
+    return f"{title} ({' '.join(new)})"
 
 
 @dataclass(frozen=True, slots=True)
