@@ -107,7 +107,7 @@ async def filled(served: str, chromium: Browser) -> str:
     await page.get_by_label("Files to add").set_input_files(
         [_LICENCES / f"{name}.txt" for name in names]
     )
-    await page.locator("#question").wait_for()
+    await page.get_by_text("4 documents").first.wait_for()
     await page.context.close()
     return served
 
