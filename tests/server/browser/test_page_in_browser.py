@@ -242,7 +242,7 @@ async def test_a_strategy_from_outside_is_shown_with_its_lines(page, ask, tmp_pa
             "buffer": RULES["rules.md"].encode(),
         }
         await page.get_by_label("Files to add").set_input_files([rules])
-        await page.locator("#question").wait_for()
+        await page.get_by_text("1 document,").wait_for()
         await ask(page, url, "Which is first?", "toy")
         await expect(page.locator(".said")).to_have_text("Rules")
         step = page.locator(".step").first
