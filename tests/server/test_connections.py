@@ -86,6 +86,20 @@ async def test_an_answer_may_take_longer_than_a_request(serve, held):
         assert (await asking).json()["found"]
 
 
+async def test_a_client_may_rest_between_two_requests(serve):
+    """Else the server closes the connection while the next request is on its way."""
+    request = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    async with (
+        serve(socket=True, header_seconds=0.1) as client,
+        connected(client, request) as (reader, writer),
+    ):
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
+        async with connected(client, b"") as (other, _):
+            await rest(other)  # so the time for headers has passed
+        writer.write(request)
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
+
+
 async def test_the_connection_that_has_waited_longest_makes_room(serve):
     async with (
         serve(socket=True, connections=4) as client,  # two of one address

@@ -23,7 +23,7 @@ from fastapi import FastAPI
 from colligate import Engine, Settings
 from colligate.models import ChatRequest
 from colligate.server import ServerConfig, create_app
-from colligate.server.connections import Connection, ConnectionLimits
+from colligate.server.connections import SECONDS_KEPT, Connection, ConnectionLimits
 from colligate.server.state import ServerState
 from colligate.testing import ScriptedModel
 from support.models import NOT_FOUND, statement_reply
@@ -167,6 +167,7 @@ async def listening(app: FastAPI) -> AsyncIterator[str]:
         ws="none",
         port=0,
         log_level="warning",
+        timeout_keep_alive=SECONDS_KEPT,
         timeout_graceful_shutdown=5,
     )
     server = uvicorn.Server(config)

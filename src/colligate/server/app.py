@@ -38,6 +38,7 @@ from colligate.server import openai
 from colligate.server.auth import Guard
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.connections import (
+    SECONDS_KEPT,
     Connection,
     ConnectionLimits,
     log_to_stderr,
@@ -152,6 +153,7 @@ async def listen(
         server_header=False,
         proxy_headers=False,
         backlog=limits.backlog,
+        timeout_keep_alive=SECONDS_KEPT,
         timeout_graceful_shutdown=int(config.grace) + SECONDS_TO_CLOSE,
     )
     with listening:

@@ -23,6 +23,10 @@ from colligate.server.config import ServerConfig
 
 _log = logging.getLogger(__name__)
 
+# How long a connection stays open between two requests. Longer than clients and proxies keep one
+# (a minute as a rule): who closes first must not be the server, while a request is on its way.
+SECONDS_KEPT = 75
+
 
 @dataclass(frozen=True)
 class ConnectionLimits:
@@ -90,7 +94,10 @@ class Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._watch()
+        if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
+            self._rest()
+        else:
+            self._watch()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -119,15 +126,20 @@ class Connection(H11Protocol):
     def _busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
+    def _rest(self) -> None:
+        """Stop the clock until the next request begins; uvicorn ends a rest that is too long."""
+        self._awaited, self._since = None, self.loop.time()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _watch(self) -> None:
         """Limit the time for what the client has to send next."""
         awaited = self.conn.their_state
         if awaited is self._awaited is h11.IDLE:
             return  # a part of the headers does not give more time for the rest
-        self._awaited, self._since = awaited, self.loop.time()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._rest()
+        self._awaited = awaited
         if awaited is h11.IDLE:
             self._timer = self.loop.call_later(self._limits.header_seconds, self._expire)
         elif awaited is h11.SEND_BODY:
