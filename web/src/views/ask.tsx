@@ -61,7 +61,7 @@ function positive(text: string): number | null {
 }
 
 export function AskView() {
-  const empty = current.value?.documents === 0;
+  const filled = !!current.value?.documents; // not before it is known
   const now = run.value;
   useEffect(() => {
     chosen.value = [];
@@ -76,8 +76,8 @@ export function AskView() {
           </div>
         )}
         {now && <h1 class="unseen">Ask</h1>}
-        {(now || !empty) && <QuestionForm />}
-        {!now && !empty && <Samples />}
+        {(now || filled) && <QuestionForm />}
+        {!now && filled && <Samples />}
         {!now && <Latest />}
         {!now && <Drop />}
         <Earlier />
