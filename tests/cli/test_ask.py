@@ -75,6 +75,20 @@ def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_a_citation_in_a_sheet_names_its_row(
+    colligate: Any, tower_reader: Any, replying: Any, folder: Path
+) -> None:
+    rows = "".join(f"Tower {i},{1800 + i}\n" for i in range(2, 90))
+    (folder / "towers.csv").write_text(f"name,built\n{rows}", encoding="utf-8")
+    tower_reader.answer = replying("| Tower 71 | 1871 |", "Tower 71 was built in 1871.", "1871")
+    question = ("ask", "When was Tower 71 built?", folder, "--embedder", "static")
+    model = ("--model", f"openai:reader@{tower_reader.url}")
+    shown = colligate.here(*question, *model).stdout
+    assert f"[1] towers, row 71 ({folder / 'towers.csv'})" in shown
+    [citation] = json.loads(colligate.here(*question, *model, "--json").stdout)["citations"]
+    assert (citation["row"], citation["page"]) == (71, None)
+
+
 def test_the_answer_is_written_to_a_file_as_well(ask: Any, folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "answer.md"
     done = ask(folder, "--json", "-o", file)

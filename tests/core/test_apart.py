@@ -142,3 +142,12 @@ async def test_other_readers_and_forms_read_together(ask_small, ask):
     for name in ("a-70b", "a-1.5b"):  # a large one, and a small one without odds
         _, _, model = await ask(RetrieveRead(mode="sparse"), QUESTION, made, NOTHING, name=name)
         assert len(model.calls) == 1
+
+
+async def test_a_piece_of_a_table_is_judged_and_read_with_the_head_of_the_table(ask_small):
+    rows = "\n".join(f"| Line {i} of the accounts | {i} | {i + 1} |" for i in range(60))
+    text = f"# Accounts\n\n| Item | Year 2023 | Year 2022 |\n| --- | --- | --- |\n{rows}\n"
+    question = "What is line 50 of the accounts?"
+    _, _, model = await ask_small(question, {"Line 50": 0.9}, "51", texts=(text, MILL))
+    assert "| Item |" not in model.calls[0].prompt
+    assert "Item | Year 2023 | Year 2022" in model.calls[0].prompt

@@ -7,6 +7,7 @@ export type Citation = {
   title: string;
   section: string[];
   page: number | null;
+  row?: number | null; // absent from runs kept by older versions
   date?: string;
   source?: string;
   start: number;

@@ -57,6 +57,8 @@ def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
             line.append(arrow + to_one_line(title))
     if citation.page is not None:
         line.append(f", page {citation.page}")
+    if citation.row is not None:
+        line.append(f", row {citation.row}")
     if citation.date:
         line.append(f", {to_one_line(citation.date)}")
     if citation.source:

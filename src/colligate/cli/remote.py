@@ -246,6 +246,7 @@ def _parse_answer(sent: Mapping[str, Any], reader: str) -> Answer:
                 date=each.get("date", ""),
                 authors=each.get("authors", ""),
                 meaning=Meaning(each["meaning"]) if each.get("meaning") else None,
+                row=each.get("row"),
             )
             for each in sent["citations"]
         ),

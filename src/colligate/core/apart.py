@@ -19,7 +19,7 @@ from colligate.core.answer import Answer
 from colligate.core.citing import NOT_FOUND, Evidence, Stated, find_short_answer, write_answer
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.prompts import build_messages, render_question
-from colligate.core.reader import Form, fit_reader, is_small, read, render_passages
+from colligate.core.reader import Form, fit_reader, is_small, keep_table_head, read, render_passages
 from colligate.core.run import Run, standardise, titled_text
 from colligate.core.support import commands_reader, is_number, split_content_words
 from colligate.documents import Hit, Passage, Span
@@ -81,6 +81,10 @@ async def read_ranked(
     and reads the surest alone, and all together only if no passage alone is sure. `why` follows
     the rank of a passage in the evidence. If all odds are below `least_odds` nothing is read.
     """
+    hits = [
+        Hit(keep_table_head(hit.passage, await run.document(hit.passage.document_id)), hit.score)
+        for hit in hits
+    ]
     surest: list[Passage] = []
     if hits and reads_apart(run, reading, form):
         best = sorted(hits, key=lambda hit: -hit.score)[:_MOST_APART]

@@ -8,7 +8,7 @@ is similar.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -100,10 +100,10 @@ class Citation:
 
     `span` is the place and `quote` is exactly its characters; `answer_spans` are the half-open
     parts of the answer text that it supports, in order. `page` counts from 1 and is None for
-    documents without pages. `source` is the document's file. `how` says how the place was found.
-    `date` is that of the document, in ISO 8601, and `authors` is what its file says; both may be
-    empty. `meaning` is "supports" or "unclear": whether the place says what the answer says; None
-    if that was not checked.
+    documents without pages; `row` is that of a sheet, as `Document.row_of` counts. `source` is the
+    document's file. `how` says how the place was found. `date` is that of the document, in
+    ISO 8601, and `authors` is what its file says; both may be empty. `meaning` is "supports" or
+    "unclear": whether the place says what the answer says; None if that was not checked.
     """
 
     span: Span
@@ -117,6 +117,7 @@ class Citation:
     date: str = ""
     authors: str = ""
     meaning: Meaning | None = None
+    row: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the citation as `ask --json` prints it."""
@@ -126,6 +127,7 @@ class Citation:
             "source": self.source,
             "section": list(self.section),
             "page": self.page,
+            "row": self.row,
             "date": self.date,
             "authors": self.authors,
             "start": self.span.start,
@@ -134,6 +136,31 @@ class Citation:
             "answer_spans": [list(span) for span in self.answer_spans],
             "meaning": self.meaning,
         }
+
+
+def make_citation(
+    document: Document,
+    span: Span,
+    answer_spans: Iterable[tuple[int, int]],
+    how: str,
+    meaning: Meaning | None = None,
+) -> Citation:
+    """Return the citation of a place in a document."""
+    passage = document.passage(span)
+    return Citation(
+        span=span,
+        quote=passage.text,
+        title=passage.title,
+        section=passage.section,
+        page=passage.page,
+        answer_spans=tuple(answer_spans),
+        how=how,
+        source=document.source,
+        date=document.date,
+        authors=document.authors,
+        meaning=meaning,
+        row=document.row_of(span),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,21 +538,8 @@ def write_answer(
         document = documents[place.span.document_id]
         passage = document.passage(place.span)
         sources.append(_in_context(passage, passage.text))
-        citations.append(
-            Citation(
-                span=place.span,
-                quote=passage.text,
-                title=passage.title,
-                section=passage.section,
-                page=passage.page,
-                answer_spans=tuple(answer_spans),
-                how=place.how,
-                source=document.source,
-                date=document.date,
-                authors=document.authors,
-                meaning=place.meaning if len(meanings[place]) == 1 else Meaning.UNCLEAR,
-            )
-        )
+        meaning = place.meaning if len(meanings[place]) == 1 else Meaning.UNCLEAR
+        citations.append(make_citation(document, place.span, answer_spans, place.how, meaning))
     short = _without_marks(short)
     foreign = any(
         _other_language(f"{question} {short}", documents[place.span.document_id])

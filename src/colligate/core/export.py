@@ -60,14 +60,15 @@ def render_answer(answer: Mapping[str, Any]) -> RenderedAnswer:
 
 
 def describe_place(citation: Mapping[str, Any], *, with_folder: bool = False) -> str:
-    """Return the title, the headings, the page, the date and the file of a citation in one line."""
+    """Return title, headings, page, row, date and file of a citation in one line."""
     headings = [heading for heading in citation["section"] if heading != citation["title"]]
     where = " › ".join([citation["title"], *headings])
     page = "" if citation["page"] is None else f", page {citation['page']}"
+    row = f", row {citation['row']}" if citation.get("row") else ""
     date = f", {citation['date']}" if citation.get("date") else ""
     file = citation.get("source", "")
     name = file if with_folder else PurePath(file).name
-    return " ".join((where + page + date + (f" ({name})" if name else "")).split())
+    return " ".join((where + page + row + date + (f" ({name})" if name else "")).split())
 
 
 def describe_usage(usage: Mapping[str, Any], model: str = "") -> str:

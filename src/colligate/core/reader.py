@@ -489,7 +489,7 @@ def keep_table_head(passage: Passage, document: Document) -> Passage:
     """Return a passage inside a table with the table's head as the last part of its heading path.
 
     Without the head nobody can tell what the columns of a row are. The head is the first row with
-    a word in it; a passage that begins the table has it already.
+    a word in it; a passage that begins the table has it already, and so has one from here.
     """
     node = document.tree.node_at(min(passage.span.start, max(0, len(document) - 1)))
     if node.kind is not Kind.TABLE or node.span.start >= passage.span.start:
@@ -497,7 +497,9 @@ def keep_table_head(passage: Passage, document: Document) -> Passage:
     above = document.text[node.span.start : passage.span.start].splitlines()
     row = next((line for line in above if not _RULE_OF_TABLE.fullmatch(line)), "")
     head = " | ".join(filter(None, (cell.strip() for cell in row.split("|"))))[:_LONGEST_HEAD]
-    return replace(passage, section=(*passage.section, head)) if head else passage
+    if not head or passage.section[-1:] == (head,):
+        return passage
+    return replace(passage, section=(*passage.section, head))
 
 
 def _attribute(text: str) -> str:

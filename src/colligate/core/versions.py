@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from colligate.core.answer import Answer
-from colligate.core.citing import Citation
+from colligate.core.citing import Citation, make_citation
 from colligate.core.run import Run
 from colligate.core.support import is_number, split_content_words
 from colligate.documents import Document, Span
@@ -129,22 +129,10 @@ def _names_one(question: str, title: str, other: str) -> bool:
 
 
 def _append(answer: Answer, sentence: str, document: Document, span: Span) -> Answer:
-    passage = document.passage(span)
     start = len(answer.text) + 1
-    place = f"{passage.title} ({date})" if (date := document.date) else passage.title
+    place = f"{document.title} ({date})" if (date := document.date) else document.title
     said = f"Another document says otherwise, {place}: “{sentence}”"
-    citation = Citation(
-        span=span,
-        quote=passage.text,
-        title=passage.title,
-        section=passage.section,
-        page=passage.page,
-        answer_spans=((start, start + len(said)),),
-        how=VERSION,
-        source=document.source,
-        date=document.date,
-        authors=document.authors,
-    )
+    citation = make_citation(document, span, [(start, start + len(said))], VERSION)
     return replace(
         answer,
         text=f"{answer.text} {said} [{len(answer.citations) + 1}]",

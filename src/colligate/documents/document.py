@@ -11,9 +11,18 @@ from functools import cached_property
 from typing import Any
 
 from colligate.documents.span import Span
-from colligate.documents.tree import Node, Tree
+from colligate.documents.tree import Kind, Node, Tree
 from colligate.errors import SpanError, UsageError
 
+_SHEETS = frozenset(
+    {
+        "text/csv",
+        "text/tab-separated-values",
+        "application/vnd.ms-excel",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "application/vnd.oasis.opendocument.spreadsheet",
+    }
+)
 _AUTHORS = ("authors", "author", "from")  # "from" is an e-mail's
 
 
@@ -98,6 +107,19 @@ class Document:
             return None
         after = bisect_right(self.pages, span.start, key=lambda page: page.start)
         return self.pages[max(0, after - 1)]
+
+    def row_of(self, span: Span) -> int | None:
+        """Return the row of a sheet that a span begins in, or None outside sheets.
+
+        Row 1 is the first row with text, which is the table's head.
+        """
+        if self.media_type not in _SHEETS or not self.text:
+            return None
+        node = self.tree.node_at(min(span.start, len(self.text) - 1))
+        if node.kind is not Kind.TABLE:
+            return None
+        # The second line is the rule under the head, which is no row of the file.
+        return max(1, self.text.count("\n", node.span.start, span.start))
 
     def section_of(self, span: Span) -> tuple[str, ...]:
         """Return the heading path around a span, outermost first."""

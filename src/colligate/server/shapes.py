@@ -63,6 +63,7 @@ class CitationShape(TypedDict):
     source: str
     section: list[str]
     page: int | None
+    row: int | None
     date: str
     authors: str
     start: int

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from colligate.core.citing import make_citation
+from colligate.core.export import describe_place
 from colligate.documents import Document, Kind
 from colligate.documents.reading import SourceFile
 from colligate.documents.reading.tables import read_separated
@@ -266,7 +268,40 @@ def test_separated_values_are_a_table(tmp_path: Path) -> None:
         ("b.csv", "name;value\na, b;2\ncafé;3\n"),
     ):
         (table,) = texts_of(write_and_read(tmp_path / name, content), Kind.TABLE)
-        assert table.split("\n")[-2:] == ["| a, b | 2 |", "| café | 3 |"]
+        rows = [row for row in table.split("\n") if row != "|  |"]
+        assert rows[-2:] == ["| a, b | 2 |", "| café | 3 |"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", 'name,value\n\n,\n"Ada\nMercer",12\nBo,13\n\n'),
+        ("a.tsv", "name\tvalue\n\n\t\nAda Mercer\t12\nBo\t13\n"),
+        (
+            "a.xlsx",
+            workbook(S=sheet(("name", "value"), ("",), ("",), ("Ada Mercer", "12"), ("Bo", "13"))),
+        ),
+    ],
+)
+def test_a_citation_names_the_row_as_a_spreadsheet_does(
+    tmp_path: Path, name: str, content: str | bytes
+) -> None:
+    document = write_and_read(tmp_path / name, content)
+
+    def row_of(text: str) -> int | None:
+        at = document.text.index(text)
+        span = document.span(at, at + len(text))
+        citation = make_citation(document, span, [(0, 4)], "exact")
+        place = describe_place(citation.to_json())
+        assert place.endswith(f", row {citation.row} ({name})")
+        return citation.row
+
+    assert [row_of(text) for text in ("name", "value", "Ada Mercer", "12", "Bo")] == [1, 1, 4, 4, 5]
+
+
+def test_a_table_outside_sheets_has_no_rows(tmp_path: Path) -> None:
+    document = write_and_read(tmp_path / "a.md", "Text.\n\n| a | b |\n|---|---|\n| c | 1 |\n")
+    assert document.row_of(document.span(len(document) - 8, len(document) - 1)) is None
 
 
 @given(

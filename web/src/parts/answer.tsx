@@ -124,14 +124,15 @@ export function Located({ passages, library }: { passages: LocatedPassage[]; lib
   );
 }
 
-/** The section, page, date and file of a citation, and whether the answer is in other words. */
+/** The section, page, row, date and file of a citation, and whether the answer is in other words. */
 function place(
-  citation: Pick<Citation, "section" | "title" | "page" | "date" | "source" | "meaning">,
+  citation: Pick<Citation, "section" | "title" | "page" | "row" | "date" | "source" | "meaning">,
 ): string {
   const section = citation.section.filter((title) => title !== citation.title);
   const page = citation.page === null ? "" : `page ${citation.page}`;
+  const row = citation.row ? `row ${citation.row}` : "";
   const words = citation.meaning === "unclear" ? "in other words" : "";
-  return [section.slice(-2).join(" › "), page, citation.date, citation.source, words]
+  return [section.slice(-2).join(" › "), page, row, citation.date, citation.source, words]
     .filter(Boolean)
     .join(" · ");
 }

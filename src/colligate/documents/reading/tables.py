@@ -10,7 +10,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, repeat
 
 from colligate.documents.document import Document
 from colligate.documents.markdown import format_table
@@ -41,11 +41,17 @@ def _find_separator(text: str) -> str:
 
 
 def _iter_rows(text: str, separator: str) -> Iterator[list[str]]:
-    """Yield the rows that have any text."""
+    """Yield the rows from the first to the last with text; the number of a row stays true."""
+    blank = 0  # rows without text since the last with text
+    started = False
     for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
         cells = [" ".join(cell.split()) for cell in row]
         if any(cells):
+            yield from repeat([""], blank)
             yield cells
+            blank, started = 0, True
+        elif started:
+            blank += 1
 
 
 _BLOCK = re.compile(
