@@ -24,6 +24,7 @@ from colligate.library import InMemorySources
 from colligate.models import Capability, Completion, Message, Role, Usage
 from colligate.models.metering import Meter
 from colligate.testing import ScriptedModel
+from support.runs import document
 
 ASK = [Message("user", "Which city?")]
 
@@ -234,3 +235,31 @@ async def test_a_model_without_adapters_says_so() -> None:
     run = Run(InMemorySources([]), {Role.READER: model}, Meter())
     with pytest.raises(MissingCapability, match="plain takes no adapter"):
         await run.with_adapter(Role.WORKER, "some/adapter")
+
+
+class Counting:
+    """A reranker that notes what it scores."""
+
+    name = "counting"
+
+    def __init__(self):
+        self.scored = []
+
+    async def score(self, query, texts):
+        self.scored.append((query, len(texts)))
+        return [float(len(text)) for text in texts]
+
+
+async def test_the_same_passages_are_reranked_once_for_a_query(make_run):
+    made = document("d", "# A\n\nOne.\n\nTwo and three.\n")
+    passages = [made.passage(node.span) for node in made.tree.leaves]
+    async with InMemorySources([made]) as sources:
+        run, _ = make_run(sources, reranker=Counting())
+        first = await run.rerank("one?", passages)
+        first.reverse()  # a caller's own list
+        assert await run.rerank("one?", passages) == first[::-1]
+        assert run.reranker.scored == [("one?", 2)]
+        await run.rerank("two?", passages)
+        assert await run.rerank("one?", passages[::-1]) == first
+    assert run.reranker.scored == [("one?", 2), ("two?", 2), ("one?", 2)]
+    assert run.meter.report().scoring_passes == 6

@@ -181,6 +181,9 @@ class Run:
     earlier: tuple[Span, ...] = ()
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
+    _reranked: dict[tuple[str, tuple[Span, ...]], tuple[float, ...]] = field(
+        default_factory=dict, repr=False
+    )
     tokens: TokenBudget = field(init=False, repr=False)
     rates: Rates = field(init=False, repr=False)
 
@@ -353,14 +356,20 @@ class Run:
         return total / len(joined)
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> list[float]:
-        """Return the reranker's score of each passage, in their order; there must be a reranker."""
+        """Return the reranker's score of each passage, in their order; there must be a reranker.
+
+        The same passages for the same query are scored once in a run: methods search again.
+        """
         assert self.reranker is not None
+        spans = tuple(passage.span for passage in passages)
+        if (known := self._reranked.get((query, spans))) is not None:
+            return list(known)
         began = time.perf_counter()
         scores = await self.reranker.score(query, [titled_text(passage) for passage in passages])
         seconds = time.perf_counter() - began
         self.meter.scoring(Role.SCORER, self.reranker.name, passes=len(passages), seconds=seconds)
-        spans = tuple(passage.span for passage in passages)
         self.emit(Scored(self.reranker.name, spans, tuple(scores), seconds))
+        self._reranked[query, spans] = tuple(scores)
         return scores
 
     async def embed(
