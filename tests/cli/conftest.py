@@ -46,6 +46,7 @@ class Colligate:
             "PYTHONUTF8": "0",
             "PYTHONIOENCODING": "utf-8",
             "HF_HUB_OFFLINE": "1",
+            "COLLIGATE_RERANKER": "none",  # the default takes a second or two a question
             "COLLIGATE_INDEX_URL": "http://127.0.0.1:9/simple",
         }
         for name in ("NO_COLOR", "FORCE_COLOR", "COLLIGATE_DEBUG", "COLUMNS"):

@@ -290,6 +290,7 @@ def test_a_server_that_does_not_say_what_it_has(colligate: Any, here: Path) -> N
 def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
     colligate: Any, openai_server: Any, file: Any, here: Path
 ) -> None:
+    del colligate.environment["COLLIGATE_RERANKER"]
     status, checks = _doctor(colligate, "--model", f"openai:m@{openai_server.url}")
     assert checks["settings"]["found"].startswith("no colligate.toml here or in ")
     written = file(reader=f"openai:m@{openai_server.url}", reranker="likelihood")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support.documents import scanned
 from support.web import serve_web
 
 
@@ -151,3 +152,15 @@ def test_an_answer_cites_the_address(ask: Any, colligate: Any, folder: Path) -> 
         assert missing.stderr.splitlines()[-1] == (
             f"colligate: cannot fetch {web.url}/nothing: HTTP 404 Not Found; check the address"
         )
+
+
+def test_scans_are_read_by_ocr(colligate: Any, sync: Any, folder: Path) -> None:
+    pytest.importorskip("PIL", reason="the extra `ocr` is not installed")
+    pages = [["The ferry sails at noon"]]
+    (folder / "ferry.pdf").write_bytes(scanned(pages, "PDF"))
+    assert "ferry" not in titles(colligate)
+    assert "--ocr" in sync(folder).stderr
+    done = sync(folder, "--ocr")
+    assert f"added    {folder}/ferry.pdf" in done.stdout
+    [ferry] = (each for each in titles(colligate) if "ferry" in each.lower())
+    assert ferry

@@ -50,7 +50,8 @@ def serve(tmp_path: Path) -> Serve:
     ) -> AsyncIterator[ServerClient]:
         def make_engine() -> Engine:
             reader = ScriptedModel(quoting) if model is None else model
-            return Engine(model=reader, embedder="static", library=tmp_path / "papers")
+            names = {"embedder": "static", "reranker": "none"}
+            return Engine(model=reader, **names, library=tmp_path / "papers")
 
         app = create_app(ServerConfig(**config), make_engine)
         if socket:

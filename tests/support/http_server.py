@@ -189,6 +189,7 @@ def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
         return Engine(
             model=model or ScriptedModel(lambda _: NOT_FOUND),
             embedder="static",
+            reranker="none",
             library=library,
             settings=Settings(),
         )

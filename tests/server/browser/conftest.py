@@ -14,10 +14,12 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 pytest.importorskip("playwright", reason="Playwright is not installed")
 
 import pytest_asyncio
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
 from support.brain import Reader
 from support.http_server import threaded
+
+expect.set_options(timeout=20_000)  # milliseconds; 5,000 are few on a loaded machine
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LICENCES = Path(__file__).parents[3] / "examples" / "licences"
