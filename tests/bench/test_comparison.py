@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ strategies = [{ name = "a" }, { name = "b" }]
 def run(folder: Path, values: Values, suite: str = SUITE) -> Path:
     """A run whose rows have these metrics, by data set, question and strategy."""
     rows = [
-        Row(*key, question_text="?", answers=(), outcome=Outcome(), metrics=metrics)
+        Row(*key, question_text=key[1], answers=(), outcome=Outcome(), metrics=metrics)
         for key, metrics in values.items()
     ]
     return write_run(folder, suite, rows)
@@ -97,6 +98,22 @@ def test_too_few_questions_have_no_stars(tmp_path: Path) -> None:
 
     assert (five["p"], five["stars"], five["difference"]) == (2 / 2**5, "", 1.0)
     assert (six["p"], six["stars"]) == (2 / 2**6, "*")
+
+
+def test_rows_of_one_question_are_drawn_together(tmp_path: Path) -> None:
+    twice = [("d", f"q{at}", name) for at in range(12) for name in "ab"]
+    rows = [
+        Row(*key, f"{int(key[1][1:]) % 6}?", ("y",), Outcome(), {"em": float(key[2] == "a")})
+        for key in twice
+    ]
+
+    [found] = compare_runs(write_run(tmp_path / "twice", SUITE, rows))
+    assert (found.difference.p, found.difference.questions) == (2 / 2**6, 12)
+
+    # The same words with another right answer are another question, of other documents.
+    others = [replace(row, answers=(row.question,)) for row in rows]
+    [found] = compare_runs(write_run(tmp_path / "others", SUITE, others))
+    assert found.difference.p == 2 / 2**12
 
 
 def test_what_there_is_not_is_said(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ from colligate.library import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Settings
 from colligate.strategies.baselines.full_context import FullContext
-from colligate.strategies.dualrag.events import Stopped
+from colligate.strategies.dualrag.events import Identified, Reasoned, Stopped
 from colligate.strategies.dualrag.knowledge import Stop
 from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.rdr2.events import Routed
@@ -220,6 +220,12 @@ async def test_what_the_reader_said_is_kept_whatever_the_checks_make_of_it() -> 
 def test_rounds_are_those_of_the_last_event_that_has_them() -> None:
     assert collect_rounds([Noted("x"), Stopped(2, Stop.ENOUGH), Noted("y")]) == 2
     assert collect_rounds([Noted("x")]) is None
+
+
+def test_a_loop_that_failed_has_the_rounds_that_it_began() -> None:
+    began = [Identified(1, (), (("a", "b"),)), Reasoned(2, "and?", True), Noted("x")]
+    assert collect_rounds(began) == 2
+    assert collect_rounds([*began, Stopped(1, Stop.BUDGET)]) == 1, "it reports them itself"
 
 
 # The plain reader

@@ -172,7 +172,9 @@ def _compare_sides(
             values = [one[question] for question in both], [other[question] for question in both]
             means = fmean(values[0]), fmean(values[1])
             missing = len(other) - len(both), len(one) - len(both)
-            difference = paired_bootstrap(*values, seed)
+            asked = {row.question: row.asked for row in ours}
+            shared = [asked[question] for question in both]
+            difference = paired_bootstrap(*values, seed, clusters=shared)
             names = dataset, metric, first.name, second.name
             yield MetricComparison(*names, means, difference, missing)
 

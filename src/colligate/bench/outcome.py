@@ -134,6 +134,14 @@ class Row:
         return Key(self.dataset, self.question, self.strategy)
 
     @property
+    def asked(self) -> tuple[str, tuple[str, ...]]:
+        """The question's words and right answers: what rows of one question have in common.
+
+        Words alone are not enough: some sets ask the same of other documents, as Loong does.
+        """
+        return self.question_text, self.answers
+
+    @property
     def error(self) -> str:
         """The reason why there is no answer; empty if there is one."""
         return self.outcome.error
@@ -316,9 +324,16 @@ def collect_stages(events: Iterable[Event]) -> Mapping[str, tuple[str, ...]]:
 
 
 def collect_rounds(events: Iterable[Event]) -> int | None:
-    """Return the field `rounds` of the last event that has it; None without one."""
-    found = (getattr(event, "rounds", None) for event in events)
-    return next((rounds for rounds in reversed([*found]) if isinstance(rounds, int)), None)
+    """Return the field `rounds` of the last event that has it; None without one.
+
+    A loop that failed before it reported them has as many as it began: the highest `round`.
+    """
+    events = list(events)
+    for name in ("rounds", "round"):
+        found = [getattr(event, name, None) for event in events]
+        if numbers := [each for each in found if isinstance(each, int)]:
+            return numbers[-1] if name == "rounds" else max(numbers)
+    return None
 
 
 def collect_ratings(events: Iterable[Event]) -> Mapping[str, Mapping[str, float]]:

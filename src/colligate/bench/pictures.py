@@ -30,6 +30,7 @@ from colligate.bench.figures import (
 from colligate.bench.outcome import Row
 from colligate.bench.results import (
     NONE,
+    QuestionKey,
     RunResults,
     Verdict,
     format_count,
@@ -85,14 +86,14 @@ def _by_gold_position(results: RunResults, picture: Picture) -> list[ReportFigur
     scale = results.scale(metric)
     series = []
     for style, method in enumerate(results.methods):
-        at: dict[int, list[float]] = {}
+        at: dict[int, dict[QuestionKey, float]] = {}
         for name in datasets:
             values = results.values(name, method.name, metric)
             for row in results.rows_of(name, method.name):
-                if row.gold_at is not None and (name, row.question) in values:
-                    at.setdefault(row.gold_at, []).append(values[name, row.question])
-        places = sorted(at)
-        points = tuple(_mean_at(place + 1, at[place], results.seed, scale) for place in places)
+                key = (name, row.question)
+                if row.gold_at is not None and key in values:
+                    at.setdefault(row.gold_at, {})[key] = values[key]
+        points = tuple(_mean_at(results, gold + 1, at[gold], scale) for gold in sorted(at))
         if points:
             series.append(Series(method.label, points, style))
     if len({point.x for each in series for point in each.points}) < 2:
@@ -109,12 +110,14 @@ def _by_gold_position(results: RunResults, picture: Picture) -> list[ReportFigur
     return [ReportFigure(_make_key(picture), title, _INTERVALS, svg, _tabulate(series))]
 
 
-def _mean_at(x: float, values: Sequence[float], seed: int, scale: float) -> Point:
+def _mean_at(
+    results: RunResults, x: float, values: Mapping[QuestionKey, float], scale: float
+) -> Point:
     """Return the mean of some questions with its interval; too few questions have none."""
-    mean = fmean(values) * scale
+    mean = fmean(values.values()) * scale
     if len(values) < FEWEST:
         return Point(x, mean)
-    low, high = bootstrap(list(values), seed)
+    low, high = bootstrap([*values.values()], results.seed, **results.resampling(values))
     return Point(x, mean, low * scale, high * scale)
 
 
@@ -156,7 +159,7 @@ def _recall_at_k(results: RunResults, picture: Picture) -> list[ReportFigure]:
         series = []
         for style, method in enumerate(results.methods):
             at = {k: results.values(dataset, method.name, f"{stem}_at_{k}") for k in cuts}
-            points = [_mean_at(k, [*at[k].values()], results.seed, 100.0) for k in cuts if at[k]]
+            points = [_mean_at(results, k, at[k], 100.0) for k in cuts if at[k]]
             if points:
                 series.append(Series(method.label, tuple(points), style))
         if series and len(cuts) > 1:
@@ -203,14 +206,14 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> list[ReportFigur
         if not rows:
             continue
         values = [results.values(name, method.name, metric) for name in datasets]
-        quality = [value for each in values for key, value in each.items() if key in common]
+        quality = {key: each[key] for each in values for key in each if key in common}
         usage = [row.outcome.usage for row in rows]
         into, out, calls = (
             fmean(float(each.get(name) or 0) for each in usage)
             for name in ("input_tokens", "output_tokens", "calls")
         )
         seconds = [row.outcome.seconds for row in rows if not row.outcome.usage.get("remembered")]
-        point = _mean_at(into + out, quality, results.seed, scale)
+        point = _mean_at(results, into + out, quality, scale)
         dots.append(Series(method.label, (point,), style))
         numbers.append(
             (
@@ -240,9 +243,9 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> list[ReportFigur
 
 def _find_common_questions(
     results: RunResults, datasets: Sequence[str], metric: str
-) -> set[tuple[str, str]]:
+) -> set[QuestionKey]:
     """Return the questions that every strategy has the metric of."""
-    found: set[tuple[str, str]] = set()
+    found: set[QuestionKey] = set()
     there = [m for m in results.methods if any(results.rows_of(name, m.name) for name in datasets)]
     for dataset in datasets:
         each = [set(results.values(dataset, method.name, metric)) for method in there]
@@ -285,20 +288,20 @@ def _attention_by_position(results: RunResults, picture: Picture) -> list[Report
     for method in results.methods:
         datasets = [picture.dataset] if picture.dataset else results.datasets
         rows = [row for name in datasets for row in results.rows_of(name, method.name) if row.trace]
-        seen: dict[int | None, list[Sequence[float]]] = {}
+        seen: dict[int | None, dict[QuestionKey, Sequence[float]]] = {}
         # The same traces are chosen each time, from all data sets alike.
         for row in sorted(rows, key=lambda row: order_by_chance(row.dataset, row.question))[
             :MOST_TRACES
         ]:
             if scores := _z_scores(_read_attention(results.directory, row)):
                 gold = None if row.gold_at is None else row.gold_at + 1
-                seen.setdefault(gold, []).append(scores)
+                seen.setdefault(gold, {})[row.dataset, row.question] = scores
         if not seen:
             continue
         panels = [
             Panel(
                 "Gold document at any place" if gold is None else f"Gold document at {gold}",
-                (Series(method.label, _mean_by_position(seen[gold], results.seed)),),
+                (Series(method.label, _mean_by_position(results, seen[gold])),),
                 gold,
             )
             for gold in sorted(seen, key=lambda gold: (gold is None, gold or 0))
@@ -325,11 +328,15 @@ def _attention_by_position(results: RunResults, picture: Picture) -> list[Report
     return figures
 
 
-def _mean_by_position(seen: Sequence[Sequence[float]], seed: int) -> tuple[Point, ...]:
+def _mean_by_position(
+    results: RunResults, seen: Mapping[QuestionKey, Sequence[float]]
+) -> tuple[Point, ...]:
     points = []
-    for place in range(max(map(len, seen))):
-        values = [scores[place] for scores in seen if place < len(scores)]
-        points.append(Point(place + 1, fmean(values), *bootstrap(values, seed)))
+    for place in range(max(map(len, seen.values()))):
+        values = {key: scores[place] for key, scores in seen.items() if place < len(scores)}
+        shared = results.resampling(values)
+        ends = bootstrap([*values.values()], results.seed, **shared)
+        points.append(Point(place + 1, fmean(values.values()), *ends))
     return tuple(points)
 
 

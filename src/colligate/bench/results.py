@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
+from typing import TypedDict
 
 from colligate.bench.compare import collect_values
 from colligate.bench.outcome import Row, read_rows
@@ -21,6 +22,14 @@ from colligate.bench.totals import Totals, read_totals
 
 QuestionKey = tuple[str, str]
 """A data set and the id of a question of it."""
+
+
+class Resampling(TypedDict, total=False):
+    """Arguments of the bootstraps that tell which values are not independent."""
+
+    strata: Sequence[str]
+    clusters: Sequence[Hashable]
+
 
 # The metrics that tell most, where a suite has no columns: those that were measured, in this order.
 _FIRST = ("containment", "em", "str_em", "qampari_f1", "claim_recall", "rouge_lsum", "f1")
@@ -83,10 +92,19 @@ class RunResults:
         rows = (row for method in self.methods for row in self.rows_of(dataset, method.name))
         return tuple(dict.fromkeys(name for row in rows for name in row.metrics))
 
+    def resampling(self, keys: Iterable[QuestionKey]) -> Resampling:
+        """Return how values of these questions are drawn: one that is there twice, together.
+
+        Several data sets may ask the same one; each set keeps its size.
+        """
+        keys = list(keys)
+        shared: Resampling = {"clusters": [self._asked[key] for key in keys]}
+        datasets = [dataset for dataset, _ in keys]
+        return {**shared, "strata": datasets} if len(set(datasets)) > 1 else shared
+
     @cached_property
-    def question_texts(self) -> Mapping[QuestionKey, str]:
-        """The words of each question: several data sets may ask the same one."""
-        return {(row.dataset, row.question): row.question_text for row in self.rows}
+    def _asked(self) -> Mapping[QuestionKey, Hashable]:
+        return {(row.dataset, row.question): row.asked for row in self.rows}
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

@@ -4,7 +4,7 @@ A cell is the mean of a strategy over questions with its bootstrap interval; sta
 differs from the best of its column (`paired_bootstrap`), corrected for as many comparisons as the
 column has pairs of strategies, since the best was chosen by its result. A column of a group of data
 sets is the mean of theirs, equally weighted; its resamples are drawn from each data set separately,
-and a question that several of them ask is drawn once for all of them.
+and a question that several rows or sets ask is drawn once for all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import fmean
-from typing import TypedDict
 
 from colligate.bench.metrics.catalogue import higher_is_better
 from colligate.bench.results import QuestionKey, RunResults, choose_places, format_number, format_p
@@ -167,7 +166,7 @@ def _make_column(
     for name, found in values.items():
         low, high = None, None
         if len(found) >= FEWEST:
-            ends = bootstrap(_weigh(found), results.seed, **_share_questions(results, found))
+            ends = bootstrap(_weigh(found), results.seed, **results.resampling(found))
             low, high = (end * scale for end in ends)
         is_best = (
             best is not None
@@ -230,7 +229,7 @@ def _measure_gaps(
         ours = {key: value for key, value in own if key in values[best]}
         if method.name != best and len(ours) >= FEWEST:
             theirs = _weigh({key: values[best][key] for key in ours})
-            shared = _share_questions(results, ours)
+            shared = results.resampling(ours)
             gap = paired_bootstrap(_weigh(ours), theirs, results.seed, **shared)
             mean, low, high = gap.mean * scale, gap.low * scale, gap.high * scale
             found[method] = replace(gap, mean=mean, low=low, high=high)
@@ -246,19 +245,6 @@ def _weigh(values: Mapping[QuestionKey, float]) -> list[float]:
         return list(values.values())
     share = len(values) / len(sizes)
     return [value * share / sizes[dataset] for (dataset, _), value in values.items()]
-
-
-class _Shared(TypedDict, total=False):
-    strata: Sequence[str]
-    clusters: Sequence[str]
-
-
-def _share_questions(results: RunResults, values: Mapping[QuestionKey, float]) -> _Shared:
-    """Return the strata and clusters of values: data sets, and the words of their questions."""
-    datasets = [dataset for dataset, _ in values]
-    if len(set(datasets)) == 1:
-        return {}
-    return {"strata": datasets, "clusters": [results.question_texts[key] for key in values]}
 
 
 def _group_heads(heads: Sequence[ColumnHead]) -> tuple[tuple[str, int], ...]:

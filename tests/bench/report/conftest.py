@@ -129,6 +129,7 @@ class MadeRun:
         draws = random.Random(f"{dataset}{number}{name}")
         luck = random.Random(f"{dataset}{number}").uniform(-0.3, 0.3)
         text, right_answer = ASKED[number % len(ASKED)]
+        text += " Once more." * (number // len(ASKED))  # each question is another one
         edge = 0.0 if gold is None or name == "duquad" else 0.14 - 0.018 * min(gold, 19 - gold)
         right = draws.random() < skill + edge + luck
         error, found = "", True

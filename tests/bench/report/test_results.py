@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from colligate.bench.outcome import Outcome, Row
-from colligate.bench.results import Verdict, classify
+from colligate.bench.pictures import make_figures
+from colligate.bench.results import Verdict, classify, format_interval, read_results
+from colligate.bench.significance import bootstrap
+from colligate.bench.tables import make_result_table
+from support.bench import write_run
 
 
 @pytest.mark.parametrize(
@@ -21,3 +27,34 @@ from colligate.bench.results import Verdict, classify
 def test_marks_of_a_judge_are_of_a_hundred(metric: str, value: float, expected: Verdict) -> None:
     row = Row("d", "q", "s", "?", (), Outcome("x", found=True), {metric: value})
     assert classify(row, metric) is expected
+
+
+SUITE = """
+title = "S"
+datasets = [{ name = "d", file = "d" }]
+strategies = [{ name = "a" }, { name = "b" }]
+columns = [{ dataset = "d", metric = "em", scale = 100 }]
+pictures = [{ kind = "pareto" }, { kind = "by-gold-position" }]
+"""
+
+
+def test_intervals_draw_the_rows_of_one_question_together(tmp_path: Path) -> None:
+    keys = [(f"q{at}", name) for at in range(14) for name in "ab"]
+    rows = [
+        Row("d", key, name, f"{int(key[1:]) % 7}?", (), Outcome(), {"em": em}, gold_at=gold)
+        for key, name in keys
+        for em, gold in [(float(int(key[1:]) % 7 < 3), int(key[1:]) % 7 // 4)]
+    ]
+    results = read_results(write_run(tmp_path, SUITE, rows))
+    values = [float(at % 7 < 3) for at in range(14)]
+    low, high = bootstrap(values, 7, clusters=[at % 7 for at in range(14)])
+    assert (low, high) != bootstrap(values, 7)
+
+    table, _ = make_result_table(results)
+    cell = table.blocks[0].cells[0]
+    assert (cell.low, cell.high) == (100 * low, 100 * high)
+    cost, by_place = make_figures(results)
+    assert cost.numbers[1][1] == format_interval(300 / 7, 100 * low, 100 * high)
+    first = [1.0, 1.0, 1.0, 0.0] * 2
+    ends = [100 * end for end in bootstrap(first, 7, clusters=[0, 1, 2, 3] * 2)]
+    assert by_place.numbers[1][1:] == (format_interval(75, *ends), "0.0")
