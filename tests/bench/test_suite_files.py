@@ -102,6 +102,18 @@ def test_labels_columns_and_published_numbers_fit_each_other(name: str) -> None:
         assert 0 <= each.value <= most
 
 
+@pytest.mark.parametrize("name", ["duquad-table1", "dualrag-table2"])
+def test_the_main_tables_show_what_verification_costs(name: str) -> None:
+    """Beside a row that is checked there is the same without, and columns of what was said."""
+    suite = read_suite(name)
+    assert any(column.metric.startswith("said_") for column in suite.columns)
+    plain = [method for method in suite.strategies if method.reader == "plain"]
+    assert plain
+    for each in plain:
+        twin = (each.strategy, each.set, "verified")
+        assert twin in [(other.strategy, other.set, other.reader) for other in suite.strategies]
+
+
 # The papers' numbers among themselves: what one table says, another must not contradict.
 
 
