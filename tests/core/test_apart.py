@@ -4,7 +4,7 @@ import pytest
 
 from colligate.core.apart import JudgedAlone
 from colligate.core.citing import NOT_FOUND
-from colligate.errors import ServerFailed
+from colligate.errors import BudgetExceeded, ServerFailed
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
 from support.runs import NOTHING, document, judge_by_words
 
@@ -132,6 +132,40 @@ async def test_a_judge_that_fails_leaves_it_to_all_together(ask_small):
     assert not answer.found
     assert [count_passages(call) for call in model.calls] == [3]
     assert "the passages are not read apart: it is down" in run.warnings
+
+
+async def test_judging_leaves_tokens_of_the_budget_to_the_reading(ask, reply):
+    texts = [f"# Mill {n}\n\nIts owner {n} was Otto Lind. {'It turns. ' * 60}" for n in range(9)]
+    made = [document(f"mill{n}", text) for n, text in enumerate(texts)]
+    together = reply((1, "owner 0 was Otto Lind.", "The owner 0 was Otto Lind."))
+
+    def say(call):
+        return together if call.schema else "none"
+
+    answer, run, _ = await ask(
+        RetrieveRead(mode="sparse", k=9),
+        QUESTION,
+        made,
+        say,
+        name="a-1.5b",
+        labels=judge_by_words({"Otto": 0.5}),
+        max_tokens=3600,
+    )
+    assert answer.found
+    assert any("are not read apart" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize("failure", [ServerFailed("it is down"), BudgetExceeded("it is spent")])
+async def test_a_reader_that_fails_after_it_judged_is_a_refusal_with_a_warning(ask_small, failure):
+    answer, run, _ = await ask_small(QUESTION, {"Otto": 0.9}, lambda call: failure)
+    assert (answer.found, answer.text) == (False, NOT_FOUND)
+    assert any(failure.what in warning for warning in run.warnings)
+
+
+async def test_a_reader_that_fails_before_it_did_anything_is_an_error(ask_small):
+    down = ServerFailed("it is down")
+    with pytest.raises(ServerFailed):
+        await ask_small(QUESTION, {"Its": down, "Nobody": down}, lambda call: down)
 
 
 async def test_other_readers_and_forms_read_together(ask_small, ask):

@@ -18,6 +18,7 @@ from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import NOT_FOUND, Evidence, Stated, find_short_answer, write_answer
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
+from colligate.core.fit import reserve_reading
 from colligate.core.prompts import build_messages, render_question
 from colligate.core.reader import Form, fit_reader, is_small, keep_table_head, read, render_passages
 from colligate.core.run import Run, standardise, titled_text
@@ -149,12 +150,14 @@ async def _read_apart(
     """
     passages = [hit.passage for hit in hits]
     covering = _find_covering(question, passages)
-    first = (await judge(question, passages[0], run)).odds["Yes"]
+    with reserve_reading(run):
+        first = (await judge(question, passages[0], run)).odds["Yes"]
     if _is_clear(question, hits, first, _CLEAR):
         if found := await _read_first(question, hits[0], run, strategy, first):
             return found
         covering[0] = False
-    judged = await gather(judge(question, passage, run) for passage in passages[1:])
+    with reserve_reading(run):
+        judged = await gather(judge(question, passage, run) for passage in passages[1:])
     odds = [first, *(each.odds["Yes"] for each in judged)]
     run.emit(JudgedAlone(tuple(passage.span for passage in passages), tuple(odds)))
     logits = [math.log(p / (1 - p)) for p in np.clip(odds, 1e-6, 1 - 1e-6)]

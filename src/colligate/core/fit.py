@@ -5,7 +5,9 @@ What is left out is always recorded in the trace and, for a window, warned of.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -16,6 +18,15 @@ from colligate.documents import Passage, Span
 from colligate.models import Message, Role
 
 T = TypeVar("T")
+
+FOR_THE_ANSWER = 6000
+"""Tokens of the budget that are reserved for the answer, or half of a small budget."""
+
+
+def reserve_reading(run: Run) -> AbstractContextManager[None]:
+    """Reserve a part of the token budget for the reading that follows."""
+    left = run.tokens.left
+    return run.tokens.reserve(0 if left is None else min(FOR_THE_ANSWER, left // 2))
 
 
 async def fit_window(
@@ -29,16 +40,18 @@ async def fit_window(
     span: Callable[[T], Span] | None = None,
     least: int = 1,
     warning: str = "",
+    last: bool = False,
 ) -> list[T]:
     """Return the first items whose prompt fits the model's window together with its reply.
 
     `span` is an item's place, by default its `span`. `least` items are kept in any case: the call
     itself reports that they do not fit. `warning` replaces the standard one, which counts the
-    items.
+    items. `last` is as in `Run.room`.
     """
 
     async def fits(count: int) -> bool:
-        room = await run.room(role, prompt(ranked[:count]), max_tokens, schema=schema)
+        messages = prompt(ranked[:count])
+        room = await run.room(role, messages, max_tokens, schema=schema, last=last)
         return room is None or room >= 0
 
     if len(ranked) <= least or await fits(len(ranked)):
@@ -52,7 +65,10 @@ async def fit_window(
             too_many = middle
     left_out = ranked[kept:]
     share = f"{len(left_out)} of {len(ranked)} passages"
-    reason = f"{share} do not fit the window of {run.model(role).name}"
+    model, left = run.model(role), run.tokens.left
+    spent = last and left is not None and left < (model.context_tokens or math.inf)
+    limit = "what is left of the token budget" if spent else f"the window of {model.name}"
+    reason = f"{share} do not fit {limit}"
     run.emit(Pruned(tuple(map(span or _own_span, left_out)), reason))
     run.warn(warning or reason)
     return list(ranked[:kept])

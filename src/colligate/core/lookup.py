@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from colligate.core.answer import Answer
 from colligate.core.apart import WayOfReading, read_ranked
 from colligate.core.citing import Evidence, Stated
+from colligate.core.fit import reserve_reading
 from colligate.core.reader import FORMS, Form, fit_reader, read, reader_messages
 from colligate.core.run import Run
 from colligate.documents import Hit, Passage
@@ -20,9 +21,6 @@ from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 
 T = TypeVar("T", bound=BaseModel)
-
-FOR_THE_ANSWER = 6000
-"""Tokens of the budget that are reserved for the answer, or half of a small budget."""
 
 SourcePassage = tuple[Passage, Evidence]
 """A passage for the reader and the reason why it is shown."""
@@ -51,7 +49,7 @@ class Lookup:
 
     async def possible(self) -> bool:
         """Return whether there is anything to search."""
-        return bool(await self.run.sources.documents())
+        return any(info.passages for info in await self.run.sources.documents())
 
     @property
     def passages(self) -> list[Passage]:
@@ -97,8 +95,7 @@ def reserve_for_answer(run: Run, known: Callable[[], object]) -> Iterator[None]:
         BudgetExceeded: the budget is spent, and nothing is known.
         ModelError: a model failed, and nothing is known.
     """
-    left = run.tokens.left
-    with run.tokens.reserve(0 if left is None else min(FOR_THE_ANSWER, left // 2)):
+    with reserve_reading(run):
         try:
             yield
         except (BudgetExceeded, ModelError) as error:
@@ -183,9 +180,11 @@ async def answer_from(
         return reader_messages(question, passages, form, notes=notes)
 
     wanted, first = FORMS[form], passages[:1]
-    room = await run.room(Role.READER, messages(first), wanted.tokens, schema=wanted.reply)
+    room = await run.room(
+        Role.READER, messages(first), wanted.tokens, schema=wanted.reply, last=True
+    )
     if notes and room is not None and room < 0:
-        run.warn("the notes do not fit the reader's window and are left out")
+        run.warn("the notes leave no room for a passage and are left out")
         notes = ""
     passages = await fit_reader(question, passages, run, form, messages=messages)
     return await read(

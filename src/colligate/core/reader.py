@@ -80,7 +80,7 @@ async def read(
     says that the passages do not hold the answer is believed.
 
     Raises:
-        ColligateError: the first chat call of the run fails.
+        ColligateError: it fails, and no chat call and no scoring by this model was paid for.
     """
     refused = Answer(question, strategy, NOT_FOUND, False, evidence=tuple(evidence))
     if not passages and not known:
@@ -97,7 +97,8 @@ async def read(
         try:
             reply, cited = await _ask(question, passages, asked, FORMS[form], role, run)
         except (BudgetExceeded, ModelError) as error:
-            if not any(call.kind == "chat" for call in run.meter.calls):
+            own = run.model(role).name  # a reranker's or another scorer's passes show nothing of it
+            if not any(call.kind == "chat" or call.model == own for call in run.meter.calls):
                 raise
             problem = error.what
         else:
@@ -248,9 +249,9 @@ async def fit_reader(
     role: Role = Role.READER,
     messages: PassagePrompt | None = None,
 ) -> list[Passage]:
-    """Return the first passages that fit the reader's window; `messages` is as in `read`.
+    """Return the first passages that fit the reader's window and what is left of the budget.
 
-    A piece of a table has the table's head.
+    `messages` is as in `read`. A piece of a table has the table's head.
     """
     wanted = FORMS[form]
     return await fit_window(
@@ -260,6 +261,7 @@ async def fit_reader(
         role=role,
         max_tokens=wanted.tokens,
         schema=wanted.reply,
+        last=True,
     )
 
 

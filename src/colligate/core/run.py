@@ -438,7 +438,7 @@ class Run:
                 schema,
                 max_tokens=max_tokens,
                 retries=retries,
-                most_tokens=partial(self._most_tokens, role),
+                most_tokens=partial(self.room, role, max_tokens=0, last=True),
                 schema_in_prompt=Capability.STRUCTURED not in self.model(role).capabilities,
                 on_stage=count,
             )
@@ -469,14 +469,6 @@ class Run:
         self.emit(Asked(role, model.name, messages, completion.text, usage, seconds))
         return completion
 
-    async def _most_tokens(self, role: Role, messages: Sequence[Message]) -> int | None:
-        """Return the most tokens that window and budget leave for a reply; None without limits."""
-        room, left = await self.room(role, messages, 0), self.tokens.left
-        if left is None:
-            return room
-        left -= await self.model(role).count_prompt(messages)
-        return left if room is None else min(room, left)
-
     async def room(
         self,
         role: Role,
@@ -484,18 +476,22 @@ class Run:
         max_tokens: int,
         *,
         schema: type[BaseModel] | None = None,
+        last: bool = False,
     ) -> int | None:
         """Return the tokens left in the model's window after a prompt and its reply.
 
         None means that the window is unknown. With `schema` the prompt is counted as `structured`
-        sends it. Exact if the model's tokenizer is at hand, otherwise an estimate.
+        sends it. `last` counts what is left of the token budget too: no step comes after this one.
+        Exact if the model's tokenizer is at hand, otherwise an estimate.
         """
         model = self.model(role)
-        if model.context_tokens is None:
+        limits = [model.context_tokens, self.tokens.left if last else None]
+        known = [limit for limit in limits if limit is not None]
+        if not known:
             return None
         if schema is not None and Capability.STRUCTURED not in model.capabilities:
             messages = with_schema(messages, json_schema_of(schema))
-        return model.context_tokens - await model.count_prompt(messages) - max_tokens
+        return min(known) - await model.count_prompt(messages) - max_tokens
 
     # Scores. No backend reports what scoring costs, so tokens are counted here with the model's
     # own count; text that several passes share counts in each, though it may be computed once.

@@ -5,6 +5,7 @@ import pytest
 from colligate.core import Form, list_strategies, make_strategy
 from colligate.core.reader import FORMS
 from colligate.core.strategy import estimate_calls, load_strategy
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import ContextTooSmall, MissingCapability, UsageError, WeightsUnavailable
 from colligate.library import InMemorySources
 from colligate.strategies.baselines import llmlingua2, recomp
@@ -213,3 +214,26 @@ def test_every_strategy_declares_its_calls(name):
     kind = load_strategy(name)
     assert estimate_calls(kind) is kind.calls
     assert kind.calls.question >= 1
+
+
+SCORED = {
+    "selective-context": {"likelihood": lambda prefix, text: [-1.0] * estimate_tokens(text)},
+    "longllmlingua": {"likelihood": lambda prefix, text: [-1.0] * estimate_tokens(text)},
+    "fim": {"attention": lambda prompt, spans: [0.1] * len(spans)},
+}
+
+
+@pytest.mark.parametrize("name", SCORED)
+async def test_scores_that_cost_the_budget_leave_tokens_to_the_reader(name, ask, reply):
+    rain = "It rained all day and all night over the hills and the valley. " * 12
+    made = make_all(
+        {f"d{n}": f"# Place {n}\n\nCarp swim in lake {n}.\n\n{rain}" for n in range(16)}
+    )
+    said = reply((1, "Carp swim in lake 0.", "Carp swim in lake 0."))
+    strategy, scripts = make_strategy(name, units="documents"), SCORED[name]
+    answer, run, _ = await ask(
+        strategy, "What swims in lake 0?", made, said, max_tokens=4000, **scripts
+    )
+    assert answer.found
+    assert run.meter.tokens <= 4000
+    assert any("token budget ended" in warning for warning in run.warnings)

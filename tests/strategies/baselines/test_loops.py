@@ -9,12 +9,14 @@ import pytest
 from colligate.core.events import Retrieved
 from colligate.documents.tokens import token_spans
 from colligate.errors import BudgetExceeded, MissingCapability
+from colligate.library import InMemorySources
 from colligate.strategies.baselines import metarag
 from colligate.strategies.baselines.agentic_rag import AgenticRAG
 from colligate.strategies.baselines.flare import FLARE
 from colligate.strategies.baselines.genground import GenGround
 from colligate.strategies.baselines.ircot import IRCoT
 from colligate.strategies.baselines.metarag import MetaRAG
+from support.documents import make_all
 from support.films import FACTS, QUESTION, given, play, read_after, shown
 from support.prompts import passages_in, task_of
 
@@ -266,6 +268,23 @@ async def test_an_unreadable_step_ends_the_search_and_is_said(make_run, sources)
     answer = await AgenticRAG(mode="sparse").answer(QUESTION, run)
     assert answer.found
     assert any("end early" in warning for warning in run.warnings)
+
+
+async def test_the_last_reading_shows_what_the_budget_holds(make_run, reply):
+    rain = "It rained all day and all night over the hills and the valley. " * 12
+    made = make_all({f"d{n}": f"# Lake{n}\n\nCarp swim here. {rain}\n" for n in range(60)})
+    numbers = iter(range(60))
+
+    def say(call):
+        if "action" in call.schema["properties"]:
+            return step("x", query=" ".join(f"lake{next(numbers)}" for _ in range(5)))
+        return reply((1, "Carp swim here", "Carp swim here."))
+
+    async with InMemorySources(made) as found:
+        run, _ = make_run(found, say, max_tokens=50_000)
+        answer = await AgenticRAG(mode="sparse").answer("Where do carp swim?", run)
+    assert answer.found
+    assert any("what is left of the token budget" in warning for warning in run.warnings)
 
 
 async def test_the_agent_is_told_when_it_named_no_query(make_run, sources):

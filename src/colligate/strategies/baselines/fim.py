@@ -23,6 +23,7 @@ from typing import ClassVar, Literal, TypeVar
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Scored
+from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_attention_prompt
 from colligate.core.reader import Form, fit_reader, read
@@ -67,7 +68,9 @@ class FiM:
             question, run, self.units, self.documents, pool=self.documents, mode=self.mode
         )
         passages = [passage for passage in passages if passage.text.strip()]
-        by, scores = await self._score(question, passages, run)
+        by, scores = "search", [-float(place) for place in range(len(passages))]
+        with reserve_for_answer(run, lambda: passages):
+            by, scores = await self._score(question, passages, run)
         order = sorted(range(len(passages)), key=lambda place: -scores[place])
         # A window that is too small leaves out the worst, not those at the end.
         kept = len(await fit_reader(question, [passages[place] for place in order], run, self.form))

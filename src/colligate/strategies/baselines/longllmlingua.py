@@ -25,6 +25,7 @@ from typing import ClassVar, Literal
 from colligate.core.answer import Answer
 from colligate.core.compress import CompressedPassage, compress
 from colligate.core.events import Pruned
+from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import escape
 from colligate.core.reader import Form, read_shortened
@@ -72,6 +73,17 @@ class LongLLMLingua:
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         passages = [passage for passage in passages if passage.text.strip()]
+        scorer = run.model(Role.SCORER)
+        kept = [compress(each, [(0, len(each.text))]) for each in passages]
+        ranks = [1.0] * len(kept)
+        with reserve_for_answer(run, lambda: Capability.LIKELIHOOD in scorer.capabilities):
+            kept, ranks = await self._shorten(question, passages, run)
+        return await read_shortened(question, kept, ranks, run, strategy=self.name, form=self.form)
+
+    async def _shorten(
+        self, question: str, passages: Sequence[Passage], run: Run
+    ) -> tuple[list[CompressedPassage], list[float]]:
+        """Return the best passages, cut, in the order in which they are read, and their scores."""
         scores = await self._rank(question, passages, run)
         sizes = [await run.model(Role.SCORER).count_tokens(p.text) for p in passages]
         target = self.target if self.target is not None else int(self.rate * sum(sizes))
@@ -84,8 +96,7 @@ class LongLLMLingua:
         kept = await self._compress(
             question, [(passages[place], shares[place]) for place in order], run
         )
-        ranks = [scores[place] for place in order]
-        return await read_shortened(question, kept, ranks, run, strategy=self.name, form=self.form)
+        return kept, [scores[place] for place in order]
 
     async def _rank(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
         """Return r_k of each document; the higher the better."""

@@ -20,6 +20,7 @@ from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.compress import CompressedPassage, compress, keep_above_percentile
+from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read_shortened
 from colligate.core.run import Run
@@ -61,7 +62,10 @@ class SelectiveContext:
         _, passages = await choose_units(
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
-        kept = await self._compress(passages, run)
+        scorer = run.model(Role.SCORER)
+        kept = [compress(each, [(0, len(each.text))]) for each in passages]
+        with reserve_for_answer(run, lambda: Capability.LIKELIHOOD in scorer.capabilities):
+            kept = await self._compress(passages, run)
         return await read_shortened(
             question, kept, [1.0] * len(kept), run, strategy=self.name, form=self.form
         )
