@@ -164,6 +164,40 @@ ELSEWHERE = {
 
 
 @real
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    ("name", "own", "query", "passage"),
+    [
+        ("bge-small-en-v1.5", {}, "Represent this sentence for searching relevant passages: ", ""),
+        ("e5-small-v2", {}, "query: ", "passage: "),
+        ("e5-small-v2", {"query": "find: ", "document": ""}, "find: ", ""),
+        ("another", {}, "", ""),
+    ],
+)
+async def test_the_prefix_is_the_models_own_or_that_of_its_name(
+    tmp_path, name, own, query, passage
+):
+    library = pytest.importorskip("sentence_transformers", reason="the extra `local`")
+    transformers = pytest.importorskip("transformers")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ":", "who", "signed"]
+    words += "find query passage represent this sentence for searching relevant passages".split()
+    vocabulary = {word: number for number, word in enumerate(words)}
+    base = tmp_path / "base"
+    transformers.BertTokenizerFast(vocab=vocabulary).save_pretrained(base)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = transformers.BertConfig(vocab_size=len(words), intermediate_size=8, **sizes)
+    transformers.BertModel(config).save_pretrained(base)
+    folder = str(tmp_path / name)
+    plain = library.SentenceTransformer(str(base), prompts=own)
+    plain.save(folder)
+    embedder = SentenceTransformerEmbedder(folder)
+    for kind, prefix in (("query", query), ("passage", passage)):
+        (vector,) = await embedder.embed(["who signed"], kind)
+        expected = plain.encode(f"{prefix}who signed", normalize_embeddings=True)
+        assert vector == pytest.approx(expected, abs=1e-5)
+    await embedder.aclose()
+
+
 async def test_e5_finds_an_answer_in_other_words_than_the_question():
     e5 = MultilingualE5()
     try:

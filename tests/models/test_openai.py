@@ -409,6 +409,25 @@ async def test_floats_where_base64_is_refused(openai_server, embedder):
     assert len(openai_server.requests) == 4
 
 
+@pytest.mark.parametrize(
+    ("name", "query", "passage"),
+    [
+        ("BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", ""),
+        ("intfloat/multilingual-e5-large", "query: ", "passage: "),
+        ("nomic-embed-text:latest", "search_query: ", "search_document: "),
+        ("intfloat/multilingual-e5-large-instruct", "", ""),
+        ("text-embedding-3-small", "", ""),
+    ],
+)
+async def test_texts_begin_as_the_model_was_trained(openai_server, policy, name, query, passage):
+    embedder = OpenAIEmbedder(name, openai_server.url, policy=policy)
+    await embedder.embed(["who signed", ""], "query")
+    await embedder.embed(["Anna signed."])
+    sent = [request["input"] for request in openai_server.requests]
+    assert sent == [[f"{query}who signed", query or " "], [f"{passage}Anna signed."]]
+    await embedder.aclose()
+
+
 async def test_dimension_is_discovered(openai_server, embedder):
     openai_server.dimension = 48
     assert embedder.dimension == 48

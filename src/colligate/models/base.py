@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -345,6 +345,30 @@ class Embedder(Protocol):
     async def aclose(self) -> None:
         """Free what the embedder holds. Safe to call twice."""
         ...
+
+
+# Before queries and before passages, as the model cards say, by the model's name.
+_EMBEDDER_PREFIXES = {
+    r"\bbge-(small|base|large)-en\b": (
+        "Represent this sentence for searching relevant passages: ",
+        "",
+    ),
+    r"\be5-(small|base|large)\b(?!.*instruct)": ("query: ", "passage: "),
+    r"\bnomic-embed-text\b": ("search_query: ", "search_document: "),
+}
+
+
+def find_embedder_prefix(model: str, kind: Literal["passage", "query"]) -> str:
+    """Return what texts of a kind begin with for an embedder that was trained so.
+
+    >>> find_embedder_prefix("intfloat/multilingual-e5-large", "query")
+    'query: '
+    """
+    name = PurePath(model).name.lower()
+    for pattern, (query, passage) in _EMBEDDER_PREFIXES.items():
+        if re.search(pattern, name):
+            return query if kind == "query" else passage
+    return ""
 
 
 @runtime_checkable

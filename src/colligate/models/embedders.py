@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from colligate.concurrency import Threads, physical_cores, wait_without_spinning
 from colligate.errors import MissingExtra, WeightsUnavailable
-from colligate.models.base import encodable
+from colligate.models.base import encodable, find_embedder_prefix
 from colligate.models.weights import find_weights
 
 _MAX_TOKENS = 256  # the model was trained with this; the rest of a longer text is not read
@@ -234,13 +234,18 @@ class SentenceTransformerEmbedder:
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """Return one row per text, float32, unit length; queries get the model's own prompt."""
+        """Return one row per text, float32, unit length; each begins with the prompt that the
+        model names for its kind, or else that its name stands for (`find_embedder_prefix`)."""
         if not texts:
             return np.empty((0, self.dimension), np.float32)
 
         def encode(model: Any) -> NDArray[np.float32]:
             how = model.encode_query if kind == "query" else model.encode_document
-            vectors = how(list(texts), normalize_embeddings=True, show_progress_bar=False)
+            has_own = any(model.prompts.values())
+            prompt = None if has_own else find_embedder_prefix(self.name, kind) or None
+            vectors = how(
+                list(texts), prompt=prompt, normalize_embeddings=True, show_progress_bar=False
+            )
             return np.asarray(vectors, np.float32)
 
         return await self._model.run(encode)

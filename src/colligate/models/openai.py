@@ -30,6 +30,7 @@ from colligate.models.base import (
     OnToken,
     Usage,
     encodable,
+    find_embedder_prefix,
 )
 from colligate.models.label_odds import require_labels
 from colligate.models.logprobs import PromptLogprobs, TopLogprobs
@@ -421,7 +422,8 @@ class OpenAIEmbedder:
     """An embedder behind an OpenAI-compatible `/embeddings`.
 
     Requests hold at most `batch` texts and about `batch_tokens` tokens, several in flight at
-    once. Passages and queries are embedded alike: the protocol knows no difference.
+    once. The protocol does not tell queries from passages: models that were trained to, and are
+    known by name, get their prefixes (`find_embedder_prefix`).
     """
 
     def __init__(
@@ -468,7 +470,9 @@ class OpenAIEmbedder:
     ) -> NDArray[np.float32]:
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        return np.concatenate(await gather(map(self._post, self._batches(texts))))
+        prefix = find_embedder_prefix(self._model, kind)
+        given = [prefix + text for text in texts] if prefix else texts
+        return np.concatenate(await gather(map(self._post, self._batches(given))))
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[str]]:
         batch: list[str] = []
