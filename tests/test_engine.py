@@ -117,6 +117,21 @@ async def test_documents_in_a_language_that_the_embedder_does_not_know_are_noted
     ]
 
 
+@pytest.mark.parametrize("named", [True, False])
+async def test_the_languages_are_noted_too_when_stored_documents_are_first_searched(
+    folder, engine, named
+):
+    text = "# Hausordnung\n\nFahrräder stehen im Hof und niemals im Flur des Hauses.\n"
+    (folder / "regeln.md").write_text(text)
+    notes = []
+    async with Engine(**engine) as opened:
+        await opened.ask(QUESTION, [folder], strategy="full-context", on_event=notes.append)
+        assert not any("documents in" in note.line() for note in notes)
+        await opened.ask(QUESTION, [folder] if named else [], on_event=notes.append)
+    (said,) = [note.line() for note in notes if "documents in" in note.line()]
+    assert said.startswith("documents in de: the embedder static was trained on English")
+
+
 async def test_only_documents_that_meet_the_conditions_are_asked(folder, engine):
     (folder / "old.md").write_text("# Old rules\n\n1 May 1999\n\nBicycles stand in the hall.\n")
     (folder / "new.md").write_text("# New rules\n\n1 May 2024\n\nBicycles stand in the yard.\n")

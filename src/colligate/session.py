@@ -381,18 +381,18 @@ class Session:
         ingested = await ingest(
             library, paths, trace, index=index, workers=workers, brief=brief, prune=prune
         )
-        if index and (ingested.added or ingested.updated):
-            await self._note_languages(library, ingested, trace, new=before is None)
+        if index and (before is None or ingested.added or ingested.updated):
+            await self._note_languages(library, ingested.document_ids, trace, new=before is None)
         return ingested
 
     async def _note_languages(
-        self, library: AsyncLibrary, ingested: Ingested, trace: Trace, *, new: bool
+        self, library: AsyncLibrary, documents: Sequence[str], trace: Trace, *, new: bool
     ) -> None:
         """Note the languages of new documents if the embedder was not trained on them, or was
         chosen for them because the library is `new`."""
         given = await self._embedder_name()
         name = given.name if given else await library.embedder_name()
-        ids = set(ingested.document_ids)
+        ids = set(documents)
         languages = {each.language for each in await library.documents() if each.id in ids}
         others = ", ".join(sorted(languages - {"en", "und"}))
         if not others:
@@ -424,12 +424,16 @@ class Session:
         if paths:
             ingested = await self.add(paths, trace, index=needs.searches, brief=True)
             return await _narrow(library, library.view(ingested.document_ids), where)
-        if not await library.documents():
+        stored = await library.documents()
+        if not stored:
             why = f"the library {library.path} is empty"
             raise NoDocuments("there is nothing to ask", why, "name files or folders to read")
         if needs.searches:
             await self._pull_embedder(trace)
+            new = await library.embedder_name() is None
             await library.index_pending(on_progress=report_ingestion(trace))
+            if new:
+                await self._note_languages(library, [each.id for each in stored], trace, new=True)
         if documents is None:
             return await _narrow(library, library, where)
         view = library.view(documents)
