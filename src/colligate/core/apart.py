@@ -188,7 +188,8 @@ async def read_if_clear(
     Raises:
         BudgetExceeded, ModelError: it cannot be judged or read.
     """
-    odds = (await judge(question, hits[0].passage, run)).odds["Yes"]
+    with reserve_reading(run):
+        odds = (await judge(question, hits[0].passage, run)).odds["Yes"]
     if not _is_clear(question, hits, odds, least_odds):
         return None
     return await _read_first(question, hits[0], run, strategy, odds)

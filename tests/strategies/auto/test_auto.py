@@ -8,6 +8,7 @@ from colligate.models.base import LabelOdds
 from colligate.strategies.auto import Auto
 from colligate.strategies.auto.events import Classified, Escalated, Located
 from colligate.strategies.auto.method import choose_kind, find_needed, spread
+from support.documents import make
 from support.runs import NOTHING, document
 
 TEXTS = {
@@ -84,7 +85,7 @@ async def test_one_fact_takes_one_call_and_the_answer_says_what_was_done(ask_sma
 async def test_a_chain_is_followed_at_once(ask_small):
     answer, run, _ = await ask_small(BORN, "steps", steps=f"1. {DIRECTOR}\n2. When was #1 born?")
     assert (answer.strategy, answer.short) == ("auto", "3 May 1921")
-    assert answer.how == "looked up one step after the other"
+    assert answer.how == "looked up one step after the other: several steps"
     [escalated] = list_events(run, Escalated)
     assert escalated.why == "several steps"
 
@@ -102,7 +103,8 @@ async def test_what_one_reading_does_not_find_is_looked_up_in_steps(ask_small):
     answer, _, _ = await ask_small(BORN, "fact", steps=f"1. {DIRECTOR}\n2. When was #1 born?")
     assert (answer.found, answer.short) == (True, "3 May 1921")
     assert answer.how.startswith("read ")
-    assert answer.how.endswith("one step after the other")
+    done = "looked up one step after the other: nothing found so far is the answer"
+    assert answer.how.endswith(done)
 
 
 async def test_low_effort_classifies_nothing_and_reads_once(ask_small):
@@ -161,10 +163,82 @@ async def test_a_scorer_that_fails_costs_the_classification_alone(ask_small):
     assert answer.strategy == "auto"
 
 
+FAILURES = [ServerFailed("it is down"), BudgetExceeded("the token budget is spent")]
+
+
 async def test_a_budget_that_ends_keeps_what_was_found(ask, reply):
     made = [document(*each) for each in TEXTS.items()]
-    with pytest.raises(BudgetExceeded):
-        await ask(Auto(mode="sparse"), DIRECTOR, made, NOTHING, max_tokens=50)
+    said = reply((1, "a film of 1971 by Ada Mercer", "Silver Harbour is by Ada Mercer."))
+    question = "Who directed Silver Harbour, and who Red Clay?"
+    answer, run, _ = await ask(
+        Auto(mode="sparse", k=2), question, made, lambda call: said, max_tokens=3200
+    )
+    assert (answer.found, len(answer.citations)) == (True, 1)
+    assert [event.to for event in list_events(run, Escalated)] == ["dualrag"]
+    assert run.meter.tokens <= 3200
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_a_first_method_that_fails_leaves_the_question_to_what_was_found(ask, reply, failure):
+    def judge(messages, labels, forced):
+        if tuple(labels) == KINDS:
+            return judge_kind("steps")(messages, labels, forced)
+        yes = 0.9 if "1921" in messages[-1].content else 0.05
+        return LabelOdds({"Yes": yes, "No": 1 - yes}, 1.0)
+
+    def say(call):
+        if call.messages[0].content.startswith("You split"):
+            return failure
+        if not call.schema:
+            return "none"
+        passage = 1 if call.prompt.index("1921") < call.prompt.index("1971") else 2
+        return reply((passage, "born on 3 May 1921", "Ada Mercer was born on 3 May 1921."))
+
+    made = [document(*each) for each in TEXTS.items()]
+    answer, run, _ = await ask(Auto(mode="sparse"), BORN, made, say, name="a-1.5b", labels=judge)
+    assert answer.found
+    assert answer.how == "read 2 passages: several steps"
+    assert any("dualrag is left out" in warning for warning in run.warnings)
+
+
+async def test_a_budget_that_is_spent_ends_the_methods(ask_small):
+    asked = {}
+    for failure in FAILURES:
+        options = {"answers": {}, "steps": failure, "effort": "high"}
+        _, run, _ = await ask_small("Who was the cook of Red Clay?", **options)
+        asked[type(failure)] = [event.to for event in list_events(run, Escalated)]
+    assert asked == {ServerFailed: ["dualrag", "duquad"], BudgetExceeded: ["dualrag"]}
+
+
+async def test_what_was_read_whole_is_not_read_again(ask):
+    made = [document(*each) for each in TEXTS.items()]
+    answer, run, model = await ask(Auto(mode="sparse", effort="high"), "Who?", made)
+    assert (answer.found, len(model.calls)) == (False, 1)
+    assert not list_events(run, Escalated)
+
+
+@pytest.mark.parametrize(
+    ("name", "headings", "method"),
+    [("a-70b", True, "rdr2"), ("a-70b", False, "longrefiner"), ("a-1.5b", True, "longrefiner")],
+)
+async def test_a_long_document_is_routed_if_its_headings_are_sure(ask, name, headings, method):
+    mark = "## " if headings else ""
+    parts = [f"{mark}Part {n}\n\nThe harbour was dredged in part {n}. " * 6 for n in range(90)]
+    long = (
+        document("long", "# Harbour\n\n" + "\n\n".join(parts))
+        if headings
+        else make("\n\n".join(parts), "Harbour", "long", flat=True)
+    )
+    strategy = Auto(mode="sparse", form="list", k=4)
+    _, run, model = await ask(
+        strategy, "Who was the cook of the harbour?", [long], lambda call: NOTHING, name=name
+    )
+    assert [event.to for event in list_events(run, Escalated)] == [method]
+    read = [
+        call for call in model.calls if "statements" in (call.schema or {}).get("properties", {})
+    ]
+    assert {call.schema["properties"]["statements"]["maxItems"] for call in read} == {12}
+    assert len(read) == (1 if method == "rdr2" else 2)  # a router that accepts nothing
 
 
 async def test_a_reader_without_odds_is_asked_once_if_it_finds_the_answer(ask, reply):

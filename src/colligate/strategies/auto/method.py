@@ -9,8 +9,11 @@
    document to SPD-RAG, because a reader that is shown a part of what such a question takes answers
    from it.
 3. Check: is there a cited answer, and is every number and name of the question in it?
-4. Escalate by what is missing, as far as the effort allows: DualRAG for a part that is missing,
-   LongRefiner for long documents, else the next passages of the search; then DualRAG, then DuQUAD.
+4. Escalate by what is missing, as far as the effort allows: DualRAG for a part that is missing; for
+   long documents RDR2, or LongRefiner if the reader is small or headings are not sure; else the
+   next passages of the search; then DualRAG, then DuQUAD. Where everything was read a large reader
+   is asked nothing more, and a small one only for steps: it may find in two readings what it misses
+   in one. A budget that is spent ends it too.
 
 `effort` is `low` (one reading, nothing is classified), `normal` (one method more) or `high` (four).
 """
@@ -25,6 +28,7 @@ from typing import ClassVar, Literal
 from colligate.core.answer import Answer
 from colligate.core.apart import read_if_clear, read_ranked, reads_apart
 from colligate.core.events import pluralize
+from colligate.core.fit import reserve_reading
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, is_small, read
 from colligate.core.run import Run, titled_text
@@ -40,6 +44,7 @@ from colligate.strategies.auto.prompts import QuestionKind, kind_messages
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.longrefiner import LongRefiner
+from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.spd_rag import SPDRAG
 
 Effort = Literal["low", "normal", "high"]
@@ -58,6 +63,7 @@ _ALL_STEPS = 0.75  # odds that one passage answers several steps; 13 real chains
 _HARDLY = 0.1  # odds of one fact below which a question of steps need not be sure
 _WHOLE = 16_000  # characters of all documents together that a large reader reads whole
 _LONG = 20_000  # characters of a document that is read by its structure
+_SURE_HEADINGS = 0.6  # confidence in a tree that a router walks
 _FEW = 6  # passages for a small reader, as `retrieve-read`
 
 
@@ -92,7 +98,8 @@ class Auto:
             return await read(question, [], run, strategy=self.name, evidence=())
         inquiry = _Inquiry(question, self, run, infos)
         await inquiry.locate()
-        kind = await inquiry.classify()
+        with reserve_reading(run):
+            kind = await inquiry.classify()
         left = _METHODS[self.effort]
         if kind is QuestionKind.STEPS and await inquiry.read_at_once():
             return inquiry.finish()
@@ -101,7 +108,7 @@ class Auto:
             left -= 1
         else:
             await inquiry.read_first(kind)
-        while left > 0 and (step := inquiry.choose_next()):
+        while left > 0 and not inquiry.spent and (step := await inquiry.choose_next()):
             await inquiry.ask(*step)
             left -= 1
         return inquiry.finish()
@@ -122,6 +129,8 @@ class _Inquiry:
         self.done: list[str] = []  # what was done, for the line to the user
         self.asked: set[str] = set()
         self.missing: list[str] = []  # words of the question that the answer leaves out
+        self.small = is_small(run.model(Role.READER))
+        self.spent = False  # whether the token budget ended a method
 
     async def classify(self) -> QuestionKind:
         """Return the kind of the question, a fact unless the odds of another are high enough."""
@@ -146,11 +155,10 @@ class _Inquiry:
     async def locate(self) -> None:
         """Search once, and show what was found before any model is asked."""
         auto, run = self.auto, self.run
-        small = is_small(run.model(Role.READER))
         short = sum(info.characters for info in self.infos) <= _WHOLE
-        self.form = auto.form or (Form.SHORT if small else Form.JOINED)
-        self.k = auto.k or (_FEW if small and run.reranker is not None else 10)
-        self.whole = short and not small and auto.k is None
+        self.form = auto.form or (Form.SHORT if self.small else Form.JOINED)
+        self.k = auto.k or (_FEW if self.small and run.reranker is not None else 10)
+        self.whole = short and not self.small and auto.k is None
         if self.whole:
             self.hits = await self._find_whole()
             self.k = len(self.hits)
@@ -210,7 +218,7 @@ class _Inquiry:
         whole = [each.passage(each.span(0, len(each))) for each in documents if each.text.strip()]
         return [Hit(passage, 1 / rank) for rank, passage in enumerate(whole, 1)]
 
-    def choose_next(self) -> tuple[str, str] | None:
+    async def choose_next(self) -> tuple[str, str] | None:
         """Return the most promising method that was not asked, and why; None if nothing is missing.
 
         "search" stands for the next passages of the search.
@@ -219,46 +227,52 @@ class _Inquiry:
             return None
         chain = bool(self.missing) or self.odds.get("steps", 0.0) >= self.odds.get("fact", 1.0)
         long = any(info.characters > _LONG for info in self.infos)
-        unread = len(self.hits) > len(self.shown)
-        suits = (("dualrag", chain), ("longrefiner", long), ("search", unread))
+        routed = long and not self.small and await self._has_sure_headings()
+        more = len(self.hits) > len(self.shown)
+        suits = (
+            ("dualrag", chain),
+            ("rdr2", routed),
+            ("longrefiner", long and not routed),
+            ("search", more),
+        )
         order = [name for name, does in suits if does] + ["dualrag", "duquad"]
+        if self.whole or sum(info.passages for info in self.infos) <= len(self.shown):
+            order = ["dualrag"] if self.small else []
         left = [name for name in order if name not in self.asked]
         why = "nothing found so far is the answer"
         if self.missing:
             why = f"the answer leaves out {', '.join(self.missing)}"
         return (left[0], why) if left else None
 
+    async def _has_sure_headings(self) -> bool:
+        """Return whether a router can trust the headings of the long documents found."""
+        found = {hit.passage.document_id for hit in spread(self.hits, self.k)}
+        names = [info.id for info in self.infos if info.id in found and info.characters > _LONG]
+        trees = [(await self.run.document(name)).tree for name in names]
+        sure = (each.structure.confidence >= _SURE_HEADINGS for each in trees)
+        return bool(trees) and all(sure) and all(each.structure.basis != "none" for each in trees)
+
     async def ask(self, method: str, why: str) -> None:
         """Ask a method, and keep its answer if it is better than the one before.
 
+        If it fails before anything was read, the passages of the search are read.
+
         Raises:
-            BudgetExceeded, ModelError: it failed, and nothing was found before.
+            BudgetExceeded, ModelError: they cannot be read either, or there are none.
         """
-        auto, run = self.auto, self.run
         self.asked.add(method)
-        run.emit(Escalated(why, method))
+        self.run.emit(Escalated(why, method))
         try:
-            if method == "dualrag":
-                self.done.append("looked up one step after the other")
-                answer = await DualRAG(retrieved=auto.pool, mode=auto.mode).answer(
-                    self.question, run
-                )
-            elif method == "spd-rag":
-                answer = await self._read_each()
-            elif method == "longrefiner":
-                self.done.append("read the best documents by their headings")
-                refiner = LongRefiner(no_global=True, on_nothing="nothing", mode=auto.mode)
-                answer = await refiner.answer(self.question, run)
-            elif method == "duquad":
-                self.done.append("read again with another choice of passages")
-                answer = await DuQUAD(mode=auto.mode).answer(self.question, run)
-            else:
-                answer = await self._read_on()
+            done, answer = await self._answer_by(method)
         except (BudgetExceeded, ModelError) as error:
-            if self.best is None:
+            self.spent = isinstance(error, BudgetExceeded)
+            if self.best is None and not self.hits:
                 raise
-            run.warn(f"{method} is left out: {error}")
-            return
+            self.run.warn(f"{method} is left out: {error}")
+            if self.best is not None:
+                return
+            done, answer = await self._read_on()
+        self.done.append(f"{done}: {why}")
         if self.best is None or not self.best.found:
             before = self.best.evidence if self.best else ()
             evidence = tuple(dict.fromkeys((*before, *answer.evidence)))
@@ -266,7 +280,26 @@ class _Inquiry:
         elif answer.found:  # the methods check their parts themselves
             self.best, self.missing = answer, []
 
-    async def _read_each(self) -> Answer:
+    async def _answer_by(self, method: str) -> tuple[str, Answer]:
+        """Return what a method does, in words, and its answer."""
+        auto, question, run = self.auto, self.question, self.run
+        if method == "dualrag":
+            form = auto.form or DualRAG.form
+            steps = DualRAG(retrieved=auto.pool, mode=auto.mode, form=form)
+            return "looked up one step after the other", await steps.answer(question, run)
+        if method == "rdr2":
+            router = RDR2(mode=auto.mode, on_nothing="nothing", form=auto.form or RDR2.form)
+            return "followed the headings of the best documents", await router.answer(question, run)
+        if method == "longrefiner":
+            form = auto.form or LongRefiner.form
+            refiner = LongRefiner(no_global=True, on_nothing="nothing", mode=auto.mode, form=form)
+            return "read the best documents by their headings", await refiner.answer(question, run)
+        if method == "duquad":
+            views = DuQUAD(mode=auto.mode, form=auto.form or DuQUAD.form)
+            return "read again with another choice of passages", await views.answer(question, run)
+        return await (self._read_each() if method == "spd-rag" else self._read_on())
+
+    async def _read_each(self) -> tuple[str, Answer]:
         """Read each document by an agent of its own, the best ones if there are too many."""
         count, most = len(self.infos), self.auto.most_documents
         takes = f"an agent for each of {count:,} documents takes about {2 * count:,} model calls"
@@ -276,19 +309,20 @@ class _Inquiry:
                 "--yes reads all"
             )
             count = most
-        self.done.append(f"read {pluralize(count, 'document')} one by one")
-        agents = SPDRAG(documents=count, most_calls=None, mode=self.auto.mode)
-        return await agents.answer(self.question, self.run)
+        form = self.auto.form or SPDRAG.form
+        agents = SPDRAG(documents=count, most_calls=None, mode=self.auto.mode, form=form)
+        done = f"read {pluralize(count, 'document')} one by one"
+        return done, await agents.answer(self.question, self.run)
 
-    async def _read_on(self) -> Answer:
+    async def _read_on(self) -> tuple[str, Answer]:
         """Read the next passages of the search."""
         if not self.shown and not self.whole:  # another method was asked first
             self.hits = await self.run.reorder(self.question, self.hits, mode=self.auto.mode)
         rest = [hit for hit in self.hits if hit.passage not in self.shown]
         more = spread(rest, self.k)
+        before = "more " if self.shown else ""
         self.shown += [hit.passage for hit in more]
-        self.done.append(f"read {pluralize(len(more), 'more passage')}")
-        return await read_ranked(
+        answer = await read_ranked(
             self.question,
             more,
             self.run,
@@ -296,6 +330,7 @@ class _Inquiry:
             why="of the search, read later",
             form=self.form,
         )
+        return f"read {pluralize(len(more), f'{before}passage')}", answer
 
     def _find_missing(self, answer: Answer, passages: Sequence[Passage]) -> list[str]:
         """Return the numbers and names of the question that an answer leaves out, though the
