@@ -111,9 +111,13 @@ async def test_a_question_over_documents_of_some_dates(client):
     assert (await client.ask(where=["2024"])).status_code == 422
     query = {"q": "bicycles", "where": ["date>=2024", "title~rules"]}
     (hit,) = (await client.get(f"{DEFAULT}/search", params=query)).json()
-    assert (hit["document"], hit["source"]) == (name, "new.md")
+    assert (hit["document"], hit["source"], hit["date"]) == (name, "new.md", "2024-05-01")
     listed = (await client.get(f"{DEFAULT}/documents")).json()
     assert [each["date"] for each in listed] == ["", "2024-05-01"]
+    events = parse_events((await client.ask(where=["date>=2024"], stream=True)).text)
+    (located,) = [sent["passages"] for _, sent in events if sent.get("event") == "located"]
+    # No folder of the server is shown.
+    assert [(each["source"], each["date"]) for each in located] == [("new.md", "2024-05-01")]
 
 
 async def test_parameters_of_a_strategy(client):

@@ -135,6 +135,7 @@ class Document:
             section=self.section_of(span),
             page=None if page is None else page.number,
             source=self.source,
+            date=self.date,
         )
 
     @cached_property
@@ -162,7 +163,8 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A span of a document, its text, and its place: title, heading path, page (from 1), file."""
+    """A span of a document, its text, and its place: title, heading path, page (from 1), file, and
+    the document's date."""
 
     span: Span
     text: str
@@ -170,6 +172,7 @@ class Passage:
     section: tuple[str, ...] = ()
     page: int | None = None
     source: str = field(default="", compare=False)
+    date: str = field(default="", compare=False)
 
     @property
     def document_id(self) -> str:
@@ -228,6 +231,7 @@ class Hit:
             "source": passage.source,
             "section": list(passage.section),
             "page": passage.page,
+            "date": passage.date,
             "start": passage.span.start,
             "end": passage.span.end,
             "score": self.score,

@@ -88,9 +88,10 @@ class Catalogue:
 
     def text(self, number: int) -> StoredText | None:
         """Return one document's text, without building its tree."""
-        query = "SELECT id, title, language, source, text FROM documents WHERE number = ?"
-        found = self._rows(query, number)
-        return StoredText(*found[0]) if found else None
+        query = "SELECT id, title, language, source, metadata, text FROM documents WHERE number = ?"
+        for *names, metadata, text in self._rows(query, number):
+            return StoredText(*names, json.loads(metadata).get("date", ""), text)
+        return None
 
     def digest(self, number: int) -> str:
         """Return the SHA-256 of a document's text as it was stored."""
@@ -325,6 +326,7 @@ class StoredText:
     title: str
     language: str
     source: str
+    date: str
     text: str
 
 

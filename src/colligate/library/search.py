@@ -177,7 +177,7 @@ class Searcher:
                 continue  # removed since
             span = Span(document.id, p.start, p.end)
             text = document.text[p.start : p.end]
-            place = (document.title, p.section, p.page, document.source)
+            place = (document.title, p.section, p.page, document.source, document.date)
             hits.append(Hit(Passage(span, text, *place), scored.score))
         return hits
 

@@ -213,6 +213,7 @@ class PassageShape(TypedDict):
     source: str
     section: list[str]
     page: int | None
+    date: str
     start: int
     end: int
     text: str

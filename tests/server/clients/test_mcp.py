@@ -138,7 +138,7 @@ async def test_a_passage_found_is_the_documents_own_text(connected):
         found = (await called(client, "search", query="bicycles in the yard", k=1))["passages"]
         (passage,) = found
         assert "Bicycles stand in the yard" in passage["text"]
-        assert passage["section"] == ["House rules", "Bicycles"]
+        assert (passage["section"], passage["date"]) == (["House rules", "Bicycles"], "")
         (content,) = (await client.read_resource(passage["uri"])).contents
         assert content.text == passage["text"]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from colligate.core.events import Event
 from colligate.documents import Passage
+from colligate.library.web import hide_folders
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class Located(Event):
         )
         more = f"; {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
         return f"located: {'; '.join(list(places)[:_SHOWN])}{more}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the passages without the folders of their files: clients of a server see them."""
+        plain = super().to_json()
+        for passage in plain["passages"]:
+            passage["source"] = hide_folders(passage["source"])
+        return plain
 
     @property
     def lasting(self) -> bool:
