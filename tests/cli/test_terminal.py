@@ -1,11 +1,14 @@
-"""No text drives the terminal."""
+"""No text drives the terminal; what is printed of an answer."""
 
 import unicodedata
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from colligate.cli.display import escape_controls, to_one_line
+from colligate import Answer, Citation, Span
+from colligate.cli.display import escape_controls, show_answer, to_one_line
+from colligate.core.meaning import Meaning
 
 # Any code point, those that do harm as often as the rest.
 harmful = st.sampled_from("\x00\x07\x08\x1b\x7f\x85\x9b\x9d\u202e\u2066\ud800\r")
@@ -29,3 +32,17 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
 @given(texts)
 def test_one_line_is_one_line(text: str) -> None:
     assert len(to_one_line(text).splitlines()) <= 1
+
+
+def test_a_citation_whose_meaning_was_not_told_is_marked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told, untold = (
+        Citation(
+            Span("a-1", 0, 5), "Otter", "Otters", (), page, ((0, 5),), "quote", meaning=meaning
+        )
+        for page, meaning in ((3, Meaning.SUPPORTS), (4, Meaning.UNCLEAR))
+    )
+    show_answer(Answer("Who?", "auto", "Otter [1][2]", found=True, citations=(told, untold)))
+    headings = [line for line in capsys.readouterr().out.splitlines() if "page" in line]
+    assert headings == ["[1] Otters, page 3", "[2] Otters, page 4, in other words"]

@@ -128,6 +128,18 @@ def paid() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("ending", [".md", ".html", ".docx"])
+def test_a_citation_whose_meaning_was_not_told_is_marked(ending):
+    told, untold = {**PLACE, "meaning": "supports"}, {**PLACE, "page": 4, "meaning": "unclear"}
+    content = FORMATS[ending].render(whole("A late payer pays 10 %. [1][2]", told, untold))
+    if ending == ".docx":
+        shown = " ".join(p.text for p in docx.Document(io.BytesIO(content)).paragraphs)
+    else:
+        shown = content.decode()
+    assert shown.count("in other words") == 1
+    assert "page 4, 2024-05-01 (/office/rules.pdf), in other words" in shown.replace("\\", "")
+
+
+@pytest.mark.parametrize("ending", [".md", ".html", ".docx"])
 def test_a_file_says_the_answer_its_sources_and_what_it_took(paid, ending):
     content = FORMATS[ending].render(paid)
     if ending == ".docx":

@@ -63,6 +63,8 @@ def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
         line.append(f", {to_one_line(citation.date)}")
     if citation.source:
         line.append(f" ({to_one_line(shorten_path(citation.source))})", "dim")
+    if citation.meaning == "unclear":
+        line.append(", in other words", "dim")
     return line
 
 

@@ -60,7 +60,8 @@ def render_answer(answer: Mapping[str, Any]) -> RenderedAnswer:
 
 
 def describe_place(citation: Mapping[str, Any], *, with_folder: bool = False) -> str:
-    """Return title, headings, page, row, date and file of a citation in one line."""
+    """Return title, headings, page, row, date and file of a citation in one line, and whether the
+    answer says it in other words, whose meaning nothing has compared."""
     headings = [heading for heading in citation["section"] if heading != citation["title"]]
     where = " › ".join([citation["title"], *headings])
     page = "" if citation["page"] is None else f", page {citation['page']}"
@@ -68,7 +69,8 @@ def describe_place(citation: Mapping[str, Any], *, with_folder: bool = False) ->
     date = f", {citation['date']}" if citation.get("date") else ""
     file = citation.get("source", "")
     name = file if with_folder else PurePath(file).name
-    return " ".join((where + page + row + date + (f" ({name})" if name else "")).split())
+    words = ", in other words" if citation.get("meaning") == "unclear" else ""
+    return " ".join((where + page + row + date + (f" ({name})" if name else "") + words).split())
 
 
 def describe_usage(usage: Mapping[str, Any], model: str = "") -> str:
