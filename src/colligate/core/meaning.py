@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import cached_property
+from itertools import combinations, pairwise
 
 from colligate.core.support import WORD, is_number, split_content_words, support
 from colligate.models import Verifier
@@ -64,6 +65,7 @@ def compare_words(claim: str, source: str) -> Meaning:
     if (
         _changes_locally(stated, said, edits)
         or _exchanges(stated, said, edits)
+        or _trades_places(stated, said)
         or _turns_voice(stated, said)
         or _negates(stated, said)
         or _opposes(stated, said)
@@ -103,14 +105,23 @@ _UNSURE = frozenset(
     intends intention intending scheduled announced estimated estimate estimates approximately about
     around roughly some almost nearly hoped hope hopes wish aim aims aimed going due set asked
     wanted tried unclear unknown disputed counts nominated nominee nominees nomination according
-    risk potential chance unconfirmed rumoured rumored""".split()
+    risk potential chance unconfirmed rumoured rumored anticipated anticipate anticipates likelihood
+    able potentially""".split()
 )
 # Of these, a claim that repeats what they are about must not be without.
 _HEDGES = frozenset(
     """may might could should possibly perhaps probably likely allegedly alleged reportedly
     supposedly suggested believed considered expected proposed planned intended scheduled estimated
-    approximately nominated hoped""".split()
+    approximately nominated hoped discussed reported potentially""".split()
 )
+# "agreed to acquire", "tried to escape": it may not have come to that.
+_ATTEMPTS = frozenset(
+    """planned planning plans intended intends agreed attempted tried wanted hoped offered promised
+    threatened refused failed sought proposed announced considered scheduled expected""".split()
+)
+# A claim may keep these of its source and drop a hedge: "He said that he hoped to".
+_WEAK = frozenset("would said say says wish potential".split())
+_CERTAIN = frozenset("certain certainly definitely proven proved undoubtedly exactly".split())
 _OPPOSITES: dict[str, set[str]] = {}
 for _pair in """
     before/after earlier/later first/last more/less more/fewer most/least most/fewest
@@ -132,6 +143,28 @@ for _pair in """
     eastern/western inside/outside reduce/increase strengthen/weaken agreed/refused agrees/refuses
     introduced/discontinued founded/dissolved appointed/dismissed hired/fired acquitted/convicted
     previously/currently colder/warmer cold/warm up/down far/near
+    adopted/proposed approved/proposed adopted/discussed approved/discussed agreed/discussed
+    completed/planned built/planned built/proposed paid/offered granted/requested ratified/signed
+    convicted/accused convicted/charged proven/alleged proven/suggested proved/suggested
+    adopted/rejected granted/denied confirmed/denied affirmed/reversed upheld/overturned
+    allowed/prohibited allowed/forbidden allows/prohibits permitted/prohibited permits/prohibits
+    required/optional mandatory/optional voluntary/mandatory passed/failed succeeded/failed
+    success/failure successes/failures guilty/innocent dead/alive born/died imports/exports
+    imported/exported arrived/departed attacked/defended ally/enemy allies/enemies strong/weak
+    stronger/weaker early/late old/new oldest/newest young/old rich/poor men/women man/woman
+    brother/sister husband/wife created/destroyed built/demolished built/destroyed kept/removed
+    added/removed expanded/reduced increased/reduced increased/fell increased/declined
+    rose/declined rose/dropped grew/shrank grew/fell grew/declined faster/slower fastest/slowest
+    heavier/lighter heaviest/lightest strongest/weakest deepest/shallowest widest/narrowest
+    wider/narrower richer/poorer cheaper/dearer buyer/seller lender/borrower landlord/tenant
+    lessor/lessee licensor/licensee employer/employee plaintiff/defendant debtor/creditor
+    winner/loser attacker/defender ancestor/descendant senior/junior superior/inferior
+    majority/minority permanent/temporary permanently/temporarily rural/urban present/absent
+    true/false similar/different same/different same/more same/less direct/indirect
+    directly/indirectly formal/informal active/inactive complete/incomplete dependent/independent
+    prior/after prior/following earlier/subsequent preceding/following previous/next
+    predecessors/sequels sequel/prequel formerly/now began/stopped launched/cancelled
+    least/only short/long left/right top/bottom cause/end caused/ended preceded/followed
 """.split():
     _one, _, _two = _pair.partition("/")
     _OPPOSITES.setdefault(_one, set()).add(_two)
@@ -142,8 +175,18 @@ _EXCEPT = frozenset(
     "before until other than except but apart besides unless only just else".split()
 )
 _AUXILIARIES = frozenset("is was are were be been being has had have do does did will".split())
-_SYMMETRIC = frozenset("and or with between married met near versus to".split())
+_SYMMETRIC = frozenset(
+    """and or with between married met near versus to borders bordered bordering adjoins resembles
+    equals played faced fought divorced sister brother cousin twin wife husband friend rival
+    colleague neighbour neighbor partner spouse similar different differs same linked connected
+    related adjacent""".split()
+)
 _GLUE = frozenset("the a an of in on at its his her their this that".split())
+_MONTHS = frozenset(
+    (split_content_words(month) or [month])[0]
+    for month in """january february march april may june july august september october november
+    december""".split()
+)
 _FEW = 4  # words: longer differences are other ways to say something
 
 
@@ -156,6 +199,7 @@ class _Text:
     @cached_property
     def forms(self) -> list[str]:
         text = self.text.replace("’", "'").replace("can't", "cannot").replace("won't", "will not")
+        text = text.replace("unable to", "not able to")
         return [each.group() for each in WORD.finditer(re.sub(r"n't\b", " not", text))]
 
     @cached_property
@@ -192,6 +236,10 @@ class _Text:
 
     def content_before(self, place: int) -> str:
         return next((self.keys[at] for at in reversed(self.contents) if at < place), "")
+
+    def links(self, start: int, stop: int) -> tuple[str, ...]:
+        """Return the words of a part that say how its neighbours are connected."""
+        return tuple(word for word in self.words[start:stop] if word not in _GLUE | _AUXILIARIES)
 
     def has(self, words: frozenset[str]) -> bool:
         return not words.isdisjoint(self.words)
@@ -300,9 +348,7 @@ def _exchanges(stated: _Text, said: _Text, edits: Sequence[Edit]) -> bool:
     replaced = [each for each in edits if max(part.stop - part.start for part in each) <= 2 * _FEW]
     for place, (old, new) in enumerate(replaced):
         for other_old, other_new in replaced[place + 1 :]:
-            between = stated.words[old.stop : other_old.start]
-            links = [word for word in between if word not in _GLUE]
-            if all(word in _SYMMETRIC for word in links):
+            if _joins(stated.forms[old.stop : other_old.start]):
                 continue
             for part in (_Text.contents_of, _Text.names_of):
                 was, now = part(stated, old), part(said, new)
@@ -312,8 +358,88 @@ def _exchanges(stated: _Text, said: _Text, edits: Sequence[Edit]) -> bool:
     return False
 
 
+@dataclass(frozen=True)
+class _Thing:
+    """Content words side by side, where they begin, and what is next to them on each side.
+
+    That is the nearest content word, and the words between that link them.
+    """
+
+    start: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+    def replaces(self, other: _Thing, earlier: _Thing) -> bool:
+        """Return whether it has a neighbour of another thing, and none that it had earlier."""
+        ours, others = (self.before, self.after), (other.before, other.after)
+        kept = (earlier.before, earlier.after)
+        return any(our and our == each for our, each in zip(ours, others, strict=True)) and not any(
+            our and our[0] == each[0] for our, each in zip(ours, kept, strict=True) if each
+        )
+
+
+def _trades_places(stated: _Text, said: _Text) -> bool:
+    """Find two things of which each has a neighbour that the other had, in the other order."""
+    if stated.words.count("by") != said.words.count("by") or said.shares(stated) < 0.8:
+        return False
+    ours, theirs = _things(said, stated), _things(stated, said)
+    for one, other in combinations([name for name in ours if name in theirs], 2):
+        if (
+            (ours[one].start < ours[other].start) != (theirs[one].start < theirs[other].start)
+            and ours[one].replaces(theirs[other], theirs[one])
+            and ours[other].replaces(theirs[one], theirs[other])
+            and not _are_together(ours[one], ours[other], said)
+            and not _are_together(theirs[one], theirs[other], stated)
+        ):
+            return _connects_alike(stated.words, said.words)
+    return False
+
+
+def _things(text: _Text, other: _Text) -> dict[tuple[str, ...], _Thing]:
+    """Return the things that a text names once; words side by side in both texts are one thing."""
+    pairs = set(pairwise(other.keys))
+    units: list[list[int]] = []
+    for at in text.contents:
+        if units and units[-1][-1] == at - 1 and (text.keys[at - 1], text.keys[at]) in pairs:
+            units[-1].append(at)
+        else:
+            units.append([at])
+    names = [tuple(text.keys[at] for at in unit) for unit in units]
+    found = {}
+    for place, (name, unit) in enumerate(zip(names, units, strict=True)):
+        if names.count(name) > 1 or is_number(name[0]) or name[0] in _MONTHS:
+            continue
+        before, after = (), ()
+        if place:
+            last = units[place - 1][-1]
+            before = text.keys[last], *text.links(last + 1, unit[0])
+        if place + 1 < len(units):
+            first = units[place + 1][0]
+            owner = ["'s"] if text.words[unit[-1]].endswith("'s") else []
+            after = text.keys[first], *owner, *text.links(unit[-1] + 1, first)
+        found[name] = _Thing(unit[0], before, after)
+    return found
+
+
+def _are_together(one: _Thing, other: _Thing, text: _Text) -> bool:
+    """Return whether two things are in one list, or do something together."""
+    first, last = sorted((one.start, other.start))
+    return _joins(text.forms[first + 1 : last])
+
+
+def _joins(between: Sequence[str]) -> bool:
+    """Return whether words only join what is beside them: "and", "is married to", "merged with".
+
+    Names between them are other things of the list, or parts of theirs.
+    """
+    links = [word for word in between if word.islower() and word not in _GLUE | _AUXILIARIES]
+    return all(word in _SYMMETRIC for word in links) or (len(links) == 2 and links[1] == "with")
+
+
 def _connects_alike(stated: Sequence[str], said: Sequence[str]) -> bool:
     """Return whether neither text has a word whose opposite is in the other."""
+    if ("from" in stated) != ("from" in said):  # "A rents it to B", "B rents it from A"
+        return False
     return not any(_OPPOSITES.get(word, set()) & (set(said) - set(stated)) for word in stated)
 
 
@@ -409,14 +535,21 @@ def _done_by(text: _Text) -> dict[str, set[str]]:
 
 def _drops_hedge(stated: _Text, said: _Text) -> bool:
     """Find a hedge whose next words are in the claim, which states them outright."""
-    if said.shares(stated) < 0.8 or said.has(_UNSURE):
+    if said.has(_CERTAIN) and stated.has(_HEDGES) and not stated.has(_CERTAIN):
+        return said.shares(stated) >= 0.6
+    unsure = _UNSURE.intersection(said.words)
+    if said.shares(stated) < 0.8 or not unsure <= set(stated.words):
         return False
-    for place, word in enumerate(stated.words):
-        if word not in _HEDGES:
+    for place, word in enumerate(stated.forms):
+        if word in said.words:
             continue
-        following = [stated.keys[at] for at in stated.contents if at > place][:2]
-        if len(following) == 2 and following[0] in said.key_set and following[1] in said.key_set:
-            return True
+        attempts = word in _ATTEMPTS and stated.words[place + 1 : place + 2] == ["to"]
+        following = [stated.keys[at] for at in stated.contents if at > place][:3]
+        if (word in _HEDGES or attempts) and following and following[0] in said.key_set:
+            at = said.keys.index(following[0])
+            kept = (unsure - _WEAK).intersection(said.words[max(0, at - 6) : at])
+            if not kept and sum(key in said.key_set for key in following) > 1:
+                return True
     return False
 
 
