@@ -361,8 +361,9 @@ async def test_a_reader_that_finds_nothing_in_them_is_believed(ask):
     assert (answer.found, answer.text) == (False, NOT_FOUND)
 
 
-async def test_no_documents_cost_no_call(make_run):
-    async with InMemorySources([]) as sources:
+@pytest.mark.parametrize("made", [[], [document("blank", " \n")]], ids=["none", "blank"])
+async def test_no_text_costs_no_call(make_run, made):
+    async with InMemorySources(made) as sources:
         run, model = make_run(sources, World())
         answer = await dualrag().answer(QUESTION, run)
     assert (answer.found, answer.text) == (False, NOT_FOUND)
@@ -496,6 +497,31 @@ async def test_a_summary_that_cannot_be_read_leaves_the_others(learn):
         ("Lund", False),
     ]
     assert any("Lund" in warning for warning in run.warnings)
+
+
+async def test_a_summary_that_fails_leaves_those_beside_it(learn):
+    def summary(call):
+        if "<entity>Ada Mercer" in call.prompt:
+            return ServerFailed("down", "", "")
+        return {"statements": facts_in(call.prompt)}
+
+    knowledge, run, _ = await learn(World(Entities=TWO, Summary=summary))
+    assert list(knowledge.outline.entities) == ["Lund"]
+    assert any("down" in warning for warning in run.warnings)
+
+
+async def test_a_search_that_fails_at_the_end_leaves_what_was_learnt(ask, monkeypatch):
+    search = InMemorySources.search
+
+    async def fails_for_the_question(self, query, **options):
+        if query == QUESTION:
+            raise ServerFailed("the embedder is down")
+        return await search(self, query, **options)
+
+    monkeypatch.setattr(InMemorySources, "search", fails_for_the_question)
+    answer, run, _ = await ask(World(), bridges=2)
+    assert answer.found
+    assert any("the embedder is down" in warning for warning in run.warnings)
 
 
 async def test_a_failing_server_is_not_taken_for_a_malformed_reply(sources, make_run):

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.core.citing import NOT_FOUND
+from colligate.core.events import Retrieved
 from colligate.errors import ServerFailed
+from colligate.library import InMemorySources
 from colligate.models.base import LabelOdds
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.dualrag.events import QuestionSplit, Stopped
@@ -132,6 +134,39 @@ async def test_what_was_found_before_a_failure_is_read(ask_small):
     assert not answer.found
     assert answer.evidence
     assert any("down" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize("failing", ["reader", "search"])
+async def test_a_step_that_was_answered_is_the_answer_if_nothing_more_can_be_read(
+    ask_small, monkeypatch, failing
+):
+    search = InMemorySources.search
+
+    async def search_steps(self, query, **options):
+        if query == BORN and failing == "search":
+            raise ServerFailed("the embedder is down")
+        return await search(self, query, **options)
+
+    monkeypatch.setattr(InMemorySources, "search", search_steps)
+    down = ("a film of 1971", ServerFailed("the reader is down"))
+    answers = {**ANSWERS, "When was Ada Mercer born?": down, BORN: down}
+    answer, run, _ = await ask_small(BORN, CHAIN, answers)
+    assert (answer.found, len(answer.citations)) == (True, 1)
+    assert answer.citations[0].span.document_id == "harbour"
+    assert any(
+        f"the {'embedder' if failing == 'search' else failing} is down" in warning
+        for warning in run.warnings
+    )
+
+
+async def test_the_passages_of_the_steps_are_read_last(ask_small):
+    noise = "The director of Silver Harbour was born."
+    texts = {**TEXTS, **{f"noise{n}": f"# Silver Harbour {n}\n\n{noise}\n" for n in range(7)}}
+    left = {"Who directed Silver Harbour?": ("a film of 1971", "Ada Mercer")}
+    answer, run, _ = await ask_small(BORN, CHAIN, left, texts=texts)
+    [*_, last] = list_events(run, Retrieved)
+    assert (last.query, "mercer" in {span.document_id for span in last.spans}) == (BORN, False)
+    assert "mercer" in {piece.span.document_id for piece in answer.evidence}
 
 
 async def test_a_large_reader_reasons_in_rounds(ask):

@@ -23,6 +23,7 @@ from typing import ClassVar, Literal
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.apart import cites_as_small, read_ranked
+from colligate.core.citing import Stated
 from colligate.core.fit import fit_window
 from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
@@ -32,7 +33,7 @@ from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage, Span
 from colligate.documents.sentences import sentence_spans
-from colligate.errors import MalformedOutput
+from colligate.errors import BudgetExceeded, ColligateError, MalformedOutput, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
 from colligate.strategies.dualrag.events import (
@@ -163,7 +164,8 @@ class DualRAG:
         knowledge = await self.learn(question, run)
         found.searches = list(knowledge.gathered)
         if self.bridges or not knowledge.outline.size:  # the last resort: the question itself
-            await self._bridge(question, found, knowledge.behind)
+            with reserve_for_answer(run, lambda: True):
+                await self._bridge(question, found, knowledge.behind)
         sources, notes = await knowledge.for_reader(
             run,
             self.form,
@@ -194,7 +196,7 @@ class DualRAG:
         """Answer the simple questions of a plan one after the other, and put them together.
 
         If a step has no answer, or their answers give none together, the passages behind the
-        outline are read with the best ones for the question itself.
+        outline are read with the best ones for the question itself, then those of the steps.
         """
         knowledge, made = Knowledge(question), QuestionPlan(question, [question])
         answer: Answer | None = None
@@ -215,11 +217,15 @@ class DualRAG:
             answer = await answer_plan(made, run, strategy=self.name, evidence=evidence)
             if answer is not None:
                 return answer
-        hits = await run.search(question, k=_READ, pool=self.retrieved, mode=self.mode)
-        found = dict.fromkeys([*knowledge.behind, *(hit.passage for hit in hits)])
-        best = [Hit(passage, 1 / rank) for rank, passage in enumerate(found, 1)]
+        found = Lookup(run, _READ, self.retrieved, self.mode)
+        with reserve_for_answer(run, lambda: True):
+            await found.search(question)
+        best = [*knowledge.behind, *found.passages][:_READ]
+        found.searches = list(knowledge.gathered)
+        best += [passage for passage, _ in found.by_turns(len(found.passages))]
+        hits = [Hit(passage, 1 / rank) for rank, passage in enumerate(dict.fromkeys(best), 1)]
         with run.meter.step("answer"):
-            return await self._read_found(question, best[:_READ], run)
+            return await self._read_found(question, hits[: self.k], run, knowledge.stated)
 
     async def _take_step(
         self, number: int, made: QuestionPlan, knowledge: Knowledge, run: Run
@@ -242,7 +248,9 @@ class DualRAG:
         knowledge.rounds = number
         return answer
 
-    async def _read_found(self, question: str, hits: Sequence[Hit], run: Run) -> Answer:
+    async def _read_found(
+        self, question: str, hits: Sequence[Hit], run: Run, known: Sequence[Stated] = ()
+    ) -> Answer:
         """Answer from passages, best first: a small reader reads each alone first."""
         return await read_ranked(
             question,
@@ -251,6 +259,7 @@ class DualRAG:
             strategy=self.name,
             why=f"of the search for “{question}”",
             form=self.form,
+            known=known,
         )
 
     async def learn(self, question: str, run: Run) -> Knowledge:
@@ -427,21 +436,32 @@ class DualRAG:
         return list(best.values())[: self.k]
 
     async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> bool:
-        """Summarise what is new for each entity and append it (equation 10); return if K grew."""
+        """Summarise what is new for each entity and append it (equation 10); return if K grew.
+
+        The summaries beside one that fails are appended before its error is raised.
+        """
         sought = [each for each in sought if each.unseen]
         with run.meter.step("summarizer"):
             summaries = await gather(self._summarise(knowledge, run, each) for each in sought)
         new: list[Fragment] = []
+        failed: list[ColligateError] = []
         # Merge in the order of the entities, whichever summary came first.
         for each, summary in zip(sought, summaries, strict=True):
+            if isinstance(summary, ColligateError):
+                failed.append(summary)
+                continue
             if summary.event is not None:
                 run.emit(summary.event)
             new += knowledge.merge(each.heading, summary.fragments, summary.passages)
         _note_outlined(knowledge, new, run)
+        if failed:
+            raise failed[0]
         return bool(new)
 
-    async def _summarise(self, knowledge: Knowledge, run: Run, sought: _Sought) -> _Summarised:
-        """Return k_t^e: what the new passages say of an entity (equation 9)."""
+    async def _summarise(
+        self, knowledge: Knowledge, run: Run, sought: _Sought
+    ) -> _Summarised | ColligateError:
+        """Return k_t^e: what the new passages say of an entity (equation 9); or the failure."""
         if self.no_outline:
             raw = [Fragment(each.text.strip(), (each.span,)) for each in sought.unseen]
             return _Summarised(raw, sought.unseen)
@@ -457,6 +477,8 @@ class DualRAG:
         except MalformedOutput as error:
             readable = False
             run.warn(f"what was found for “{sought.name}” is not summarised: {error.what}")
+        except (BudgetExceeded, ModelError) as error:
+            return error
         event = Summarised(knowledge.rounds + 1, sought.name, said, tuple(fragments), readable)
         return _Summarised(fragments, passages, event)
 
