@@ -186,9 +186,9 @@ class _Batch:
             input_ids=torch.tensor([[row.written[-1]] for row in rows], device=model.device),
             attention_mask=(positions >= longest - lengths).long(),
             position_ids=lengths,
-            past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=1,
+            **{self._runtime.cache_name: self._cache},
         ).logits
         for row in rows:
             row.length += 1

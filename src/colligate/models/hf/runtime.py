@@ -11,7 +11,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -111,10 +113,14 @@ class Runtime:
     def forward(self, ids: Sequence[int], cache: Any = None, **options: Any) -> Any:
         """Run one pass over the tokens after those in the cache; logits of the last one only."""
         batch = self.torch.tensor([list(ids)], device=self.model.device)
-        return self.model(
-            input_ids=batch, past_key_values=cache, use_cache=cache is not None,
-            **{"logits_to_keep": 1, **options},
-        )  # fmt: skip
+        options = {self.cache_name: cache, "logits_to_keep": 1, **options}
+        return self.model(input_ids=batch, use_cache=cache is not None, **options)
+
+    @cached_property
+    def cache_name(self) -> str:
+        """The model's name for its cache: `past_key_values` before transformers 5.24."""
+        parameters = signature(self.model.forward).parameters
+        return "cache" if "cache" in parameters else "past_key_values"
 
     def new_cache(self, layers: Layers = ()) -> Any:
         """Make a cache with these keys and values, which grows with each pass.
