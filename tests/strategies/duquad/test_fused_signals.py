@@ -9,7 +9,7 @@ import pytest
 from colligate.core import Run
 from colligate.core.events import to_plain
 from colligate.documents import Span
-from colligate.errors import ContextTooSmall, MissingCapability
+from colligate.errors import ContextTooSmall, MissingCapability, ServerFailed
 from colligate.library import InMemorySources
 from colligate.models import Message, Role
 from colligate.models.metering import Meter
@@ -177,3 +177,72 @@ async def test_the_readers_prompt_is_used_only_where_it_scores_itself(documents,
             ]
         else:
             assert (prompt, spans) == (expected, shared[1])
+
+
+class Scoring:
+    """A reranker with a score for each title; without scores it fails."""
+
+    name = "scoring"
+
+    def __init__(self, scores):
+        self.scores = scores
+
+    async def score(self, query, texts):
+        if self.scores is None:
+            raise ServerFailed("the reranker fails", "503", "try later")
+        return [next(s for title, s in self.scores.items() if title in text) for text in texts]
+
+    async def aclose(self):
+        pass
+
+
+async def test_reranked_adds_both_scores_on_one_scale_without_the_scorer(scored):
+    reranker = Scoring({"Lease": -9000.0, "House rules": 9000.0})
+    fused, run, _ = await scored(
+        fusion="reranked", reranker=reranker, likelihood=likelihood, attention=attention
+    )
+    assert fused.signals.keys() == {"similarity", "reranker"}
+    assert fused.signals["reranker"] == (-9000, 9000)
+    assert fused.scores == pytest.approx((0, 0))  # the cosine says the opposite, and counts alike
+    assert run.meter.report().scoring_passes == 2  # of the reranker
+
+
+async def test_reranked_puts_first_what_the_reranker_does_if_it_weighs_more(scored):
+    reranker = Scoring({"Lease": 0.1, "House rules": 0.2})
+    weights = {Signal.SIMILARITY: 1.0, Signal.RERANKER: 1.5}
+    fused, *_ = await scored(fusion="reranked", reranker=reranker, weights=weights)
+    assert fused.scores == pytest.approx((-0.5, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("reranker", "warnings"),
+    [(None, ()), (Scoring(None), ("reranker is not used: the reranker fails: 503; try later",))],
+)
+async def test_without_the_reranker_similarity_has_all_the_weight_and_it_is_said(
+    scored, reranker, warnings
+):
+    fused, run, _ = await scored(fusion="reranked", reranker=reranker)
+    assert fused.missing == (Signal.RERANKER,)
+    assert fused.weights == {Signal.SIMILARITY: 2.0}
+    assert fused.scores == pytest.approx((2, -2))
+    assert run.warnings[:-1] == warnings
+    assert "ranked by similarity alone" in run.warnings[-1]
+
+
+async def test_without_an_embedder_the_reranker_has_all_the_weight(scored):
+    reranker = Scoring({"Lease": 1.0, "House rules": 2.0})
+    fused, *_ = await scored(fusion="reranked", reranker=reranker, embedder=None)
+    assert fused.missing == (Signal.SIMILARITY,)
+    assert fused.scores == pytest.approx((-2, 2))
+
+
+async def test_the_reranker_is_a_fourth_signal_of_calibrated_if_it_has_a_weight(scored):
+    reranker = Scoring({"Lease": 1.0, "House rules": 2.0})
+    given = {"fusion": "calibrated", "likelihood": likelihood, "attention": by_title}
+    three, *_ = await scored(**given, reranker=reranker)
+    assert "reranker" not in three.signals
+    weights = {**WEIGHTS[Fusion.CALIBRATED], Signal.RERANKER: 0.5}
+    four, *_ = await scored(**given, reranker=reranker, weights=weights)
+    assert four.weights == weights
+    first, second = three.scores
+    assert four.scores == pytest.approx((first - 0.5, second + 0.5))

@@ -12,9 +12,16 @@ from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Noted, Pruned
 from colligate.core.reader import FORMS
 from colligate.documents import Document
-from colligate.errors import BudgetExceeded, ContextTooSmall, ServerFailed, UsageError
+from colligate.errors import (
+    BudgetExceeded,
+    ContextTooSmall,
+    MalformedOutput,
+    ServerFailed,
+    UsageError,
+)
 from colligate.library import InMemorySources
 from colligate.models import Capability, LabelOdds, Role
+from colligate.models.rerankers import EmbeddingReranker
 from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.duquad.events import Gated, Listed, Viewed
 from colligate.strategies.duquad.signals import Weighted
@@ -44,8 +51,8 @@ def numbers(call) -> list[int]:
     return [int(n) for n in re.findall(r"<document number=\"(\d+)\">", call.prompt)]
 
 
-def named(*documents: int, said: str = "I think so.") -> str:
-    return f'{said}\n{{"important_docs": {list(documents)}}}'
+def named(*documents: int, said: str = "I think so.", **short: str) -> str:
+    return said + "\n" + json.dumps({**short, "important_docs": documents})
 
 
 def scores(**by_number: tuple[float, str]) -> str:
@@ -307,6 +314,16 @@ async def test_a_score_that_stays_missing_is_0_and_said(make_run):
     assert len(model.calls) == 5
 
 
+async def test_a_reply_without_any_score_keeps_all_documents_and_is_not_asked_for_again(make_run):
+    replies = Saying(score="no idea")
+    answer, run, model = await asked(make_run, replies=replies)
+    assert replies.kinds == ["global", "local", "score", "judge"]
+    assert events(run, Gated) == []
+    assert "Reliability:" not in model.calls[-1].prompt
+    assert {each.span.document_id for each in answer.evidence} == {"mill", "lake", "house"}
+    assert run.warnings == ("the documents are not scored: the reply has no scores",)
+
+
 async def test_where_no_score_reaches_the_threshold_the_best_is_kept(make_run):
     low = scores(d2=(0.2, "900 euros"), d1=(0.1, ""), d4=(0.3, "700 euros"))
     _, run, model = await asked(make_run, replies=Saying(score=low))
@@ -427,6 +444,45 @@ async def test_agents_that_differ_are_judged(make_run, local):
     assert replies.kinds[-1] == "judge"
 
 
+async def test_agents_that_write_as_they_please_agree_too(make_run):
+    said = f'The rent is 900 euros: "{MILL}" [DOC 2]. The moon is red [DOC 1].'
+    agree = named(2, 1, said=said, short_answer="900 euros")
+    other = named(2, said=f'It says "{MILL}" [DOC 2].', short_answer="900 Euros.")
+    replies = Saying(global_=agree, local=other)
+    answer, _, model = await asked(make_run, replies=replies)
+    assert replies.kinds == ["global", "local"]
+    assert "short_answer" in model.calls[0].prompt
+    assert (answer.found, answer.short) == (True, "900 euros")
+    assert [each.quote for each in answer.citations] == [MILL]
+    assert "moon" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "local",
+    [
+        named(2, said=f'It says "{MILL}" [DOC 2].'),  # no short answer
+        named(2, said=f'It says "{MILL}" [DOC 2].', short_answer="700 euros"),
+        named(4, 2, said=f'It says "{MILL}" [DOC 2].', short_answer="900 euros"),
+        named(2, said="I think so.", short_answer="900 euros"),  # quotes nothing
+    ],
+)
+async def test_agents_that_write_as_they_please_and_differ_are_judged(make_run, local):
+    agree = named(2, said=f'It says "{MILL}" [DOC 2].', short_answer="900 euros")
+    replies = Saying(global_=agree, local=local)
+    await asked(make_run, replies=replies)
+    assert replies.kinds == ["global", "local", "score", "judge"]
+
+
+@pytest.mark.parametrize("strategy", [THREE, QUOTED])
+async def test_a_short_answer_that_nothing_cited_says_is_judged(make_run, strategy):
+    said = named(2, said=f'It says "{MILL}" [DOC 2].', short_answer="Ms Novak")
+    if strategy is QUOTED:
+        said = quoting((MILL, 2), short="Ms Novak")
+    replies = Saying(global_=said, local=said)
+    await asked(make_run, strategy, replies=replies)
+    assert replies.kinds[-1] == "judge"
+
+
 async def test_the_early_exit_can_be_turned_off(make_run):
     replies = Saying(**AGREED)
     strategy = replace(QUOTED, early_exit=False)
@@ -530,6 +586,21 @@ async def test_odds_that_fail_halfway_keep_the_other_documents_whole(make_run):
     assert [(s.number, s.p) for s in events(run, Gated)[0].scores] == [(2, 0.9)]
     assert "Carp live in the lake." in model.calls[-1].prompt
     assert any("2 documents are not scored: the server fails" in w for w in run.warnings)
+
+
+async def test_odds_that_cannot_be_read_leave_that_document_whole_and_score_the_others(make_run):
+    def garbled(messages, labels, forced):
+        if 'title="lake"' in messages[-1].content:
+            raise MalformedOutput("no odds in the reply")
+        return yes(mill=0.9)(messages, labels, forced)
+
+    replies = Saying()
+    _, run, model = await asked(make_run, replies=replies, labels=garbled)
+    assert replies.kinds == ["global", "local", "judge"]
+    rated = [(s.number, s.p, s.kept) for s in events(run, Gated)[0].scores]
+    assert rated == [(2, 0.9, True), (4, 0.1, False)]
+    assert "Carp live in the lake." in model.calls[-1].prompt
+    assert run.warnings == ("1 documents are not scored: no odds in the reply",)
 
 
 async def test_a_judge_that_fails_leaves_what_the_agents_quoted(make_run):
@@ -922,6 +993,40 @@ async def test_the_weights_are_the_fusions_own_unless_given(make_run):
     _, run, _ = await asked(make_run, DuQUAD(beta=3.0), **SIGNALS)
     (weighted,) = events(run, Weighted)
     assert dict(weighted.weights) == {"similarity": 0.4, "likelihood": 3.0, "attention": 0.6}
+
+
+@pytest.mark.parametrize("own_scorer", [False, True])
+async def test_with_a_reranker_its_score_counts_unless_a_scorer_is_named(make_run, own_scorer):
+    scorer = ScriptedModel(name="scorer", likelihood=BEST_FIRST, attention=SIGNALS["attention"])
+    kinds = {}
+    for strategy in (THREE, replace(THREE, delta=0.5)):
+        async with InMemorySources(DOCUMENTS) as sources:
+            embedder = SIGNALS["embedder"]
+            run, _ = make_run(
+                sources, Saying(), embedder=embedder, reranker=EmbeddingReranker(embedder)
+            )
+            if own_scorer:
+                run.models = {**run.models, Role.SCORER: scorer}
+            await strategy.answer(QUESTION, run)
+        (weighted,) = events(run, Weighted)
+        kinds[strategy.delta] = (weighted.fusion, dict(weighted.weights))
+    three = {"similarity": 0.4, "likelihood": 0.6, "attention": 0.6}
+    assert kinds == (
+        {None: ("calibrated", three), 0.5: ("calibrated", three | {"reranker": 0.5})}
+        if own_scorer
+        else {
+            None: ("reranked", {"similarity": 1.0, "reranker": 1.0}),
+            0.5: ("reranked", {"similarity": 1.0, "reranker": 0.5}),
+        }
+    )
+
+
+@pytest.mark.parametrize("important", [1, 3, 5])
+async def test_the_prompt_and_the_schema_ask_for_as_many_documents_as_wanted(make_run, important):
+    _, _, model = await asked(make_run, replace(THREE, important=important))
+    assert f"{important} at most" in model.calls[0].prompt
+    _, _, model = await asked(make_run, replace(QUOTED, important=important))
+    assert model.calls[0].schema["properties"]["quotes"]["maxItems"] == important
 
 
 async def test_the_agents_are_asked_for_as_many_as_wanted(make_run):

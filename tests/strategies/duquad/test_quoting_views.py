@@ -76,6 +76,14 @@ def test_documents_come_in_the_order_of_their_quotes_each_once_and_no_more_than_
     assert parse_quoting_view(said(*quotes), SHOWN, most=1).named == (5,)
 
 
+def test_as_many_quotes_count_as_documents_are_wanted():
+    sentences = [f"The road number {n} goes to the town." for n in range(5)]
+    shown = [(n, passage(text)) for n, text in enumerate(sentences)]
+    reply = said(*((text, n) for n, text in enumerate(sentences)))
+    assert parse_quoting_view(reply, shown, most=5).named == (0, 1, 2, 3, 4)
+    assert len(parse_quoting_view(reply, shown).quotes) == 3
+
+
 @pytest.mark.parametrize(
     ("reply", "named"),
     [

@@ -76,6 +76,9 @@ def test_no_document_can_close_its_tag_or_speak_as_a_turn():
         ('{"important_docs": [[DOC 3], [DOC 1]]}', (3, 1)),
         ('{"important_docs": 3}', (3,)),
         ('{"important_docs": [3.0, 1]}', (3, 1)),
+        ('{"important_docs": [3, 1], "short_answer": "[DOC 2]"}', (3, 1)),
+        ("{'important_docs': 3, 'short_answer': '900 [DOC 2]'}", (3,)),
+        ('{"short_answer": "2", "important_docs": [3, 1]}', (3, 1)),
         ('{"answer": {"text": "x"}, "important_docs": [3]}', (3,)),
         ("{'important_docs': [3]}", (3,)),
         ('```json\n{"important_docs": [3,\n 1]}\n```\n', (3, 1)),
@@ -98,6 +101,35 @@ def test_no_document_can_close_its_tag_or_speak_as_a_turn():
 )
 def test_what_an_agent_names(reply, named):
     assert find_important(reply, {1, 2, 3, 4, 5}) == named
+
+
+@pytest.mark.parametrize(
+    ("reply", "short"),
+    [
+        ('It is 900 [DOC 2].\n{"short_answer": " 900  euros", "important_docs": [2]}', "900 euros"),
+        ("```json\n{'important_docs': [2],\n'short_answer': '900 euros',}\n```", "900 euros"),
+        ('{"short_answer": "900 euros [DOC 2]"}', "900 euros"),
+        ('{"short_answer": 1912, "important_docs": [2]}', "1912"),
+        ('{"short_answer": "old"} {"short_answer": "new"} {"important_docs": [2]}', "new"),
+        ('It is 900 [DOC 2].\n{"important_docs": [2]}', ""),
+        ('{"short_answer": "", "important_docs": [2]}', ""),
+        ('{"short_answer": null, "important_docs": [2]}', ""),
+        ('{"important_docs": [2], "short_answer": "900 eu', ""),  # cut off
+        ("The short_answer is 900.", ""),
+        ("", ""),
+    ],
+)
+def test_the_short_answer_is_that_of_the_closing_json(reply, short):
+    view = parse_view(reply, [(2, passage("The mill is old."))])
+    assert view.short == short
+    assert view.log == reply
+
+
+def test_the_closing_json_is_no_part_of_what_the_agent_claims():
+    reply = 'It is 900 euros [DOC 2]\n{"short_answer": "of 900 euros", "important_docs": [2]}'
+    (claim,) = find_claims(reply, {2})
+    assert claim.sentence == "It is 900 euros"
+    assert [each.quote for each in claim.quotes] == ["It is 900 euros"]
 
 
 @pytest.mark.parametrize("item", [True, None, 2.5, float("inf"), "two", "2.5", "12th", "3rd", {}])

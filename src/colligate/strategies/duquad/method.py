@@ -51,7 +51,6 @@ from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
 from colligate.strategies.duquad.events import Agent, DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.duquad.prompts import (
-    VIEW_SCHEMA,
     DocScore,
     Exhibit,
     View,
@@ -65,6 +64,7 @@ from colligate.strategies.duquad.prompts import (
     parse_view,
     quoting_view_messages,
     view_messages,
+    view_schema,
 )
 from colligate.strategies.duquad.signals import WEIGHTS, AgentPrompt, Fusion, Signal, fuse_signals
 
@@ -74,13 +74,13 @@ class DuQUAD:
     """Two agents read all documents and the best-scored ones; a judge answers from their findings.
 
     `units`: with `documents` whole documents are read, the best `documents` of those in view; with
-    `passages` the best of a search; `auto` reads whole documents if they are few and short.
-    Without a `fusion` it is `reranked` if there is a reranker and the reader scores, else
-    `calibrated`. `rank_by` orders the local view: by that score, or one of Figure 4's. A signal
-    that the models cannot give is left out and the others share its weight; `alpha`, `beta` and
-    `gamma` are the fusion's own weights unless set. `reply` is the form of the agents' replies: the
-    paper's free text that ends in JSON (`free`), or quotes and an answer as JSON (`quoted`); `auto`
-    is `quoted` for small models (`is_small`). `scores`: DocScores are the odds of Yes for each
+    `passages` the best of a search; `auto` reads whole documents if they are few and short. Without
+    a `fusion` it is `reranked` if there is a reranker and the reader scores, else `calibrated`.
+    `rank_by` orders the local view: by that score, or one of Figure 4's. A signal that the models
+    cannot give is left out and the others share its weight; `alpha`, `beta`, `gamma` and `delta`
+    are the fusion's own weights unless set. `reply` is the form of the agents' replies: the paper's
+    free text that ends in JSON (`free`), or quotes and an answer as JSON (`quoted`); `auto` is
+    `quoted` for small models (`is_small`). `scores`: DocScores are the odds of Yes for each
     document (`odds`) or written by the model (`reply`); `auto` is `odds` if the reader gives them
     exactly. `early_exit`: if both agents name the same document first and give the same short
     answer, nothing more is asked. `reading`: with `together` both agents read and a judge decides;
@@ -105,6 +105,7 @@ class DuQUAD:
     alpha: float | None = None  # similarity; equation 3 and Table 6: 0.5
     beta: float | None = None  # likelihood; 1
     gamma: float | None = None  # attention; 0.5
+    delta: float | None = None  # reranker, if there is one; not in the paper
     documents: int = 20  # N, as in the paper's files of Natural Questions
     units: Units = "auto"
     mode: SearchMode = SearchMode.HYBRID
@@ -128,7 +129,7 @@ class DuQUAD:
     def __post_init__(self) -> None:
         require_min(self, local_documents=1, important=1, threshold=0, sentences=1)
         require_min(self, documents=1, pool=1, view_tokens=1, score_tokens=1)
-        require_min(self, alpha=0, beta=0, gamma=0)
+        require_min(self, alpha=0, beta=0, gamma=0, delta=0)
         if self.no_local and self.no_global:
             raise UsageError("no view is left", "no_local and no_global are both set")
 
@@ -153,7 +154,9 @@ class DuQUAD:
                 return await self._answer_apart(question, ranked, scores, run)
             views = await self._read_views(question, documents, shown, ranked, run)
             if self.early_exit and find_agreement(documents, views):
-                return await self._answer_agreed(question, views, run)
+                agreed = await self._answer_agreed(question, views, run)
+                if agreed is not None:
+                    return agreed
             candidates = self._unite(documents, ranked, views, run)
             exhibits = await self._gate(question, candidates, views, run)
         known, short = choose_known(views, exhibits)
@@ -205,6 +208,7 @@ class DuQUAD:
             Signal.SIMILARITY: (self.alpha, self.no_similarity),
             Signal.LIKELIHOOD: (self.beta, self.no_likelihood),
             Signal.ATTENTION: (self.gamma, self.no_attention),
+            Signal.RERANKER: (self.delta, False),
         }
         weights = {signal: weight for signal, (weight, _) in given.items() if weight is not None}
         # A scorer that was named is there to give its signals.
@@ -292,7 +296,7 @@ class DuQUAD:
     ) -> Viewed | ColligateError:
         """Ask one agent for its log and its important documents; return the error if it fails."""
         quotes = self._quotes(run)
-        schema = VIEW_SCHEMA if quotes else None
+        schema = view_schema(self.important) if quotes else None
         messages = self._messages(question, run, shown)
         try:
             reply = await run.chat(messages, max_tokens=self.view_tokens, schema=schema)
@@ -326,7 +330,9 @@ class DuQUAD:
         return self.reply == "quoted"
 
     def _prompt(self, question: str, run: Run, numbered: Sequence[NumberedDocument]) -> AgentPrompt:
-        return (quoting_view_messages if self._quotes(run) else view_messages)(question, numbered)
+        if self._quotes(run):
+            return quoting_view_messages(question, numbered)
+        return view_messages(question, numbered, self.important)
 
     def _messages(
         self, question: str, run: Run, numbered: Sequence[NumberedDocument]
@@ -413,20 +419,30 @@ class DuQUAD:
     async def _ask_odds(
         self, question: str, candidates: Sequence[NumberedDocument], run: Run
     ) -> dict[int, DocScore] | None:
-        """Return the odds that each document answers; None if the reader has no exact ones."""
+        """Return the odds that each document answers; None if the reader has no exact ones.
+
+        A document whose odds cannot be read is left out; after another failure so are the rest.
+        """
         scores: dict[int, DocScore] = {}
-        try:
-            for each in candidates:
+        failed: ColligateError | None = None
+        for each in candidates:
+            try:
                 found = await judge(question, each[1], run)
-                if found.bounded and self.scores == "auto":
-                    return None
-                scores[each[0]] = DocScore(found.odds["Yes"], "")
-        except (BudgetExceeded, ModelError) as error:
-            if self.scores == "auto" and isinstance(error, (MissingCapability, MalformedOutput)):
+            except (BudgetExceeded, ModelError) as error:
+                if not scores:
+                    absent = isinstance(error, (MissingCapability, MalformedOutput))
+                    if self.scores == "auto" and absent:
+                        return None
+                    raise
+                failed = error
+                if isinstance(error, MalformedOutput):
+                    continue
+                break
+            if found.bounded and self.scores == "auto":
                 return None
-            if not scores:
-                raise
-            run.warn(f"{len(candidates) - len(scores)} documents are not scored: {error}")
+            scores[each[0]] = DocScore(found.odds["Yes"], "")
+        if failed is not None:
+            run.warn(f"{len(candidates) - len(scores)} documents are not scored: {failed}")
         return scores
 
     async def _ask_scores(
@@ -435,7 +451,8 @@ class DuQUAD:
         """Let the reader write the scores, and return who got none.
 
         All documents are scored in one call, as Table 8 counts it; those that the reply leaves out
-        are asked for once more. Without a score a document has p = 0 and no answer.
+        are asked for once more. Without a score a document has p = 0 and no answer. A reply without
+        any score says nothing of the documents: none is scored.
         """
         prompt = partial(doc_score_messages, question)
         wanted = await _fit_documents(candidates, prompt, self.score_tokens, run)
@@ -453,6 +470,9 @@ class DuQUAD:
                     raise
                 break
             found |= parse_doc_scores(reply.text, numbers)
+            if not found:
+                run.warn("the documents are not scored: the reply has no scores")
+                return {}, ()
         missing = tuple(number for number, _ in candidates if number not in found)
         if missing:
             run.warn(f"{len(missing)} of {len(candidates)} documents got no score: it counts as 0")
@@ -523,14 +543,18 @@ class DuQUAD:
             known=known,
         )
 
-    async def _answer_agreed(self, question: str, views: Sequence[Viewed], run: Run) -> Answer:
-        """Answer what both agents say, without scores and judge."""
+    async def _answer_agreed(
+        self, question: str, views: Sequence[Viewed], run: Run
+    ) -> Answer | None:
+        """Answer what both agents say, without scores and judge; None if nothing cited says it."""
         first = views[0]
         number = first.important[0]
-        run.emit(Noted(f"both agents answer “{first.short}” from document {number}"))
         spans = [place.span for each in first.stated for place in each.places]
         documents = {span.document_id: await run.document(span.document_id) for span in spans}
-        cited = write_answer(first.stated, documents, ())
+        cited = write_answer(first.stated, documents, (), short=first.short, question=question)
+        if not cited.short:
+            return None
+        run.emit(Noted(f"both agents answer “{cited.short}” from document {number}"))
         run.emit(Answered(True, cited.text, tuple(each.span for each in cited.citations)))
         reason = f"document {number}, named first by both agents"
         return Answer(
@@ -538,7 +562,7 @@ class DuQUAD:
             self.name,
             cited.text,
             True,
-            short=first.short,
+            short=cited.short,
             citations=cited.citations,
             evidence=tuple(Evidence(each.span, 0.0, reason) for each in cited.citations),
         )

@@ -6,7 +6,8 @@
 
 Two fusions are ours. Both add z-scores in place of softmax, of the signals that the models can
 give. `calibrated` takes attention in two opposite orders and the likelihood of a question that is
-announced; `reranked` takes similarity and a reranker's score, without a pass of the scorer.
+announced; `reranked` takes similarity and a reranker's score, without a pass of the scorer. Given a
+weight, the reranker's score is a fourth signal of the other fusions.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ Weights = Mapping[Signal, float]
 WEIGHTS: Mapping[Fusion, Weights] = {
     # alpha, beta, gamma; Table 6 of the paper.
     Fusion.SFS: {Signal.SIMILARITY: 0.5, Signal.LIKELIHOOD: 1.0, Signal.ATTENTION: 0.5},
-    # Learned from development questions: docs/benchmarks.md.
+    # Learned from development questions: docs/benchmarks.md. The reranker's weight is not yet: 0.
     Fusion.CALIBRATED: {Signal.SIMILARITY: 0.4, Signal.LIKELIHOOD: 0.6, Signal.ATTENTION: 0.6},
     Fusion.RERANKED: {Signal.SIMILARITY: 1.0, Signal.RERANKER: 1.0},
 }
@@ -118,8 +119,7 @@ async def fuse_signals(
     """
     fusion = Fusion(fusion)  # a name is accepted too
     weights = WEIGHTS[fusion] if weights is None else weights
-    left_out = {*without, *(() if run.reranker else (Signal.RERANKER,))}
-    wanted = [s for s in Signal if weights.get(s, 0.0) and s not in left_out] if passages else []
+    wanted = [s for s in Signal if weights.get(s, 0.0) and s not in without] if passages else []
     one_model = run.model(Role.SCORER) is run.model(Role.READER)
     asking = _Asking(question, passages, run, fusion, agent_prompt if one_model else None)
     missing, scores = [], {}
@@ -230,6 +230,8 @@ class _Asking:
         if signal is Signal.SIMILARITY:
             return self._keep("similarity", await score_similarity(question, passages, self.run))
         if signal is Signal.RERANKER:
+            if self.run.reranker is None:
+                raise MissingCapability("the run has no reranker", hint="name a --reranker")
             return self._keep("reranker", await self.run.rerank(question, passages))
         if signal is Signal.LIKELIHOOD:
             introduced = self.fusion is not Fusion.SFS
