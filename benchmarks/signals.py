@@ -2,11 +2,14 @@
 
     python benchmarks/signals.py --data DIR --cache DIR --out rows.jsonl --model hf:FOLDER
         [--dtype bfloat16] [--positions 0 4 9 14 19] [--limit 50] [--offset N] [--prompt agent]
+        [--fusions reranked calibrated sfs] [--reranker minilm]
     python benchmarks/signals.py --recompute --out rows.jsonl
     python benchmarks/signals.py --learn --out rows.jsonl
 
 NQ with 20 documents, the same questions with the gold document at five places. The signals come
-from the code that `duquad` uses; the model gives likelihood and attention, the embedder similarity.
+from the code that `duquad` uses; the model gives likelihood and attention, the embedder similarity,
+the reranker its score. `--fusions reranked` needs no model. A reranker must not be trained on these
+questions: `--data` then holds those that it was kept from.
 Values that do not depend on the order of the documents are computed once a question and kept in the
 cache folder. Attention is measured on the paper's prompt, or (`--prompt agent`) on that of the
 Global agent, which adds no cost if the agent is the same model.
@@ -19,7 +22,8 @@ all positions, of a question's mean).
 
 `--learn` fits the weights of the calibrated fusion to the rows: they maximise the likelihood of the
 gold documents under a softmax of the fused scores. The recall of each question is computed with
-weights learned from the others.
+weights learned from the others, also with the reranker's score as a fourth signal if the rows have
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import combinations
@@ -44,7 +48,7 @@ from colligate.core.reader import is_small
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.library.in_memory import InMemorySources
-from colligate.models import Capability, ChatModel, Embedder, Role
+from colligate.models import Capability, ChatModel, Embedder, Reranker, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.metering import Meter
 from colligate.session import Session
@@ -59,12 +63,14 @@ from colligate.strategies.duquad.signals import (
     share_weights,
     standardise,
 )
+from colligate.testing import ScriptedModel
 from evidence_data import Record, read_records, select_some
 from evidence_measuring import (
     Row,
     Rows,
     index_by_question,
     open_embedder_of,
+    open_reranker_of,
     say,
     say_difference,
     say_mean,
@@ -72,12 +78,13 @@ from evidence_measuring import (
 
 POSITIONS = (0, 4, 9, 14, 19)
 BEST = 6  # the paper's local documents
-KEYS = ("question", "position", "model", "embedder", "prompt")
+KEYS = ("question", "position", "model", "embedder", "reranker", "prompt")
 # The paper's Figure 3, 500 questions: Llama 3.1 8B and gte-large.
 PAPER = {"similarity": 0.690, "likelihood": 0.754, "contrast": 0.814, "sfs": 0.908}
 
 # The names of a fusion's signals in the rows: each fusion has its own prompts.
 NAMES: Mapping[Fusion, Mapping[str, str]] = {
+    Fusion.RERANKED: {},
     Fusion.SFS: {},
     Fusion.CALIBRATED: {
         "likelihood": "told likelihood",
@@ -88,6 +95,7 @@ NAMES: Mapping[Fusion, Mapping[str, str]] = {
 }
 # The form of each signal that a fusion uses.
 COUNTED: Mapping[Fusion, Mapping[Signal, str]] = {
+    Fusion.RERANKED: {Signal.SIMILARITY: "similarity", Signal.RERANKER: "reranker"},
     Fusion.SFS: {
         Signal.SIMILARITY: "similarity",
         Signal.LIKELIHOOD: "likelihood",
@@ -97,6 +105,7 @@ COUNTED: Mapping[Fusion, Mapping[Signal, str]] = {
         Signal.SIMILARITY: "similarity",
         Signal.LIKELIHOOD: "told likelihood",
         Signal.ATTENTION: "calibrated attention",
+        Signal.RERANKER: "reranker",
     },
 }
 
@@ -106,6 +115,8 @@ async def measure(arguments: argparse.Namespace) -> None:
     async with AsyncExitStack() as stack:
         embedder = await open_embedder_of(arguments, stack)
         model = await open_remembering(arguments, stack)
+        models = {Role.READER: model}
+        reranker = await open_reranker_of(arguments, stack, embedder, models)
         by_position = {
             position: select_some(
                 read_records(arguments.data / "dev" / f"nq20_gold_at_{position}.jsonl.gz"),
@@ -123,17 +134,22 @@ async def measure(arguments: argparse.Namespace) -> None:
                     "position": position,
                     "model": model.name,
                     "embedder": embedder.name,
+                    "reranker": arguments.reranker,
                     "prompt": arguments.prompt,
                 }
                 if key not in rows:
-                    made = await compute_signals(record, model, embedder, arguments.prompt)
+                    made = await compute_signals(
+                        record, model, embedder, reranker, arguments.prompt, arguments.fusions
+                    )
                     rows.add(key | made)
                     line = f"{record['id']} gold at {position + 1}: {made['seconds']:.1f} s"
                     print(line, file=sys.stderr, flush=True)
 
 
 async def open_remembering(arguments: argparse.Namespace, stack: AsyncExitStack) -> ChatModel:
-    """Open the model, with a cache of its replies."""
+    """Open the model, with a cache of its replies; one that gives no signals if none is named."""
+    if arguments.model is None:
+        return ScriptedModel(name="none")
     settings = Settings.load()
     if arguments.dtype:
         options = {**settings.options, arguments.model: {"dtype": arguments.dtype}}
@@ -147,8 +163,15 @@ async def open_remembering(arguments: argparse.Namespace, stack: AsyncExitStack)
     return CachedChat(models[Role.READER], replies)
 
 
-async def compute_signals(record: Record, model: ChatModel, embedder: Embedder, prompt: str) -> Row:
-    """Return every signal of every document of a question, in their order."""
+async def compute_signals(
+    record: Record,
+    model: ChatModel,
+    embedder: Embedder,
+    reranker: Reranker | None,
+    prompt: str,
+    fusions: Collection[str],
+) -> Row:
+    """Return every signal of these fusions of every document of a question, in their order."""
     documents = make_documents(record["documents"])
     passages = [d.passage(Span(d.id, 0, len(d))) for d in documents.values()]
     # The default form of `duquad`'s agents.
@@ -157,9 +180,9 @@ async def compute_signals(record: Record, model: ChatModel, embedder: Embedder, 
     shared = framed(record["question"], list(enumerate(passages, 1)))
     signals: dict[str, Sequence[float]] = {}
     async with InMemorySources(list(documents.values()), embedder) as sources:
-        run = Run(sources, {Role.READER: model}, Meter(), embedder=embedder)
+        run = Run(sources, {Role.READER: model}, Meter(), embedder=embedder, reranker=reranker)
         began = time.perf_counter()
-        for fusion in Fusion:
+        for fusion in map(Fusion, fusions):
             scored = await fuse_signals(
                 record["question"],
                 passages,
@@ -187,15 +210,17 @@ def find_gold(record: Record, passages: Sequence[Passage]) -> int:
 
 
 def compute_scores(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
-    """Return the scores of each signal alone and of each fusion, named by its signals."""
+    """Return the scores of each signal alone and of each fusion measured, named by its signals."""
     found: dict[str, Sequence[float]] = dict(signals)
-    for fusion in Fusion:
-        parts = {signal: signals[name] for signal, name in COUNTED[fusion].items()}
-        for some_of in (*combinations(Signal, 2), tuple(Signal)):
-            left_out = [signal for signal in Signal if signal not in some_of]
+    for fusion, weights in WEIGHTS.items():
+        parts = {s: signals[name] for s, name in COUNTED[fusion].items() if name in signals}
+        if not weights.keys() <= parts.keys():
+            continue
+        for some_of in (*combinations(weights, 2), tuple(weights)):
+            left_out = [signal for signal in weights if signal not in some_of]
             there = {signal: parts[signal] for signal in some_of}
             name = fusion.value if not left_out else f"{fusion.value}: {' + '.join(some_of)}"
-            found[name] = add_up(fusion, there, share_weights(WEIGHTS[fusion], left_out))
+            found[name] = add_up(fusion, there, share_weights(weights, left_out))
     return found
 
 
@@ -241,7 +266,7 @@ def report(rows: Sequence[Row], seed: int) -> None:
                 against += f", the paper {PAPER[name]:.3f}"
             values = list(whole.values())
             say_mean(f"recall at {BEST}, {name}, all positions", values, seed, "share", against)
-        fused = [fusion.value for fusion in Fusion]
+        fused = [fusion.value for fusion in Fusion if fusion.value in names]
         for name in fused:
             for other in names:
                 if other != name and ":" not in other:
@@ -261,21 +286,37 @@ def average_positions(rows: Sequence[Row], name: str, positions: int) -> dict[st
 
 def learn(rows: Sequence[Row], seed: int) -> None:
     """Print the calibrated fusion's weights of maximum likelihood, and their recall held out."""
-    counted = COUNTED[Fusion.CALIBRATED]
     # One row a question: none of these signals depends on the order of the documents.
-    of_questions = list({row["question"]: row for row in rows}.values())
-    terms = [
-        np.stack([standardise(row["signals"][name]) for name in counted.values()], axis=1)
-        for row in of_questions
-    ]
-    gold = [row["gold"] for row in of_questions]
-    for signal, weight in zip(counted, _likeliest(terms, gold), strict=True):
-        say(f"learned weight of {signal.value}", float(weight), "weight", f"{len(gold)} questions")
-    held_out = []
-    for at, (own, place) in enumerate(zip(terms, gold, strict=True)):
-        weights = _likeliest(terms[:at] + terms[at + 1 :], gold[:at] + gold[at + 1 :])
-        held_out.append(is_among_the_best((own @ weights).tolist(), place))
-    say_mean(f"recall at {BEST}, weights learned from the other questions", held_out, seed, "share")
+    of_questions = {row["question"]: row for row in rows}
+    gold = [row["gold"] for row in of_questions.values()]
+    everything = COUNTED[Fusion.CALIBRATED]
+    paper = [signal for signal in everything if signal is not Signal.RERANKER]
+    measured = all(everything[Signal.RERANKER] in row["signals"] for row in of_questions.values())
+    found: dict[str, dict[str, float]] = {}
+    for counted in [paper, list(everything)] if measured else [paper]:
+        what = f"{len(counted)} signals"
+        terms = [
+            np.stack([standardise(row["signals"][everything[s]]) for s in counted], axis=1)
+            for row in of_questions.values()
+        ]
+        for signal, weight in zip(counted, _likeliest(terms, gold), strict=True):
+            figure = f"learned weight of {signal.value}, {what}"
+            say(figure, float(weight), "weight", f"{len(gold)} questions")
+        found[what] = {}
+        for at, (question, own) in enumerate(zip(of_questions, terms, strict=True)):
+            weights = _likeliest(terms[:at] + terms[at + 1 :], gold[:at] + gold[at + 1 :])
+            found[what][question] = is_among_the_best((own @ weights).tolist(), gold[at])
+        values = list(found[what].values())
+        figure = f"recall at {BEST}, {what}, weights learned from the other questions"
+        say_mean(figure, values, seed, "share")
+    if measured:
+        whole = found.pop(what)
+        found[Fusion.RERANKED.value] = index_by_question(
+            compute_recalls(list(of_questions.values())), Fusion.RERANKED.value
+        )
+        for other, recalls in found.items():
+            figure = f"recall at {BEST}, {what} over {other}"
+            say_difference(figure, whole, recalls, seed, "share")
 
 
 def _likeliest(
@@ -300,6 +341,8 @@ def main() -> None:
     parser.add_argument("--model", help="model for likelihood and attention: hf:FOLDER")
     parser.add_argument("--dtype", help="bfloat16 or float32 (default: the model's)")
     parser.add_argument("--embedder", default="minilm")
+    parser.add_argument("--reranker", default="minilm")
+    parser.add_argument("--fusions", nargs="+", choices=[*Fusion], default=[*Fusion])
     parser.add_argument("--prompt", choices=("paper", "agent"), default="paper")
     parser.add_argument("--positions", type=int, nargs="+", choices=POSITIONS, default=POSITIONS)
     parser.add_argument("--limit", type=int, help="number of questions")
@@ -312,8 +355,10 @@ def main() -> None:
         learn(Rows(arguments.out, KEYS).all, arguments.seed)
         return
     if not arguments.recompute:
-        if None in (arguments.data, arguments.cache, arguments.model):
-            parser.error("give --data, --cache and --model, or --recompute")
+        if None in (arguments.data, arguments.cache):
+            parser.error("give --data and --cache, or --recompute")
+        if arguments.model is None and arguments.fusions != [Fusion.RERANKED]:
+            parser.error("give --model: only --fusions reranked needs none")
         asyncio.run(measure(arguments))
     report(Rows(arguments.out, KEYS).all, arguments.seed)
 
