@@ -426,7 +426,7 @@ FORMS = {
             statements="the answer in one to four statements", short="the answer in a few words"
         ),
         ReaderReply,
-        600,
+        800,
     ),
     Form.LIST: FormSpec(
         _INSTRUCTION.format(
@@ -434,7 +434,7 @@ FORMS = {
             short="the answers alone, all of them, separated by commas",
         ),
         LongReply,
-        1800,
+        2200,
     ),
     Form.LONG: FormSpec(
         _INSTRUCTION.format(
@@ -443,9 +443,9 @@ FORMS = {
             short="its gist in one sentence",
         ),
         LongReply,
-        1800,
+        2200,
     ),
-    Form.JOINED: FormSpec(_JOINED, JoinedReply, 1800),
+    Form.JOINED: FormSpec(_JOINED, JoinedReply, 2500),
 }
 
 

@@ -495,6 +495,23 @@ async def test_a_model_that_fails_leaves_what_a_search_finds(make_run, reply, on
     assert any("it fell over" in warning for warning in run.warnings)
 
 
+async def test_a_last_search_that_fails_is_a_refusal_with_a_warning(make_run, reply, monkeypatch):
+    search, calls = InMemorySources.search, []
+
+    async def fails_at_last(self, query, **options):
+        calls.append(query)
+        if len(calls) > 2:
+            raise ServerFailed("the embedder is down")
+        return await search(self, query, **options)
+
+    monkeypatch.setattr(InMemorySources, "search", fails_at_last)
+    async with InMemorySources([MILL]) as sources:
+        run, _ = make_run(sources, lambda call: reply(found=False), labels=odds(0.1))
+        answer = await LongRefiner(mode="sparse", no_global=True).answer(QUESTION, run)
+    assert not answer.found
+    assert any("the embedder is down" in warning for warning in run.warnings)
+
+
 async def test_parts_that_do_not_answer_are_followed_by_the_passages_of_the_search(make_run, reply):
     def say(call):
         if task_of(call.messages) != "reader":

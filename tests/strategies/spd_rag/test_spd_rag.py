@@ -774,13 +774,41 @@ async def test_a_finding_is_not_added_if_a_statement_has_its_place_and_its_numbe
     )
 
 
-async def test_a_synthesis_that_does_not_find_the_answer_is_believed(make_run):
+@pytest.mark.parametrize("there", [True, False])
+async def test_if_the_findings_do_not_hold_the_answer_the_best_passages_are_read(there, make_run):
     def say(call):
-        return joined([], short_answer="", found=False) if who(call) == "reader" else gauges(call)
+        if who(call) != "reader" or (there and "<findings" not in call.prompt):
+            return gauges(call)
+        return joined([], short_answer="", found=False)
 
-    run, _ = make_run(Stations(3), say)
-    answer = await SPD.answer(QUESTION, run)
-    assert (answer.found, answer.text, answer.short) == (False, NOT_FOUND, None)
+    async with InMemorySources([station(1), station(2)]) as sources:
+        run, model = make_run(sources, say)
+        answer = await SPD.answer(QUESTION, run)
+    assert by_role(model)["reader"] == 2
+    assert (answer.found, len(answer.citations)) == (there, 2 * there)
+    assert any("the best passages are read too" in warning for warning in run.warnings)
+    reasons = {evidence.reason for evidence in answer.evidence}
+    assert any("found by the agent" in reason for reason in reasons)
+
+
+async def test_a_search_that_fails_last_of_all_is_a_refusal_with_a_warning(make_run, monkeypatch):
+    search = InMemorySources.search
+
+    async def fails_over_all(self, query, *, documents=None, **options):
+        if documents is None:
+            raise ServerFailed("the embedder is down")
+        return await search(self, query, documents=documents, **options)
+
+    monkeypatch.setattr(InMemorySources, "search", fails_over_all)
+
+    def say(call):
+        return found(relevance=0.0) if who(call) == "agent" else gauges(call)
+
+    async with InMemorySources([station(1), station(2)]) as sources:
+        run, _ = make_run(sources, say)
+        answer = await SPD.answer(QUESTION, run)
+    assert (answer.found, answer.text) == (False, NOT_FOUND)
+    assert any("the embedder is down" in warning for warning in run.warnings)
 
 
 @pytest.mark.parametrize(
@@ -1166,11 +1194,20 @@ async def test_too_many_calls_are_not_begun_unless_allowed(make_run):
         await SPDRAG(most_calls=20).answer(QUESTION, run)
     assert str(caught.value) == (
         "an agent for each of 30 documents takes about 32, at most 32 model calls: "
-        "most_calls is 20; --set most_calls=32 allows them, "
+        "most_calls is 20; --yes or --set most_calls=32 allows them, "
         "--set documents=N reads the N best only"
     )
     assert model.calls == []
     await SPDRAG(most_calls=32).answer(QUESTION, run)
+    asked = []
+
+    async def consent(estimate):
+        asked.append(estimate)
+        return True
+
+    run.consent = consent
+    assert (await SPDRAG(most_calls=20).answer(QUESTION, run)).found
+    assert asked == ["an agent for each of 30 documents takes about 32, at most 32 model calls"]
     with pytest.raises(UsageError, match=r"about 10,002"):
         await SPDRAG().answer(QUESTION, make_run(Stations(10_000), gauges)[0])
 

@@ -301,7 +301,9 @@ class LongRefiner(Refiner):
             )
         if answer.found or self.on_nothing == "nothing" or not names:
             return answer
-        hits = await run.search(question, k=self.documents, mode=self.mode)
+        hits: list[Hit] = []
+        with reserve_for_answer(run, lambda: True):
+            hits = await run.search(question, k=self.documents, mode=self.mode)
         return await read_unseen(answer, hits, passages, run, self.form, self.reading)
 
 

@@ -18,17 +18,19 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.apart import WayOfReading, read_ranked, reads_apart
 from colligate.core.events import Noted, pluralize
+from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import rank_documents
+from colligate.documents import Hit
 from colligate.errors import MalformedOutput, UsageError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Role
@@ -62,16 +64,17 @@ class SPDRAG:
     documents that were not read are counted. An interrupted run resumes when it is asked again.
 
     `documents` limits the documents in view to the best by a search; a run of more than about
-    `most_calls` calls is not begun. A search shows passages of `evidence_tokens` together, by
-    default 1,000 to 5,000 by the worker's window, and at most `k`. `first_search` "question" begins
-    each agent with the passages that a search for the question finds, "asked" with a call for a
-    query, as in the paper. `merge_tokens` is B, by default three quarters of the reader's window.
-    `answer_tokens` limits each reply of the synthesis: longer answers are written in groups.
-    `keep_findings` adds what the synthesis leaves out. `question_reaches` False gives the agents
-    only their tasks, and `no_single_synthesis` returns a single document's findings unchanged: both
-    as in the released code. With `reading` "apart" the coordinator writes one question for each
-    document, the agents judge the passages of a search one by one, and their findings are the
-    answer; "auto" does so if agents and reader are the same small model.
+    `most_calls` calls is not begun without consent (`Run.consent`). A search shows passages of
+    `evidence_tokens` together, by default 1,000 to 5,000 by the worker's window, and at most `k`.
+    `first_search` "question" begins each agent with the passages that a search for the question
+    finds, "asked" with a call for a query, as in the paper. `merge_tokens` is B, by default three
+    quarters of the reader's window. `answer_tokens` limits each reply of the synthesis: longer
+    answers are written in groups. `keep_findings` adds what the synthesis leaves out.
+    `question_reaches` False gives the agents only their tasks, and `no_single_synthesis` returns a
+    single document's findings unchanged: both as in the released code. With `reading` "apart" the
+    coordinator writes one question for each document, the agents judge the passages of a search one
+    by one, and their findings are the answer; "auto" does so if agents and reader are the same
+    small model.
     """
 
     name: ClassVar[str] = "spd-rag"
@@ -88,7 +91,7 @@ class SPDRAG:
     first_search: FirstSearch = "tasks"  # the paper: asked
     concurrency: int = 16  # agents, and syntheses, at a time
     merge_tokens: int | None = None  # B; the paper: 750,000 of a million
-    plan_tokens: int = 900  # of the coordinator's reply
+    plan_tokens: int = 1050  # of the coordinator's reply
     agent_tokens: int = 2500  # of an agent's reply, at most half its window: six long findings
     answer_tokens: int = 8000  # of a synthesis's reply
     keep_findings: bool = True  # the paper: no
@@ -133,6 +136,10 @@ class SPDRAG:
                 run.warn(f"nothing was found in {_name(brief.silent)}")
         else:
             answer = await synthesis.answer(gathered)
+            if not answer.found:
+                run.warn("the findings do not hold the answer: the best passages are read too")
+                again = await self._read_best(question, infos, run)
+                answer = replace(again, evidence=(*answer.evidence, *again.evidence))
         if all(outcome.whole for outcome in outcomes):
             # Otherwise they stay: asked again, the run reads only the other documents.
             await agents.forget(infos)
@@ -140,13 +147,18 @@ class SPDRAG:
         return answer
 
     async def _read_best(self, question: str, infos: Sequence[DocumentInfo], run: Run) -> Answer:
-        """Read the best passages of all documents before saying that nothing was found."""
+        """Read the best passages of all documents before saying that nothing was found.
+
+        If they cannot be searched, nothing is found.
+        """
         k = max(_LAST_PASSAGES, self.k or 0)
         names = [info.id for info in infos] if self.documents is not None else None
-        hits = await run.search(
-            question, k=k, pool=self.pool or 2 * k, mode=self.mode, documents=names
-        )
-        why = "of the search: no agent found anything"
+        hits: list[Hit] = []
+        with reserve_for_answer(run, lambda: True):
+            hits = await run.search(
+                question, k=k, pool=self.pool or 2 * k, mode=self.mode, documents=names
+            )
+        why = "of the search, read last"
         return await read_ranked(
             question,
             hits,
@@ -164,11 +176,11 @@ class SPDRAG:
             best = set(await rank_documents(question, run, self.documents, self.mode))
             run.warn(f"{len(best)} of {len(infos)} documents are read, the best by a search")
             infos = [info for info in infos if info.id in best]
-        self._check_calls(infos, run)
+        await self._check_calls(infos, run)
         return infos
 
-    def _check_calls(self, infos: Sequence[DocumentInfo], run: Run) -> None:
-        """Report how many calls a run takes; raise `UsageError` if they are too many."""
+    async def _check_calls(self, infos: Sequence[DocumentInfo], run: Run) -> None:
+        """Report how many calls a run takes; raise `UsageError` if nobody consents to too many."""
         evidence = self._count_evidence(run)
         short = sum(info.characters <= _CHARACTERS * evidence for info in infos)
         free = self.first_search != "asked"
@@ -176,11 +188,13 @@ class SPDRAG:
         most = 2 + short + (len(infos) - short) * (self.searches + 1)
         estimate = f"about {about:,}, at most {most:,} model calls"
         reading = f"an agent for each of {pluralize(len(infos), 'document')}"
-        if self.most_calls is not None and about > self.most_calls:
+        too_many = self.most_calls is not None and about > self.most_calls
+        if too_many and not await run.consent(f"{reading} takes {estimate}"):
             raise UsageError(
                 f"{reading} takes {estimate}",
                 f"most_calls is {self.most_calls:,}",
-                f"--set most_calls={about} allows them, --set documents=N reads the N best only",
+                f"--yes or --set most_calls={about} allows them, "
+                "--set documents=N reads the N best only",
             )
         if most > _MANY:
             run.emit(Noted(f"{reading}: {estimate}"))
