@@ -102,6 +102,11 @@ def test_labels_columns_and_published_numbers_fit_each_other(name: str) -> None:
         assert 0 <= each.value <= most
 
 
+@suites
+def test_a_figure_of_a_paper_has_a_picture(name: str) -> None:
+    assert read_suite(name).pictures or "figure" not in name
+
+
 @pytest.mark.parametrize("name", ["duquad-table1", "dualrag-table2"])
 def test_the_main_tables_show_what_verification_costs(name: str) -> None:
     """Beside a row that is checked there is the same without, and columns of what was said."""

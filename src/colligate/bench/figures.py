@@ -164,6 +164,42 @@ def _add_legend(canvas: Figure, series: Iterable[Series], *, below: bool) -> Non
         canvas.legend(handles=handles, loc="outside right upper")
 
 
+def draw_groups(
+    series: Sequence[Series],
+    groups: Sequence[str],
+    *,
+    title: str,
+    y_label: str,
+    limits: tuple[float, float] | None,
+) -> str:
+    """Draw a group of bars for each of `groups`, which the places of points count from 0."""
+    series = _drop_absurd(Panel("", tuple(series))).series
+    with _make_canvas(1 if series else 0, 3.9) as canvas:
+        if canvas is None:
+            return ""
+        [ax] = canvas.axes
+        width = 0.8 / len(series)
+        for number, each in enumerate(series):
+            aside = (number - (len(series) - 1) / 2) * width
+            look = _choose_marker(each.style)
+            ax.bar(
+                [point.x + aside for point in each.points],
+                [point.y for point in each.points],
+                0.9 * width,
+                label=_clean(each.label),
+                color=look["markerfacecolor"],
+                edgecolor=look["color"],
+            )
+            _add_whiskers(ax, each.points, aside, _INK)
+        ax.set_xticks(range(len(groups)), [_clean(group) for group in groups])
+        ax.grid(visible=False, axis="x")
+        if limits is not None:
+            ax.set_ylim(*limits)
+        ax.set_ylabel(_clean(y_label))
+        canvas.legend(loc="outside right upper")
+        return _save(canvas, title)
+
+
 def draw_front(
     dots: Sequence[Series],
     best: Sequence[bool],

@@ -24,6 +24,7 @@ from colligate.bench.figures import (
     Series,
     draw_bars,
     draw_front,
+    draw_groups,
     draw_intervals,
     draw_lines,
 )
@@ -40,7 +41,7 @@ from colligate.bench.results import (
 )
 from colligate.bench.significance import FEWEST, bootstrap
 from colligate.bench.suites import Picture, PictureKind
-from colligate.bench.tables import ColumnComparison, TextTable
+from colligate.bench.tables import ColumnComparison, TextTable, make_result_table
 from colligate.strategies.duquad.signals import Fusion
 
 ALWAYS: tuple[PictureKind, ...] = ("by-gold-position", "recall-at-k", "pareto")
@@ -186,6 +187,37 @@ def _recall_at_k(results: RunResults, picture: Picture) -> list[ReportFigure]:
     ]
     note = "Of the documents that searches returned, in the order in which they were first found."
     return [ReportFigure(_make_key(picture), title, note, svg, _tabulate(named))]
+
+
+# The table's columns as bars
+
+
+def _columns(results: RunResults, picture: Picture) -> list[ReportFigure]:
+    """Those of one data set or metric where the picture names it, on the first one's scale."""
+    title = picture.label or "The table as bars"
+    table, _ = make_result_table(results)
+    chosen = [
+        (at, head)
+        for at, head in enumerate(table.columns)
+        if picture.dataset in ("", head.dataset) and picture.metric in ("", head.metric) and head.n
+    ]
+    shown = [(at, head) for at, head in chosen if head.scale == chosen[0][1].scale]
+    series = []
+    rows = [(block.label, block.cells) for block in table.blocks if block.cells is not None]
+    for style, (label, cells) in enumerate(rows):
+        there = [(place, cells[at]) for place, (at, _) in enumerate(shown)]
+        points = [Point(at, cell.value, cell.low, cell.high) for at, cell in there if cell]
+        if points:
+            series.append(Series(label, tuple(points), style))
+    if not series:
+        why = "No column of the table that it shows was measured."
+        return [ReportFigure(_make_key(picture), title, missing=why)]
+    scale, groups = shown[0][1].scale, [head.title for _, head in shown]
+    y_label = "%" if scale == 100 else "mean"
+    limits = _choose_limits(scale)
+    svg = draw_groups(series, groups, title=title, y_label=y_label, limits=limits)
+    _, *body = _tabulate(series)
+    return [ReportFigure(_make_key(picture), title, _INTERVALS, svg, [("", *groups), *body])]
 
 
 # Cost against quality
@@ -385,6 +417,7 @@ _MAKERS: Mapping[PictureKind, Callable[[RunResults, Picture], list[ReportFigure]
     "recall-at-k": _recall_at_k,
     "pareto": _cost_and_quality,
     "attention-by-position": _attention_by_position,
+    "columns": _columns,
 }
 
 

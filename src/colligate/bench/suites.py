@@ -22,7 +22,9 @@ from colligate.errors import UsageError, closest
 
 Over = Literal["candidates", "corpus", "documents"]
 ReaderKind = Literal["verified", "plain"]
-PictureKind = Literal["recall-at-k", "by-gold-position", "pareto", "attention-by-position"]
+PictureKind = Literal[
+    "recall-at-k", "by-gold-position", "pareto", "attention-by-position", "columns"
+]
 
 
 class _Part:

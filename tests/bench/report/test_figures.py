@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import threading
 from dataclasses import replace
@@ -21,6 +22,7 @@ from colligate.bench.figures import (
     Series,
     draw_bars,
     draw_front,
+    draw_groups,
     draw_intervals,
     draw_lines,
 )
@@ -59,6 +61,26 @@ def lines(*panels: Panel, **more: object) -> str:
 def test_any_numbers_are_drawn_or_left_out(drawn: list[Panel], logarithmic: bool) -> None:
     if svg := lines(*drawn, logarithmic=logarithmic, ticks_at_points=not logarithmic):
         parse(svg)
+
+
+@settings(max_examples=10)
+@given(st.lists(series, max_size=10), texts)
+def test_any_bars_are_drawn_or_left_out(drawn: list[Series], title: str) -> None:
+    if svg := draw_groups(drawn, [title, "b"], title=title, y_label="%", limits=None):
+        parse(svg)
+
+
+def test_a_longer_bar_is_of_a_higher_value() -> None:
+    bars = [Series("a", (Point(0, 20.0, 10, 30), Point(1, 60.0)), 0), Series("b", (), 1)]
+    root, shown = parse(draw_groups(bars, ["x", "y"], title="t", y_label="%", limits=(0, 100)))
+    assert {"a", "x", "y", "%"} <= set(shown)
+    assert "b" not in shown, "it has no bar"
+    paths = [p for p in root.iter("{*}path") if f"fill: {COLOURS[0]}" in p.get("style", "")]
+    tall = []
+    for path in paths[:2]:
+        ys = [float(y) for y in re.findall(r"[ML] \S+ (\S+)", path.get("d", ""))]
+        tall.append(max(ys) - min(ys))
+    assert tall[1] == pytest.approx(3 * tall[0], rel=0.01)
 
 
 @settings(max_examples=10)

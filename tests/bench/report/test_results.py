@@ -58,3 +58,25 @@ def test_intervals_draw_the_rows_of_one_question_together(tmp_path: Path) -> Non
     first = [1.0, 1.0, 1.0, 0.0] * 2
     ends = [100 * end for end in bootstrap(first, 7, clusters=[0, 1, 2, 3] * 2)]
     assert by_place.numbers[1][1:] == (format_interval(75, *ends), "0.0")
+
+
+def test_the_columns_of_one_scale_are_drawn_as_bars(tmp_path: Path) -> None:
+    suite = SUITE.replace(
+        'columns = [{ dataset = "d", metric = "em", scale = 100 }]',
+        'columns = [{ dataset = "d", metric = "f1", label = "F1", scale = 100 }, '
+        '{ dataset = "d", metric = "em", label = "EM", scale = 100 }, '
+        '{ dataset = "d", metric = "tokens" }]',
+    ).replace('{ kind = "pareto" }', '{ kind = "columns" }, { kind = "columns", metric = "em" }')
+    rows = [
+        Row("d", f"q{at}", name, f"{at}?", (), Outcome(), {"em": em, "tokens": 900.0})
+        for at in range(8)
+        for name, em in [("a", 1.0), ("b", float(at < 4))]
+    ]
+    results = read_results(write_run(tmp_path, suite, rows))
+    both, one = make_figures(results)[:2]
+    head, first, second = both.numbers
+    assert list(head) == ["", "EM"], "no F1 was measured, and tokens have another scale"
+    assert (first[:2], second[1].split(" ")[0]) == (("a", "100.0"), "50.0")
+    assert "[" in second[1], "with the table's interval"
+    assert one.numbers == both.numbers
+    assert "EM" in both.svg
