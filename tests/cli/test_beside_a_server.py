@@ -20,9 +20,15 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
+from colligate.cli.progress import Watcher
 from colligate.cli.remote import find_server
 from colligate.core.events import Event
 from colligate.library.lock import Address, LibraryLock, publish_address
+from colligate.models import LabelOdds
+from colligate.strategies.auto.prompts import QuestionKind
+from colligate.testing import ScriptedModel
+from support.http_server import threaded
+from support.models import NOT_FOUND
 
 QUESTION = "When was the tower built?"
 
@@ -113,6 +119,35 @@ def test_the_server_is_asked_and_gives_the_same(
     assert shown.returncode == 0
     assert "[1] The lighthouse" in shown.stdout
     assert "1 call" in shown.stderr
+
+
+@pytest.mark.parametrize("consents", [True, False])
+def test_a_person_at_the_terminal_is_asked_before_many_calls(
+    colligate: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, consents: bool
+) -> None:
+    asked = []
+
+    def confirm(watcher: Watcher, question: str) -> bool:
+        asked.append(question)
+        return consents
+
+    monkeypatch.setattr(Watcher, "confirm", confirm)
+    each = LabelOdds({kind.value: float(kind is QuestionKind.EACH) for kind in QuestionKind}, 1.0)
+    model = ScriptedModel(lambda _: NOT_FOUND, labels=lambda *_: each)
+    library = tmp_path / "papers"
+    indexed = colligate.here("index", folder, "--embedder", "static", "--library", library)
+    assert indexed.returncode == 0, indexed.stderr
+    question = ("ask", "When was each of these built?", "--library", library)
+    limit = ("--set", "most_documents=1")
+    with threaded(tmp_path, model) as url:
+        instance = httpx2.get(f"{url}healthz", trust_env=False).json()["instance"]
+        publish_address(library, Address(url, None, instance, os.getpid()))
+        done = colligate.here(*question, *limit)
+        assert "holds the library" in done.stderr
+        assert asked == ["an agent for each of 2 documents takes about 4 model calls: do it?"]
+        assert f"read {'2 documents' if consents else '1 document'} one by one" in done.stderr
+        assert colligate.here(*question, *limit, "--yes").returncode == 3
+        assert len(asked) == 1
 
 
 def test_how_it_ends_is_how_it_would_have_ended(

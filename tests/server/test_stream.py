@@ -11,8 +11,12 @@ import pytest
 from sse_starlette import ServerSentEvent
 from sse_starlette.sse import AppStatus
 
+from colligate.models import LabelOdds
 from colligate.server.stream import EventStream, sse
+from colligate.strategies.auto.prompts import QuestionKind
+from colligate.testing import ScriptedModel
 from support.http_server import DEFAULT, QUESTION, RULES, until
+from support.models import NOT_FOUND
 
 BODY = {"question": QUESTION, "stream": True}
 
@@ -28,6 +32,36 @@ async def test_events_come_while_the_model_is_still_asked(serve, held):
                     assert held.now == 1
                     held.gate.set()
         assert seen[-2] == "answered"
+
+
+@pytest.mark.parametrize("decision", [True, False, None])
+async def test_a_run_asks_its_client_for_consent(serve, monkeypatch, decision):
+    if decision is None:
+        monkeypatch.setattr("colligate.server.runs._SECONDS_TO_CONSENT", 0.05)
+    each = LabelOdds({kind.value: float(kind is QuestionKind.EACH) for kind in QuestionKind}, 1.0)
+    model = ScriptedModel(lambda _: NOT_FOUND, labels=lambda *_: each)
+    files = {f"{name}.md": f"# {name}\n\nBicycles stand in the {name}.\n" for name in ("a", "b")}
+    body = {**BODY, "question": "Where do all bicycles stand?", "yes": "ask"}
+    body["parameters"] = {"most_documents": 1}
+    async with serve(model, files, socket=True) as client:
+        run, answer, asked = "", {}, []
+        async with client.stream("POST", f"{DEFAULT}/ask", json=body) as response:
+            async for line in response.aiter_lines():
+                if not line.startswith("data: "):
+                    continue
+                answer = sent = json.loads(line[6:])  # the last one is the answer
+                run = run or sent["id"]
+                if sent.get("event") == "consent":
+                    asked.append(sent["estimate"])
+                    if decision is not None:
+                        told = {"yes": decision}
+                        decided = await client.post(f"/api/runs/{run}/consent", json=told)
+                        assert decided.status_code == 204
+        assert asked == ["an agent for each of 2 documents takes about 4 model calls"]
+        read = "2 documents" if decision else "1 document"
+        assert f"read {read} one by one" in answer["how"]
+        late = await client.post(f"/api/runs/{run}/consent", json={"yes": True})
+        assert late.status_code == 409
 
 
 @pytest.mark.parametrize("streamed", [True, False])

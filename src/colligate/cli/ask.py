@@ -189,6 +189,7 @@ class Asker:
             max_tokens_total=run.max_tokens_total,
             timeout=run.timeout,
             yes=asked.yes,
+            consent=consent,
             history=history,
             on_event=watcher.see,
         )

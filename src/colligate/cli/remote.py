@@ -22,6 +22,7 @@ from colligate.core.citing import COMPUTED, Citation, Evidence
 from colligate.core.events import Asked, Asking, Event, Listener, Measured, Noted, Progressed
 from colligate.core.followup import Turn
 from colligate.core.meaning import Meaning
+from colligate.core.run import Consent, refuse
 from colligate.documents import Span
 from colligate.errors import ColligateError, NotAuthorised, UsageError
 from colligate.library.lock import Address, find_holder, read_address
@@ -60,14 +61,15 @@ class RemoteLibrary:
         timeout: float | None = None,
         prompts: bool = False,
         yes: bool = False,
+        consent: Consent = refuse,
         history: Sequence[Turn] = (),
         on_event: Listener,
     ) -> Answer:
         """Return what `Engine.ask` would answer over the library, or some of its documents.
 
         `parameters` are texts such as "k=3", `models` the names that were given, by role. With
-        `prompts`, events have the prompts of the models. `yes` allows work that takes many calls.
-        `history` are the turns before.
+        `prompts`, events have the prompts of the models. `yes` allows work that takes many calls;
+        without it `consent` is asked, if it is given. `history` are the turns before.
         """
         on_event(Noted(f"the server at {self.url} holds the library and answers"))
         async with self._client() as client:
@@ -81,7 +83,7 @@ class RemoteLibrary:
                 "where": list(where),
                 "max_tokens_total": max_tokens_total,
                 "timeout": timeout,
-                "yes": yes,
+                "yes": yes or (consent is not refuse and "ask"),
                 "history": [
                     {
                         "question": turn.question,
@@ -102,7 +104,12 @@ class RemoteLibrary:
                     await response.aread()
                     raise _read_error(response)
                 async for name, sent in _read_events(response):
-                    if name in ("event", "queued"):
+                    if name == "run":
+                        run = f"api/runs/{sent['id']}"
+                    elif name == "event" and sent["event"] == "consent":
+                        decision = {"yes": await consent(sent["estimate"])}
+                        await client.post(f"{run}/consent", json=decision)  # or it is too late
+                    elif name in ("event", "queued"):
                         on_event(parse_event(sent))
                     elif name == "answer":
                         return _parse_answer(sent, about["models"]["reader"])

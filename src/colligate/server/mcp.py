@@ -18,7 +18,9 @@ from typing_extensions import TypedDict
 import colligate
 from colligate.core.events import Event, Noted, Progressed, pluralize
 from colligate.core.export import render_answer, render_event
-from colligate.core.strategy import list_strategies
+from colligate.core.parameters import set_parameters
+from colligate.core.run import allow, refuse
+from colligate.core.strategy import Strategy, list_strategies, load_strategy
 from colligate.documents import Document, Span
 from colligate.documents.tree import Kind, Node
 from colligate.engine import DEFAULT_STRATEGY, Engine
@@ -125,6 +127,8 @@ class AnswerService(Protocol):
         library: str = DEFAULT_LIBRARY,
         strategy: str = DEFAULT_STRATEGY,
         where: Sequence[str] = (),
+        effort: str | None = None,
+        yes: bool = False,
         history: Sequence[EarlierTurn] = (),
         on_event: OnEvent | None = None,
     ) -> dict[str, Any]:
@@ -197,18 +201,24 @@ class SingleLibrary:
         library: str = DEFAULT_LIBRARY,
         strategy: str = DEFAULT_STRATEGY,
         where: Sequence[str] = (),
+        effort: str | None = None,
+        yes: bool = False,
         history: Sequence[EarlierTurn] = (),
         on_event: OnEvent | None = None,
     ) -> dict[str, Any]:
         _require_default(library)
         listener = None if on_event is None else lambda event: on_event(event.to_json())
+        chosen: str | Strategy = strategy
+        if effort is not None:
+            chosen = set_parameters(load_strategy(strategy), [f"effort={effort}"])
         documents = await self._find_documents()
         answer = await self.engine.ask(
             question,
             documents=documents,
-            strategy=strategy,
+            strategy=chosen,
             where=where,
             on_event=listener,
+            consent=allow if yes else refuse,
             history=[turn.to_turn() for turn in history],
         )
         warnings = dict.fromkeys([*self._warnings, *answer.warnings])
@@ -287,6 +297,13 @@ StrategyName = Annotated[
         f" there are {', '.join(list_strategies())}.",
     ),
 ]
+EffortName = Annotated[
+    Literal["low", "normal", "high"] | None,
+    Field(
+        description="How much `auto` may do: low reads once, normal (the default) may ask one"
+        " method more, high up to four."
+    ),
+]
 Offset = Annotated[int, Field(ge=0)]
 
 
@@ -309,6 +326,14 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         library: LibraryName = DEFAULT_LIBRARY,
         strategy: StrategyName = DEFAULT_STRATEGY,
         where: Conditions = None,
+        effort: EffortName = None,
+        yes: Annotated[
+            bool,
+            Field(
+                description="Allow work that takes many model calls, such as an agent for each of"
+                " many documents. A warning that names --yes says when it is needed."
+            ),
+        ] = False,
         history: History = [],  # noqa: B006
     ) -> Annotated[CallToolResult, AnswerShape]:
         """Answer a question over the documents, each statement cited to its exact place.
@@ -326,6 +351,8 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
                     library=library,
                     strategy=strategy,
                     where=where or (),
+                    effort=effort,
+                    yes=yes,
                     history=history,
                     on_event=on_event,
                 )

@@ -99,6 +99,11 @@ class ChatCompletionRequest(_Open):
     audio: dict[str, Any] | None = None
     modalities: list[str] | None = None
     response_format: ResponseFormat | None = None
+    where: list[str] = Field(
+        [],
+        max_length=20,
+        description='Ours: conditions that documents must meet, such as "date>=2024".',
+    )
 
     @property
     def question(self) -> str:
@@ -196,7 +201,9 @@ async def create_chat_completion(
         raise Unanswerable(400, f"{param}: {why}", param, "unsupported_value")
     if not body.question:
         raise Unanswerable(400, "the question is empty", "messages")
-    asked = AskRequest(question=body.question, strategy=strategy, history=body.history)
+    asked = AskRequest(
+        question=body.question, strategy=strategy, where=body.where, history=body.history
+    )
     run = await server.runs.start(library, asked)
     completion = ChatCompletion(
         model=_model_name(strategy, library),

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -43,6 +43,7 @@ from colligate.session import configure
 
 Setting = str | int | float | bool | None
 _ENDED = frozenset({"done", "failed", "cancelled"})
+_SECONDS_TO_CONSENT = 300.0  # the run keeps its place meanwhile
 
 
 class Runs:
@@ -188,6 +189,7 @@ class Runs:
                 raise
             began = time.perf_counter()
             run.state = "running"
+            in_advance = allow if request.yes else refuse
             try:
                 answer = await self._libraries.engine(run.library).ask(
                     request.question,
@@ -197,7 +199,7 @@ class Runs:
                     max_tokens_total=request.max_tokens_total,
                     timeout=request.timeout,
                     on_event=recorder.record,
-                    consent=allow if request.yes else refuse,
+                    consent=run.ask_consent if request.yes == "ask" else in_advance,
                     history=[turn.to_turn() for turn in request.history],
                 )
             finally:
@@ -339,8 +341,11 @@ class AskRequest(BaseModel):
     max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
     timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
     yes: Annotated[
-        bool,
-        Field(description="Allow work that takes many calls, as an agent for each document."),
+        bool | Literal["ask"],
+        Field(
+            description="Allow work that takes many calls, as an agent for each document. With"
+            ' "ask" an event `consent` says what it takes, and POST /api/runs/ID/consent decides.'
+        ),
     ] = False
     history: History = []
     stream: Annotated[bool, Field(description="Send events as they come.")] = False
@@ -415,6 +420,7 @@ class RecordedRun:
     removed: frozenset[str] = field(default=frozenset(), repr=False)
     recorder: Recorder | None = field(default=None, repr=False)
     turn: asyncio.Future[None] = field(init=False, repr=False)
+    consent: asyncio.Future[bool] | None = field(default=None, repr=False)
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     @property
@@ -476,6 +482,22 @@ class RecordedRun:
             raise RunFailed(outcome["problem"])
         answer: dict[str, Any] = outcome["answer"]
         return answer
+
+    async def ask_consent(self, estimate: str) -> bool:
+        """Ask whoever follows it whether costly work may begin; no decision in time means no."""
+        assert self.recorder is not None
+        self.consent = asyncio.get_running_loop().create_future()
+        line = f"{estimate}: waiting for consent"
+        self.recorder.write({"event": "consent", "line": line, "estimate": estimate})
+        await asyncio.wait([self.consent], timeout=_SECONDS_TO_CONSENT)
+        return not self.consent.cancel() and self.consent.result()
+
+    def decide(self, yes: bool) -> bool:
+        """Take the decision on what it asks consent for; return whether it was waiting for one."""
+        if self.consent is None or self.consent.done() or self.ended:
+            return False
+        self.consent.set_result(yes)
+        return True
 
     def cancel(self) -> None:
         """Stop it if it has not ended."""

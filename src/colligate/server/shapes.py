@@ -55,6 +55,13 @@ History = Annotated[
 ]
 
 
+class Decision(BaseModel):
+    """Whether work that takes many calls may begin."""
+
+    model_config = ConfigDict(extra="forbid")
+    yes: bool
+
+
 class CitationShape(TypedDict):
     """A place in a document, and the spans of the answer that rest on it."""
 

@@ -143,13 +143,20 @@ class ServerState:
         library: str = DEFAULT_LIBRARY,
         strategy: str = DEFAULT_STRATEGY,
         where: Sequence[str] = (),
+        effort: str | None = None,
+        yes: bool = False,
         history: Sequence[EarlierTurn] = (),
         on_event: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
         """Return the answer of a recorded run, which is cancelled when the caller is."""
         require(Right.ASK)
         request = AskRequest(
-            question=question, strategy=strategy, where=list(where), history=list(history)
+            question=question,
+            strategy=strategy,
+            parameters={} if effort is None else {"effort": effort},
+            where=list(where),
+            yes=yes,
+            history=list(history),
         )
         run = await self.runs.start(library, request)
         try:

@@ -25,12 +25,16 @@ from mcp.client.streamable_http import streamable_http_client
 
 from colligate import Engine
 from colligate.errors import ServerFailed
-from colligate.models import ChatRequest
+from colligate.models import ChatRequest, LabelOdds
+from colligate.server import ServerConfig, create_app
 from colligate.server.mcp import SingleLibrary, make_mcp_server
+from colligate.strategies.auto.prompts import QuestionKind
 from colligate.testing import ScriptedModel
 from support.embedders import WordEmbedder
+from support.http_server import opened
 from support.models import statement_reply
 
+KINDS = tuple(kind.value for kind in QuestionKind)
 Connected = Callable[..., AbstractAsyncContextManager[Client]]
 
 QUESTION = "Where do bicycles stand?"
@@ -131,6 +135,43 @@ async def test_progress_is_reported_while_a_question_is_answered(connected):
         assert reports
         assert [seen for seen, _ in reports] == sorted({seen for seen, _ in reports})
         assert all(message for _, message in reports)
+
+
+@asynccontextmanager
+async def serve_alone(model: ScriptedModel, files: Path, library: Path) -> AsyncIterator[Any]:
+    async with Engine(model=model, embedder="static", library=library) as engine:
+        yield SingleLibrary(engine, [files])
+
+
+@asynccontextmanager
+async def serve_all(model: ScriptedModel, files: Path, library: Path) -> AsyncIterator[Any]:
+    engine = Engine(model=model, embedder="static", library=library)
+    await engine.add([files])
+    app = create_app(ServerConfig(), lambda: engine)
+    async with opened(app):
+        yield app.state.server
+
+
+@pytest.mark.parametrize("serving", [serve_alone, serve_all])
+async def test_effort_and_consent_are_set_by_the_client(folder, tmp_path, serving):
+    for number in range(20):
+        (folder / f"{number}.md").write_text(f"# Yard {number}\n\nBicycles stand in it.\n")
+    each = LabelOdds({kind: float(kind == "each") for kind in KINDS}, 1.0)
+    model = ScriptedModel(lambda call: REPLY, labels=lambda *_: each)
+    question = {"question": "Which bicycles stand in each yard?"}
+    async with (
+        serving(model, folder, tmp_path / "library") as service,
+        Client(make_mcp_server(service)) as client,
+    ):
+        some = await called(client, "ask", **question)
+        assert "read 20 documents one by one" in some["how"]
+        assert any("of 22: --yes reads all" in warning for warning in some["warnings"])
+        every = await called(client, "ask", **question, yes=True)
+        assert "read 22 documents one by one" in every["how"]
+        once = await called(client, "ask", **question, yes=True, effort="low")
+        assert "one by one" not in once["how"]
+        wrong = {**question, "strategy": "duquad", "effort": "low"}
+        assert "has no parameter" in await refused(client, "ask", **wrong)
 
 
 async def test_a_passage_found_is_the_documents_own_text(connected):

@@ -43,6 +43,14 @@ def test_strategies_are_models(client):
     assert error.value.code == "model_not_found"
 
 
+def test_only_documents_that_meet_the_conditions_are_asked(client):
+    answer = ask(client, extra_body={"where": ["title~cellar"]}).colligate
+    assert {each["document"].partition("-")[0] for each in answer["evidence"]} == {"cellar"}
+    for wrong, words in ((["2024"], "is not a condition"), (["a=b"] * 21, "where")):
+        with pytest.raises(openai.BadRequestError, match=words):
+            ask(client, extra_body={"where": wrong})
+
+
 def test_an_answer_with_its_citations(client, served):
     completion = ask(client)
     (choice,) = completion.choices
