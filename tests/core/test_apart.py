@@ -185,3 +185,16 @@ async def test_a_piece_of_a_table_is_judged_and_read_with_the_head_of_the_table(
     _, _, model = await ask_small(question, {"Line 50": 0.9}, "51", texts=(text, MILL))
     assert "| Item |" not in model.calls[0].prompt
     assert "Item | Year 2023 | Year 2022" in model.calls[0].prompt
+
+
+async def test_a_passage_that_says_the_opposite_of_its_answer_is_reported(ask_small):
+    rule = "# Rule\n\nThe contract may not be terminated."
+    answer, run, _ = await ask_small(
+        "What is the rule of the contract?",
+        {"contract": 0.9},
+        "may be terminated",
+        NOTHING,
+        texts=[rule],
+    )
+    assert not answer.found
+    assert any("say the opposite of “may be terminated”" in warning for warning in run.warnings)

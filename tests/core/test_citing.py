@@ -242,6 +242,45 @@ def test_a_number_computed_from_cited_numbers_is_cited_to_both():
     assert not cite(question, [invented], passages, documents).citations
 
 
+MUSEUM = make("It opened in 1904.", "Museum", "a")
+ZOO = make("The zoo opened in 1921.", "b", "b")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "accepted"),
+    [
+        ("The museum opened earlier than the zoo.", True),
+        ("The zoo opened after the museum.", True),
+        ("The museum opened later than the zoo.", False),
+        ("The zoo opened before the museum.", False),
+        ("The museum opened 17 years later than the zoo.", False),
+    ],
+)
+def test_two_cited_dates_are_compared_as_a_sentence_says(sentence, accepted):
+    quotes = (1, "It opened in 1904"), (2, "The zoo opened in 1921")
+    passages, documents = [whole(MUSEUM), whole(ZOO)], {"a": MUSEUM, "b": ZOO}
+    question = "Did the museum open before or after the zoo?"
+    found = cite(question, [joined(sentence, *quotes)], passages, documents)
+    assert [c.how for c in found.citations] == [COMPUTED] * (2 * accepted)
+    problem = f"a citation was dropped: the quoted numbers do not give “{sentence}”"
+    assert found.dropped == (() if accepted else (problem,))
+
+
+@pytest.mark.parametrize(
+    ("schema", "reply"),
+    [
+        (Statement, {"quote": "pays 900 euros", "sentence": "The rent is 900 euros a month."}),
+        (Joined, {"quote": "pays 900 euros", "sentence": "The rent is 900 euros a month."}),
+        (Joined, {"quotes": [], "sentence": PAYS}),
+        (Joined, {"sentence": PAYS}),
+    ],
+)
+def test_a_statement_without_passage_or_quote_is_looked_for_in_all(schema, reply):
+    [citation] = cited(schema.model_validate(reply)).citations
+    assert citation.quote == PAYS
+    assert "default" not in str(schema.model_json_schema())
+
+
 FLAT = make("The flat in Mill Street has one tenant, an engineer.", "a", "a")
 BORN = make("Ada Mercer was born in Lund.", "b", "b")
 
@@ -361,21 +400,28 @@ REPORT = make(MEANING, "Report", "report")
 LINES = REPORT.passage(Span("report", MEANING.index("Bolt"), len(MEANING) - 1))
 
 
-def reported(quote: str, sentence: str, document=REPORT):
+def reported(quote: str, sentence: str, document=REPORT, statement=said, short=""):
     passage = document.passage(LINES.span)
-    return cite("What happened?", [said(1, quote, sentence)], [passage], {"report": document})
+    stated = statement(1, quote, sentence)
+    return cite("What happened?", [stated], [passage], {"report": document}, short=short)
 
 
+def joined_alone(passage: int, quote: str, sentence: str) -> Joined:
+    return joined(sentence, (passage, quote))
+
+
+@pytest.mark.parametrize("statement", [said, joined_alone])
 @pytest.mark.parametrize(
     ("quote", "sentence"),
     [
         ("Bolt acquired Norr", "Bolt was acquired by Norr in 2019."),
         ("The board rejected the sale", "The board did not reject the sale of the mill."),
         ("Carl Lund may leave", "Carl Lund must leave in May."),
+        ("Bolt acquired Norr", "Norr acquired Bolt in 2019."),
     ],
 )
-def test_a_citation_that_says_the_opposite_is_dropped_and_reported(quote, sentence):
-    found = reported(quote, sentence)
+def test_a_citation_that_says_the_opposite_is_dropped_and_reported(quote, sentence, statement):
+    found = reported(quote, sentence, statement=statement)
     assert (found.text, found.citations) == ("", ())
     assert found.dropped == (
         f"a citation was dropped: the quoted words say the opposite of “{sentence}”",
@@ -385,6 +431,79 @@ def test_a_citation_that_says_the_opposite_is_dropped_and_reported(quote, senten
 def test_words_of_the_document_are_supported():
     [citation] = reported("Bolt acquired Norr", "Bolt acquired Norr in 2019.").citations
     assert citation.to_json()["meaning"] == "supports"
+
+
+def test_a_number_computed_from_a_place_that_says_the_opposite_is_not_accepted():
+    text = "Revenue fell to 80 million in 2019. Revenue was 100 million in 2018."
+    report = make(text, "Report", "r")
+    quotes = [(1, each) for each in text.split(". ")]
+
+    def ask(sentence: str):
+        return cite("How?", [joined(sentence, *quotes)], [whole(report)], {"r": report}).citations
+
+    assert ask("Revenue fell by 20 million in 2019.")
+    assert not ask("Revenue rose by 20 million in 2019.")
+
+
+@pytest.mark.parametrize(
+    ("short", "kept"),
+    [
+        ("Norr acquired Bolt", False),
+        ("Norr was acquired by Bolt", True),
+        ("Norr, acquired in 2019", True),
+        ("Bolt", True),
+    ],
+)
+def test_a_short_answer_that_says_the_opposite_of_what_is_cited_is_left_out(short, kept):
+    found = reported("Bolt acquired Norr", "Bolt acquired Norr in 2019.", short=short)
+    assert found.citations
+    assert found.short == (short if kept else "")
+    assert ["say the opposite of it" in each for each in found.dropped] == [True] * (not kept)
+
+
+@pytest.mark.parametrize(
+    ("short", "text", "question", "meaning"),
+    [
+        (
+            "may be terminated",
+            "The contract may not be terminated.",
+            "When may it be terminated?",
+            None,
+        ),
+        ("Smith killed Jones", "It is alleged that Smith killed Jones.", "What was it?", None),
+        ("Smith", "It is alleged that Smith killed Jones.", "Who killed Jones?", "supports"),
+        (
+            "Smith killed Jones",
+            "It is alleged that Smith killed Jones.",
+            "What is alleged of Smith?",
+            "supports",
+        ),
+        ("sublet the flat", "She must not sublet the flat.", "What must she not do?", "supports"),
+        ("It fell in 1904", "The mill fell in 1904.", "When did it fall?", "supports"),
+        ("The mill was sold", "Later the mill was sold.", "What became of it?", "supports"),
+        ("a limited edition", "It may be a limited edition.", "What is it?", "supports"),
+    ],
+)
+def test_a_short_answer_that_is_a_clause_is_not_placed_where_the_opposite_is(
+    short, text, question, meaning
+):
+    document = make(text, "A", "a")
+    passages, documents = [whole(document)], {"a": document}
+    stated = find_short_answer(short, question, passages, documents, alone=True)
+    assert (stated and stated.places[0].meaning) == meaning
+    found = cite(f"{question} {short}?", [], passages, documents, short=short)
+    opposite = f"a citation was dropped: the words of the passage say the opposite of “{short}”"
+    assert found.dropped == (() if meaning else (opposite,))
+
+
+def test_the_meaning_of_a_short_answer_is_not_known_in_other_languages():
+    text = "Der Vorstand hat den Verkauf der alten Mühle am Fluss nicht abgelehnt."
+    document = make(text, "Bericht", "b", language="de")
+    stated = find_short_answer(
+        "am Fluss", "Wo steht die Mühle?", [whole(document)], {"b": document}, alone=True
+    )
+    assert stated
+    assert stated.places[0].meaning is None
 
 
 def test_meaning_is_not_read_in_other_languages():

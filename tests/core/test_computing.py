@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.computing import find_larger, find_numbers, recompute, remove_computed
+from colligate.core.computing import (
+    check_comparison,
+    find_larger,
+    find_numbers,
+    recompute,
+    remove_computed,
+)
 
 ROSE = ["In 2015 revenue was $6,779 million.", "In 2014 revenue was $5,504 million."]
 
@@ -25,6 +31,12 @@ ROSE = ["In 2015 revenue was $6,779 million.", "In 2014 revenue was $5,504 milli
         ("Revenue rose by $1.3 billion.", ROSE, ["1.3"], "difference"),
         ("Revenue rose by 23%.", ROSE, ["23"], "change"),
         ("Together that is $12,283 million.", ROSE, ["12283"], "sum"),
+        (
+            "Together they have 18,000 people.",
+            ["A has 5,000 people.", "B has 7,000 people.", "In 1990 C had 6,000 people."],
+            ["18000"],
+            "sum",
+        ),
         ("That is 1.23 times as much.", ROSE, ["1.23"], "ratio"),
         (
             "He was 42 years older.",
@@ -93,3 +105,22 @@ def test_what_is_left_of_a_sentence_has_no_computed_number():
 )
 def test_the_larger_of_two_answers_is_known_if_they_are_of_one_kind(first, second, larger):
     assert find_larger(first, second) == larger
+
+
+@pytest.mark.parametrize(
+    ("sentence", "agrees"),
+    [
+        ("Alta has fewer people than Bern.", True),
+        ("Bern has more people than Alta.", True),
+        ("Alta has more people than Bern.", False),
+        ("Alta does not have more people than Bern.", None),
+        ("Alta is ranked higher than Bern.", None),
+        ("Alta has people before Bern.", None),
+        ("It has more people than others.", None),
+        ("Alta and Bern have more people.", None),
+    ],
+)
+def test_two_cited_numbers_are_compared_as_a_sentence_says(sentence, agrees):
+    alta, bern = ("Alta has 5,000 people.",) * 2, ("Bern has 7,000 people.",) * 2
+    assert check_comparison(sentence, alta, bern) is agrees
+    assert check_comparison(sentence, bern, alta) is agrees

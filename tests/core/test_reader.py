@@ -8,7 +8,13 @@ import pytest
 from colligate.core import Form, fit_reader, read
 from colligate.core.citing import NOT_FOUND, Joined, Place, Stated, Statement, cite
 from colligate.core.events import Noted
-from colligate.core.reader import FORMS, ReaderReply, reader_messages, render_passages
+from colligate.core.reader import (
+    FORMS,
+    ReaderReply,
+    locate_statements,
+    reader_messages,
+    render_passages,
+)
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ContextTooSmall, NotAuthorised, ServerFailed
 from colligate.library import InMemorySources
@@ -258,3 +264,16 @@ async def test_a_failure_of_the_very_first_call_is_an_error(asked):
             await asked(error, known=[KNOWN])
     with pytest.raises(BudgetExceeded):
         await asked(EMPTY, max_tokens=100)
+
+
+async def test_a_statement_of_which_its_passage_says_the_opposite_is_a_warning(make_run):
+    lease = make("The tenant must not sublet the flat.", "Lease", "d")
+    said = [
+        Statement(passage=1, quote="must not sublet", sentence="The tenant must sublet the flat."),
+        Statement(passage=1, quote="the flat", sentence="The landlord lives in Paris."),
+    ]
+    async with InMemorySources([lease]) as sources:
+        run, _ = make_run(sources)
+        passages = [lease.passage(lease.span(0, len(lease)))]
+        assert await locate_statements("What must she do?", said, passages, run) == []
+    assert ["say the opposite" in warning for warning in run.warnings] == [True]

@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from colligate.core.compress import locate_quote, visible_text
-from colligate.core.computing import recompute, remove_computed
-from colligate.core.meaning import Meaning, check_meaning
+from colligate.core.computing import check_comparison, recompute, remove_computed
+from colligate.core.meaning import Meaning, check_meaning, check_short_answer
 from colligate.core.support import (
     NEAR,
     QUOTED,
@@ -39,22 +39,32 @@ NOT_FOUND = "Not in these documents."
 UNCITED = "[uncited]"
 COMPUTED = "computed"
 """How a place was found that a number of the statement was computed from."""
+OPPOSITE = "say the opposite of"
+"""What the reason of a dropped citation says if its meaning is contradicted."""
 
+MOST_QUOTES = 6  # of one sentence: as many things can be counted
 _LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing
 _AROUND = 110  # characters before and after a short answer that are stated of a long sentence
 _LONG_ENOUGH_TO_KNOW = 20  # normalised characters: hardly in two places by chance
 
 
+def _ask_for(schema: dict[str, Any]) -> None:
+    """Keep the default of a field out of what a model is asked for."""
+    del schema["default"]
+
+
 class Statement(BaseModel):
     """One sentence of the answer and the words it rests on.
 
-    A quote without a sentence states itself. Lengths are limits for decoders: longer texts are
-    valid.
+    A quote without a sentence states itself. All fields are asked for; without a passage, 0, the
+    quote is looked for in all. Lengths are limits for decoders: longer texts are valid.
     """
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra={"required": ["passage", "quote", "sentence"]}
+    )
 
-    passage: int
+    passage: int = Field(default=0, json_schema_extra=_ask_for)
     quote: str = Field(json_schema_extra={"maxLength": 200})
     sentence: str = Field(json_schema_extra={"maxLength": 200})
 
@@ -67,30 +77,37 @@ class Statement(BaseModel):
 
 
 class Quote(BaseModel):
-    """Words of a passage."""
+    """Words of a passage; of any if its number is 0."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["passage", "quote"]})
 
-    passage: int
+    passage: int = Field(default=0, json_schema_extra=_ask_for)
     quote: str = Field(json_schema_extra={"maxLength": 130})
 
 
 class Joined(BaseModel):
     """One sentence of the answer and the words it rests on, of several passages together.
 
-    A single quote next to the sentence, as in a `Statement`, is accepted too.
+    A single quote next to the sentence, as in a `Statement`, is accepted too. A sentence without a
+    quote quotes itself.
     """
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra={"required": ["quotes", "sentence"]}
+    )
 
-    quotes: list[Quote] = Field(min_length=1, json_schema_extra={"maxItems": 3})
+    quotes: list[Quote] = Field(
+        default_factory=list, json_schema_extra={"minItems": 1, "maxItems": MOST_QUOTES}
+    )
     sentence: str = Field(json_schema_extra={"maxLength": 200})
 
     @model_validator(mode="before")
     @classmethod
     def _single(cls, value: Any) -> Any:
         if isinstance(value, dict) and "quotes" not in value and "quote" in value:
-            return {**value, "quotes": [{k: value.get(k) for k in ("passage", "quote")}]}
+            return {**value, "quotes": [{k: value[k] for k in ("passage", "quote") if k in value}]}
+        if isinstance(value, dict) and not value.get("quotes") and "sentence" in value:
+            return {**value, "quotes": [{"quote": value["sentence"]}]}
         return value
 
 
@@ -233,7 +250,8 @@ def cite(
     stated, dropped = resolve(question, statements, passages, documents, verifier)
     if not any(each.places for each in stated):
         looked_up = short if found else ""
-        answering = find_short_answer(looked_up, question, passages, documents)
+        answering, problem = place_short_answer(looked_up, question, passages, documents)
+        dropped += (problem,) if problem else ()
         if answering is None:
             return Cited("", (), dropped)
         stated = [answering]
@@ -279,12 +297,25 @@ def find_short_answer(
     *,
     alone: bool = False,
 ) -> Stated | None:
+    """Return the same as `place_short_answer`, without the reason."""
+    return place_short_answer(short, question, passages, documents, alone=alone)[0]
+
+
+def place_short_answer(
+    short: str,
+    question: str,
+    passages: Sequence[Passage],
+    documents: Mapping[str, Document],
+    *,
+    alone: bool = False,
+) -> tuple[Stated | None, str]:
     """Return the sentence of the passages that answers the question with these words, or None.
 
-    It holds the short answer word for word and, with its title and headings, enough of the words of
-    question and answer; of several the one with most. If a model read the passage `alone`, that
-    shows that it is about the question, and the short answer is enough. Of a long sentence the
-    part around the short answer is stated.
+    With None is said if all such sentences say the opposite. It holds the short answer word for
+    word and, with its title and headings, enough of the words of question and answer; of several
+    the one with most. If a model read the passage `alone`, that shows that it is about the
+    question, and the short answer is enough. Of a long sentence the part around the short answer is
+    stated.
     """
     checker = _Checker(question, passages, documents)
     rated = [
@@ -293,12 +324,12 @@ def find_short_answer(
         for span, found in checker.rate_sentences(question, short, passage)
         if alone or found.enough(NEAR)
     ]
-    if not rated:
-        return None
-    _, passage, span = max(rated, key=lambda each: each[0])
-    sentence = _without_marks(visible_text(span, documents[span.document_id], passage))
-    place = Place(span, "short answer", Meaning.SUPPORTS)
-    return Stated(_cut_around(short, sentence), (place,))
+    for _, passage, span in sorted(rated, key=lambda each: -each[0]):
+        sentence = _without_marks(visible_text(span, documents[span.document_id], passage))
+        if place := checker.read_short(Place(span, "short answer"), short):
+            return Stated(_cut_around(short, sentence), (place,)), ""
+    opposite = f"a citation was dropped: the words of the passage {OPPOSITE} “{_cut(short)}”"
+    return None, opposite if rated else ""
 
 
 def _cut_around(short: str, sentence: str) -> str:
@@ -331,6 +362,8 @@ class _Checker:
         """
         named = self._named(quoted)
         problem = f"passage {quoted.passage} does not exist"
+        if not quoted.passage:
+            problem = f"no passage holds the quote “{_cut(quoted.quote)}”"
         if named is not None:
             place = self._locate(quoted.quote, named)
             problem = f"passage {quoted.passage} does not hold the quote “{_cut(quoted.quote)}”"
@@ -341,7 +374,7 @@ class _Checker:
             if place and self._supports(place, named, sentence):
                 if read := self._read_meaning(place, sentence):
                     return read, ""
-                problem = f"the quoted words say the opposite of “{_cut(sentence)}”"
+                problem = f"the quoted words {OPPOSITE} “{_cut(sentence)}”"
         elsewhere = [
             read
             for passage in self.passages
@@ -361,7 +394,8 @@ class _Checker:
         """Return the places of a sentence with several quotes, or why it has none.
 
         First those that support it alone, then each that adds words which the others lack: no
-        single passage may say "A has more than B". All together must support it.
+        single passage may say "A has more than B". All together must support it. If two numbers or
+        dates are what is compared, that is computed.
         """
         places: list[Place] = []
         sources: list[str] = []
@@ -373,8 +407,18 @@ class _Checker:
             if place is not None:
                 places.append(place)
                 sources.append(self._source(place))
-            elif located := self._locate_anywhere(quoted):
-                others.append(located)
+            elif (found := self._locate_anywhere(quoted)) and (
+                read := self._read_meaning(found, sentence)
+            ):
+                others.append(read)
+        located = list(dict.fromkeys([*places, *others]))
+        compares = self._compare(sentence, located)
+        if compares is not None:
+            source = " ".join(map(self._source, located))
+            stated = support(remove_computed(sentence, []), source, self.question)
+            if compares and stated.enough(QUOTED):
+                return [Place(place.span, COMPUTED) for place in located], problem
+            return [], f"a citation was dropped: the quoted numbers do not give “{_cut(sentence)}”"
         for place in others:
             # Words of the question count here: they may join one place to another.
             missing = support(sentence, " ".join(sources)).missing
@@ -399,7 +443,18 @@ class _Checker:
         rest = remove_computed(sentence, computed)
         if not computed or not support(rest, source, self.question).enough(QUOTED):
             return []
+        if self._compare(sentence, places) is False:
+            return []
+        if any(self._read_meaning(place, sentence) is None for place in places):
+            return []
         return [Place(place.span, COMPUTED) for place in places]
+
+    def _compare(self, sentence: str, places: Sequence[Place]) -> bool | None:
+        """Return whether two places compare as a sentence says; None if it compares nothing."""
+        if len(places) != 2:
+            return None
+        first, second = ((self._seen(place), self._source(place)) for place in places)
+        return check_comparison(sentence, first, second)
 
     def _named(self, quoted: Statement | Quote) -> Passage | None:
         exists = 0 < quoted.passage <= len(self.passages)
@@ -457,6 +512,14 @@ class _Checker:
         *_, span = place.span, *find_supporting_sentences(sentence, document, place.span)
         seen = visible_text(span, document, self._passage_of(span))
         meaning = check_meaning(sentence, document.title, seen, self.verifier)
+        return None if meaning is Meaning.CONTRADICTS else replace(place, meaning=meaning)
+
+    def read_short(self, place: Place, short: str) -> Place | None:
+        """Return a place that has the words of a short answer, or None if it says the opposite."""
+        document = self.documents[place.span.document_id]
+        if document.language != "en" or _other_language(f"{self.question} {short}", document):
+            return place
+        meaning = check_short_answer(short, self.question, self._seen(place))
         return None if meaning is Meaning.CONTRADICTS else replace(place, meaning=meaning)
 
     def rate_sentences(
@@ -546,15 +609,32 @@ def write_answer(
         for place in stretches
     )
     source = " ".join(sources)
-    holds = (
+    verdicts = () if foreign else _read_short(short, question, stated, documents)
+    opposite = Meaning.CONTRADICTS in verdicts and Meaning.SUPPORTS not in verdicts
+    holds = not opposite and (
         has_all_numbers(short, source, question)
         if foreign
         else support(short, source, question).enough(QUOTED)
     )
     if short and not (citations and holds):
-        dropped = (*dropped, f"the short answer “{_cut(short)}” is left out: nothing cited says it")
+        why = f"the cited words {OPPOSITE} it" if opposite else "nothing cited says it"
+        dropped = (*dropped, f"the short answer “{_cut(short)}” is left out: {why}")
         short = ""
     return Cited(text, tuple(citations), dropped, short)
+
+
+def _read_short(
+    short: str, question: str, stated: Sequence[Stated], documents: Mapping[str, Document]
+) -> set[Meaning]:
+    """Return what statements and their places in English do with a short answer."""
+    sources = []
+    for each in stated:
+        for place in each.places:
+            document = documents[place.span.document_id]
+            if document.language == "en":
+                *_, span = place.span, *find_supporting_sentences(short, document, place.span)
+                sources += [each.sentence, document.slice(span)]
+    return {check_short_answer(short, question, source) for source in sources}
 
 
 _MARK = re.compile(r"\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\]")

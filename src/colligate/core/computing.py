@@ -1,9 +1,10 @@
 """Numbers that a sentence computes from what it cites are computed again here, or not accepted.
 
 An answer may state a number that no document holds: how many places it cites, or the sum, the
-difference, the ratio or the change of two cited numbers. It is accepted only if the sentence's own
+difference, the ratio or the change of cited numbers. It is accepted only if the sentence's own
 words name such an operation, and the operation on cited numbers of one kind gives the number to
-the digits that are stated. The words are English: in other languages nothing is computed.
+the digits that are stated. Which of two cited numbers or dates is larger or later is compared in
+the same way. The words are English: in other languages nothing is computed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from datetime import date
 from decimal import Decimal, DivisionByZero, InvalidOperation
 from itertools import permutations
 from typing import Literal
+
+from colligate.core.support import split_content_words
 
 Operation = Literal["count", "sum", "difference", "ratio", "change", "share"]
 
@@ -153,9 +156,9 @@ _NAMING = re.compile(
     re.IGNORECASE,
 )
 
-Compute = Callable[[Decimal, Decimal], Decimal]
+Compute = Callable[..., Decimal]
 _COMPUTE: dict[Operation, Compute] = {
-    "sum": lambda a, b: a + b,
+    "sum": lambda *numbers: sum(numbers, Decimal(0)),
     "difference": lambda a, b: a - b,
     "ratio": lambda a, b: a / b,
     "change": lambda a, b: abs(a - b) / b * 100,
@@ -178,7 +181,7 @@ def _explain(number: Number, sentence: str, sources: Sequence[str]) -> Computed 
     undated = [_DATE.sub(" ", source) for source in sources]
     cited = [each for source in undated for each in find_numbers(source)[:_MOST]]
     for operation in named:
-        for operands in _pair(cited, operation, number):
+        for operands in _choose(cited, operation, number):
             with_digits = tuple(each.text for each in operands)
             if _gives(number, _COMPUTE[operation], operands):
                 return Computed(number.start, number.end, operation, with_digits)
@@ -193,10 +196,17 @@ def _is_count(number: Number, sentence: str, places: int) -> bool:
     return places > 1 and number.value == places and not has_unit
 
 
-def _pair(
+def _choose(
     cited: Sequence[Number], operation: Operation, number: Number
-) -> Iterator[tuple[Number, Number]]:
-    """Yield the pairs of cited numbers that an operation may join into a number of this kind."""
+) -> Iterator[tuple[Number, ...]]:
+    """Yield the cited numbers that an operation may join into a number of this kind: pairs, and all
+    of one kind for a sum."""
+    if operation == "sum":
+        kinds = dict.fromkeys(each.kind for each in cited if number.kind in (each.kind, ""))
+        for kind in kinds:
+            numbers = tuple(each for each in cited if each.kind == kind)
+            if kind != "year" and len(numbers) > 2:
+                yield numbers
     for a, b in permutations(cited, 2):
         alike = a.kind == b.kind
         if operation == "difference" and a.kind == "year":
@@ -209,10 +219,10 @@ def _pair(
             yield a, b
 
 
-def _gives(number: Number, compute: Compute, operands: tuple[Number, Number]) -> bool:
+def _gives(number: Number, compute: Compute, operands: tuple[Number, ...]) -> bool:
     """Return whether an operation gives a number, rounded to its stated digits."""
     try:
-        result = compute(operands[0].value, operands[1].value)
+        result = compute(*(each.value for each in operands))
     except (DivisionByZero, InvalidOperation, ZeroDivisionError):
         return False
     return abs(result - number.value) * 2 <= number.step and result != 0
@@ -283,6 +293,57 @@ def find_larger(first: str, second: str) -> tuple[str, int] | None:
     if a[1][:known] == b[1][:known]:
         return None
     return a[0], int(b[1][:known] > a[1][:known])
+
+
+LATER = re.compile(r"\b(later|latest|last|younger|youngest|more recent(ly)?)\b", re.IGNORECASE)
+EARLIER = re.compile(r"\b(first|earlier|earliest|older|oldest)\b", re.IGNORECASE)
+MORE = re.compile(
+    r"\b(more|most|larger|largest|higher|highest|bigger|biggest|greater|greatest|longer|longest|"
+    r"taller|tallest|older|oldest)\b",
+    re.IGNORECASE,
+)
+LESS = re.compile(
+    r"\b(less|least|fewer|fewest|smaller|smallest|lower|lowest|shorter|shortest|younger|youngest)\b",
+    re.IGNORECASE,
+)
+_THAN = re.compile(r"\b(than|before|after)\b", re.IGNORECASE)
+# A higher rank is a smaller number, and what is negated is not compared.
+_UNCOMPARED = re.compile(r"\b(rank\w*|place[ds]?|position|no|not|never|nor)\b|n't\b", re.IGNORECASE)
+
+
+def wants_larger(text: str, kind: str) -> bool | None:
+    """Return whether a text names the larger or later of two, or the smaller; None: neither."""
+    up, down = (LATER, EARLIER) if kind == "date" else (MORE, LESS)
+    larger = bool(up.search(text))
+    return None if larger == bool(down.search(text)) else larger
+
+
+def check_comparison(sentence: str, first: tuple[str, str], second: tuple[str, str]) -> bool | None:
+    """Return whether two cited numbers or dates compare as a sentence says.
+
+    Each source is its text, and that with its headings, which say what it is about. None: the
+    sentence does not compare two things, or the sources have not one number of a kind each.
+
+    >>> zoo, mill = ("The zoo opened in 1921.",) * 2, ("The mill opened in 1904.",) * 2
+    >>> check_comparison("The mill opened later than the zoo.", zoo, mill)
+    False
+    """
+    parts = _THAN.split(sentence)
+    larger = find_larger(first[0], second[0])
+    if len(parts) != 3 or larger is None or _UNCOMPARED.search(sentence):
+        return None
+    ours, theirs = (set(split_content_words(part)) for part in (parts[0], parts[2]))
+    kind, place = larger
+    rises = wants_larger(parts[0], kind)
+    if parts[1].lower() != "than":
+        rises = parts[1].lower() == "after" if kind == "date" else None
+    sides = []
+    for _, about in (first, second):
+        words = set(split_content_words(about))
+        sides.append(len(words & (ours - theirs)) - len(words & (theirs - ours)))
+    if rises is None or sides[0] == sides[1]:
+        return None
+    return (place == int(sides[1] > sides[0])) == rises
 
 
 def _read_date(match: re.Match[str]) -> date | None:

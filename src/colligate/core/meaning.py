@@ -46,6 +46,30 @@ def check_meaning(claim: str, title: str, source: str, verifier: Verifier | None
     return Meaning.SUPPORTS if supports > 0.5 else Meaning.UNCLEAR
 
 
+_VERB = re.compile(
+    r"""\b(?:is|are|was|were|be|been|has|have|had|does|did|will|would|can|cannot|could|may|might|
+    must|shall|should)\b
+    | (?<=\w[ ])(?<!\bthe[ ])(?<!\bhis[ ])(?<!\bher[ ])(?<!\bits[ ])(?<!\ban[ ])(?<!\ba[ ])
+      (?:[a-z]{3,}ed|won|lost|bought|sold|led|shot|wrote|made|took|became|built|held|paid|beat)\b""",
+    re.VERBOSE,
+)
+
+
+def check_short_answer(short: str, question: str, source: str) -> Meaning:
+    """Tell by rules what a source does with a short answer that is made of its words.
+
+    Only a clause can say the opposite: a name or a number is not more than that. What the question
+    calls uncertain need not be called so again: "Who is said to have killed him?"
+
+    >>> check_short_answer("may be terminated", "", "It may not be terminated.").value
+    'contradicts'
+    """
+    asked = _Text(question).has((_HEDGES - _FREE).intersection(_Text(source).words))
+    if asked or not _VERB.search(short):
+        return Meaning.SUPPORTS
+    return compare_words(short, source)
+
+
 def compare_words(claim: str, source: str) -> Meaning:
     """Compare a claim with the sentences that it cites, by rules alone.
 
@@ -409,7 +433,8 @@ def _things(text: _Text, other: _Text) -> dict[tuple[str, ...], _Thing]:
     for place, (name, unit) in enumerate(zip(names, units, strict=True)):
         if names.count(name) > 1 or is_number(name[0]) or name[0] in _MONTHS:
             continue
-        before, after = (), ()
+        before: tuple[str, ...] = ()
+        after: tuple[str, ...] = ()
         if place:
             last = units[place - 1][-1]
             before = text.keys[last], *text.links(last + 1, unit[0])

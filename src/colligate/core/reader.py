@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from colligate.core.answer import Answer
 from colligate.core.citing import (
     NOT_FOUND,
+    OPPOSITE,
     Cited,
     Evidence,
     Joined,
@@ -230,13 +231,19 @@ async def locate_statements(
     passages: Sequence[Passage],
     run: Run,
 ) -> list[Stated]:
-    """Return the statements that the passages support, with places; the trace names the others."""
+    """Return the statements that the passages support, with places; the trace names the others.
+
+    A statement of which its passage says the opposite is a warning.
+    """
     documents = await run.documents_of(passages)
     found, dropped = await asyncio.to_thread(
         resolve, question, statements, passages, documents, run.verifier
     )
     for problem in dropped:
-        run.emit(Noted(problem))
+        if OPPOSITE in problem:
+            run.warn(problem)
+        else:
+            run.emit(Noted(problem))
     return [each for each in found if each.places]
 
 

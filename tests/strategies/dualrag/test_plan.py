@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.citing import NOT_FOUND
+from colligate.core.citing import NOT_FOUND, Place, Stated
 from colligate.core.events import Retrieved
 from colligate.errors import ServerFailed
 from colligate.library import InMemorySources
@@ -12,7 +12,14 @@ from colligate.models.base import LabelOdds
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.dualrag.events import QuestionSplit, Stopped
 from colligate.strategies.dualrag.knowledge import Stop
-from colligate.strategies.dualrag.plan import QuestionPlan, compare, parse_plan, split_question
+from colligate.strategies.dualrag.plan import (
+    QuestionPlan,
+    answer_plan,
+    compare,
+    parse_plan,
+    split_question,
+)
+from support.documents import make
 from support.runs import NOTHING, document
 
 TEXTS = {
@@ -237,3 +244,16 @@ def test_two_answers_are_compared_as_the_question_asks(question, first, second, 
     steps = ["In which town was Ann Hall born?", "In which town was Ben Cole born?"]
     compared = compare(QuestionPlan(question, steps, {1: first, 2: second}))
     assert compared is None if short is None else compared[0] == short
+
+
+async def test_a_short_answer_that_says_the_opposite_of_what_is_cited_is_left_out(make_run):
+    deal = make("Dorne acquired Norvik in 2004.", "Deal", "d")
+    place = Place(deal.span(0, len(deal)), "exact")
+    stated = {1: Stated("Dorne acquired Norvik in 2004.", (place,))}
+    async with InMemorySources([deal]) as sources:
+        for short, kept in (("Norvik acquired Dorne", None), ("Dorne", "Dorne")):
+            run, _ = make_run(sources)
+            plan = QuestionPlan("What happened?", ["What happened?"], {1: short}, stated)
+            answer = await answer_plan(plan, run, strategy="dualrag", evidence=())
+            assert answer
+            assert (answer.short, bool(run.warnings)) == (kept, kept is None)

@@ -15,7 +15,15 @@ from difflib import SequenceMatcher
 from colligate.core.answer import Answer, split_answer
 from colligate.core.apart import repeats_question
 from colligate.core.citing import COMPUTED, Evidence, Place, Stated, write_answer
-from colligate.core.computing import find_larger, read_value
+from colligate.core.computing import (
+    EARLIER,
+    LATER,
+    LESS,
+    MORE,
+    find_larger,
+    read_value,
+    wants_larger,
+)
 from colligate.core.events import Answered
 from colligate.core.prompts import escape
 from colligate.core.run import Run
@@ -325,30 +333,22 @@ async def answer_plan(
         stated[len(made.steps) + 1] = Stated(f"{short}: {why}.", tuple(dict.fromkeys(places)))
     ids = {place.span.document_id for each in stated.values() for place in each.places}
     documents = {name: await run.document(name) for name in ids}
-    cited = write_answer([stated[number] for number in sorted(stated)], documents, ())
+    statements = [stated[number] for number in sorted(stated)]
+    cited = write_answer(statements, documents, (), short=short, question=made.question)
+    for problem in cited.dropped:
+        run.warn(problem)
     run.emit(Answered(True, cited.text, tuple(each.span for each in cited.citations)))
     return Answer(
         made.question,
         strategy,
         cited.text,
         True,
-        short=short,
+        short=cited.short or None,
         citations=cited.citations,
         evidence=tuple(evidence),
     )
 
 
-_LATER = re.compile(r"\b(later|latest|last|younger|youngest|more recent(ly)?)\b", re.IGNORECASE)
-_EARLIER = re.compile(r"\b(first|earlier|earliest|older|oldest)\b", re.IGNORECASE)
-_MORE = re.compile(
-    r"\b(more|most|larger|largest|higher|highest|bigger|biggest|greater|greatest|longer|longest|"
-    r"taller|tallest|older|oldest)\b",
-    re.IGNORECASE,
-)
-_LESS = re.compile(
-    r"\b(less|least|fewer|fewest|smaller|smallest|lower|lowest|shorter|shortest|younger|youngest)\b",
-    re.IGNORECASE,
-)
 _SAME = re.compile(r"\bsame\s+(\w+)|\bboth\b", re.IGNORECASE)
 
 
@@ -357,7 +357,7 @@ def asks_for_each(question: str) -> bool:
     if not re.search(r"\band\b", question, re.IGNORECASE):
         return False
     compares = re.compile(r"\bor\b|\bdifferen|\bthan\b|\bhow much (more|less)\b", re.IGNORECASE)
-    words = (compares, _LATER, _EARLIER, _MORE, _LESS, _SAME)
+    words = (compares, LATER, EARLIER, MORE, LESS, _SAME)
     return not any(each.search(question) for each in words)
 
 
@@ -377,13 +377,12 @@ def compare(made: QuestionPlan) -> tuple[str, str] | None:
     if named is None or larger is None:
         return None
     kind, place = larger
-    up, down = (_LATER, _EARLIER) if kind == "date" else (_MORE, _LESS)
-    wants_larger = bool(up.search(made.question))
-    if wants_larger == bool(down.search(made.question)):
+    rises = wants_larger(made.question, kind)
+    if rises is None:
         return None
-    chosen = place if wants_larger else 1 - place
+    chosen = place if rises else 1 - place
     answers = (first, second)
-    than = {"date": ("after", "before")}.get(kind, ("more than", "less than"))[not wants_larger]
+    than = {"date": ("after", "before")}.get(kind, ("more than", "less than"))[not rises]
     return named[chosen], f"{answers[chosen]} is {than} {answers[1 - chosen]}"
 
 
