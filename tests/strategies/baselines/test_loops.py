@@ -17,7 +17,7 @@ from colligate.strategies.baselines.genground import GenGround
 from colligate.strategies.baselines.ircot import IRCoT
 from colligate.strategies.baselines.metarag import MetaRAG
 from support.documents import make_all
-from support.films import FACTS, QUESTION, given, play, read_after, shown
+from support.films import FACTS, QUESTION, given, is_reader, play, read, read_after, shown
 from support.prompts import passages_in, task_of
 
 
@@ -131,7 +131,7 @@ async def test_what_does_not_fit_a_small_window_is_said(make_run):
 async def test_notes_that_leave_no_room_for_a_passage_are_left_out(make_run, sources):
     long = "Ada Mercer " + "boats " * 90
     chain = [f"{long} {number}." for number in range(5)]
-    run, model = make_run(sources, read_after(*chain), context_tokens=2550)
+    run, model = make_run(sources, read_after(*chain), context_tokens=3250)
     answer = await IRCoT(mode="sparse", sentence_tokens=50).answer(QUESTION, run)
     assert answer.found
     assert any("notes" in warning for warning in run.warnings)
@@ -199,6 +199,30 @@ async def test_genground_keeps_the_guess_that_no_passage_grounds(make_run, sourc
     assert "film" in shown(answer)  # nothing was grounded: the best that was found is read
 
 
+@pytest.mark.parametrize("there", [True, False])
+async def test_genground_reads_the_best_if_the_grounds_do_not_hold_the_answer(
+    make_run, sources, there
+):
+    readers = []
+
+    def says(call):
+        if is_reader(call):
+            readers.append(call)
+            last = there and len(readers) == 2
+            return read(call) if last else json.dumps({"statements": [], "found": False})
+        if task_of(call.messages) == "genground.deduce":
+            return deduced("Where was Ada Mercer born?")
+        return grounds(call)
+
+    run, _ = make_run(sources, says)
+    answer = await GenGround(mode="sparse", batch=1).answer(QUESTION, run)
+    assert answer.found == there
+    first, second = (passages_in(call.prompt).values() for call in readers)
+    assert len(first) == 1
+    assert second
+    assert set(first).isdisjoint(second)
+
+
 async def test_genground_goes_on_to_the_end_where_it_is_told_to(make_run, sources):
     def says(call):
         deduces = task_of(call.messages) == "genground.deduce"
@@ -262,12 +286,22 @@ async def test_the_agent_makes_no_more_steps_than_allowed(make_run, sources):
     assert len(model.calls) == 5
 
 
-async def test_an_unreadable_step_ends_the_search_and_is_said(make_run, sources):
-    replies = [step("a", query="Ada Mercer born"), *["no JSON"] * 3]
-    run, _ = make_run(sources, read_after(*replies))
+@pytest.mark.parametrize("broken", [["no JSON"] * 2, ['{"thought": "Where']], ids=["prose", "cut"])
+async def test_an_unreadable_step_does_not_end_the_search(make_run, sources, broken):
+    more = [step("b", query="town in Sweden"), step("c", "answer")]
+    run, _ = make_run(sources, read_after(step("a", query="Ada Mercer born"), *broken, *more))
+    answer = await AgenticRAG(mode="sparse", k=1).answer(QUESTION, run)
+    assert queries(run) == ["Ada Mercer born", "town in Sweden"]
+    assert shown(answer) == ["mercer", "lund"]
+    said = any("a step of the agent cannot be read" in warning for warning in run.warnings)
+    assert said == (len(broken) == 2)
+
+
+async def test_steps_that_stay_unreadable_end_the_search(make_run, sources):
+    run, model = make_run(sources, read_after(step("a", query="Lund"), *["no JSON"] * 4))
     answer = await AgenticRAG(mode="sparse").answer(QUESTION, run)
     assert answer.found
-    assert any("end early" in warning for warning in run.warnings)
+    assert len(model.calls) == 6
 
 
 async def test_the_last_reading_shows_what_the_budget_holds(make_run, reply):

@@ -124,10 +124,22 @@ async def test_agents_that_found_nothing_do_not_outvote_one_that_did(make_run, s
     answer = await TreeOfAgents(agents=4).answer(QUESTION, run)
     assert answer.found
     assert "Voted for: Sweden" in model.calls[-1].prompt
-    run, model = make_run(sources, agents(results=lambda call: "None"))
+
+
+@pytest.mark.parametrize("quoted", [True, False])
+async def test_without_a_winner_the_best_passages_are_read(make_run, sources, quoted):
+    def say(call):
+        perceives = task_of(call.messages) == "tree_of_agents.perceive"
+        return json.dumps({"statements": []}) if perceives and not quoted else none(call)
+
+    none = agents(results=lambda call: "None")
+    run, model = make_run(sources, say)
     answer = await TreeOfAgents(agents=4).answer(QUESTION, run)
-    assert not answer.found
-    assert not any(is_reader(call) for call in model.calls)
+    assert answer.found
+    assert {"film", "mercer", "lund"} == {c.span.document_id for c in answer.citations}
+    assert ("evil" in shown(answer)) is not quoted
+    assert any("no agent decides" in warning for warning in run.warnings)
+    assert sum(is_reader(call) for call in model.calls) == 1
 
 
 async def test_a_tie_is_the_judges(make_run, sources):
@@ -145,7 +157,7 @@ async def test_a_tie_is_the_judges(make_run, sources):
 async def test_unreadable_agents_are_said_and_count_for_nothing(make_run, sources):
     run, _ = make_run(sources, play("no JSON"))
     answer = await TreeOfAgents(agents=2).answer(QUESTION, run)
-    assert not answer.found
+    assert answer.found  # from the passages that are read last
     assert any("counts for nothing" in warning for warning in run.warnings)
 
 

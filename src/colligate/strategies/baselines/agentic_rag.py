@@ -39,8 +39,8 @@ class AgenticRAG:
 
     Each step sees all passages found so far, the latest first, the thoughts and the queries. The
     first step must search. The reader answers from everything found, the first passage of each
-    search before the second of any, with the thoughts as notes. A repeated query, two steps in a
-    row without a query, or a step that cannot be read end the steps.
+    search before the second of any, with the thoughts as notes. A repeated query, or two steps in a
+    row without a query or that cannot be read, end the steps.
     """
 
     name: ClassVar[str] = "agentic-rag"
@@ -105,7 +105,7 @@ class AgenticRAG:
     async def _take_step(
         self, passages: Sequence[Passage], prompt: partial[list[Message]], run: Run
     ) -> Step:
-        """Ask for the next step; an unreadable reply means that the model answers."""
+        """Ask for the next step; an unreadable reply is a search without a query."""
         schema = Step if passages else FirstStep
         messages = await fit_prompt(
             passages, prompt, run, max_tokens=self.step_tokens, schema=schema
@@ -115,7 +115,7 @@ class AgenticRAG:
             schema,
             run,
             max_tokens=self.step_tokens,
-            warning="the agent's steps end early",
+            warning="a step of the agent cannot be read",
         )
         return step or Step()
 
@@ -147,7 +147,7 @@ class Step(BaseModel):
     )
 
     thought: str = Field(default="", json_schema_extra={"maxLength": 800})
-    action: Literal["search", "answer"] = "answer"
+    action: Literal["search", "answer"] = "search"  # one that was cut off does not end the search
     query: str = Field(default="", json_schema_extra={"maxLength": 200})
 
 

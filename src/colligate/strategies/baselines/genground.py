@@ -32,6 +32,7 @@ from colligate.core.lookup import (
     Lookup,
     answer_from,
     find_grounds,
+    read_unseen,
     reserve_for_answer,
     try_structured,
 )
@@ -40,7 +41,7 @@ from colligate.core.prompts import build_messages, enclose, render_question
 from colligate.core.reader import Form, ask_statements, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.documents import Passage
+from colligate.documents import Hit, Passage
 from colligate.errors import MalformedOutput
 from colligate.library.sources import SearchMode
 from colligate.models import Message
@@ -51,9 +52,9 @@ class GenGround:
     """Guess the answer to one simple question after another, and ground each guess in passages.
 
     The reader answers from the passages that ground the history, with the history as notes; if
-    nothing was grounded, from the best of everything found. The rounds end after `iterations`,
-    when a sub-question is repeated, or when it is the question itself and was grounded
-    (`stop_early` False: only after `iterations`, as in the code).
+    nothing was grounded, or these do not hold the answer, from the best of everything found. The
+    rounds end after `iterations`, when a sub-question is repeated, or when it is the question
+    itself and was grounded (`stop_early` False: only after `iterations`, as in the code).
     """
 
     name: ClassVar[str] = "genground"
@@ -66,7 +67,7 @@ class GenGround:
     batch: int = 3  # passages read at a time
     stop_early: bool = True  # DualRAG's code: False
     mode: SearchMode = SearchMode.HYBRID
-    deduce_tokens: int = 300  # not in the papers, as the next
+    deduce_tokens: int = 320  # not in the papers, as the next
     ground_tokens: int = 500
     form: Form = Form.JOINED
 
@@ -80,15 +81,19 @@ class GenGround:
         if await found.possible():
             with reserve_for_answer(run, lambda: found.passages):
                 await self._work(question, found, history)
-        grounds = list(dict.fromkeys(history.grounds))
-        return await answer_from(
+        grounds, best = list(dict.fromkeys(history.grounds)), found.by_turns(self.k)
+        sources = found.of(grounds) if grounds else best
+        answer = await answer_from(
             question,
-            found.of(grounds) if grounds else found.by_turns(self.k),
+            sources,
             run,
             strategy=self.name,
             form=self.form,
             notes=history.render(),
         )
+        hits = [Hit(passage, why.score) for passage, why in best]
+        seen = [passage for passage, _ in sources]
+        return await read_unseen(answer, hits, seen, run, self.form, "together")
 
     async def _work(self, question: str, found: Lookup, history: _History) -> None:
         """Deduce, retrieve and ground until a rule ends the rounds."""

@@ -41,6 +41,7 @@ from colligate.core.lookup import (
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_question
 from colligate.core.reader import Form, locate_statements, render_passages
+from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.support import split_content_words
@@ -58,7 +59,7 @@ class TreeOfAgents:
     """Agents of one part each read the helpful others' parts in every order, decide, and vote.
 
     The agents are the worker. Parts are cut between passages. If the winners quote nothing, the
-    reader sees their parts.
+    reader sees their parts; if nobody decides for an answer, the best passages.
     """
 
     name: ClassVar[str] = "toa"
@@ -84,7 +85,7 @@ class TreeOfAgents:
         winners = await self._elect(question, agents, run)
         return await answer_from(
             question,
-            _choose_sources(winners),
+            _choose_sources(winners) or await _find_best(question, agents, run),
             run,
             strategy=self.name,
             form=self.form,
@@ -249,6 +250,7 @@ def _cut_parts(tokens: Sequence[int], most: int) -> list[range]:
     return parts
 
 
+_MOST = 10  # passages that are read last
 _WORD = re.compile(r"\w+")
 _NO_VOTE = ("", "none", "not found", "nothing found")
 
@@ -284,6 +286,18 @@ def _choose_sources(winners: Sequence[_Agent]) -> list[SourcePassage]:
         return [(each, Evidence(each.span, 1.0, "quoted by an agent that won")) for each in quoted]
     parts = dict.fromkeys(passage for agent in winners for passage in agent.part)
     return [(each, Evidence(each.span, 0.0, "read by an agent that won")) for each in parts]
+
+
+async def _find_best(question: str, agents: Sequence[_Agent], run: Run) -> list[SourcePassage]:
+    """Return the passages that any agent quotes, or the most relevant ones of all parts."""
+    quoted = dict.fromkeys(passage for agent in agents for passage in agent.grounds)
+    passages = list(quoted or (passage for agent in agents for passage in agent.part))
+    scores = [0.0] * len(passages)
+    with reserve_for_answer(run, lambda: True):
+        scores = await score_relevance(question, passages, run)
+    ranked = sorted(zip(passages, scores, strict=True), key=lambda pair: -pair[1])[:_MOST]
+    why = "no agent that found an answer: read last"
+    return [(each, Evidence(each.span, score, why)) for each, score in ranked]
 
 
 def _join_findings(agents: Sequence[_Agent], places: Sequence[int]) -> list[str]:
