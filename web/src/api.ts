@@ -132,8 +132,10 @@ export type Asked = {
   strategy: string;
   parameters: Record<string, unknown>;
   documents: string[] | null;
+  where?: string[];
   max_tokens_total: number | null;
   timeout: number | null;
+  yes?: boolean; // to work that takes many model calls
   history: Turn[];
 };
 

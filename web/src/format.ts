@@ -58,6 +58,9 @@ export function day(began: string | number): string {
   });
 }
 
+/** A warning without the option of the command line that it ends with. */
+export const withoutOption = (text: string): string => text.replace(/: --yes reads all$/, "");
+
 /** A text in one line, cut to so many characters. */
 export function oneLine(text: string, most = 160): string {
   // Rulers and the marks of tables have no meaning within a line.

@@ -20,6 +20,7 @@ export class Run {
   readonly seconds = signal(0);
   readonly busy = computed(() => ["starting", "queued", "running"].includes(this.state.value));
   id = "";
+  asked: api.Asked | null = null;
 
   private readonly control = new AbortController();
   private readonly waiting: TraceEvent[] = [];
@@ -35,6 +36,7 @@ export class Run {
 
   /** Ask, and follow until the end. */
   async ask(asked: api.Asked): Promise<void> {
+    this.asked = asked;
     this.tick();
     await this.follow(api.ask(this.library, asked, this.control.signal));
   }

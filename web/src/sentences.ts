@@ -1,5 +1,5 @@
 // The sentence of each event in the list of steps: its own line, and what the page adds to it.
-import { counted, oneLine, seconds } from "./format";
+import { counted, oneLine, seconds, withoutOption } from "./format";
 import { is, type Span, type TraceEvent } from "./types";
 
 export type Sentence = {
@@ -22,7 +22,7 @@ export function sentences(
   const unnamed = !events.some((event) => event.line);
   return events.flatMap((event, at) => {
     if (SILENT.has(event.event)) return [];
-    const line = event.line || (unnamed ? nameOf(event) : "");
+    const line = withoutOption(event.line || (unnamed ? nameOf(event) : ""));
     return line ? [{ at, event, sentence: sentence(event, line) }] : [];
   });
 }

@@ -146,7 +146,14 @@ export type Job = {
 
 // ---- events of a run
 
-export type LocatedPassage = { span: Span; title: string; section: string[]; page: number | null };
+export type LocatedPassage = {
+  span: Span;
+  title: string;
+  section: string[];
+  page: number | null;
+  date?: string; // absent from runs kept by older versions
+  source?: string;
+};
 
 /** A step of a run. `line` says it in a sentence; runs recorded by early versions have none. */
 export type TraceEvent = { event: string; at: number; line?: string };

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from playwright.async_api import Route, expect
 
+from colligate.models import LabelOdds
+from colligate.strategies.auto.prompts import QuestionKind
+from colligate.testing import ScriptedModel
 from support.http_server import RULES, threaded
+from support.models import NOT_FOUND
 from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -276,6 +280,53 @@ async def test_three_efforts_say_what_they_take_and_a_method_replaces_them(page,
     await expect(efforts.get_by_role("radio", checked=True)).to_have_count(0)
     await efforts.get_by_label("Thorough").check()
     await expect(page.get_by_label("Strategy")).to_have_value("auto")
+
+
+async def test_all_documents_are_read_once_the_person_consents(page, ask, upload, tmp_path):
+    each = LabelOdds({kind.value: float(kind is QuestionKind.EACH) for kind in QuestionKind}, 1.0)
+    model = ScriptedModel(lambda _: NOT_FOUND, labels=lambda *_: each)
+    with threaded(tmp_path, model) as url:
+        files = {f"{name}.md": f"# {name}\n\nBicycles stand in it.\n" for name in ("yard", "hall")}
+        await upload(page, url, "house", {name: text.encode() for name, text in files.items()})
+        await ask(page, url, "Where do all bicycles stand?", "auto", **{"most documents": "1"})
+        warnings = page.get_by_role("list", name="Warnings")
+        await expect(page.locator(".how")).to_contain_text("read 1 document one by one")
+        await expect(warnings).to_contain_text("takes many model calls")
+        await expect(page.locator("main")).not_to_contain_text("--yes")
+        await warnings.get_by_role("button", name="Read all 2 documents").click()
+        await expect(page.locator(".how")).to_contain_text("read 2 documents one by one")
+        await expect(warnings.get_by_role("button")).to_have_count(0)
+
+
+async def test_only_documents_that_meet_the_conditions_are_asked(page, filled, ask):
+    await page.goto(filled)
+    await page.get_by_text("Settings").click()
+    await page.get_by_label("only documents that meet").fill("title~mozilla; language=en")
+    await page.get_by_label("Question").fill(DAYS)
+    await page.get_by_role("button", name="Ask").click()
+    await expect(page.locator(".how")).to_contain_text("of 1 document")
+
+
+@pytest.mark.parametrize(
+    ("ground", "said"),
+    [
+        ("documents", "From the documents"),
+        ("computed", "Computed from figures in the documents"),
+        ("none", "Nothing in the documents supports this"),
+    ],
+)
+async def test_what_an_answer_rests_on_is_said(page, filled, ask, ground, said):
+    await ask(page, filled)
+    await expect(page.locator(".ground")).to_have_text("From the documents")
+    address = await page.get_by_role("link", name="Replay this run").get_attribute("href")
+
+    async def change(route: Route) -> None:
+        told = await (await route.fetch()).text()
+        await route.fulfill(body=told.replace('"ground": "documents"', f'"ground": "{ground}"'))
+
+    await page.route("**/api/runs/*/events", change)
+    await page.goto(f"{filled}{address}")
+    await expect(page.locator(".ground")).to_have_text(said)
 
 
 async def test_what_was_located_can_be_opened_before_the_answer_is_there(page, filled):

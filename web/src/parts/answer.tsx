@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { pieces } from "../marks";
-import { oneLine } from "../format";
+import { oneLine, withoutOption } from "../format";
 import type { Answer, Citation, LocatedPassage, Span } from "../types";
 import { Excerpt, InLibrary, SpanLink } from "./spans";
 
@@ -10,8 +10,22 @@ const spanOf = (citation: Citation): Span => ({
   end: citation.end,
 });
 
+const GROUNDS = {
+  documents: "From the documents",
+  computed: "Computed from figures in the documents",
+  none: "Nothing in the documents supports this",
+};
+
 /** The answer, with marks that link to its sources, and the sources below. */
-export function AnswerText({ answer, library }: { answer: Answer; library: string }) {
+export function AnswerText({
+  answer,
+  library,
+  readAll,
+}: {
+  answer: Answer;
+  library: string;
+  readAll?: (() => void) | undefined;
+}) {
   const [lit, setLit] = useState(0);
   const others = answer.citations.map(spanOf);
   const light = (number: number) => ({
@@ -58,15 +72,15 @@ export function AnswerText({ answer, library }: { answer: Answer; library: strin
             );
           })}
         </p>
-        {!answer.found && (
-          <p class="quiet">The documents that were read do not contain the answer.</p>
-        )}
+        <p class="quiet ground">
+          {!answer.found
+            ? "The documents that were read do not contain the answer."
+            : answer.ground && GROUNDS[answer.ground]}
+        </p>
       </div>
       {answer.citations.length > 0 && (
         <div class="sources">
-          <h2 class="cap">
-            {answer.ground === "computed" ? "Sources; a figure is computed from them" : "Sources"}
-          </h2>
+          <h2 class="cap">Sources</h2>
           <ol>
             {answer.citations.map((citation, at) => (
               <li key={at} class={lit === at + 1 ? "lit" : undefined} {...light(at + 1)}>
@@ -89,11 +103,29 @@ export function AnswerText({ answer, library }: { answer: Answer; library: strin
       {answer.warnings.length > 0 && (
         <ul class="warnings" aria-label="Warnings">
           {answer.warnings.map((warning, at) => (
-            <li key={at}>{warning}</li>
+            <Warning key={at} text={warning} readAll={readAll} />
           ))}
         </ul>
       )}
     </InLibrary.Provider>
+  );
+}
+
+function Warning({ text, readAll }: { text: string; readAll?: (() => void) | undefined }) {
+  const said = withoutOption(text);
+  if (said === text) return <li>{text}</li>;
+  return (
+    <li>
+      {said}.{" "}
+      {readAll && (
+        <>
+          <button type="button" onClick={readAll}>
+            Read all {/[\d,]+$/.exec(said)?.[0]} documents
+          </button>{" "}
+          This takes many model calls.
+        </>
+      )}
+    </li>
   );
 }
 

@@ -19,25 +19,36 @@ const question = signal("");
 const strategy = signal("auto");
 const parameters = signal<Record<string, string>>({});
 const chosen = signal<string[]>([]);
+const where = signal("");
 const limits = { tokens: signal(""), seconds: signal("") };
 const run = signal<Run | null>(null);
 const earlier = signal<Run[]>([]); // the turns of the conversation before the run
 
 function ask(asked: string, before: Run[] = []): void {
   if (!asked) return;
-  run.value?.cancel();
   earlier.value = before;
-  const started = new Run(library.value, asked, strategy.value);
-  run.value = started;
-  void started.ask({
+  start(library.value, {
     question: asked,
     strategy: strategy.value,
     parameters: asValues(strategy.value, parameters.value),
     documents: chosen.value.length ? chosen.value : null,
+    where: split(where.value),
     max_tokens_total: positive(limits.tokens.value),
     timeout: positive(limits.seconds.value),
     history: before.flatMap(turnOf),
   });
+}
+
+function start(library: string, asked: api.Asked): void {
+  run.value?.cancel();
+  run.value = new Run(library, asked.question, asked.strategy);
+  void run.value.ask(asked);
+}
+
+/** The conditions of a field, with semicolons between them. */
+function split(conditions: string): string[] {
+  const found = conditions.split(";").map((each) => each.trim());
+  return found.filter(Boolean);
 }
 
 function turnOf({ answer: { value: answer } }: Run): api.Turn[] {
@@ -81,7 +92,7 @@ export function AskView() {
         {!now && <Latest />}
         {!now && <Drop />}
         <Earlier />
-        {now && <Outcome run={now} />}
+        {now && <Outcome run={now} again={(asked) => start(now.library, asked)} />}
         {now?.answer.value && <FollowUp before={[...earlier.value, now]} />}
       </div>
       {now && <RunPane run={now} />}
@@ -224,7 +235,8 @@ function QuestionForm() {
 }
 
 function Settings() {
-  const set = [...chosen.value, limits.tokens.value, limits.seconds.value].filter(Boolean).length;
+  const limited = [limits.tokens.value, limits.seconds.value].filter(Boolean);
+  const set = [...chosen.value, ...split(where.value), ...limited].length;
   const named = strategy.value !== "auto";
   const given = Object.keys(parameters.value).filter((name) => name !== "effort").length;
   return (
@@ -235,6 +247,15 @@ function Settings() {
           {set > 0 && <b class="count">{set}</b>}
         </summary>
         <DocumentChoice />
+        <label class={where.value ? "field changed" : "field"}>
+          <span>only documents that meet</span>
+          <input
+            placeholder="date>=2024; title~report"
+            value={where.value}
+            onInput={(event) => (where.value = event.currentTarget.value)}
+          />
+          <small>Conditions such as these, with semicolons between them.</small>
+        </label>
         <div class="parameters">
           <Limit value={limits.tokens} step="1" why="What is read and written together.">
             token limit
@@ -353,8 +374,10 @@ function DocumentChoice() {
   );
 }
 
-export function Outcome({ run }: { run: Run }) {
+/** How a run ended; `again` asks once more with what is changed in the request. */
+export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) => void }) {
   const answer = run.answer.value;
+  const { asked } = run;
   const problem = run.problem.value;
   const located = answer ? undefined : lastOf(run.events.value, "located");
   return (
@@ -382,7 +405,13 @@ export function Outcome({ run }: { run: Run }) {
           </button>
         </p>
       )}
-      {answer && <AnswerText answer={answer} library={run.library} />}
+      {answer && (
+        <AnswerText
+          answer={answer}
+          library={run.library}
+          readAll={again && asked ? () => again({ ...asked, yes: true }) : undefined}
+        />
+      )}
       {run.id && !run.busy.value && <After run={run} />}
     </section>
   );
