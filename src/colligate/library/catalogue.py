@@ -89,8 +89,9 @@ class Catalogue:
     def text(self, number: int) -> StoredText | None:
         """Return one document's text, without building its tree."""
         query = "SELECT id, title, language, source, metadata, text FROM documents WHERE number = ?"
-        for *names, metadata, text in self._rows(query, number):
-            return StoredText(*names, json.loads(metadata).get("date", ""), text)
+        for id_, title, language, source, metadata, text in self._rows(query, number):
+            date = json.loads(metadata).get("date", "")
+            return StoredText(id_, title, language, source, date, text)
         return None
 
     def digest(self, number: int) -> str:
