@@ -20,8 +20,10 @@ A verifier is one of `colligate ask --verifier`; `odds` asks `--model`, which ta
 
 `lexical` is the test of words that runs first; `rules` and `verifier` are the parts of the check of
 meaning, `both` the check, in which the verifier is not asked about claims that add words; `all` is
-what a citation goes through. `--choose` prints what limits of the verifier catch and lose in the
-building part (with `onnx:FOLDER`).
+what a citation goes through. `cited`, `joined` and `short` go through the code that makes
+citations, without a verifier: a statement, one with a list of quotes, and a short answer beside its
+source. `--choose` prints what limits of the verifier catch and lose in the building part (with
+`onnx:FOLDER`).
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from pathlib import Path
 
 from colligate.bench.datasets import load_records
 from colligate.bench.significance import bootstrap
+from colligate.core.citing import Joined, Place, Quote, Stated, Statement, cite, write_answer
 from colligate.core.meaning import Meaning, check_meaning, compare_words
 from colligate.core.odds_verifier import OddsVerifier
 from colligate.core.run import Run
@@ -125,9 +128,33 @@ def _rules(claim: Claim) -> bool:
     return compare_words(claim.claim, claim.source) is Meaning.CONTRADICTS
 
 
+def _cite(claim: Claim, statement: Callable[[int, str, str], Statement | Joined]) -> bool:
+    """Return whether a claim that quotes its whole source gets no citation in an answer."""
+    source = make_document(claim.document, claim.title, claim.source)
+    passage = source.passage(source.span(0, len(source)))
+    said = statement(1, claim.source, claim.claim)
+    return not cite("", [said], [passage], {source.id: source}).citations
+
+
+def _single(claim: Claim) -> bool:
+    return _cite(claim, lambda p, q, s: Statement(passage=p, quote=q, sentence=s))
+
+
+def _joined(claim: Claim) -> bool:
+    return _cite(claim, lambda p, q, s: Joined(quotes=[Quote(passage=p, quote=q)], sentence=s))
+
+
+def _short(claim: Claim) -> bool:
+    """Return whether a claim is left out as the short answer beside its source."""
+    source = make_document(claim.document, claim.title, claim.source)
+    stated = Stated(claim.source, (Place(source.span(0, len(source)), "exact"),))
+    return not write_answer([stated], {source.id: source}, (), short=claim.claim).short
+
+
 def make_ways(verifier: Verifier | None) -> dict[str, Way]:
     """Return the checks by name."""
     ways: dict[str, Way] = {"lexical": _lexical, "rules": _rules}
+    ways |= {"cited": _single, "joined": _joined, "short": _short}
     if verifier is not None:
 
         def alone(claim: Claim) -> bool:
@@ -191,22 +218,24 @@ def load_answers(data: Path, part: str) -> list[Claim]:
     for _, record in load_records(data / "asqa.jsonl.gz"):
         gold = set(record["gold_document_ids"])
         documents = [
-            Document(
-                each["id"], each["title"], each["text"], flat_tree(each["id"], len(each["text"]))
-            )
+            make_document(each["id"], each["title"], each["text"])
             for each in record["documents"]
             if each["id"] in gold and each["text"]
         ]
         for answer in record["meta"]["long_answers"]:
-            written = Document("", "", answer, flat_tree("", len(answer)))
+            written = make_document("", "", answer)
             for span in sentence_spans(written, Span("", 0, len(answer))):
-                pair = _cite(written.slice(span).strip(), record["question"], documents)
+                pair = _find_cited(written.slice(span).strip(), record["question"], documents)
                 if pair and is_held(pair.document) == (part == "held"):
                     pairs.append(pair)
     return pairs
 
 
-def _cite(claim: str, question: str, documents: Sequence[Document]) -> Claim | None:
+def make_document(name: str, title: str, text: str) -> Document:
+    return Document(name, title, text, flat_tree(name, len(text)), language="en")
+
+
+def _find_cited(claim: str, question: str, documents: Sequence[Document]) -> Claim | None:
     """Return a claim with the sentences that support it most, if any pass the lexical test."""
     rated = []
     for each in documents:

@@ -50,7 +50,8 @@ _VERB = re.compile(
     r"""\b(?:is|are|was|were|be|been|has|have|had|does|did|will|would|can|cannot|could|may|might|
     must|shall|should)\b
     | (?<=\w[ ])(?<!\bthe[ ])(?<!\bhis[ ])(?<!\bher[ ])(?<!\bits[ ])(?<!\ban[ ])(?<!\ba[ ])
-      (?:[a-z]{3,}ed|won|lost|bought|sold|led|shot|wrote|made|took|became|built|held|paid|beat)\b""",
+      (?:[a-z]{3,}ed|won|lost|bought|sold|led|shot|wrote|made|took|became|built|held|paid|beat)\b
+    | \b[A-Z]\w*[ ][a-z]{3,}s[ ](?:the|an?|[A-Z]\w*)\b | (?:\S+\s+){7}\S""",
     re.VERBOSE,
 )
 
