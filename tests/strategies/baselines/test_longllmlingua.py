@@ -122,7 +122,7 @@ async def test_a_small_window_is_never_exceeded(make_run, reply):
         return [-1.0] * len(token_spans(text))
 
     async with InMemorySources(documents({"long": long})) as sources:
-        run, _ = make_run(sources, [reply()], likelihood=likelihood, context_tokens=1200)
+        run, _ = make_run(sources, [reply()], likelihood=likelihood, context_tokens=1400)
         scorer = run.model("scorer")
         scorer.context_tokens = 100
         run.models["reader"] = type(scorer)([reply()])

@@ -69,7 +69,7 @@ async def test_nothing_said_is_not_found(documents, minilm, ask, reply):
 
 async def test_passages_that_do_not_fit_are_left_out_and_said(documents, minilm, ask):
     _, run, model = await ask(
-        RetrieveRead(), QUESTION, InMemorySources(documents, minilm), context_tokens=870
+        RetrieveRead(), QUESTION, InMemorySources(documents, minilm), context_tokens=1070
     )
     assert model.calls[0].prompt.count("<passage ") < 3
     assert any("do not fit the window of" in warning for warning in run.warnings)

@@ -670,7 +670,7 @@ async def test_a_small_window_is_shown_sentences_in_place_of_passages(make_run):
     filler = " ".join(f"Nothing of note happened in the year {year}." for year in range(1800, 1890))
     documents = [document(name, f"{text}\n{filler}\n") for name, text in TEXTS.items()]
     async with InMemorySources(documents) as sources:
-        run, model = make_run(sources, World(), context_tokens=2650)
+        run, model = make_run(sources, World(), context_tokens=3350)
         answer = await dualrag(k=1).answer(QUESTION, run)
     assert sorted(passages_in(model.calls[-1].prompt).values()) == sorted(FACTS)
     assert sorted(c.quote for c in answer.citations) == sorted(FACTS)
@@ -678,7 +678,7 @@ async def test_a_small_window_is_shown_sentences_in_place_of_passages(make_run):
 
 async def test_an_outline_too_long_for_the_window_keeps_its_newest_parts(sources, make_run):
     async with sources:
-        run, _ = make_run(sources, World(), context_tokens=2350)
+        run, _ = make_run(sources, World(), context_tokens=3050)
         knowledge = Knowledge(QUESTION)
         long = "Sentence {} is a rather long one about nothing."
         fragments = [Fragment(long.format(n), (Span("x", n, n + 1),)) for n in range(300)]
