@@ -6,6 +6,7 @@ import asyncio
 import io
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 
@@ -19,8 +20,10 @@ from colligate.errors import (
     MalformedOutput,
     MissingCapability,
     RateLimited,
+    ServerFailed,
 )
 from colligate.library import InMemorySources
+from colligate.library.sources import SearchMode
 from colligate.models import Capability, Completion, Message, Role, Usage
 from colligate.models.metering import Meter
 from colligate.testing import ScriptedModel
@@ -263,3 +266,48 @@ async def test_the_same_passages_are_reranked_once_for_a_query(make_run):
         assert await run.rerank("one?", passages[::-1]) == first
     assert run.reranker.scored == [("one?", 2), ("two?", 2), ("one?", 2)]
     assert run.meter.report().scoring_passes == 6
+
+
+class Broken:
+    """An embedder and a reranker whose server is down."""
+
+    name = "broken"
+    dimension = 8
+
+    async def score(self, query, texts):
+        raise ServerFailed("the reranker does not answer")
+
+    async def embed(self, texts, kind="passage"):
+        if kind == "query":
+            raise ServerFailed("the embedder does not answer")
+        return np.eye(len(texts), 8, dtype=np.float32)
+
+
+@pytest.mark.parametrize("paid", [False, True])
+async def test_a_search_without_its_embedder_goes_by_words_once_a_call_was_paid_for(make_run, paid):
+    made = document("d", "# A\n\nThe kiln is cold.\n\n# B\n\nThe oven is hot.\n")
+    async with InMemorySources([made], embedder=Broken()) as sources:
+        run, _ = make_run(sources, [reply("Where is the oven?")])
+        if not paid:
+            with pytest.raises(ServerFailed):
+                await run.search("oven", k=1)
+            return
+        await run.chat(ASK, max_tokens=10)
+        hits = await run.search("oven", k=1)
+    assert [hit.passage.text.split()[-1] for hit in hits] == ["hot."]
+    assert "by words alone: the embedder does not answer" in run.warnings[0]
+
+
+@pytest.mark.parametrize("paid", [False, True])
+async def test_a_reranker_that_fails_leaves_the_order_of_the_search(make_run, paid):
+    made = document("d", "# A\n\nThe kiln is cold.\n\n# B\n\nThe oven is hot.\n")
+    async with InMemorySources([made]) as sources:
+        run, _ = make_run(sources, [reply("Where is the oven?")], reranker=Broken())
+        if not paid:
+            with pytest.raises(ServerFailed):
+                await run.search("oven", k=1, pool=2, mode=SearchMode.SPARSE)
+            return
+        await run.chat(ASK, max_tokens=10)
+        hits = await run.search("oven", k=1, pool=2, mode=SearchMode.SPARSE)
+    assert [hit.passage.text.split()[-1] for hit in hits] == ["hot."]
+    assert "the order of the search: the reranker does not answer" in run.warnings[0]

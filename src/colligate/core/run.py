@@ -36,7 +36,7 @@ from colligate.core.events import (
     Trace,
 )
 from colligate.documents import Document, Hit, Passage, Span
-from colligate.errors import LibraryError, MissingCapability, SpanError, UnknownDocument
+from colligate.errors import LibraryError, MissingCapability, ModelError, SpanError, UnknownDocument
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import (
     AdapterModel,
@@ -260,12 +260,20 @@ class Run:
 
         With a reranker, `pool` passages are searched and the `k` best by its score are returned,
         or by its score and the search's if it is one that counts beside a search. A reranker for
-        one language is left out where most of the documents found are in others.
+        one language is left out where most of the documents found are in others. Once a call was
+        paid for, an embedder that fails leaves the search by words, with a warning.
         """
         rerank = self.reranker is not None and pool is not None and pool > k
         limit = pool if rerank and pool else k
         began = time.perf_counter()
-        hits = await self.sources.search(query, k=limit, mode=mode, documents=documents)
+        try:
+            hits = await self.sources.search(query, k=limit, mode=mode, documents=documents)
+        except ModelError as error:
+            if not self.meter.calls:
+                raise
+            self.warn(f"the search goes by words alone: {error.what}")
+            mode = SearchMode.SPARSE
+            hits = await self.sources.search(query, k=limit, mode=mode, documents=documents)
         seconds = time.perf_counter() - began
         self.meter.retrieval(seconds)
         spans = tuple(hit.passage.span for hit in hits)
@@ -302,14 +310,23 @@ class Run:
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
     ) -> list[Hit]:
-        """Return what a search found in the order of the reranker; unchanged without one."""
+        """Return what a search found in the order of the reranker.
+
+        It is unchanged without one and, with a warning, if it fails once a call was paid for.
+        """
         if self.reranker is None or not hits or not await self._suits_reranker(hits):
             return list(hits)
-        scores = await self.rerank(query, [hit.passage for hit in hits])
-        weight = self.weight_beside_search
-        if weight is not None:
-            found = await self._score_by_mode(query, hits, mode, documents)
-            scores = list(found + weight * standardise(scores))
+        try:
+            scores = await self.rerank(query, [hit.passage for hit in hits])
+            weight = self.weight_beside_search
+            if weight is not None:
+                found = await self._score_by_mode(query, hits, mode, documents)
+                scores = list(found + weight * standardise(scores))
+        except ModelError as error:
+            if not self.meter.calls:
+                raise
+            self.warn(f"the passages stay in the order of the search: {error.what}")
+            return list(hits)
         ordered = [replace(hit, score=s) for hit, s in zip(hits, scores, strict=True)]
         return sorted(ordered, key=lambda hit: -hit.score)
 
