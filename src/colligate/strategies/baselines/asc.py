@@ -78,7 +78,9 @@ class ASC:
         if passages:
             with reserve_for_answer(run, lambda: samples):
                 await self._sample(question, passages, samples, run)
-        kept = await self._select([samples[number] for number in sorted(samples)], run)
+        kept: list[Agreed] = []
+        with reserve_for_answer(run, lambda: samples):
+            kept = await self._select([samples[number] for number in sorted(samples)], run)
         lines = "\n".join(f"- {each.text}" for each in kept)
         return await answer_from(
             question,

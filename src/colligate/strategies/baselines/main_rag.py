@@ -66,16 +66,15 @@ class MAINRAG:
         )
         passages = [passage for passage in passages if passage.text.strip()]
         judged: dict[Passage, float] = {}
-        with reserve_for_answer(run, lambda: judged):
+        with reserve_for_answer(run, lambda: run.meter.calls):
             await gather(self._judge(question, each, judged, run) for each in passages)
         scores = {each: judged[each] for each in passages if each in judged}
         run.emit(Scored("main-rag judge", tuple(p.span for p in scores), tuple(scores.values())))
-        kept = self._filter(scores, run)
+        kept = self._filter(scores, run) if scores else passages
         if left_out := tuple(each.span for each in scores if each not in kept):
             run.emit(Pruned(left_out, "below the adaptive bar"))
-        sources = [
-            (each, Evidence(each.span, scores[each], "log-odds that it helps")) for each in kept
-        ]
+        why = "log-odds that it helps" if scores else "of the search: none was judged"
+        sources = [(each, Evidence(each.span, scores.get(each, 0.0), why)) for each in kept]
         return await answer_from(question, sources, run, strategy=self.name, form=self.form)
 
     async def _judge(
@@ -92,8 +91,6 @@ class MAINRAG:
 
     def _filter(self, scores: Mapping[Passage, float], run: Run) -> list[Passage]:
         """Return the documents that reach the bar tau_q, the highest score first."""
-        if not scores:
-            return []
         bar = fmean(scores.values()) - self.n * pstdev(scores.values())
         run.emit(Noted(f"the adaptive bar is {bar:.3f}"))
         kept = [passage for passage, score in scores.items() if score >= bar - _SAME]

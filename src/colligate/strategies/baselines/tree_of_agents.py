@@ -77,7 +77,7 @@ class TreeOfAgents:
     async def answer(self, question: str, run: Run) -> Answer:
         """Perceive, exchange, explore, decide, vote, read."""
         agents = await self._make_agents(run)
-        with reserve_for_answer(run, lambda: any(each.vote or each.grounds for each in agents)):
+        with reserve_for_answer(run, lambda: run.meter.calls):
             await gather(self._perceive(question, agent, run) for agent in agents)
             if len(agents) > 1 and self.helpers:
                 await gather(self._explore(question, agent, agents, run) for agent in agents)
