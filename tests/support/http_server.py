@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import httpx2
+import pytest
 import uvicorn
 from fastapi import FastAPI
 
@@ -207,8 +209,10 @@ def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
         yield _url(server) + "/"
     finally:
         server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()
+        thread.join(60)
+        if thread.is_alive():
+            frame = sys._current_frames()[thread.ident or 0]
+            pytest.fail("the server does not stop:\n" + "".join(traceback.format_stack(frame)))
 
 
 def _url(server: uvicorn.Server) -> str:
