@@ -27,7 +27,7 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_seta
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 # A loaded machine is slow: no test depends on the time that it takes.
-settings.register_profile("colligate", deadline=None)
+settings.register_profile("colligate", deadline=None, max_examples=50)
 settings.load_profile("colligate")
 
 # A shell starts background jobs with interrupts ignored, and their children inherit that: the
