@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from colligate.cli.progress import watch_run
 from colligate.core import Run
 from colligate.core.budget import Budget
-from colligate.core.events import Asked, Asking, Parsed
+from colligate.core.events import Asked, Asking, Located, Parsed
 from colligate.errors import (
     BudgetExceeded,
     ContextTooSmall,
@@ -53,6 +53,16 @@ async def test_what_was_spent_before_a_failure_is_metered(make_run) -> None:
     with pytest.raises(RateLimited):
         await run.structured(ASK, City, max_tokens=20)
     assert run.meter.tokens == 110
+
+
+async def test_the_first_search_of_all_documents_alone_shows_what_it_located(make_run) -> None:
+    texts = {"a": "# Flat\n\nDogs sleep.", "b": "# Yard\n\nDogs run."}
+    for names, shown in ((None, [["Yard"]]), (["a"], [])):
+        run, _ = make_run(InMemorySources([document(*each) for each in texts.items()]))
+        for query in ("run", "sleep"):
+            await run.search(query, k=1, mode=SearchMode.SPARSE, documents=names)
+        located = [event for _, event in run.trace.events if isinstance(event, Located)]
+        assert [[each.title for each in event.passages] for event in located] == shown
 
 
 async def test_asking_again_is_within_the_budget(make_run) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
-from colligate.documents import Span
+from colligate.documents import Passage, Span
+from colligate.library.web import hide_folders
 from colligate.models import Message, Usage
 from colligate.models.structured import Stage
 
@@ -112,6 +113,35 @@ class Retrieved(Event):
 
     def line(self) -> str:
         return f"found {pluralize(len(self.spans), 'passage')}"
+
+
+_PLACES = 4  # in a line
+
+
+@dataclass(frozen=True)
+class Located(Event):
+    """The first search of a run is done: its best passages, before anything is read."""
+
+    passages: tuple[Passage, ...]
+
+    def line(self) -> str:
+        places = dict.fromkeys(
+            each.title if each.page is None else f"{each.title}, page {each.page}"
+            for each in self.passages
+        )
+        more = f"; {len(places) - _PLACES} more" if len(places) > _PLACES else ""
+        return f"located: {'; '.join(list(places)[:_PLACES])}{more}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the passages without the folders of their files: clients of a server see them."""
+        plain = super().to_json()
+        for passage in plain["passages"]:
+            passage["source"] = hide_folders(passage["source"])
+        return plain
+
+    @property
+    def lasting(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)

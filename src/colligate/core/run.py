@@ -27,6 +27,7 @@ from colligate.core.events import (
     Asked,
     Asking,
     Event,
+    Located,
     Measured,
     Noted,
     Opened,
@@ -70,6 +71,7 @@ T = TypeVar("T", bound=BaseModel)
 Value = TypeVar("Value")
 
 _CHARACTERS_KEPT = 16_000_000  # of documents, in memory
+_SHOWN = 10  # passages of the first search that a person is shown at once
 
 
 class KeyValueStore(Protocol):
@@ -255,9 +257,12 @@ class Run:
         pool: int | None = None,
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
+        show: Callable[[Sequence[Hit]], Sequence[Hit]] | None = None,
     ) -> list[Hit]:
         """Return the `k` best passages for a query.
 
+        The first search of a run, unless it is inside `documents` alone, shows the person what it
+        located before anything is reranked: its best passages, or those that `show` picks.
         With a reranker, `pool` passages are searched and the `k` best by its score are returned,
         or by its score and the search's if it is one that counts beside a search. A reranker for
         one language is left out where most of the documents found are in others. Once a call was
@@ -275,6 +280,7 @@ class Run:
             mode = SearchMode.SPARSE
             hits = await self.sources.search(query, k=limit, mode=mode, documents=documents)
         seconds = time.perf_counter() - began
+        first = not self.meter.retrieval_rounds and documents is None
         self.meter.retrieval(seconds)
         spans = tuple(hit.passage.span for hit in hits)
         scores = tuple(hit.score for hit in hits)
@@ -282,6 +288,9 @@ class Run:
         self._named.update(hit.passage.document_id for hit in hits)
         if self.earlier:
             hits = await self._put_earlier_first(hits, documents)
+        if first and hits:
+            shown = show(hits) if show else hits[: min(k, _SHOWN)]
+            self.emit(Located(tuple(hit.passage for hit in shown)))
         if rerank:
             hits = await self.reorder(query, hits, mode=mode, documents=documents)
         return hits[:k]

@@ -2,11 +2,12 @@
 
 import pytest
 
+from colligate.core.events import Located
 from colligate.errors import BudgetExceeded, ServerFailed
 from colligate.library import InMemorySources
 from colligate.models.base import LabelOdds
 from colligate.strategies.auto import Auto
-from colligate.strategies.auto.events import Classified, Escalated, Located
+from colligate.strategies.auto.events import Classified, Escalated
 from colligate.strategies.auto.method import choose_kind, find_needed, spread
 from support.documents import make
 from support.runs import NOTHING, document

@@ -3,7 +3,16 @@ import re
 import pytest
 
 from colligate.core.citing import NOT_FOUND
-from colligate.core.events import Answered, Asked, Asking, Parsed, Pruned, Retrieved
+from colligate.core.events import (
+    Answered,
+    Asked,
+    Asking,
+    Located,
+    Parsed,
+    Pruned,
+    Retrieved,
+    Scored,
+)
 from colligate.errors import BudgetExceeded
 from colligate.library import InMemorySources
 from colligate.models.rerankers import EmbeddingReranker
@@ -151,10 +160,19 @@ async def test_a_small_reader_is_shown_fewer_passages_if_they_are_reranked(
 async def test_the_trace_replays_the_run(documents, minilm, ask):
     _, run, _ = await ask(RetrieveRead(), QUESTION, InMemorySources(documents, minilm))
     happened = [type(e) for _, e in run.trace.events]
-    assert happened == [Retrieved, Asking, Asked, Parsed, Answered]
-    asked = run.trace.to_json()[2]
+    assert happened == [Retrieved, Located, Asking, Asked, Parsed, Answered]
+    asked = run.trace.to_json()[3]
     assert asked["event"] == "asked"
     assert asked["messages"][1]["content"].endswith(f"Question: {QUESTION}")
+
+
+async def test_what_the_search_located_is_shown_before_it_is_reranked(documents, minilm, ask):
+    sources, reranker = InMemorySources(documents, minilm), EmbeddingReranker(minilm)
+    _, run, _ = await ask(RetrieveRead(k=1), QUESTION, sources, reranker=reranker)
+    happened = [type(event) for _, event in run.trace.events]
+    assert happened[:3] == [Retrieved, Located, Scored]
+    located = run.trace.events[1][1]
+    assert located.line() == "located: Lease"
 
 
 async def test_the_token_budget_is_kept_before_the_call(documents, minilm, make_run, reply):

@@ -1,14 +1,11 @@
-"""Events of an `auto` run: what the question takes, what was found first, each decision."""
+"""Events of an `auto` run: what the question takes, each decision."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from colligate.core.events import Event
-from colligate.documents import Passage
-from colligate.library.web import hide_folders
 
 
 @dataclass(frozen=True)
@@ -20,32 +17,6 @@ class Classified(Event):
     def line(self) -> str:
         kind = max(self.odds, key=lambda name: self.odds[name])
         return f"the question takes {kind} ({self.odds[kind]:.2f})"
-
-
-@dataclass(frozen=True)
-class Located(Event):
-    """The first search is done: its best passages, before anything is read."""
-
-    passages: tuple[Passage, ...]
-
-    def line(self) -> str:
-        places = dict.fromkeys(
-            each.title if each.page is None else f"{each.title}, page {each.page}"
-            for each in self.passages
-        )
-        more = f"; {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
-        return f"located: {'; '.join(list(places)[:_SHOWN])}{more}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the passages without the folders of their files: clients of a server see them."""
-        plain = super().to_json()
-        for passage in plain["passages"]:
-            passage["source"] = hide_folders(passage["source"])
-        return plain
-
-    @property
-    def lasting(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
@@ -61,6 +32,3 @@ class Escalated(Event):
     @property
     def lasting(self) -> bool:
         return True
-
-
-_SHOWN = 4  # places in a line

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
@@ -39,7 +40,7 @@ from colligate.documents import Hit, Passage
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Capability, Role
-from colligate.strategies.auto.events import Classified, Escalated, Located
+from colligate.strategies.auto.events import Classified, Escalated
 from colligate.strategies.auto.prompts import QuestionKind, kind_messages
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.duquad import DuQUAD
@@ -153,7 +154,7 @@ class _Inquiry:
         return QuestionKind.FACT if kind is QuestionKind.EACH and len(self.infos) < 2 else kind
 
     async def locate(self) -> None:
-        """Search once, and show what was found before any model is asked."""
+        """Search once, which shows what was found before any model is asked."""
         auto, run = self.auto, self.run
         short = sum(info.characters for info in self.infos) <= _WHOLE
         self.form = auto.form or (Form.SHORT if self.small else Form.JOINED)
@@ -164,8 +165,8 @@ class _Inquiry:
             self.k = len(self.hits)
         else:
             wanted = max(self.k, auto.pool)
-            self.hits = await run.search(self.question, k=wanted, mode=auto.mode)
-        run.emit(Located(tuple(hit.passage for hit in spread(self.hits, self.k))))
+            first = partial(spread, k=self.k)
+            self.hits = await run.search(self.question, k=wanted, mode=auto.mode, show=first)
 
     async def read_first(self, kind: QuestionKind) -> None:
         """Read the best passages, apart or together as it suits the reader."""
