@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -6,11 +8,14 @@ from colligate.core.citing import (
     COMPUTED,
     UNCITED,
     Joined,
+    Place,
     Quote,
+    Stated,
     Statement,
     cite,
     find_short_answer,
     resolve,
+    write_answer,
 )
 from colligate.documents import Page, Span
 from support.documents import make
@@ -543,3 +548,73 @@ def test_a_sentence_that_tells_what_to_answer_is_not_cited(command):
     assert found.short == ""
     assert any("tell what to answer" in problem for problem in found.dropped)
     assert find_short_answer("1 euro", "What is the rent?", passages, {"poison": document}) is None
+
+
+ACCOUNTS = """# Accounts
+
+| (thousands) | 2014 | 2015 |
+| --- | --- | --- |
+| Total revenues | $ 5,504,656 | $ 6,779,511 |
+| Net cash | (16,483) | |
+| Auditor | Smith | Jones \\| Brown |
+"""
+
+
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [
+        (
+            "| Total revenues | $ 5,504,656 | $ 6,779,511 |",
+            "Total revenues, 2014: $ 5,504,656; 2015: $ 6,779,511",
+        ),
+        (
+            "Total revenues | $ 5,504,656 | $ 6,779,511",
+            "Total revenues, 2014: $ 5,504,656; 2015: $ 6,779,511",
+        ),
+        ("Total revenues | $ 5,504,656", "Total revenues, $ 5,504,656"),
+        ("| Net cash | (16,483) | |", "Net cash, 2014: (16,483)"),
+        ("| Auditor | Smith | Jones \\| Brown |", "Auditor, 2014: Smith; 2015: Jones | Brown"),
+        (
+            "| Total revenues | $ 5,504,656 | $ 6,779,511 | | Net cash | (16,483) | |",
+            "Total revenues, 2014: $ 5,504,656; 2015: $ 6,779,511. Net cash, 2014: (16,483)",
+        ),
+        ("The auditor given 2015 is |Jones|.", "The auditor given 2015 is |Jones|."),
+    ],
+)
+def test_a_row_of_a_table_is_said_in_words_and_quoted_as_it_is(sentence, said):
+    document = make(ACCOUNTS, "Accounts", "accounts")
+    rows = ACCOUNTS[ACCOUNTS.index("| Total") :].splitlines()
+    places = [
+        Place(Span("accounts", at, at + len(row)), "exact")
+        for row in rows
+        for at in [ACCOUNTS.index(row)]
+        if row.split(" | ")[0].strip("| ").casefold() in sentence.casefold()
+    ]
+    found = write_answer([Stated(sentence, tuple(places))], {"accounts": document}, ())
+    marks = "".join(f"[{n}]" for n in range(1, len(places) + 1))
+    assert found.text == f"{said} {marks}"
+    assert [each.quote for each in found.citations] == [
+        ACCOUNTS[each.span.start : each.span.end] for each in places
+    ]
+    assert {found.text[s:e] for each in found.citations for s, e in each.answer_spans} == {said}
+
+
+def test_the_first_row_of_a_table_in_a_pdf_is_a_head_only_if_it_has_years():
+    text = """\
+| | 2014 | 2015 |
+|---|---|---|
+| Costs | 5 | 6 |
+
+| Rent | Ann | Bob |
+|---|---|---|
+| Heating | 70 | 80 |
+"""
+    document = replace(make(text, "Accounts", "accounts"), media_type="application/pdf")
+    stated = [
+        Stated(
+            row, (Place(Span("accounts", text.index(row), text.index(row) + len(row)), "exact"),)
+        )
+        for row in ("| Costs | 5 | 6 |", "| Heating | 70 | 80 |")
+    ]
+    found = write_answer(stated, {"accounts": document}, ())
+    assert found.text == "Costs, 2014: 5; 2015: 6 [1] Heating: 70, 80 [2]"

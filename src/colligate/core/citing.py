@@ -33,6 +33,7 @@ from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect_language
 from colligate.documents.locating import normalise
 from colligate.documents.sentences import sentence_spans
+from colligate.documents.tree import Kind
 from colligate.models import Verifier
 
 NOT_FOUND = "Not in these documents."
@@ -582,19 +583,20 @@ def write_answer(
 ) -> Cited:
     """Join the statements, number their marks, and record the place of each in the answer.
 
-    The short answer must have support as a statement must.
+    Rows of tables are written in words. The short answer must have support as a statement must.
     """
     text = ""
     stretches: dict[Place, list[tuple[int, int]]] = {}
     meanings: dict[Place, set[Meaning | None]] = {}
     for each in stated:
         text += " " if text else ""
-        stretch = len(text), len(text) + len(each.sentence)
+        sentence = _say_rows(each, documents)
+        stretch = len(text), len(text) + len(sentence)
         for place in each.places:
             stretches.setdefault(place, []).append(stretch)
             meanings.setdefault(place, set()).add(place.meaning)
         marks = [f"[{list(stretches).index(place) + 1}]" for place in each.places]
-        text += f"{each.sentence} {''.join(marks) or UNCITED}"
+        text += f"{sentence} {''.join(marks) or UNCITED}"
     citations = []
     sources = [each.sentence for each in stated if each.places]
     for place, answer_spans in stretches.items():
@@ -636,6 +638,76 @@ def _read_short(
                 sources += [each.sentence, document.slice(span)]
     return {check_short_answer(short, question, source) for source in sources}
 
+
+def _say_rows(stated: Stated, documents: Mapping[str, Document]) -> str:
+    """Return the sentence of a statement, with rows of Markdown tables in words."""
+    if "|" not in stated.sentence:
+        return stated.sentence
+    said = _frame(stated.sentence)
+    is_row = stated.sentence[0] == stated.sentence[-1] == "|"
+    for place in stated.places:
+        document, span = documents[place.span.document_id], place.span
+        table = document.tree.node_at(span.start)
+        if table.kind is not Kind.TABLE:
+            continue
+        certain = document.media_type == "text/markdown" or document.row_of(span) is not None
+        above = document.text[table.span.start : span.start].splitlines()
+        for line in document.slice(span).splitlines():
+            row = _frame(line)
+            is_row = is_row or row in said or said.strip("|… ") in row
+            said = said.replace(row, f"{_say_row(line, above, certain)}. ")
+            above.append(line)
+    if not is_row:
+        return stated.sentence
+    # What is left are rules, parts of rows, and rows that no place has.
+    cells = [cell for cell in _split_cells(said) if not _RULE.fullmatch(cell)]
+    return ", ".join(cells).removesuffix(".").replace("\\|", "|")
+
+
+def _say_row(row: str, above: Sequence[str] = (), certain: bool = False) -> str:
+    """Return a row of a table in words, with the heads of its columns where they are known.
+
+    That the first row is the head is `certain` in sheets and in Markdown. In other tables, often
+    cut in pieces or without a head, only years are: in the first row or in one without a label,
+    over each of several figures, all different.
+
+    >>> _say_row("| Revenues | $ 5 | $ 6 |", ["| | 2014 | 2015 |", "|---|---|---|"])
+    'Revenues, 2014: $ 5; 2015: $ 6'
+    >>> _say_row("| Revenues | $ | 5 | $ 6 |", ["| Costs | | 2 | $ 3 |"])
+    'Revenues: $ 5, $ 6'
+    """
+    label, *cells = _split_cells(row)
+    values = list(filter(None, cells))
+    figures = len(values) > 1 and all(map(_FIGURE.search, values))
+    for line in reversed(above if certain or figures else ()):
+        first, *heads = _split_cells(line)
+        named = [(head, cell) for head, cell in zip(heads, cells, strict=False) if cell]
+        is_head = _LETTER_OR_YEAR if certain and line == above[0] else _YEAR
+        names = {head for head, _ in named if is_head.search(head)}
+        if len(names) == len(values) > 0 and (not first or line == above[0]):
+            said = "; ".join(f"{head}: {cell}" for head, cell in named)
+            return f"{label}, {said}" if label else said
+    said = _SIGN_ALONE.sub(r"\1", ", ".join(values))
+    return ": ".join(filter(None, (label, said)))
+
+
+def _frame(row: str) -> str:
+    """Return a row, or several, as a statement has them, between bars."""
+    return f"| {' '.join(row.split()).strip('|> ')} |"
+
+
+def _split_cells(row: str) -> list[str]:
+    """Return the cells of a row; a bar after a backslash is a part of one."""
+    row = row.strip().lstrip("> ").removeprefix("|").removesuffix("|")
+    return [" ".join(cell.split()) for cell in _BAR.split(row)]
+
+
+_BAR = re.compile(r"(?<!\\)\|")
+_RULE = re.compile(r"|:?-{3,}:?")
+_FIGURE = re.compile(r"\d|^[-–—]$")
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!,)")
+_LETTER_OR_YEAR = re.compile(rf"[^\W\d_]|{_YEAR.pattern}")
+_SIGN_ALONE = re.compile(r"(?<!\S)([$€£¥]),(?= )|,(?= [%)](?:,|\Z))")
 
 _MARK = re.compile(r"\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\]")
 
