@@ -211,6 +211,29 @@ async def test_a_budget_that_is_spent_ends_the_methods(ask_small):
     assert asked == {ServerFailed: ["dualrag", "duquad"], BudgetExceeded: ["dualrag"]}
 
 
+async def test_a_chain_begins_with_what_the_reading_verified(ask, reply):
+    made = [document(*each) for each in TEXTS.items()]
+    told = "Silver Harbour is a film of 1971 by Ada Mercer."
+    loop = []
+
+    def say(call):
+        if "statements" in (call.schema or {}).get("properties", {}):
+            number = 1 if call.prompt.index(told) < call.prompt.index("1980") else 2
+            return reply((number, told, told))
+        loop.append(call.prompt)
+        return NOTHING
+
+    question = "Who directed Silver Harbour, and who Red Clay?"
+    _, run, _ = await ask(Auto(mode="sparse", k=2), question, made, say)
+    assert [event.to for event in list_events(run, Escalated)] == ["dualrag"]
+    chosen_from = next(prompt for prompt in loop if "<outline>" not in prompt)
+    assert "Otto Lind" in chosen_from
+    assert told not in chosen_from  # it is known, and its passage is not read again
+    reasoned = next(prompt for prompt in loop if "<outline>" in prompt)
+    assert told in reasoned.split("<outline>")[1]
+    assert any("leaves out Red, Clay" in each for each in run.warnings)  # nothing new was cited
+
+
 async def test_what_was_read_whole_is_not_read_again(ask):
     made = [document(*each) for each in TEXTS.items()]
     answer, run, model = await ask(Auto(mode="sparse", effort="high"), "Who?", made)

@@ -42,7 +42,9 @@ from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Capability, Role
 from colligate.strategies.auto.events import Classified, Escalated
 from colligate.strategies.auto.prompts import QuestionKind, kind_messages
-from colligate.strategies.dualrag import DualRAG
+from colligate.strategies.dualrag import DualRAG, Knowledge
+from colligate.strategies.dualrag.knowledge import ELSE
+from colligate.strategies.dualrag.method import quote_sentence
 from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.rdr2 import RDR2
@@ -278,7 +280,8 @@ class _Inquiry:
             before = self.best.evidence if self.best else ()
             evidence = tuple(dict.fromkeys((*before, *answer.evidence)))
             self.best = answer if answer.found else replace(answer, evidence=evidence)
-        elif answer.found:  # the methods check their parts themselves
+        # Methods check their parts themselves, but one that was missing has a citation of its own.
+        elif not {each.span for each in answer.citations} <= {c.span for c in self.best.citations}:
             self.best, self.missing = answer, []
 
     async def _answer_by(self, method: str) -> tuple[str, Answer]:
@@ -287,7 +290,8 @@ class _Inquiry:
         if method == "dualrag":
             form = auto.form or DualRAG.form
             steps = DualRAG(retrieved=auto.pool, mode=auto.mode, form=form)
-            return "looked up one step after the other", await steps.answer(question, run)
+            answer = await steps.answer(question, run, self._outline_known())
+            return "looked up one step after the other", answer
         if method == "rdr2":
             router = RDR2(mode=auto.mode, on_nothing="nothing", form=auto.form or RDR2.form)
             return "followed the headings of the best documents", await router.answer(question, run)
@@ -332,6 +336,20 @@ class _Inquiry:
             form=self.form,
         )
         return f"read {pluralize(len(more), f'{before}passage')}", answer
+
+    def _outline_known(self) -> Knowledge:
+        """Return the sentences that an answer which leaves something out cites.
+
+        Their passages are not summarised again: they have no word of what is missing.
+        """
+        known = Knowledge(self.question)
+        cited = self.best.citations if self.best and self.missing else ()
+        for passage in self.shown:
+            inside = [each for each in cited if passage.span.contains(each.span)]
+            fragments = [quote_sentence(passage, each.span, each.quote) for each in inside]
+            if fragments:
+                known.merge(ELSE, fragments, [passage])
+        return known
 
     def _find_missing(self, answer: Answer, passages: Sequence[Passage]) -> list[str]:
         """Return the numbers and names of the question that an answer leaves out, though the

@@ -154,14 +154,17 @@ class DualRAG:
     def __post_init__(self) -> None:
         require_min(self, rounds=1, retrieved=1, k=1, patience=1, reader_tokens=1, bridges=0)
 
-    async def answer(self, question: str, run: Run) -> Answer:
-        """Learn, then answer from what was learnt (equation 4)."""
+    async def answer(self, question: str, run: Run, known: Knowledge | None = None) -> Answer:
+        """Learn, then answer from what was learnt (equation 4).
+
+        Rounds begin with what is `known`; a plan has steps of its own.
+        """
         found = Lookup(run, self.k, self.retrieved, self.mode)
         if not await found.possible():
             return await answer_from(question, [], run, strategy=self.name, form=self.form)
         if self._plans(run):
             return await self._answer_by_plan(question, run)
-        knowledge = await self.learn(question, run)
+        knowledge = await self.learn(question, run, known)
         found.searches = list(knowledge.gathered)
         if self.bridges or not knowledge.outline.size:  # the last resort: the question itself
             with reserve_for_answer(run, lambda: True):
@@ -262,14 +265,14 @@ class DualRAG:
             known=known,
         )
 
-    async def learn(self, question: str, run: Run) -> Knowledge:
+    async def learn(self, question: str, run: Run, known: Knowledge | None = None) -> Knowledge:
         """Reason, look up and summarise in rounds, with tokens reserved for the answer.
 
         A budget that ends, or a model that fails, before a first thought raises the error.
         """
         adapters = (self.reasoner_adapter, self.identifier_adapter, self.summarizer_adapter)
         runs = [await run.with_adapter(Role.READER, adapter) for adapter in adapters]
-        knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)
+        knowledge = known or Knowledge(question, flat=self.no_outline or self.flat_outline)
         with reserve_for_answer(run, lambda: knowledge.thoughts or knowledge.gathered):
             knowledge.stop = await self._rounds(knowledge, *runs)
         run.emit(Stopped(knowledge.rounds, knowledge.stop))
@@ -696,7 +699,7 @@ async def choose_sentences(knowledge: Knowledge, run: Run, sought: _Sought) -> _
         for span in sentence_spans(documents[passage.document_id], passage.span):
             number = len(places) + 1
             text = documents[passage.document_id].slice(span)
-            places[number] = _quote_sentence(passage, span, text)
+            places[number] = quote_sentence(passage, span, text)
             rows.append((number, text))
         numbered.append((passage, rows))
 
@@ -718,7 +721,7 @@ async def choose_sentences(knowledge: Knowledge, run: Run, sought: _Sought) -> _
     return len(reply.sentences), [places[number] for number in chosen], passages
 
 
-def _quote_sentence(passage: Passage, span: Span, text: str) -> Fragment:
+def quote_sentence(passage: Passage, span: Span, text: str) -> Fragment:
     """Return a sentence under its document's title, unless it names it: pronouns need a name."""
     text = " ".join(text.split())
     named = passage.title.casefold() in text.casefold()
