@@ -9,11 +9,11 @@
    document to SPD-RAG, because a reader that is shown a part of what such a question takes answers
    from it.
 3. Check: is there a cited answer, and is every number and name of the question in it?
-4. Escalate by what is missing, as far as the effort allows: DualRAG for a part that is missing, with
-   what is verified in its outline; for long documents RDR2, or LongRefiner if the reader is small or
-   headings are not sure; else the next passages of the search; then DualRAG, then DuQUAD. Where
-   everything was read a large reader is asked nothing more, and a small one only for steps: it may
-   find in two readings what it misses in one. A budget that is spent ends it too.
+4. Escalate by what is missing, as far as the effort allows: DualRAG for a part that is missing,
+   with what is verified in its outline; for long documents RDR2, or LongRefiner if the reader is
+   small or headings are not sure; else the next passages of the search; then DualRAG, then DuQUAD.
+   Where everything was read a large reader is asked nothing more, and a small one only for steps:
+   it may find in two readings what it misses in one. A budget that is spent ends it too.
 
 `effort` is `low` (one reading, nothing is classified), `normal` (one method more) or `high` (four).
 """
