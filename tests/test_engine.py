@@ -90,6 +90,24 @@ async def test_only_the_paths_given_are_in_view(folder, engine, tmp_path):
     assert {e.span.document_id.rsplit("-", 1)[0] for e in answer.evidence} == {"rules"}
 
 
+async def test_files_that_fail_are_named_once_by_an_engine(folder, engine):
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
+    paths = [folder, folder / "absent.md"]
+    async with Engine(**engine) as opened:
+        first = await opened.ask(QUESTION, paths)
+        (folder / "late.pdf").write_bytes(b"%PDF-1.7 nothing")
+        second = await opened.ask(QUESTION, paths)
+        third = await opened.ask(QUESTION, paths)
+    lines = [
+        [line for line in answer.warnings if "left out" in line]
+        for answer in (first, second, third)
+    ]
+    assert ["broken.pdf" in lines[0][1], "absent.md" in lines[0][0]] == [True, True]
+    assert "late.pdf" in lines[1][0]
+    assert lines[1][1:] == ["still left out: 2 files, named before"]
+    assert lines[2] == ["still left out: 3 files, named before"]
+
+
 async def test_files_that_fail_are_said_and_the_others_answered_over(folder, engine):
     (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
     answer = await aask(QUESTION, [folder, folder / "absent.md"], **engine)

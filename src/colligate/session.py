@@ -102,6 +102,7 @@ class Session:
     _loaded: Settings | None = field(default=None, init=False, repr=False)
     _library: AsyncLibrary | None = field(default=None, init=False, repr=False)
     _responses: ResponseCache | None = field(default=None, init=False, repr=False)
+    _said: set[str] = field(default_factory=set, init=False, repr=False)  # of files left out
 
     async def __aenter__(self) -> Session:
         return self
@@ -378,8 +379,9 @@ class Session:
         before = await library.embedder_name()
         if index:
             await self._pull_embedder(trace)
+        said = self._said if brief else None
         ingested = await ingest(
-            library, paths, trace, index=index, workers=workers, brief=brief, prune=prune
+            library, paths, trace, index=index, workers=workers, said=said, prune=prune
         )
         if index and (before is None or ingested.added or ingested.updated):
             await self._note_languages(library, ingested.document_ids, trace, new=before is None)
@@ -548,13 +550,14 @@ async def ingest(
     *,
     index: bool,
     workers: int | None = None,
-    brief: bool = False,
+    said: set[str] | None = None,
     prune: bool | Prune = False,
 ) -> Ingested:
     """Read files and folders into a library; the trace reports what was left out, and why.
 
-    With `brief` several files that failed before as well are reported together. It is an error if
-    nothing could be read, nor removed.
+    With `said`, the warnings that the session gave already, none is given twice, and several files
+    that failed before as well are reported together. It is an error if nothing could be read, nor
+    removed.
     """
     ingested = await library.add(
         paths, index=index, workers=workers, prune=prune, on_progress=report_ingestion(trace)
@@ -562,16 +565,23 @@ async def ingest(
     errors = [*ingested.problems, *(error for _, error in ingested.failed)]
     if not (ingested.document_ids or ingested.removed or ingested.kept):
         _raise_nothing_read(errors)
-    known = [path for path, _ in ingested.failed if path in ingested.failed_before]
-    if brief and len(known) > 1:
-        errors = [error for path, error in ingested.failed if path not in known]
-        errors = [*ingested.problems, *errors]
+    before: Collection[str] = said or ()
+    left_out: dict[str, Path | None] = {f"left out: {each}": None for each in ingested.problems}
+    left_out |= {f"left out: {error}": path for path, error in ingested.failed}
+    new = {line: path for line, path in left_out.items() if line not in before}
+    known = [path for path in new.values() if path and path in ingested.failed_before]
+    lines = list(new)
+    if said is not None and len(known) > 1:
         files = f"{pluralize(len(known), 'file')}, such as {known[0].name}"
-        trace.emit(Noted(f"left out as before: {files}; colligate index says why", warning=True))
-    for error in errors:
-        trace.emit(Noted(f"left out: {error}", warning=True))
-    for warning in ingested.warnings:
-        trace.emit(Noted(warning, warning=True))
+        lines = [line for line, path in new.items() if path not in known]
+        lines.insert(0, f"left out as before: {files}; colligate index says why")
+    if again := len(left_out) - len(new):
+        lines.append(f"still left out: {pluralize(again, 'file')}, named before")
+    lines += [warning for warning in ingested.warnings if warning not in before]
+    for line in lines:
+        trace.emit(Noted(line, warning=True))
+    if said is not None:
+        said.update(left_out, ingested.warnings)
     return ingested
 
 
