@@ -27,15 +27,16 @@ from colligate.engine import DEFAULT_STRATEGY, Engine
 from colligate.errors import ColligateError, MissingExtra, UnknownDocument, UsageError, cause
 from colligate.library.ingest import Ingested
 from colligate.library.sources import SearchMode, Sources, find_document, select_documents
+from colligate.library.web import hide_folders
 from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.shapes import (
     AnswerShape,
-    DocumentSummary,
+    DocumentShape,
     EarlierTurn,
     History,
     PassageShape,
+    describe_document,
     describe_passage,
-    summarize_document,
 )
 
 try:
@@ -253,10 +254,14 @@ class Subsection(TypedDict):
 
 
 class SectionText(TypedDict):
-    """A part of a document; `next` is where its section continues, null at its end."""
+    """A part of a document; `source` is the name of its file.
+
+    `next` is where its section continues, null at its end.
+    """
 
     document: str
     title: str
+    source: str
     section: list[str]
     page: int | None
     start: int
@@ -273,7 +278,7 @@ class DocumentList(TypedDict):
     `unread` files are still to be read.
     """
 
-    documents: list[DocumentSummary]
+    documents: list[DocumentShape]
     total: int
     next: int | None
     unread: int
@@ -439,7 +444,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             infos = await (await service.open_sources(library)).documents()
         end = offset + limit
         return {
-            "documents": [summarize_document(info) for info in infos[offset:end]],
+            "documents": [describe_document(info) for info in infos[offset:end]],
             "total": len(infos),
             "next": end if end < len(infos) else None,
             "unread": service.unread(library),
@@ -571,6 +576,7 @@ def _section_text(
     return {
         "document": document.id,
         "title": document.title,
+        "source": hide_folders(document.source),
         "section": list(document.section_of(span)),
         "page": None if page is None else page.number,
         "start": start,

@@ -231,7 +231,7 @@ async def test_a_span_is_read_exactly(connected, written):
         rules = await rules_in(client)
         at = written.index("Bicycles stand")
         piece = await called(client, "read_section", document=rules, start=at, end=at + 8)
-        assert piece["text"] == "Bicycles"
+        assert (piece["text"], piece["source"]) == ("Bicycles", "rules.md")
 
 
 async def test_documents_are_listed_in_pages(connected):
@@ -241,6 +241,7 @@ async def test_documents_are_listed_in_pages(connected):
         second = await called(client, "list_documents", limit=1, offset=first["next"])
         assert second["next"] is None
         assert first["documents"][0]["id"] != second["documents"][0]["id"]
+        assert first["documents"][0]["source"].endswith(".md")
         assert "house" not in json.dumps(first).lower().replace("house rules", "")  # nor its folder
 
 
