@@ -126,3 +126,21 @@ def test_in_a_terminal_it_asks_answers_stops_and_leaves(
         assert terminal.process.wait(30) == 0
     finally:
         terminal.close()
+
+
+def test_the_arrow_keys_bring_back_a_question(colligate: Any, chatting: list[str]) -> None:
+    pytest.importorskip("readline")
+    colligate.environment["TERM"] = "xterm"
+    terminal = Terminal(colligate, chatting)
+    try:
+        terminal.wait_for("? ")
+        terminal.type(f"{FIRST}\n")
+        terminal.wait_for("It was built in 1871.")
+        terminal.screen = terminal.screen.partition("It was built in 1871.")[2]
+        terminal.wait_for("? ")
+        terminal.type("\x1b[A")
+        terminal.wait_for(FIRST)
+        terminal.type("\n")
+        terminal.wait_for("It was built in 1871.")
+    finally:
+        terminal.close()

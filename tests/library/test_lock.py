@@ -65,6 +65,7 @@ async def test_it_waits_for_the_holder_and_reports_it(open_library, folder, hold
         assert await patient.search("fish", k=1)
     waiting = [step for step in steps if step.phase == "waiting"]
     assert len(waiting) == 1
+    assert waiting[0].file.startswith("for the library: ")
     assert str(holder.pid) in waiting[0].file
 
 

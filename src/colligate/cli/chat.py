@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 import typer
 
@@ -37,6 +38,8 @@ def chat_command(
     from colligate.core.followup import Turn
     from colligate.session import require_paths
 
+    with suppress(ImportError):  # Windows has none, and a console that does the same
+        import readline  # noqa: F401 (arrow keys and earlier questions, for `input`)
     asker = Asker(paths or [], asked, models, run, models.load_settings())
     require_paths(asker.paths)
     history: list[Turn] = []

@@ -430,7 +430,7 @@ class AsyncLibrary:
 
     async def _lock_catalogue(self, report: ProgressCallback) -> Catalogue:
         return await self._store.lock_catalogue(
-            lambda holder: report(Progress("waiting", 0, 1, holder))
+            lambda holder: report(Progress("waiting", 0, 1, f"for the library: {holder}"))
         )
 
     async def _lock_existing(self, report: ProgressCallback) -> Catalogue:
