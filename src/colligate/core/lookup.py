@@ -16,7 +16,7 @@ from colligate.core.fit import reserve_reading
 from colligate.core.reader import FORMS, Form, fit_reader, read, reader_messages
 from colligate.core.run import Run
 from colligate.documents import Hit, Passage
-from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
+from colligate.errors import BudgetExceeded, MalformedOutput, MissingCapability, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 
@@ -93,13 +93,13 @@ def reserve_for_answer(run: Run, known: Callable[[], object]) -> Iterator[None]:
 
     Raises:
         BudgetExceeded: the budget is spent, and nothing is known.
-        ModelError: a model failed, and nothing is known.
+        ModelError: a model failed, and nothing is known; or it lacks what a step must have.
     """
     with reserve_reading(run):
         try:
             yield
         except (BudgetExceeded, ModelError) as error:
-            if not known():
+            if isinstance(error, MissingCapability) or not known():
                 raise
             budget = isinstance(error, BudgetExceeded)
             why = "the token budget ended the search early" if budget else str(error)

@@ -274,7 +274,7 @@ class Run:
         try:
             hits = await self.sources.search(query, k=limit, mode=mode, documents=documents)
         except ModelError as error:
-            if not self.meter.calls:
+            if isinstance(error, MissingCapability) or not self.meter.calls:
                 raise
             self.warn(f"the search goes by words alone: {error.what}")
             mode = SearchMode.SPARSE
@@ -332,7 +332,7 @@ class Run:
                 found = await self._score_by_mode(query, hits, mode, documents)
                 scores = list(found + weight * standardise(scores))
         except ModelError as error:
-            if not self.meter.calls:
+            if isinstance(error, MissingCapability) or not self.meter.calls:
                 raise
             self.warn(f"the passages stay in the order of the search: {error.what}")
             return list(hits)
