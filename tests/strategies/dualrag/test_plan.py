@@ -166,14 +166,14 @@ async def test_a_step_that_was_answered_is_the_answer_if_nothing_more_can_be_rea
     )
 
 
-async def test_the_passages_of_the_steps_are_read_last(ask_small):
+async def test_at_most_six_passages_are_read_in_the_end(ask_small):
     noise = "The director of Silver Harbour was born."
     texts = {**TEXTS, **{f"noise{n}": f"# Silver Harbour {n}\n\n{noise}\n" for n in range(7)}}
     left = {"Who directed Silver Harbour?": ("a film of 1971", "Ada Mercer")}
     answer, run, _ = await ask_small(BORN, CHAIN, left, texts=texts)
     [*_, last] = list_events(run, Retrieved)
-    assert (last.query, "mercer" in {span.document_id for span in last.spans}) == (BORN, False)
-    assert "mercer" in {piece.span.document_id for piece in answer.evidence}
+    assert last.query == BORN
+    assert len(answer.evidence) == 6
 
 
 async def test_a_large_reader_reasons_in_rounds(ask):

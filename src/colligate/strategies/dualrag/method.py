@@ -199,7 +199,8 @@ class DualRAG:
         """Answer the simple questions of a plan one after the other, and put them together.
 
         If a step has no answer, or their answers give none together, the passages behind the
-        outline are read with the best ones for the question itself, then those of the steps.
+        outline are read with the best ones for the question itself and, if these are few, of the
+        steps.
         """
         knowledge, made = Knowledge(question), QuestionPlan(question, [question])
         answer: Answer | None = None
@@ -223,12 +224,13 @@ class DualRAG:
         found = Lookup(run, _READ, self.retrieved, self.mode)
         with reserve_for_answer(run, lambda: True):
             await found.search(question)
-        best = [*knowledge.behind, *found.passages][:_READ]
-        found.searches = list(knowledge.gathered)
-        best += [passage for passage, _ in found.by_turns(len(found.passages))]
-        hits = [Hit(passage, 1 / rank) for rank, passage in enumerate(dict.fromkeys(best), 1)]
+        best = dict.fromkeys([*knowledge.behind, *found.passages])
+        if len(best) < _READ:  # more would mislead a small reader
+            found.searches = list(knowledge.gathered)
+            best |= dict.fromkeys(passage for passage, _ in found.by_turns(_READ))
+        hits = [Hit(passage, 1 / rank) for rank, passage in enumerate(best, 1)]
         with run.meter.step("answer"):
-            return await self._read_found(question, hits[: self.k], run, knowledge.stated)
+            return await self._read_found(question, hits[:_READ], run, knowledge.stated)
 
     async def _take_step(
         self, number: int, made: QuestionPlan, knowledge: Knowledge, run: Run
