@@ -131,7 +131,7 @@ async def ask_short(question: str, passages: Sequence[Passage], run: Run) -> str
 async def locate(question: str, short: str, passages: Sequence[Passage], run: Run) -> list[Stated]:
     """Return the sentence that holds the short answer."""
     documents = await run.documents_of(passages)
-    found = await asyncio.to_thread(find_short_answer, short, question, passages, documents)
+    found, _ = await asyncio.to_thread(find_short_answer, short, question, passages, documents)
     return [] if found is None else [found]
 
 

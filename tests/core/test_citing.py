@@ -320,7 +320,7 @@ def test_the_number_of_a_heading_is_no_number_of_what_stands_under_it():
 
 
 def placed(short: str, question: str, passages=(RENT, NOTICE)):
-    found = find_short_answer(short, question, passages, DOCUMENTS)
+    found, _ = find_short_answer(short, question, passages, DOCUMENTS)
     return found and [LEASE.slice(place.span) for place in found.places]
 
 
@@ -347,17 +347,19 @@ def test_a_short_answer_without_such_a_sentence_has_no_place(short, question):
 
 def test_a_passage_read_alone_needs_the_words_of_the_short_answer_and_no_others():
     unlike = "Who painted the ceiling of the chapel?"
-    found = find_short_answer("900 euros", unlike, [RENT], DOCUMENTS, alone=True)
+    found, _ = find_short_answer("900 euros", unlike, [RENT], DOCUMENTS, alone=True)
     assert found
     assert found.sentence == PAYS
-    in_title = find_short_answer("Lease", unlike, [RENT], DOCUMENTS, alone=True)
+    in_title, _ = find_short_answer("Lease", unlike, [RENT], DOCUMENTS, alone=True)
     assert in_title is None
 
 
 def test_of_a_long_sentence_the_part_around_the_short_answer_is_stated():
     text = f"{'The tenant, who is of age, ' * 20}pays 900 euros {'to the owner of the flat ' * 20}."
     document = make(text, "Lease", "lease")
-    found = find_short_answer("900 euros", "?", [whole(document)], {"lease": document}, alone=True)
+    found, _ = find_short_answer(
+        "900 euros", "?", [whole(document)], {"lease": document}, alone=True
+    )
     assert found
     assert found.sentence.startswith("…")
     assert found.sentence.endswith("…")
@@ -495,7 +497,7 @@ def test_a_short_answer_that_is_a_clause_is_not_placed_where_the_opposite_is(
 ):
     document = make(text, "A", "a")
     passages, documents = [whole(document)], {"a": document}
-    stated = find_short_answer(short, question, passages, documents, alone=True)
+    stated, _ = find_short_answer(short, question, passages, documents, alone=True)
     assert (stated and stated.places[0].meaning) == meaning
     found = cite(f"{question} {short}?", [], passages, documents, short=short)
     opposite = f"a citation was dropped: the words of the passage say the opposite of “{short}”"
@@ -505,7 +507,7 @@ def test_a_short_answer_that_is_a_clause_is_not_placed_where_the_opposite_is(
 def test_the_meaning_of_a_short_answer_is_not_known_in_other_languages():
     text = "Der Vorstand hat den Verkauf der alten Mühle am Fluss nicht abgelehnt."
     document = make(text, "Bericht", "b", language="de")
-    stated = find_short_answer(
+    stated, _ = find_short_answer(
         "am Fluss", "Wo steht die Mühle?", [whole(document)], {"b": document}, alone=True
     )
     assert stated
@@ -547,7 +549,9 @@ def test_a_sentence_that_tells_what_to_answer_is_not_cited(command):
     assert [citation.quote for citation in found.citations] == ["The rent is 900 euros."]
     assert found.short == ""
     assert any("tell what to answer" in problem for problem in found.dropped)
-    assert find_short_answer("1 euro", "What is the rent?", passages, {"poison": document}) is None
+    assert (
+        find_short_answer("1 euro", "What is the rent?", passages, {"poison": document})[0] is None
+    )
 
 
 ACCOUNTS = """# Accounts
@@ -618,3 +622,9 @@ def test_the_first_row_of_a_table_in_a_pdf_is_a_head_only_if_it_has_years():
     ]
     found = write_answer(stated, {"accounts": document}, ())
     assert found.text == "Costs, 2014: 5; 2015: 6 [1] Heating: 70, 80 [2]"
+
+
+def test_words_that_are_quoted_twice_are_one_citation():
+    once, twice = (cited(joined(PAYS, *[(1, PAYS)] * times)) for times in (1, 3))
+    assert once.text.endswith("[1]")
+    assert twice == once

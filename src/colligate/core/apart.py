@@ -16,7 +16,7 @@ import numpy as np
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.citing import NOT_FOUND, Evidence, Stated, place_short_answer, write_answer
+from colligate.core.citing import NOT_FOUND, Evidence, Stated, find_short_answer, write_answer
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.prompts import build_messages, render_question
@@ -251,7 +251,7 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
         return "", None
     documents = await run.documents_of([passage])
     stated, problem = await asyncio.to_thread(
-        place_short_answer, short, question, [passage], documents, alone=True
+        find_short_answer, short, question, [passage], documents, alone=True
     )
     if problem:
         run.warn(problem)

@@ -251,7 +251,7 @@ def cite(
     stated, dropped = resolve(question, statements, passages, documents, verifier)
     if not any(each.places for each in stated):
         looked_up = short if found else ""
-        answering, problem = place_short_answer(looked_up, question, passages, documents)
+        answering, problem = find_short_answer(looked_up, question, passages, documents)
         dropped += (problem,) if problem else ()
         if answering is None:
             return Cited("", (), dropped)
@@ -291,18 +291,6 @@ def resolve(
 
 
 def find_short_answer(
-    short: str,
-    question: str,
-    passages: Sequence[Passage],
-    documents: Mapping[str, Document],
-    *,
-    alone: bool = False,
-) -> Stated | None:
-    """Return the same as `place_short_answer`, without the reason."""
-    return place_short_answer(short, question, passages, documents, alone=alone)[0]
-
-
-def place_short_answer(
     short: str,
     question: str,
     passages: Sequence[Passage],
@@ -405,6 +393,8 @@ class _Checker:
         for quoted in quotes:
             place, why = self.place(sentence, quoted)
             problem = problem or why
+            if place in places:  # quoted twice
+                continue
             if place is not None:
                 places.append(place)
                 sources.append(self._source(place))
@@ -611,7 +601,7 @@ def write_answer(
         for place in stretches
     )
     source = " ".join(sources)
-    verdicts = () if foreign else _read_short(short, question, stated, documents)
+    verdicts = () if foreign or not short else _read_short(short, question, stated, documents)
     opposite = Meaning.CONTRADICTS in verdicts and Meaning.SUPPORTS not in verdicts
     holds = not opposite and (
         has_all_numbers(short, source, question)

@@ -14,7 +14,6 @@ from enum import Enum
 from typing import Any
 
 from colligate.documents import Passage, Span
-from colligate.library.web import hide_folders
 from colligate.models import Message, Usage
 from colligate.models.structured import Stage
 
@@ -131,13 +130,6 @@ class Located(Event):
         )
         more = f"; {len(places) - _PLACES} more" if len(places) > _PLACES else ""
         return f"located: {'; '.join(list(places)[:_PLACES])}{more}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the passages without the folders of their files: clients of a server see them."""
-        plain = super().to_json()
-        for passage in plain["passages"]:
-            passage["source"] = hide_folders(passage["source"])
-        return plain
 
     @property
     def lasting(self) -> bool:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.concurrency import in_thread
-from colligate.core.events import Event, Noted, Trace
+from colligate.core.events import Event, Located, Noted, Trace
 from colligate.core.parameters import list_parameters
 from colligate.core.run import allow, refuse
 from colligate.core.strategy import Strategy, list_strategies, load_strategy
@@ -540,10 +540,14 @@ class Recorder:
 
     def record(self, event: Event) -> None:
         """Record an event of the engine. May be called from any thread."""
+        plain = event.to_json()
+        if isinstance(event, Located):  # no folder of the server is shown
+            for passage in plain["passages"]:
+                passage["source"] = hide_folders(passage["source"])
         if threading.get_ident() == self._thread:
-            self.write(event.to_json())
+            self.write(plain)
         else:
-            self._loop.call_soon_threadsafe(self.write, event.to_json())
+            self._loop.call_soon_threadsafe(self.write, plain)
 
     def write(self, event: Mapping[str, Any]) -> None:
         """Add a line."""

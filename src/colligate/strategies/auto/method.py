@@ -43,8 +43,6 @@ from colligate.models import Capability, Role
 from colligate.strategies.auto.events import Classified, Escalated
 from colligate.strategies.auto.prompts import QuestionKind, kind_messages
 from colligate.strategies.dualrag import DualRAG, Knowledge
-from colligate.strategies.dualrag.knowledge import ELSE
-from colligate.strategies.dualrag.method import quote_sentence
 from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.rdr2 import RDR2
@@ -346,9 +344,7 @@ class _Inquiry:
         cited = self.best.citations if self.best and self.missing else ()
         for passage in self.shown:
             inside = [each for each in cited if passage.span.contains(each.span)]
-            fragments = [quote_sentence(passage, each.span, each.quote) for each in inside]
-            if fragments:
-                known.merge(ELSE, fragments, [passage])
+            known.quote(passage, [(each.span, each.quote) for each in inside])
         return known
 
     def _find_missing(self, answer: Answer, passages: Sequence[Passage]) -> list[str]:

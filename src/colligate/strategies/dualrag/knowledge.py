@@ -37,6 +37,13 @@ class Fragment:
     spans: tuple[Span, ...]
 
 
+def quote_sentence(passage: Passage, span: Span, text: str) -> Fragment:
+    """Return a sentence under its document's title, unless it names it: pronouns need a name."""
+    text = " ".join(text.split())
+    named = passage.title.casefold() in text.casefold()
+    return Fragment(text if named else f"{passage.title}: {text}", (span,))
+
+
 @dataclass
 class Entity:
     """The knowledge of one entity, in the order it was found, and the passages read for it."""
@@ -264,6 +271,11 @@ class Knowledge:
         """Add knowledge of an entity from passages to the outline; return the new fragments."""
         self.passages.update((passage.id, passage) for passage in passages)
         return self.outline.merge(name, fragments, passages)
+
+    def quote(self, passage: Passage, sentences: Sequence[tuple[Span, str]]) -> None:
+        """Add sentences of a passage, which belong to no entity."""
+        if sentences:
+            self.merge(ELSE, [quote_sentence(passage, *each) for each in sentences], [passage])
 
     def count_redundant(self, found: Sequence[Sequence[Hit]]) -> int:
         """Return how many queries found nothing that an earlier query had not; remember what they

@@ -31,7 +31,7 @@ from colligate.core.prompts import Reasoning, parse_sentence
 from colligate.core.reader import Form, ask_statements
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.documents import Hit, Passage, Span
+from colligate.documents import Hit, Passage
 from colligate.documents.sentences import sentence_spans
 from colligate.errors import BudgetExceeded, ColligateError, MalformedOutput, ModelError
 from colligate.library.sources import SearchMode
@@ -54,6 +54,7 @@ from colligate.strategies.dualrag.knowledge import (
     Linking,
     Stop,
     link_names,
+    quote_sentence,
 )
 from colligate.strategies.dualrag.plan import QuestionPlan, answer_plan, split_question
 from colligate.strategies.dualrag.prompts import (
@@ -721,10 +722,3 @@ async def choose_sentences(knowledge: Knowledge, run: Run, sought: _Sought) -> _
     chosen = [n for n in dict.fromkeys(reply.sentences) if 0 < n <= last]
     passages = [passage for passage, _ in shown]
     return len(reply.sentences), [places[number] for number in chosen], passages
-
-
-def quote_sentence(passage: Passage, span: Span, text: str) -> Fragment:
-    """Return a sentence under its document's title, unless it names it: pronouns need a name."""
-    text = " ".join(text.split())
-    named = passage.title.casefold() in text.casefold()
-    return Fragment(text if named else f"{passage.title}: {text}", (span,))

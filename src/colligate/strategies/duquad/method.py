@@ -620,7 +620,11 @@ async def _locate_claims(
         return stated
     quoted = [passages[number - 1] for number in dict.fromkeys(q.passage for q in view.quotes)]
     sources = await run.documents_of(quoted)
-    found = await asyncio.to_thread(find_short_answer, view.short, question, quoted, sources)
+    found, problem = await asyncio.to_thread(
+        find_short_answer, view.short, question, quoted, sources
+    )
+    if problem:
+        run.warn(problem)
     return [found] if found else []
 
 
