@@ -129,15 +129,17 @@ def test_one_strategy_with_its_parameters(colligate: Any, openai_server: Any) ->
     shown = colligate.here("strategies", "rdr2", *named).stdout
     assert "needs (optional): chat: reader" in shown
     lines = [line.split() for line in shown.splitlines()]
-    assert ["k", "int", "5"] in lines
-    assert ["no_expand", "bool", "false"] in lines
-    assert ["router_adapter", "str|none", "none"] in lines
+    assert ["k", "int", "5", "passages", "of", "the", "search,"] in [line[:7] for line in lines]
+    assert ["no_expand", "bool", "false"] in [line[:3] for line in lines]
+    assert ["router_adapter", "str|none", "none"] in [line[:3] for line in lines]
+    assert "Attributes" not in shown
     assert "retrieve-read" not in shown
     row = json.loads(colligate.here("strategies", "rdr2", "--json", *named).stdout)
     assert (row["name"], row["parameters"][0]["name"]) == ("rdr2", "k")
+    assert row["parameters"][0]["description"].startswith("passages of the search")
     shown = colligate.here("strategies", "full-context", *named).stdout
     lines = [line.split() for line in shown.splitlines()]
-    assert ["form", "short|list|long|joined", "short"] in lines
+    assert ["form", "short|list|long|joined", "short"] in [line[:3] for line in lines]
     done = colligate.here("strategies", "rdr3", *named)
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean 'rdr2'?" in done.stderr

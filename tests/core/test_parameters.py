@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -79,6 +80,52 @@ def test_parameters_are_listed_with_type_and_default() -> None:
         ("skipped", "str,...", []),
         ("colours", "red|green,...", ["red", "green"]),
     ]  # a function is no text
+
+
+@dataclass(frozen=True)
+class Base:
+    """Look at passages.
+
+    Attributes:
+        k: passages that are looked at
+        words: words of each, counted
+            as the text has them
+    """
+
+    k: int = 1
+    words: int = 2
+
+
+@dataclass(frozen=True)
+class Further(Base):
+    """Look at passages again.
+
+    Attributes:
+        k: passages of each look
+
+    Nothing else is read.
+    """
+
+    mode: SearchMode | None = None
+    more: int = 3
+
+
+def test_the_docstrings_say_what_each_parameter_does() -> None:
+    assert {p.name: p.description for p in list_parameters(Further)} == {
+        "k": "passages of each look",
+        "words": "words of each, counted as the text has them",
+        "mode": "search by meaning (dense), by words (sparse), or by both (hybrid)",
+        "more": "",
+    }
+
+
+@pytest.mark.parametrize("name", list_strategies())
+def test_every_parameter_is_described_and_nothing_else(name: str) -> None:
+    kind = load_strategy(name)
+    parameters = list_parameters(kind)
+    assert [each.name for each in parameters if not each.description] == []
+    own = (kind.__doc__ or "").partition("Attributes:\n")[2]
+    assert set(re.findall(r"^ {8}(\w+):", own, re.MULTILINE)) <= {each.name for each in parameters}
 
 
 @pytest.mark.parametrize(

@@ -386,7 +386,9 @@ async def test_a_strategy_from_outside_is_listed_and_its_events_have_lines(serve
             (toy,) = [each for each in strategies if each["name"] == "toy"]
             assert toy["summary"] == "Name the first document"
             assert toy["runs"] is True
-            assert [each["name"] for each in toy["parameters"]] == ["backwards"]
+            (parameter,) = toy["parameters"]
+            assert parameter["name"] == "backwards"
+            assert parameter["description"] == "begin with the last title"
             models = (await client.get("/v1/models")).json()["data"]
             assert "colligate/toy" in {model["id"] for model in models}
             response = await client.ask(strategy="toy", stream=True, parameters={"backwards": True})

@@ -88,7 +88,11 @@ TOY_STRATEGY = """
 
     @dataclass(frozen=True)
     class Toy:
-        \"\"\"Name the first document.\"\"\"
+        \"\"\"Name the first document.
+
+        Attributes:
+            backwards: begin with the last title
+        \"\"\"
 
         name: ClassVar[str] = "toy"
         needs: ClassVar[Needs] = Needs(searches=False)

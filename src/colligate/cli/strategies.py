@@ -82,13 +82,14 @@ def _show_strategy(kind: type[Strategy], row: dict[str, Any]) -> None:
     from rich.console import Group
     from rich.text import Text
 
-    paragraphs = (inspect.getdoc(kind) or "").split("\n\n")
+    paragraphs = (inspect.getdoc(kind) or "").partition("\nAttributes:\n")[0].split("\n\n")
     lines = [to_one_line(paragraph) + "\n" for paragraph in paragraphs]
     lines += [f"needs (optional): {_format_needs(row)}", f"runs here: {_RUNS[row['runs']]}\n"]
     cells = [
-        (each["name"], each["type"], _format_default(each["default"])) for each in row["parameters"]
+        (each["name"], each["type"], _format_default(each["default"]), each["description"])
+        for each in row["parameters"]
     ]
-    headings = ["parameter", "values", "default"]
+    headings = ["parameter", "values", "default", "what it does"]
     parameters = make_table(headings, cells) if cells else Text("no parameters")
     print_result(Group(*map(Text, lines), parameters))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -21,16 +23,18 @@ class Parameter:
 
     `type` is how values are written: "int", "float", "bool", "str", the allowed names
     ("hybrid|dense|sparse"), any of these with "|none", or with ",..." for a list with commas.
-    `default` is a JSON value.
+    `default` is a JSON value. `description` says in a phrase what it does: the docstring of the
+    strategy has it in a section `Attributes:`, with a line "name: phrase" for each field.
     """
 
     name: str
     type: str
     default: Any
+    description: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the parameter as `colligate strategies --json` prints it."""
-        return {"name": self.name, "type": self.type, "default": self.default}
+        return asdict(self)
 
 
 class _Form(NamedTuple):
@@ -43,10 +47,38 @@ class _Form(NamedTuple):
 
 def list_parameters(kind: type) -> tuple[Parameter, ...]:
     """List the parameters of a strategy that can be set, in the order of its fields."""
+    said = _read_attributes(kind)
     return tuple(
-        Parameter(field.name, form.type, to_plain(_default(field)))
-        for field, form in _settable(kind).values()
+        Parameter(
+            name,
+            form.type,
+            to_plain(_default(field)),
+            said.get(name) or _SAME_EVERYWHERE.get(form.type.removesuffix("|none"), ""),
+        )
+        for name, (field, form) in _settable(kind).items()
     )
+
+
+# What values mean that many strategies take.
+_SAME_EVERYWHERE = {
+    "short|list|long|joined": "kind of answer: one short one, a list of all there are, an "
+    "explanation (long), or sentences that may each join several passages (joined)",
+    "dense|sparse|hybrid": "search by meaning (dense), by words (sparse), or by both (hybrid)",
+    "auto|documents|passages": "read whole documents, or passages of a search; auto: documents if "
+    "they are few and short",
+    "auto|together|apart": "read all passages in one prompt (together), or judge each alone first "
+    "(apart); auto: apart by a small reader that gives odds",
+}
+
+
+def _read_attributes(kind: type) -> dict[str, str]:
+    """Return what the docstrings of a class and its bases say in `Attributes:`, by name."""
+    found = {}
+    for each in reversed(kind.__mro__):
+        _, _, section = inspect.cleandoc(each.__doc__ or "").partition("\nAttributes:\n")
+        for name, text in re.findall(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", section, re.MULTILINE):
+            found[name] = " ".join(text.split())
+    return found
 
 
 def set_parameters(kind: type[T], settings: Iterable[str]) -> T:

@@ -72,10 +72,13 @@ _FEW = 6  # passages for a small reader, as `retrieve-read`
 class Auto:
     """The right amount of work for each question: read, check, do more where something is missing.
 
-    `effort`: `low` reads once; `normal` may ask one method more; `high` up to four, in turn.
-    The first search shows `k` passages, at most `k` - 2 of one document if there are others.
-    Questions about every document are read by an agent for each of the best `most_documents`;
-    for more, consent is asked for (`Run.consent`).
+    Attributes:
+        effort: low reads once; normal may ask one method more; high up to four, in turn
+        pool: passages that the first search finds, for the reranker and for reading on
+        k: passages of the first reading, at most k - 2 of one document if there are others; none:
+            10, or 6 by a small reader after a reranker
+        most_documents: documents that are read one by one for a question about every document; for
+            more, consent is asked for
     """
 
     name: ClassVar[str] = "auto"
@@ -84,7 +87,7 @@ class Auto:
 
     effort: Effort = "normal"
     pool: int = 50
-    k: int | None = None  # 10; 6 for a small reader with a reranker
+    k: int | None = None
     mode: SearchMode = SearchMode.HYBRID
     form: Form | None = None  # joined; short for a small reader, which cites it more surely
     most_documents: int = 20

@@ -41,6 +41,12 @@ class AgenticRAG:
     first step must search. The reader answers from everything found, the first passage of each
     search before the second of any, with the thoughts as notes. A repeated query, or two steps in a
     row without a query or that cannot be read, end the steps.
+
+    Attributes:
+        iterations: most steps of thinking and searching
+        pool: passages that a search gives to the reranker, if there is one
+        k: passages that each search shows to the model
+        step_tokens: most tokens that the model writes in one step
     """
 
     name: ClassVar[str] = "agentic-rag"

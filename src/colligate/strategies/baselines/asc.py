@@ -47,6 +47,17 @@ class ASC:
     The reader writes `samples` answers from the same passages. Clusters of sentences that a share
     `support` of the answers has become the notes with which the reader answers. If no cluster has
     enough support, those with the most are kept.
+
+    Attributes:
+        samples: answers that are written and then compared
+        temperature: how much these answers vary; 0: not at all
+        seed: random seed of the first answer; the next has the next number
+        distance: cosine distance up to which sentences say the same
+        support: share of the answers that must say something for it to be kept
+        sentences: most statements that are kept
+        k: passages that the answers are written from
+        pool: passages that a search gives to the reranker, if there is one
+        sample_tokens: most tokens of each of these answers
     """
 
     name: ClassVar[str] = "asc"
@@ -55,12 +66,12 @@ class ASC:
 
     samples: int = 50  # m; the paper
     temperature: float = 1.0  # not known, as the next three
-    seed: int = 0  # of the first sample; the next has the next
-    distance: float = 0.15  # cosine
+    seed: int = 0
+    distance: float = 0.15
     support: float = 0.3  # Theta; the paper tunes it
-    sentences: int = 20  # kept at most; not in the paper
+    sentences: int = 20  # not in the paper
     k: int = 5  # as the other baselines of RDR2
-    pool: int = 50  # searched for a reranker
+    pool: int = 50
     mode: SearchMode = SearchMode.HYBRID
     sample_tokens: int = 300  # not known
     form: Form = Form.LONG

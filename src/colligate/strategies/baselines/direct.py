@@ -22,6 +22,9 @@ class Direct:
     """The model alone, no documents: what it knows by heart.
 
     One call. Nothing is cited, and the answer says so.
+
+    Attributes:
+        max_tokens: most tokens of the answer
     """
 
     name: ClassVar[str] = "direct"

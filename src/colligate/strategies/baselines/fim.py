@@ -41,11 +41,14 @@ from colligate.models import Capability, Role
 class FiM:
     """Documents by calibrated attention, placed so that the best come first and last.
 
-    `how` leaves out one of the two: `u-shape` ranks by the reranker, the embedder or BM25,
-    whichever the run has first; `rank` places the best first. `dummies`: `together` puts a
-    document without content in every place at once, one pass; `each` puts it in one place after
-    the other between the true documents, one pass per document. Without attention, the method
-    does `u-shape` and warns.
+    Without attention, the method does `how=u-shape` and warns.
+
+    Attributes:
+        how: rank by attention (rank), best documents first and last (u-shape), or both; u-shape
+            alone ranks by the reranker, the embedder or BM25, whichever the run has first
+        dummies: put a document without content in every place at once, in one pass (together), or
+            in one place after the other between the true documents, in a pass for each (each)
+        documents: documents (or passages, by `units`) that are read, best first
     """
 
     name: ClassVar[str] = "fim"

@@ -43,6 +43,15 @@ class FLARE:
 
     The reader answers from the passages that were looked up; if the model was sure of everything,
     from a search for the question and the text.
+
+    Attributes:
+        rounds: most sentences that are written
+        tokens: tokens of the text after which no sentence is added
+        look_ahead: most tokens of a sentence
+        threshold: a word less likely than this is looked up
+        k: passages of each search
+        pool: passages that a search gives to the reranker, if there is one
+        paragraphs: most passages that the last answer is read from
     """
 
     name: ClassVar[str] = "flare"
@@ -55,7 +64,7 @@ class FLARE:
     threshold: float = 0.2  # theta
     k: int = 5
     pool: int = 50
-    paragraphs: int = 10  # shown to the reader at most; not in the paper
+    paragraphs: int = 10  # not in the paper
     mode: SearchMode = SearchMode.HYBRID
     form: Form = Form.JOINED
 

@@ -53,8 +53,17 @@ class GenGround:
 
     The reader answers from the passages that ground the history, with the history as notes; if
     nothing was grounded, or these do not hold the answer, from the best of everything found. The
-    rounds end after `iterations`, when a sub-question is repeated, or when it is the question
-    itself and was grounded (`stop_early` False: only after `iterations`, as in the code).
+    rounds end after `iterations`, or as `stop_early` says, which the code does not do.
+
+    Attributes:
+        iterations: most simple questions that are asked
+        pool: passages that a search gives to the reranker, if there is one
+        k: passages of the search for each simple question
+        batch: passages that a guess is checked against at a time
+        stop_early: end when a simple question is repeated, or is the question itself and was found
+            in a passage; else always ask `iterations` questions
+        deduce_tokens: most tokens of a simple question with its guess
+        ground_tokens: most tokens of the check of a guess
     """
 
     name: ClassVar[str] = "genground"
@@ -64,7 +73,7 @@ class GenGround:
     iterations: int = 5  # DualRAG's code
     pool: int = 50  # DualRAG's code
     k: int = 10  # DualRAG's code
-    batch: int = 3  # passages read at a time
+    batch: int = 3
     stop_early: bool = True  # DualRAG's code: False
     mode: SearchMode = SearchMode.HYBRID
     deduce_tokens: int = 320  # not in the papers, as the next

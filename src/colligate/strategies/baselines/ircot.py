@@ -45,6 +45,16 @@ class IRCoT:
     ends with the sentence that says "So the answer is", after `iterations`, or when a sentence is
     repeated. The reader answers from the passages of all searches, the first of each before the
     second of any, with the chain as notes; in DualRAG's code the chain itself is the answer.
+
+    Attributes:
+        iterations: most sentences of reasoning
+        pool: passages that a search gives to the reranker, if there is one
+        k: passages of each search
+        documents: new passages replace those before (replace) or join them (cumulate)
+        paragraphs: most passages that are shown at once
+        temperature: how much the sentences vary from run to run; 0: not at all
+        seed: random seed, if the temperature is not 0
+        sentence_tokens: most tokens of a sentence of reasoning
     """
 
     name: ClassVar[str] = "ircot"
@@ -55,10 +65,10 @@ class IRCoT:
     pool: int = 50  # DualRAG's code
     k: int = 10  # DualRAG's code
     documents: Literal["replace", "cumulate"] = "replace"  # DualRAG's code; the paper: cumulate
-    paragraphs: int = 15  # shown at most; the paper
+    paragraphs: int = 15  # the paper
     mode: SearchMode = SearchMode.HYBRID  # the paper: BM25; DualRAG: dense
     temperature: float = 0.0  # DualRAG's code: 0.3
-    seed: int = 0  # used if the temperature is not 0
+    seed: int = 0
     sentence_tokens: int = 100  # not in the papers
     form: Form = Form.JOINED
 

@@ -37,10 +37,15 @@ from colligate.models.hf.encoders import TokenProbability, get_token_classifier
 class LLMLingua2:
     """Documents shortened word by word by a trained classifier, whatever the question, then read.
 
-    `classifier` is the trained model, a folder or a hub name, and must be given: the paper's is
-    microsoft/llmlingua-2-xlm-roberta-large-meetingbank (LongRefiner's too; 2.2 GB), a smaller one
-    microsoft/llmlingua-2-bert-base-multilingual-cased-meetingbank. `target`, in tokens of the
-    classifier for all documents together, replaces `rate` (LongRefiner: 2048).
+    The paper's `classifier` is microsoft/llmlingua-2-xlm-roberta-large-meetingbank (LongRefiner's
+    too; 2.2 GB), a smaller one microsoft/llmlingua-2-bert-base-multilingual-cased-meetingbank.
+
+    Attributes:
+        classifier: the trained model, a folder or a hub name; must be given
+        rate: share of the words to keep
+        target: tokens of the classifier to keep of all documents together, instead of `rate`
+        documents: documents (or passages, by `units`) that are read, best first
+        pool: passages that a search gives to the reranker, if there is one
     """
 
     name: ClassVar[str] = "llmlingua2"
@@ -49,7 +54,7 @@ class LLMLingua2:
 
     classifier: str | None = None
     rate: float = 0.5  # the published code
-    target: int | None = None
+    target: int | None = None  # LongRefiner: 2048
     documents: int = 20  # DuQUAD, Natural Questions
     units: Units = "auto"
     pool: int = 50

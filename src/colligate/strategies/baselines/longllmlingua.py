@@ -42,10 +42,19 @@ from colligate.models import Capability, Role
 class LongLLMLingua:
     """Documents ranked and cut token by token by a small model's likelihoods, then read.
 
-    The likelihoods are the scorer's. `rate` is the share of all tokens to keep; `target`, in
-    tokens of the scorer, replaces it (LongRefiner: 2048). The best documents are kept until they
-    exceed the target by `extra` tokens. The share kept of a document falls by 2 x `dynamic` from
-    the first to the last.
+    The likelihoods are the scorer's. The best documents are kept until they exceed the target by
+    `extra` tokens. The share kept of a document falls by 2 x `dynamic` from the first to the last.
+
+    Attributes:
+        rate: share of all tokens to keep
+        target: tokens of the scorer to keep of all documents together, instead of `rate`
+        extra: tokens above the target up to which documents are added, best first
+        dynamic: how much more is kept of the best document than on average, as a share; as much
+            less of the last
+        block: tokens that are cut at a time
+        order: order in which the documents are read: best first, or as given
+        documents: documents (or passages, by `units`) that are read, best first
+        pool: passages that a search gives to the reranker, if there is one
     """
 
     name: ClassVar[str] = "longllmlingua"
@@ -53,7 +62,7 @@ class LongLLMLingua:
     calls: ClassVar[Calls] = Calls(1)
 
     rate: float = 0.55  # FlashRAG
-    target: int | None = None
+    target: int | None = None  # LongRefiner: 2048
     extra: int = 100  # FlashRAG: context_budget "+100"
     dynamic: float = 0.3  # delta tau
     block: int = 200

@@ -40,8 +40,13 @@ from colligate.models import Capability, Role
 class MAINRAG:
     """Each document is answered from alone, judged, and kept if it reaches an adaptive bar.
 
-    The predictor is the worker, the judge the scorer, agent 3 the reader. `units` as in DuQUAD:
-    whole documents, or the best passages of a search.
+    The predictor is the worker, the judge the scorer, agent 3 the reader.
+
+    Attributes:
+        documents: documents (or passages, by `units`) that are read, best first
+        n: how far below the mean score a document is still kept, in standard deviations
+        pool: passages that a search gives to the reranker, if there is one
+        prediction_tokens: most tokens of the answer from each document alone
     """
 
     name: ClassVar[str] = "main-rag"
@@ -49,9 +54,9 @@ class MAINRAG:
     calls: ClassVar[Calls] = Calls(1, document=1)
 
     documents: int = 20  # N; DuQUAD, Table 8: 41 calls
-    n: float = 0.0  # standard deviations below the mean; the paper tunes it
+    n: float = 0.0  # the paper tunes it
     units: Units = "auto"
-    pool: int = 50  # searched for a reranker, which the paper does not have
+    pool: int = 50  # the paper has no reranker
     mode: SearchMode = SearchMode.HYBRID
     prediction_tokens: int = 100  # not in the paper
     form: Form = Form.SHORT

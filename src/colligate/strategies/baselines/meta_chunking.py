@@ -45,10 +45,19 @@ from colligate.models import Capability, Message, Role
 class MetaChunking:
     """Documents cut where a small model sees a thought end; the best chunks are read.
 
-    `threshold`, in nats per token, is the theta of `how=ppl`. The best chunks by the run's
-    reranker, embedder or BM25 are read, best first: as many as `budget` tokens of the reader hold
-    (LongRefiner, with `threshold=0.5`), or the best `k` (RDR2: `k=5 budget=none threshold=0`).
-    The chunks of a document are computed once and stored.
+    The best chunks are read: as many as `budget` tokens of the reader hold (LongRefiner), or the
+    best `k` (RDR2: `k=5 budget=none threshold=0`). The chunks of a document are computed once and
+    stored.
+
+    Attributes:
+        how: cut after sentences that are easier to predict than their neighbours (ppl), or where
+            the model says that a sentence does not belong to the chunk (msp)
+        threshold: by how much they must be easier, in nats per token, with `how=ppl`
+        words: words up to which neighbouring chunks are joined
+        budget: tokens of chunks that are read, best first
+        k: chunks that are read, best first
+        by: what scores the chunks; auto: the first of these that there is
+        documents: documents that are cut into chunks, the best by a search
     """
 
     name: ClassVar[str] = "meta-chunking"
@@ -59,7 +68,7 @@ class MetaChunking:
     calls: ClassVar[Calls] = Calls(1)
 
     how: Literal["ppl", "msp"] = "ppl"
-    threshold: float = 0.5  # LongRefiner; RDR2: 0
+    threshold: float = 0.5  # theta; LongRefiner; RDR2: 0
     words: int = 100  # RDR2
     budget: int | None = 2048  # LongRefiner
     k: int | None = None  # RDR2: 5

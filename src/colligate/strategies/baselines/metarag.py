@@ -51,12 +51,22 @@ class MetaRAG:
 
     The paper's expert is `gaussalgo/T5-LM-Large_Canard-HotpotQA-rephrase`, and
     `google/t5_xxl_true_nli_mixture` decides whether a reason entails an answer: `expert` and `nli`
-    take these or similar models, by folder or hub name, and need the extra `local`. Without them
-    the worker model gives the second answer and the reader judges the entailment; the warnings
-    report it.
+    take these or similar models and need the extra `local`. Without them the warnings report it.
 
     The reader answers from the passages looked up, those of the last search first, with reason and
     answer as notes.
+
+    Attributes:
+        rounds: most times that the answer is written again
+        threshold: cosine similarity with the expert's answer above which an answer is accepted
+        k: passages of each search
+        pool: passages that a search gives to the reranker, if there is one
+        paragraphs: most passages that are shown at once
+        query_characters: most characters of a search that the model writes
+        expert: model that gives the second answer, a folder or a hub name; none: the worker
+        nli: model that decides whether a reason supports an answer; none: the reader
+        answer_tokens: most tokens of an answer with its reason
+        judge_tokens: most tokens of a judgement, of a search and of the second answer
     """
 
     name: ClassVar[str] = "metarag"
@@ -67,7 +77,7 @@ class MetaRAG:
     threshold: float = 0.3  # cosine; the code
     k: int = 10  # DualRAG's port; the paper: 5
     pool: int = 100
-    paragraphs: int = 20  # shown at most; not in the paper
+    paragraphs: int = 20  # not in the paper
     query_characters: int = 64  # the code
     expert: str | None = None
     nli: str | None = None

@@ -29,8 +29,12 @@ class Oracle:
     """What the data set says holds the answer, read alone: what perfect retrieval would give.
 
     If a sentence is not found in its document, the whole document is read, with a warning. `gold`
-    are ids of documents and `sentences` pairs of an id and a sentence: the bench fills them for
-    each question, and the method runs only there.
+    and `sentences`, pairs of an id and a sentence, are filled by the bench for each question: the
+    method runs only there.
+
+    Attributes:
+        gold: ids of the documents that hold the answer, which a bench fills in
+        level: read the sentences that hold the answer, or their whole documents
     """
 
     name: ClassVar[str] = "oracle"

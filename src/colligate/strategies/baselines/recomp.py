@@ -41,10 +41,17 @@ from colligate.models.hf.encoders import get_dual_encoder
 class Recomp:
     """The sentences that a trained dual encoder scores highest for the question, then read.
 
-    `encoder` is the trained model, a folder or a hub name, and must be given: the paper's are
-    fangyuan/nq_extractive_compressor, fangyuan/tqa_extractive_compressor and
-    fangyuan/hotpotqa_extractive_compressor, each for one data set (0.4 GB). `budget` are tokens of
-    the reader.
+    The paper's encoders are fangyuan/nq_extractive_compressor, fangyuan/tqa_extractive_compressor
+    and fangyuan/hotpotqa_extractive_compressor, each for one data set (0.4 GB). `budget` are
+    tokens of the reader.
+
+    Attributes:
+        encoder: the trained model, a folder or a hub name; must be given
+        sentences: sentences that are kept, with `level=sentences`
+        level: keep single sentences, or chunks of six
+        budget: tokens of chunks that are read, with `level=chunks`
+        documents: documents (or passages, by `units`) that are read, best first
+        pool: passages that a search gives to the reranker, if there is one
     """
 
     name: ClassVar[str] = "recomp"
@@ -54,7 +61,7 @@ class Recomp:
     encoder: str | None = None
     sentences: int = 5  # FlashRAG
     level: Literal["sentences", "chunks"] = "sentences"
-    budget: int = 2048  # of chunks: LongRefiner
+    budget: int = 2048  # LongRefiner
     documents: int = 20  # DuQUAD, Natural Questions
     units: Units = "auto"
     pool: int = 50

@@ -35,6 +35,14 @@ class ReorderBM25:
 
     With `units=chunks budget=2048 documents=8` it is LongRefiner's BM25 row: chunks of six
     sentences, the best that 2,048 tokens hold.
+
+    Attributes:
+        documents: documents (or passages, by `units`) that are read, best first
+        units: what is sorted: whole documents, passages of a search, or chunks of six sentences;
+            auto: documents if they are few and short, else passages
+        budget: most tokens that are read, best first; none: all
+        k1: BM25: how much a repeated word counts
+        b: BM25: how much long texts are held back, from 0 to 1
     """
 
     name: ClassVar[str] = "reorder-bm25"
@@ -43,7 +51,7 @@ class ReorderBM25:
 
     documents: int = 20  # DuQUAD, Natural Questions
     units: Reordered = "auto"
-    budget: int | None = None  # tokens of the reader
+    budget: int | None = None
     k1: float = 1.5
     b: float = 0.75
     mode: SearchMode = SearchMode.HYBRID  # of the search, if there are more documents
@@ -75,6 +83,13 @@ class ReorderDense:
     DuQUAD's SBERT is `--embedder st:sentence-transformers/all-mpnet-base-v2`, its OpenAI row
     `--embedder openai:text-embedding-3-large`. With `units=chunks budget=2048 documents=8` it is
     LongRefiner's SBERT row, and with `by=reranker` its row of BGE's reranker.
+
+    Attributes:
+        documents: documents (or passages, by `units`) that are read, best first
+        units: what is sorted: whole documents, passages of a search, or chunks of six sentences;
+            auto: documents if they are few and short, else passages
+        by: what scores them: the embedder or the reranker
+        budget: most tokens that are read, best first; none: all
     """
 
     name: ClassVar[str] = "reorder-dense"
@@ -84,7 +99,7 @@ class ReorderDense:
     documents: int = 20  # DuQUAD, Natural Questions
     units: Reordered = "auto"
     by: Literal["embedder", "reranker"] = "embedder"
-    budget: int | None = None  # tokens of the reader
+    budget: int | None = None
     mode: SearchMode = SearchMode.HYBRID  # of the search, if there are more documents
     form: Form = Form.SHORT
 

@@ -22,12 +22,12 @@ from colligate.models import Role
 class RetrieveRead:
     """One search, the best passages, one answer.
 
-    Without a reranker the first `k` of the search are read. By default a small reader gets 6
-    passages if they are reranked, others 10. Passages that do not fit the model's window are left
-    out, the last first, with a warning.
+    Without a reranker the first `k` of the search are read. Passages that do not fit the model's
+    window are left out, the last first, with a warning.
 
-    `reading`: `together` in one prompt, or each `apart`, and together only if no passage alone is
-    sure; `auto` is `apart` for small readers that give the odds of labels.
+    Attributes:
+        pool: passages that a search gives to the reranker, if there is one
+        k: passages that are read; none: 10, or 6 by a small reader after a reranker
     """
 
     name: ClassVar[str] = "retrieve-read"

@@ -37,8 +37,12 @@ from colligate.models import Capability, Role
 class SelectiveContext:
     """Documents without the words that a small model would have guessed, then read.
 
-    `level`: `token` as LongRefiner's row, `word`, or `sentence`. `reduce` is the share to leave
-    out; `target`, in tokens of the scorer, replaces it (LongRefiner: 2048).
+    Attributes:
+        level: what is left out: tokens, words or sentences
+        reduce: share to leave out
+        target: tokens of the scorer to keep of all documents together, instead of `reduce`
+        documents: documents (or passages, by `units`) that are read, best first
+        pool: passages that a search gives to the reranker, if there is one
     """
 
     name: ClassVar[str] = "selective-context"
@@ -47,7 +51,7 @@ class SelectiveContext:
 
     level: Literal["token", "word", "sentence"] = "token"  # LongRefiner; the paper: phrase
     reduce: float = 0.35  # the published code
-    target: int | None = None
+    target: int | None = None  # LongRefiner: 2048
     documents: int = 20  # DuQUAD, Natural Questions
     units: Units = "auto"
     pool: int = 50

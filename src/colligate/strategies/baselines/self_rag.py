@@ -49,13 +49,27 @@ class SelfRAG:
     """One sentence from each passage, scored by the model's own judgements; the best beam stays.
 
     The reader answers from the passages of the best beam, in their order, with its sentences as
-    notes. `reflection` takes the folder or hub name of a model with reflection tokens,
-    `selfrag/selfrag_llama2_7b`, and needs the extra `local`; it then writes and judges instead of
-    reader and scorer. Without it the scorer judges, and the warnings report it.
+    notes. `reflection` takes a model with reflection tokens, `selfrag/selfrag_llama2_7b`, and needs
+    the extra `local`. Without it the scorer judges, and the warnings report it.
 
     Something is looked up where the odds of it plus `bonus` exceed `threshold`: after each
     sentence, and with `always_retrieve` off before the first, without which the answer is given
     from memory and cites nothing.
+
+    Attributes:
+        k: passages of the search; each continues the answer
+        pool: passages that a search gives to the reranker, if there is one
+        depth: most sentences of the answer
+        beam: answers that are kept after each sentence, the best
+        relevance: weight of whether the passage is relevant
+        support: weight of whether the passage supports the sentence
+        utility: weight of whether the answer is useful
+        always_retrieve: search without asking the model first whether it has to
+        threshold: probability from which something is looked up
+        bonus: added to that probability, so that more is looked up
+        segment_tokens: most tokens of a sentence
+        reflection: model with reflection tokens that writes and judges, a folder or a hub name;
+            none: reader and scorer
     """
 
     name: ClassVar[str] = "self-rag"
@@ -65,7 +79,7 @@ class SelfRAG:
     calls: ClassVar[Calls] = Calls(11)
 
     k: int = 5  # the paper
-    pool: int = 50  # searched for a reranker, which the paper does not have
+    pool: int = 50  # the paper has no reranker
     depth: int = 1
     beam: int = 2
     relevance: float = 1.0  # w_rel; weights of the released code

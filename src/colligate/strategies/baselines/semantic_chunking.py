@@ -39,8 +39,13 @@ from colligate.library.sources import SearchMode
 class SemanticChunking:
     """Documents cut by their structure, or where their subject changes; the best chunks are read.
 
-    A chunk has at most `tokens` tokens. The best chunks by the run's reranker, embedder or BM25
-    are read, best first, as many as `budget` tokens of the reader hold.
+    Attributes:
+        how: cut by headings and paragraphs (structure), or where the subject changes (meaning)
+        tokens: most tokens of a chunk
+        percentile: cut at distances between sentences above this percentile, with `how=meaning`
+        budget: tokens of chunks that are read, best first
+        by: what scores the chunks; auto: the first of these that there is
+        documents: documents that are cut into chunks, the best by a search
     """
 
     name: ClassVar[str] = "semantic-chunking"

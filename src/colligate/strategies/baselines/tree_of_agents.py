@@ -60,6 +60,11 @@ class TreeOfAgents:
 
     The agents are the worker. Parts are cut between passages. If the winners quote nothing, the
     reader sees their parts; if nobody decides for an answer, the best passages.
+
+    Attributes:
+        agents: most agents, which is most parts of the documents
+        helpers: most other agents whose parts an agent reads, in every order
+        reply_tokens: most tokens of a reply of an agent
     """
 
     name: ClassVar[str] = "toa"

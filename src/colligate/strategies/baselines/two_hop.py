@@ -31,14 +31,18 @@ class TwoHop:
 
     Passages are read in the order in which they were found, the question's own first; those that
     do not fit the model's window are left out, the last first, with a warning.
+
+    Attributes:
+        k: passages of the search for the question
+        more: passages of the search for each passage found
     """
 
     name: ClassVar[str] = "two-hop"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(1)
 
-    k: int = 10  # for the question
-    more: int = 10  # for each passage found
+    k: int = 10
+    more: int = 10
     mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
     form: Form = Form.JOINED
 

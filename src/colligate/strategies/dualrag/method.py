@@ -95,30 +95,54 @@ _RAW = "knowledge"  # the only heading if passages are not summarised
 class DualRAG:
     """Reason over an outline of knowledge and look up by entity what it misses, until it suffices.
 
-    Knowledge has its place in the documents. With `summaries=written` the Knowledge Summarizer
-    writes statements, each with a quote: what the passages support goes into the outline, the rest
-    is dropped. With `chosen` it names the numbers of sentences, which go in as they are; so does
-    `auto`, unless the Summarizer has an adapter.
+    Knowledge has its place in the documents. Of the statements that the Knowledge Summarizer
+    writes, those that the passages support go into the outline, the rest is dropped. Sentences
+    that it names instead go in as they are.
 
     The reader is shown the passages behind the outline, then the others that were gathered, best
     first by turns of the entities, up to `reader_tokens` together; outline and thoughts are notes.
     Among them are those that the question finds, and the text of the `bridges` best passages: the
     next step of a chain is often named there, and a search costs no call.
 
-    With `one_reply` Reasoner and Entity Identifier are one call; `auto` does so if the reader can
-    follow schemas and neither has an adapter. In the `first_round` the verdict of the Reasoner does
-    not count (`retrieve_first`): `identify` asks the Entity Identifier alone, `question` neither;
-    it looks up the question itself, and its `bridges`. With `plan` there are no rounds of thoughts:
-    the question is split into simple ones, which are looked up and answered one after the other
-    (`plan.py`). `auto` is `plan` for small readers without adapters, else `question`.
+    In the `first_round` the verdict of the Reasoner does not count (`retrieve_first`): `identify`
+    asks the Entity Identifier alone, `question` neither; it looks up the question itself, and its
+    `bridges`. With `plan` there are no rounds of thoughts (`plan.py`).
 
     The rounds end when the Reasoner misses nothing, when it repeats itself and nothing was new,
-    after `patience` rounds without anything new, or after `rounds`. `linking` is when a name
-    means an entity that the outline already has (`Linking`). Without a reranker the rankings of an
-    entity's queries are joined by reciprocal rank fusion.
+    after `patience` rounds without anything new, or after `rounds`. Without a reranker the rankings
+    of an entity's queries are joined by reciprocal rank fusion.
 
     The `..._adapter` fields put a LoRA adapter on the reader for a step. The `no_...` fields and
-    `ei2` are the paper's ablations; each leaves one part out.
+    `ei2` are the paper's ablations.
+
+    Attributes:
+        rounds: most rounds of reasoning and looking up
+        retrieved: passages of the search for each query
+        k: passages that are read for each entity
+        rerank_by: rerank by the name of the entity, or by its queries
+        least_score: leave out passages whose reranker's score is not above this; none: keep all
+        linking: when two names mean one entity: same characters, same words, or similar meaning
+        link_threshold: cosine similarity from which names have a similar meaning
+        patience: rounds in a row without anything new after which it ends
+        retrieve_first: look something up before the model may say that nothing is missing
+        first_round: what the first round looks up: what reasoning asks for (reason), entities
+            (identify), or the question (question); or split the question into simple ones, answered
+            in turn (plan); auto: plan for small readers without adapters, else question
+        one_reply: ask for thought and entities in one call; auto: if the reader can follow schemas
+            and neither step has an adapter
+        summaries: the model writes statements, each with a quote (written), or names sentences
+            (chosen); auto: chosen, unless the step has an adapter
+        bridges: best passages whose own text is searched for, which costs no call
+        reader_tokens: most tokens of the passages that the answer is read from
+        reasoner_adapter: LoRA adapter of the step that reasons
+        identifier_adapter: LoRA adapter of the step that names entities
+        summarizer_adapter: LoRA adapter of the step that summarises
+        no_reasoner: leave out the reasoning: a chain of single sentences, as IRCoT (w/o R)
+        no_entities: leave out entities: the thought is the query (w/o EI)
+        ei2: leave out entities: the model writes one query (EI2)
+        no_outline: leave out summaries: the passages themselves are kept (w/o KO)
+        flat_outline: do not sort summaries by entity (w/o KO*)
+        no_rerank: leave out the reranker
     """
 
     name: ClassVar[str] = "dualrag"
@@ -126,13 +150,13 @@ class DualRAG:
     calls: ClassVar[Calls] = Calls(10)
 
     rounds: int = 5  # section 4.1
-    retrieved: int = 50  # for each query
-    k: int = 10  # for each entity
+    retrieved: int = 50
+    k: int = 10
     mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
     rerank_by: Literal["entity", "queries"] = "entity"  # the code; not in the paper
     least_score: float | None = None  # the code: 0, of a reranker whose scores are logits
     linking: Linking = "similar"  # the code: exact
-    link_threshold: float = 0.95  # cosine of names
+    link_threshold: float = 0.95
     patience: int = 2  # the code: always runs to the last round
     retrieve_first: bool = True  # the paper: may answer without looking anything up
     first_round: Literal["auto", "reason", "identify", "question", "plan"] = "auto"  # paper: reason
@@ -145,11 +169,11 @@ class DualRAG:
     identifier_adapter: str | None = None
     summarizer_adapter: str | None = None
 
-    no_reasoner: bool = False  # w/o R: a chain of single sentences (IRCoT)
-    no_entities: bool = False  # w/o EI: the thought is the query, titles are the entities
-    ei2: bool = False  # w/o EI, with a query that the model writes
-    no_outline: bool = False  # w/o KO: the passages themselves, not summaries
-    flat_outline: bool = False  # w/o KO*: summaries, but not by entity
+    no_reasoner: bool = False
+    no_entities: bool = False
+    ei2: bool = False
+    no_outline: bool = False
+    flat_outline: bool = False
     no_rerank: bool = False
 
     def __post_init__(self) -> None:

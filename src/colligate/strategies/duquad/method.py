@@ -73,21 +73,41 @@ from colligate.strategies.duquad.signals import WEIGHTS, AgentPrompt, Fusion, Si
 class DuQUAD:
     """Two agents read all documents and the best-scored ones; a judge answers from their findings.
 
-    `units`: with `documents` whole documents are read, the best `documents` of those in view; with
-    `passages` the best of a search; `auto` reads whole documents if they are few and short. Without
-    a `fusion` it is `reranked` if there is a reranker and the reader scores, else `calibrated`.
-    `rank_by` orders the local view: by that score, or one of Figure 4's. A signal that the models
-    cannot give is left out and the others share its weight; `alpha`, `beta`, `gamma` and `delta`
-    are the fusion's own weights unless set. `reply` is the form of the agents' replies: the paper's
-    free text that ends in JSON (`free`), or quotes and an answer as JSON (`quoted`); `auto` is
-    `quoted` for small models (`is_small`). `scores`: DocScores are the odds of Yes for each
-    document (`odds`) or written by the model (`reply`); `auto` is `odds` if the reader gives them
-    exactly. `early_exit`: if both agents name the same document first and give the same short
-    answer, nothing more is asked. `reading`: with `together` both agents read and a judge decides;
-    with `apart` each document of the local view is scored alone and the surest is read; `auto` does
-    so for a small reader that gives the odds of labels. `on_nothing`: what the judge sees if no
-    score reaches the threshold, the `best` document (if its score is not 0) or the debate alone
-    (`log`). Each `no_...` field leaves one part out.
+    A signal that the models cannot give is left out and the others share its weight.
+
+    Attributes:
+        local_documents: documents of the local view, those with the best scores
+        important: documents that each agent names as important
+        threshold: score from which a named document is shown to the judge
+        sentences: sentences of such a document that the judge sees
+        rank_by: what orders the local view: the fused score, or one score alone (Figure 4)
+        fusion: how scores are fused; none: reranked if there is a reranker and the reader scores,
+            else calibrated
+        alpha: weight of the similarity of meaning; none: the fusion's own
+        beta: weight of the likelihood of the question after the document; none: the fusion's own
+        gamma: weight of the model's attention; none: the fusion's own
+        delta: weight of the reranker; none: the fusion's own
+        documents: documents (or passages, by `units`) that the agents read
+        pool: passages that a search gives to the reranker, if there is one
+        on_nothing: what the judge sees if no score reaches the threshold: the best document, unless
+            its score is 0, or the agents' replies alone (log)
+        view_tokens: most tokens of an agent's reply
+        score_tokens: most tokens of the reply with the scores
+        reply: the agents reply in free text that ends in JSON, as in the paper (free), or in quotes
+            (quoted); auto: quotes if the model is small
+        scores: scores are the odds of Yes for each document (odds), or written by the model
+            (reply); auto: odds if the reader gives them exactly
+        early_exit: ask nothing more if both agents name the same document first and give the same
+            short answer
+        reading: together: both agents read and a judge decides; apart: each document of the local
+            view is scored alone and the surest is read; auto: apart by a small reader that gives
+            odds
+        no_local: leave out the agent that reads the best documents
+        no_global: leave out the agent that reads all documents
+        no_pruning: leave out scores and sentences: the judge sees the named documents whole
+        no_similarity: leave out the similarity of meaning
+        no_likelihood: leave out the likelihood of the question
+        no_attention: leave out the model's attention
     """
 
     name: ClassVar[str] = "duquad"
@@ -97,19 +117,19 @@ class DuQUAD:
     calls: ClassVar[Calls] = Calls(4.1)  # Table 8
 
     local_documents: int = 6  # m; Figure 5
-    important: int = 3  # documents that an agent names; Figure 6
+    important: int = 3  # Figure 6
     threshold: float = 0.4  # tau; Table 5
-    sentences: int = 2  # of a kept document; section 3.3
+    sentences: int = 2  # section 3.3
     rank_by: Literal["fused", "embedder", "bm25", "reranker"] = "fused"
-    fusion: Fusion | None = None  # reranked or calibrated, as the models allow; the paper: sfs
-    alpha: float | None = None  # similarity; equation 3 and Table 6: 0.5
-    beta: float | None = None  # likelihood; 1
-    gamma: float | None = None  # attention; 0.5
-    delta: float | None = None  # reranker, if there is one; not in the paper
+    fusion: Fusion | None = None  # the paper: sfs
+    alpha: float | None = None  # equation 3 and Table 6: 0.5
+    beta: float | None = None  # 1
+    gamma: float | None = None  # 0.5
+    delta: float | None = None  # not in the paper
     documents: int = 20  # N, as in the paper's files of Natural Questions
     units: Units = "auto"
     mode: SearchMode = SearchMode.HYBRID
-    pool: int = 50  # searched for a reranker, which the paper does not have
+    pool: int = 50  # the paper has no reranker
     on_nothing: Literal["best", "log"] = "best"
     view_tokens: int = 800  # not in the paper, like the next; more than the largest valid reply
     score_tokens: int = 800
@@ -121,7 +141,7 @@ class DuQUAD:
 
     no_local: bool = False
     no_global: bool = False
-    no_pruning: bool = False  # no scores and no sentences: the judge sees the candidates whole
+    no_pruning: bool = False
     no_similarity: bool = False
     no_likelihood: bool = False
     no_attention: bool = False

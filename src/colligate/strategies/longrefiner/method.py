@@ -67,11 +67,32 @@ class Refiner:
     """Compress documents to `budget` tokens by their structure, without answering.
 
     Local scores are the reranker's if the run has one, otherwise those of the search in `mode`. The
-    scorer gives R_q, the worker structures and chooses titles; the `..._adapter` fields put a LoRA
-    adapter on each. A structure that the model gave is stored for later questions. `titles` are
-    chosen by a list that the worker writes, or by its odds of each. `prompts` is a file with the
-    prompts that these models were trained on (`core.prompt_files`): `scope`, `structuring` and
+    scorer gives R_q, the worker structures and chooses titles. A structure that the model gave is
+    stored for later questions. `prompts` (`core.prompt_files`) has `scope`, `structuring` and
     `selection`. The `no_...` fields are the paper's ablations (Table 3).
+
+    Attributes:
+        budget: tokens that are kept of all documents together
+        structuring: where a document's structure comes from: its headings, or chunks if it has none
+            (headings), a model (model), or chunks of six sentences (chunks); auto: its headings, or
+            the model if it has none
+        least_words: paragraphs with fewer words are joined
+        most_words: paragraphs with more words are cut
+        coverage: share of the text that a model's structure must cover to be used
+        structuring_tokens: most tokens of text that are structured in one call
+        outline_tokens: most tokens of title, abstract and headings when titles are chosen
+        titles: the model chooses titles by a list that it writes, or by its odds of each
+        least_odds: odds from which a title is chosen, with `titles=odds`
+        gs_mode: a chosen title's weight reaches all that is under it (paper), or one step down
+            (code)
+        stop_at_first_overflow: end at the first part that does not fit, instead of trying smaller
+            ones
+        scope_adapter: LoRA adapter that judges how much of a document is needed
+        structuring_adapter: LoRA adapter that structures documents
+        selection_adapter: LoRA adapter that chooses titles
+        prompts: file with the prompts that these models were trained on
+        no_query_analysis: do not judge how much is needed: text and titles weigh the same
+        no_global: choose no titles: the scores of the text alone
     """
 
     name: ClassVar[str] = "refining"
@@ -81,13 +102,13 @@ class Refiner:
     budget: int = 2048  # section 4.1: "2k", of the refiner's tokenizer
     structuring: Structuring = Structuring.AUTO
     mode: SearchMode = SearchMode.HYBRID
-    least_words: int = LEAST_WORDS  # of a paragraph; the code's 100 is worse here
-    most_words: int = MOST_WORDS  # not in the paper: longer blocks are cut
-    coverage: float = 0.5  # a model's structure that covers less is not used
-    structuring_tokens: int = 22_000  # of text in one call; the paper's window is 25,000
-    outline_tokens: int = 1500  # of title, abstract and headings
+    least_words: int = LEAST_WORDS  # the code's 100 is worse here
+    most_words: int = MOST_WORDS  # not in the paper
+    coverage: float = 0.5
+    structuring_tokens: int = 22_000  # the paper's window is 25,000
+    outline_tokens: int = 1500
     titles: Literal["list", "odds"] = "list"  # the paper: list
-    least_odds: float = 0.1  # of a title that is chosen by its odds
+    least_odds: float = 0.1
     gs_mode: GSMode = GSMode.PAPER
     stop_at_first_overflow: bool = False
     scope_adapter: str | None = None
@@ -95,8 +116,8 @@ class Refiner:
     selection_adapter: str | None = None
     prompts: str | None = None
 
-    no_query_analysis: bool = False  # R_q is 1: local and global scores weigh the same
-    no_global: bool = False  # no titles are chosen: local scores alone
+    no_query_analysis: bool = False  # R_q is 1
+    no_global: bool = False
     templates: Mapping[str, PromptTemplate] = field(default_factory=dict, init=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -242,9 +263,12 @@ _PROMPTS = {
 class LongRefiner(Refiner):
     """Keep the parts of the best documents that the question needs, then read them.
 
-    Documents are ranked by their best passage (MaxP); the first `documents` are refined.
-    `on_nothing`: what is read if the parts kept do not hold the answer, as many passages of the
-    search or nothing.
+    Documents are ranked by their best passage (MaxP).
+
+    Attributes:
+        documents: documents that are refined, the best by their best passage
+        on_nothing: what is read if the parts kept do not hold the answer: as many passages of the
+            search, or nothing
     """
 
     name: ClassVar[str] = "longrefiner"

@@ -64,14 +64,32 @@ from colligate.strategies.rdr2.tree import (
 class RDR2:
     """A router walks each document's heading tree, accepts blocks and expands headings.
 
-    The router is the worker model. `reply` is the form of its replies: the paper's lines of tag and
-    id (`tagged`), the same enclosed by tag (`enclosed`, Table 4), or quotes as JSON (`quoted`),
-    with which models that were not trained to route do far better; `odds` asks for no reply but
-    compares the probabilities of copying each node. `auto` uses quotes if the worker can follow a
-    schema and has no adapter. `on_nothing`: what is read if no block was accepted, or those that
-    were do not hold the answer: the passages of the search or nothing. `prompts` is a file with the
-    prompt that a router was trained on (`core.prompt_files`). Each `no_...` field leaves one part
-    out, as in section 5.2.
+    The router is the worker model. With quotes, models that were not trained to route do far
+    better. `prompts` is read by `core.prompt_files`. Each `no_...` field leaves one part out, as in
+    section 5.2.
+
+    Attributes:
+        k: passages of the search, whose documents are routed
+        pool: passages that a search gives to the reranker, if there is one
+        expansions: most headings that are opened in a document
+        subtree_tokens: most tokens of a part of the tree that is shown at once
+        reply_tokens: most tokens of the router's reply
+        introduction: show the text before the first heading as a section, as in Appendix D
+        skipped: titles of sections to leave out
+        on_nothing: what is read if no block is accepted, or those accepted do not hold the answer:
+            the passages of the search, or nothing
+        router_adapter: LoRA adapter of the router
+        reply: the router's reply: lines of tag and id, as in the paper (tagged), the same enclosed
+            by tag (enclosed), quotes as JSON (quoted), or the odds of each node without a reply
+            (odds); auto: quotes if the worker can follow a schema and has no adapter
+        least_odds: odds from which a node is chosen, with `reply=odds`
+        prompts: file with the prompt that a router was trained on
+        no_router: leave out the router: the passages of the search are read
+        no_structure: leave out the headings in what the router sees
+        no_similarity: begin at random blocks, not at those of the search
+        no_content: leave out the text of blocks in what the router sees first
+        no_expand: the router opens no headings
+        no_refuse: the router refuses nothing: where it accepts nothing, the blocks found are read
     """
 
     name: ClassVar[str] = "rdr2"
@@ -80,18 +98,18 @@ class RDR2:
 
     k: int = 5  # section 4.2
     mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
-    pool: int = 50  # searched for a reranker, which the paper does not have
-    expansions: int = 5  # of a document; Table 9's best row, which the main results equal
+    pool: int = 50  # the paper has no reranker
+    expansions: int = 5  # Table 9's best row, which the main results equal
     subtree_tokens: int = 1000  # not in the paper: very long lists and hundreds of headings
     reply_tokens: int = 1024  # the code: 2,048; an action for each line of a subtree fits
-    introduction: bool = True  # lead text under a heading, as in the paper's Appendix D
-    skipped: tuple[str, ...] = ()  # titles of sections to leave out; the paper: WIKIPEDIA_SKIPPED
+    introduction: bool = True
+    skipped: tuple[str, ...] = ()  # the paper: WIKIPEDIA_SKIPPED
     on_nothing: Literal["passages", "nothing"] = "passages"  # the code: nothing
     form: Form = Form.SHORT
     reading: WayOfReading = "auto"  # the paper: together
     router_adapter: str | None = None
     reply: Literal["auto", "tagged", "enclosed", "quoted", "odds"] = "auto"  # the paper: tagged
-    least_odds: float = 0.1  # of a node that is chosen by its odds
+    least_odds: float = 0.1
     prompts: str | None = None
 
     no_router: bool = False

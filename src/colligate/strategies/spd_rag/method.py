@@ -62,19 +62,32 @@ class SPDRAG:
     The agents are the worker model, coordinator and synthesis the reader. An agent that fails is
     reported and stops no other. A part of the token budget is reserved for the synthesis, and
     documents that were not read are counted. An interrupted run resumes when it is asked again.
+    With `reading` "apart" the coordinator writes one question for each document, and the findings
+    are the answer.
 
-    `documents` limits the documents in view to the best by a search; a run of more than about
-    `most_calls` calls is not begun without consent (`Run.consent`). A search shows passages of
-    `evidence_tokens` together, by default 1,000 to 5,000 by the worker's window, and at most `k`.
-    `first_search` "question" begins each agent with the passages that a search for the question
-    finds, "asked" with a call for a query, as in the paper. `merge_tokens` is B, by default three
-    quarters of the reader's window. `answer_tokens` limits each reply of the synthesis: longer
-    answers are written in groups. `keep_findings` adds what the synthesis leaves out.
-    `question_reaches` False gives the agents only their tasks, and `no_single_synthesis` returns a
-    single document's findings unchanged: both as in the released code. With `reading` "apart" the
-    coordinator writes one question for each document, the agents judge the passages of a search one
-    by one, and their findings are the answer; "auto" does so if agents and reader are the same
-    small model.
+    Attributes:
+        documents: most documents that get an agent, the best by a search; none: all
+        most_calls: calls of the model above which consent is asked for; none: never
+        searches: most searches of an agent
+        k: most passages that a search shows; none: what fits
+        pool: passages that a search gives to the reranker, if there is one; none: 2 k
+        evidence_tokens: most tokens that a search shows; none: 1,000 to 5,000, by the worker's
+            window
+        first_search: an agent begins with a search for its tasks, with one for the question, or is
+            asked for a query (asked)
+        concurrency: agents, and syntheses, that work at a time
+        merge_tokens: most tokens of findings that are joined at once; none: three quarters of the
+            reader's window
+        plan_tokens: most tokens of the coordinator's reply
+        agent_tokens: most tokens of an agent's reply, at most half its window
+        answer_tokens: most tokens of each reply of the synthesis; longer answers are written in
+            groups
+        keep_findings: add the findings that the synthesis leaves out
+        reading: together: agents read what a search shows; apart: they judge passages one by one,
+            and their findings are the answer; auto: apart if agents and reader are the same small
+            model
+        question_reaches: show the agents the question, not their tasks alone
+        no_single_synthesis: return the findings of a single document unchanged
     """
 
     name: ClassVar[str] = "spd-rag"
@@ -83,23 +96,23 @@ class SPDRAG:
 
     documents: int | None = None  # the paper: all
     most_calls: int | None = 1000
-    searches: int = 5  # of an agent
-    k: int | None = None  # passages a search shows; the paper: 5 of 1,000 tokens
-    pool: int | None = None  # searched for a reranker, by default 2 k; the paper: 15
+    searches: int = 5
+    k: int | None = None  # the paper: 5 of 1,000 tokens
+    pool: int | None = None  # the paper: 15
     evidence_tokens: int | None = None  # the paper: 5,000
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     first_search: FirstSearch = "tasks"  # the paper: asked
-    concurrency: int = 16  # agents, and syntheses, at a time
+    concurrency: int = 16
     merge_tokens: int | None = None  # B; the paper: 750,000 of a million
-    plan_tokens: int = 1050  # of the coordinator's reply
-    agent_tokens: int = 2500  # of an agent's reply, at most half its window: six long findings
-    answer_tokens: int = 8000  # of a synthesis's reply
+    plan_tokens: int = 1050
+    agent_tokens: int = 2500  # six long findings
+    answer_tokens: int = 8000
     keep_findings: bool = True  # the paper: no
     reading: WayOfReading = "auto"  # the paper: together
     form: Form = Form.JOINED
 
-    question_reaches: bool = True
-    no_single_synthesis: bool = False
+    question_reaches: bool = True  # the code: False
+    no_single_synthesis: bool = False  # the code: True
 
     def __post_init__(self) -> None:
         require_min(self, documents=1, most_calls=1, searches=1, k=1, pool=1, evidence_tokens=1)
