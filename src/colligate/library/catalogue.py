@@ -18,6 +18,7 @@ from typing import Any
 from colligate.documents import Document, Span, Tree, clean_text
 from colligate.documents.document import Page
 from colligate.errors import UnknownDocument
+from colligate.library.protocols import DocumentStore, FileRecord, StoredPassage, StoredText
 from colligate.library.schema import MEMORY, DocumentState, connect, translate_errors
 from colligate.library.sources import DocumentInfo
 from colligate.library.web import folder_of, is_address, parse_address
@@ -70,6 +71,10 @@ class Catalogue:
         """Return the numbers of the documents in a state, in order."""
         query = "SELECT number FROM documents WHERE state = ? ORDER BY number"
         return [number for (number,) in self._rows(query, state)]
+
+    def hidden(self) -> list[int]:
+        """Return the documents that searches leave out; opening the index removed the pending."""
+        return self.in_state(DocumentState.REMOVING)
 
     def is_searchable(self) -> bool:
         """Return whether any passage should be in the index."""
@@ -290,47 +295,6 @@ _FILE = "path, size, mtime_ns, checked_ns, sha256, warnings, failure"
 _PASSAGE = "p.number, p.document, p.start, p.end, p.page, p.section"
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
-    """A file as it was when it was read, to find out whether it has changed since.
-
-    `failure` is empty for a file that was read. Otherwise it holds which readers there were (the
-    release of colligate, and formats of other packages), then the error's class, why and hint.
-    """
-
-    path: Path
-    size: int
-    mtime_ns: int
-    checked_ns: int
-    sha256: str
-    warnings: tuple[str, ...] = ()
-    failure: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPassage:
-    """A passage in the catalogue."""
-
-    number: int
-    document: int
-    start: int
-    end: int
-    page: int | None
-    section: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredText:
-    """The parts of a document that are needed to show or embed its passages."""
-
-    id: str
-    title: str
-    language: str
-    source: str
-    date: str
-    text: str
-
-
 def _to_document(row: Sequence[Any]) -> Document:
     id_, title, text, tree, pages, source, media_type, language, metadata, warnings = row
     return Document(
@@ -492,13 +456,13 @@ def _json(value: Any) -> str:
 # Documents by id, file or folder
 
 
-def list_document_ids(catalogue: Catalogue, files: Sequence[Path]) -> list[str]:
+def list_document_ids(catalogue: DocumentStore, files: Sequence[Path]) -> list[str]:
     """Return the ids of the documents of these files, in order and each once."""
     ids = (id_ for path in files for id_ in catalogue.documents_of(resolve_path(path)))
     return list(dict.fromkeys(ids))
 
 
-def are_current(catalogue: Catalogue, files: Iterable[Path]) -> bool:
+def are_current(catalogue: DocumentStore, files: Iterable[Path]) -> bool:
     """Return whether all of these files were read, or could not be, as they are now."""
     for path in files:
         known = catalogue.file(resolve_path(path))
@@ -517,7 +481,7 @@ class Missing:
     known: int
 
 
-def find_missing(catalogue: Catalogue, paths: Sequence[Path | str]) -> list[Missing]:
+def find_missing(catalogue: DocumentStore, paths: Sequence[Path | str]) -> list[Missing]:
     """Return the recorded files that are missing in these folders, or were named themselves.
 
     A folder that does not exist may be on a disk that is not mounted: nothing counts as missing.
@@ -536,13 +500,13 @@ def find_missing(catalogue: Catalogue, paths: Sequence[Path | str]) -> list[Miss
 
 
 def list_only_copies(
-    catalogue: Catalogue, files: Iterable[Path], gone: Collection[Path]
+    catalogue: DocumentStore, files: Iterable[Path], gone: Collection[Path]
 ) -> list[Path]:
     """Return those of these files that have a document that only files of `gone` have."""
     return [path for path in files if any(c.issubset(gone) for c in catalogue.copies_of(path))]
 
 
-def forget_missing(catalogue: Catalogue, files: Iterable[Path]) -> list[Path]:
+def forget_missing(catalogue: DocumentStore, files: Iterable[Path]) -> list[Path]:
     """Forget those of these files that do not exist, and return them."""
     missing = [path for path in dict.fromkeys(files) if _is_missing(path)]
     for path in missing:
@@ -555,7 +519,7 @@ def forget_missing(catalogue: Catalogue, files: Iterable[Path]) -> list[Path]:
 _FOLDERS = "folders"
 
 
-def record_folders(catalogue: Catalogue, paths: Iterable[Path | str]) -> None:
+def record_folders(catalogue: DocumentStore, paths: Iterable[Path | str]) -> None:
     """Record those of the paths that are folders or patterns."""
     known = _list_folders(catalogue)
     found = [path for path in map(resolve_path, paths) if path.is_dir() or _is_pattern(path)]
@@ -563,7 +527,7 @@ def record_folders(catalogue: Catalogue, paths: Iterable[Path | str]) -> None:
         _write_folders(catalogue, [*known, *new])
 
 
-def list_named(catalogue: Catalogue, library: Path) -> list[Path]:
+def list_named(catalogue: DocumentStore, library: Path) -> list[Path]:
     """Return the folders and patterns that were named, and the recorded files that are in none.
 
     The library's own files are left out, and folders that are gone with all their documents.
@@ -579,11 +543,11 @@ def list_named(catalogue: Catalogue, library: Path) -> list[Path]:
     return [*folders, *(path for path in files if own.isdisjoint(path.parents))]
 
 
-def _list_folders(catalogue: Catalogue) -> list[Path]:
+def _list_folders(catalogue: DocumentStore) -> list[Path]:
     return [Path(each) for each in json.loads(catalogue.meta(_FOLDERS) or "[]")]
 
 
-def _write_folders(catalogue: Catalogue, folders: Iterable[Path]) -> None:
+def _write_folders(catalogue: DocumentStore, folders: Iterable[Path]) -> None:
     catalogue.set_meta(**{_FOLDERS: json.dumps(list(dict.fromkeys(map(str, folders))))})
 
 
@@ -591,7 +555,9 @@ def _is_pattern(path: Path) -> bool:
     return glob.has_magic(str(path)) and not path.exists()
 
 
-def remove_named(catalogue: Catalogue, ids_or_paths: Sequence[str | Path], library: Path) -> None:
+def remove_named(
+    catalogue: DocumentStore, ids_or_paths: Sequence[str | Path], library: Path
+) -> None:
     """Remove documents named by id, and those of the files, folders and web addresses named.
 
     If a name is unknown, `UnknownDocument` is raised and nothing has changed.
@@ -645,5 +611,5 @@ def _is_missing(path: Path) -> bool:
     return False
 
 
-def _files_under(catalogue: Catalogue, folder: Path) -> list[Path]:
+def _files_under(catalogue: DocumentStore, folder: Path) -> list[Path]:
     return [path for path in catalogue.files() if folder in path.parents]

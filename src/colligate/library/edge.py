@@ -12,7 +12,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from colligate.errors import LibraryDamaged, LibraryError
 from colligate.library.bm25 import Terms
+from colligate.library.protocols import IndexEntry, Scope, ScoredPassage
 from colligate.library.schema import disk_full, is_full
 from colligate.private import make_private_folder
 
@@ -205,36 +205,6 @@ def _translate_errors(path: Path) -> Iterator[None]:
             str(error),
             "check its disk, then run `colligate library verify --repair`",
         ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
-    """One passage for the index: its number, its document's, its vector and its terms.
-
-    `vector` is of unit length; None if passages are found by their words alone.
-    """
-
-    passage: int
-    document: int
-    vector: NDArray[np.float32] | None
-    terms: Terms
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredPassage:
-    """A passage that matched."""
-
-    passage: int
-    document: int
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Which documents are searched: `within` them (None: all), and never `without`."""
-
-    within: Collection[int] | None = None
-    without: Collection[int] = ()
 
 
 def _to_vectors(entry: IndexEntry) -> dict[str, qdrant.NamedVector]:

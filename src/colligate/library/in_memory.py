@@ -14,9 +14,10 @@ from colligate.concurrency import in_thread
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, Structural
 from colligate.errors import UsageError
-from colligate.library.catalogue import Catalogue, FileRecord
+from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.index import Indexer
+from colligate.library.protocols import DocumentStore, FileRecord
 from colligate.library.schema import MEMORY, DocumentState
 from colligate.library.search import Searcher, require_known
 from colligate.library.sources import DocumentInfo, SearchMode, cut_passages
@@ -98,7 +99,7 @@ class _TemporaryStore:
             assert self._catalogue is not None
             return self._catalogue
 
-    async def open(self, _: Catalogue) -> Embedder:
+    async def open(self, _: DocumentStore) -> Embedder:
         if self._embedder is None:
             raise UsageError(
                 "cannot search these documents by meaning",

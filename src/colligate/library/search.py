@@ -16,9 +16,13 @@ from colligate.concurrency import in_thread
 from colligate.documents import Document, Hit, Passage, Span, clean_text
 from colligate.errors import UnknownDocument
 from colligate.library.bm25 import Terms, encode_query, split_words
-from colligate.library.catalogue import Catalogue, StoredText
-from colligate.library.edge import EdgeIndex, Scope, ScoredPassage
-from colligate.library.schema import DocumentState
+from colligate.library.protocols import (
+    DocumentStore,
+    PassageStore,
+    Scope,
+    ScoredPassage,
+    StoredText,
+)
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Embedder
 
@@ -34,11 +38,11 @@ T = TypeVar("T", Document, StoredText)
 class SearchStore(Protocol):
     """Opens the catalogue and the index when they are needed."""
 
-    async def open_catalogue(self) -> Catalogue:
+    async def open_catalogue(self) -> DocumentStore:
         """Open the catalogue."""
         ...
 
-    async def open_index(self) -> EdgeIndex | None:
+    async def open_index(self) -> PassageStore | None:
         """Open the index; None while nothing is indexed."""
         ...
 
@@ -46,7 +50,7 @@ class SearchStore(Protocol):
 class EmbedderSource(Protocol):
     """Opens the embedder of queries when it is needed."""
 
-    async def open(self, catalogue: Catalogue) -> Embedder:
+    async def open(self, catalogue: DocumentStore) -> Embedder:
         """Return the embedder that made the catalogue's vectors."""
         ...
 
@@ -121,14 +125,13 @@ class Searcher:
 
         def find() -> list[Hit]:
             place = {number: i for i, number in enumerate(numbers or ())} if as_given else {}
-            removing = catalogue.in_state(DocumentState.REMOVING)
             best = rank_passages(
                 index,
                 mode=mode,
                 k=min(k, _MAX_K),
                 vector=vector,
                 terms=encode_query(query, catalogue.languages()),
-                scope=Scope(numbers, self._unfinished.union(removing)),
+                scope=Scope(numbers, self._unfinished.union(catalogue.hidden())),
                 order=lambda scored: (place.get(scored.document, scored.document), scored.passage),
             )
             return self._to_hits(catalogue, best)
@@ -160,14 +163,14 @@ class Searcher:
             self._documents.clear()
             self._texts.clear()
 
-    def _read(self, catalogue: Catalogue, document_id: str) -> Document:
+    def _read(self, catalogue: DocumentStore, document_id: str) -> Document:
         (number,) = _find_numbers(catalogue, [document_id])
         document = self._load(self._documents, number, catalogue.document)
         if document is None:  # removed since
             raise _unknown(document_id)
         return document
 
-    def _to_hits(self, catalogue: Catalogue, best: Sequence[ScoredPassage]) -> list[Hit]:
+    def _to_hits(self, catalogue: DocumentStore, best: Sequence[ScoredPassage]) -> list[Hit]:
         stored = catalogue.passages([scored.passage for scored in best])
         hits = []
         for scored in best:
@@ -207,7 +210,7 @@ def _unknown(document_id: str) -> UnknownDocument:
     )
 
 
-def _find_numbers(catalogue: Catalogue, ids: Sequence[str]) -> list[int]:
+def _find_numbers(catalogue: DocumentStore, ids: Sequence[str]) -> list[int]:
     numbers = catalogue.numbers(ids)
     require_known(ids, numbers)
     return [numbers[document_id] for document_id in ids]
@@ -228,7 +231,7 @@ Order = Callable[[ScoredPassage], tuple[int, int]]
 
 
 def rank_passages(
-    index: EdgeIndex,
+    index: PassageStore,
     *,
     mode: SearchMode,
     k: int,

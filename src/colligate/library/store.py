@@ -27,13 +27,13 @@ from colligate.errors import LibraryDamaged, LibraryError
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.lock import OWN_FILES, LibraryLock
+from colligate.library.protocols import DocumentStore, PassageStore
 from colligate.library.schema import MEMORY, DocumentState
 from colligate.library.web import WEB_FOLDER, folder_of, is_address
 from colligate.models.cache import ResponseCache
 from colligate.models.weights import home
 from colligate.private import make_private_folder
 
-_CATALOGUE = "catalogue.sqlite"
 _INDEX = "index"
 # These may repeat the library's text, so they are kept in it, and removal reaches them.
 RESPONSES_FILE = "responses.sqlite"
@@ -58,24 +58,27 @@ class LibraryStore:
     the lock. A library that cannot be written is searched in a temporary copy of its index.
     """
 
+    catalogue_name = "catalogue.sqlite"
+    locks_to_search = True
+
     def __init__(self, path: Path, wait: float) -> None:
         self.path = path
         self._wait = wait
-        self._catalogue: Catalogue | None = None
+        self._catalogue: DocumentStore | None = None
         self._empty: Catalogue | None = None
-        self._index: EdgeIndex | None = None
+        self._index: PassageStore | None = None
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         self._lock: LibraryLock | None = None
         self._opening = asyncio.Lock()
         self._opening_catalogue = threading.Lock()
 
-    async def open_catalogue(self) -> Catalogue:
+    async def open_catalogue(self) -> DocumentStore:
         """Open the catalogue, or an empty one if there is no library yet."""
         if self._catalogue is not None:
             return self._catalogue
         return await in_thread(self._load_catalogue, make=False)
 
-    async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> Catalogue:
+    async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> DocumentStore:
         """Take the lock and open the catalogue; make the library if there is none.
 
         `on_wait` is called once, with a description of the process that has to be waited for.
@@ -84,7 +87,7 @@ class LibraryStore:
             await self._hold(on_wait)
             return await in_thread(self._load_catalogue, make=True)
 
-    async def open_index(self, dimension: int | None = None) -> EdgeIndex | None:
+    async def open_index(self, dimension: int | None = None) -> PassageStore | None:
         """Take the lock and open the passage index; None if there is none.
 
         With `dimension` it is made if there is none.
@@ -95,7 +98,7 @@ class LibraryStore:
             return None  # make nothing and wait for nobody, to find nothing
         async with self._opening:
             if self._index is None:
-                if not catalogue.read_only:
+                if not catalogue.read_only and (self.locks_to_search or dimension is not None):
                     await self._hold()
                     catalogue = await in_thread(self._load_catalogue, make=True)
                 await in_thread(self._load_index, catalogue, dimension)
@@ -107,7 +110,7 @@ class LibraryStore:
         async with self._opening:
             await in_thread(self._drop_index, catalogue)
 
-    def purge(self, catalogue: Catalogue) -> None:
+    def purge(self, catalogue: DocumentStore) -> None:
         """Delete the documents that are being removed, and first everything that repeats them."""
         removing = catalogue.in_state(DocumentState.REMOVING)
         if removing:
@@ -156,26 +159,30 @@ class LibraryStore:
                 error.strerror or str(error),
                 "name another folder with --library",
             ) from error
-        if _CATALOGUE not in names and not names <= _OURS:
+        if self.catalogue_name not in names and not names <= _OURS:
             raise self._not_a_library("the folder holds other files")
 
     def _not_a_library(self, why: str) -> LibraryDamaged:
         hint = "name a library, or a new or empty folder, with --library"
         return LibraryDamaged(f"{self.path} is not a library", why, hint)
 
-    def _load_catalogue(self, *, make: bool) -> Catalogue:
+    def _load_catalogue(self, *, make: bool) -> DocumentStore:
         with self._opening_catalogue:
             if self._catalogue is None:
-                file = self.path / _CATALOGUE
-                if not make and not file.exists():
-                    if self.path.exists():
-                        self._check_folder()
-                    self._empty = self._empty or Catalogue(Path(MEMORY))
-                    return self._empty
-                self._catalogue = Catalogue(file)
-            return self._catalogue
+                self._catalogue = self._open_catalogue(make=make)
+            if self._catalogue is not None:
+                return self._catalogue
+            if self.path.exists():
+                self._check_folder()
+            self._empty = self._empty or Catalogue(Path(MEMORY))
+            return self._empty
 
-    def _load_index(self, catalogue: Catalogue, dimension: int | None) -> None:
+    def _open_catalogue(self, *, make: bool) -> DocumentStore | None:
+        """Open the catalogue; None if there is none and none is to be made."""
+        file = self.path / self.catalogue_name
+        return Catalogue(file) if make or file.exists() else None
+
+    def _load_index(self, catalogue: DocumentStore, dimension: int | None) -> None:
         folder = self.path / _INDEX
         if not catalogue.is_searchable():
             # Nothing in the index counts yet; a crash may have left it half made.
@@ -218,11 +225,14 @@ class LibraryStore:
                 "copy it to a folder you can write, and name that with --library",
             ) from error
 
-    def _drop_index(self, catalogue: Catalogue) -> None:
+    def _drop_index(self, catalogue: DocumentStore) -> None:
         if self._index is not None:
             self._index.close()
             self._index = None
         catalogue.mark(catalogue.in_state(DocumentState.INDEXED), DocumentState.PENDING)
+        self._delete_index()
+
+    def _delete_index(self) -> None:
         shutil.rmtree(self.path / _INDEX, ignore_errors=True)
 
 
