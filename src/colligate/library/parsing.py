@@ -46,7 +46,7 @@ _ADDRESSES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedFile:
     """The result of one file: its SHA-256 ("" if unknown), and its documents or the error.
 
     Both are None for a file with the SHA-256 that was known before, which is not read again.
@@ -86,7 +86,7 @@ class ParserPool:
         size: int = 0,
         known: str = "",
         reader: Callable[[Path], object] | None = None,
-    ) -> Parsed:
+    ) -> ParsedFile:
         """Read one file; block while all processes are busy. Safe to call from any thread.
 
         `size` decides how much time and memory it may take. A file whose SHA-256 is `known` is
@@ -97,7 +97,7 @@ class ParserPool:
         try:
             return parser.read(path, size, known, reader)
         except ReadingError as error:
-            return Parsed("", error=error)
+            return ParsedFile("", error=error)
         finally:
             self._idle.put(parser)
 
@@ -119,7 +119,7 @@ class _Parser:
 
     def read(
         self, path: Path, size: int, known: str, reader: Callable[[Path], object] | None
-    ) -> Parsed:
+    ) -> ParsedFile:
         process = self._start(path)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -130,7 +130,7 @@ class _Parser:
         try:
             pickle.dump((path, known, reader), process.stdin)
             process.stdin.flush()
-            outcome = Parsed(*pickle.load(process.stdout))
+            outcome = ParsedFile(*pickle.load(process.stdout))
         except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
             guard.stop()
             self.close()
@@ -263,7 +263,7 @@ def _limit_addresses() -> None:
 
 
 def _answer(read: object, path: Path, known: str) -> tuple[str, object, ColligateError | None]:
-    """Return the fields of a `Parsed`: this script's own class is unknown to the parent."""
+    """Return the fields of a `ParsedFile`: this script's own class is unknown to the parent."""
     sha256 = ""
     try:
         sha256 = _hash(path)

@@ -23,7 +23,7 @@ MOST_TURNS = 100
 LONGEST_TURN = 100_000  # characters of a question, or of an answer
 
 
-class Place(BaseModel):
+class CitedPlace(BaseModel):
     """A stretch of a document."""
 
     model_config = ConfigDict(extra="forbid")
@@ -38,7 +38,7 @@ class EarlierTurn(BaseModel):
     model_config = ConfigDict(extra="forbid")
     question: Annotated[str, Field(max_length=LONGEST_TURN)]
     answer: Annotated[str, Field(max_length=LONGEST_TURN)] = ""
-    cited: Annotated[list[Place], Field(max_length=1000)] = []
+    cited: Annotated[list[CitedPlace], Field(max_length=1000)] = []
 
     def to_turn(self) -> Turn:
         """Return what an engine takes; a place that ends before it starts is left out."""
@@ -220,6 +220,7 @@ class PassageShape(TypedDict):
     source: str
     section: list[str]
     page: int | None
+    row: int | None
     date: str
     start: int
     end: int

@@ -4,7 +4,7 @@ import pytest
 
 from colligate.documents import Passage, Span
 from colligate.models.structured import parse
-from colligate.strategies.spd_rag.prompts import FirstTurn, LastTurn, Turn, agent_messages
+from colligate.strategies.spd_rag.prompts import FirstTurn, LastTurn, AgentReply, agent_messages
 
 
 def passage(text, start=0):
@@ -21,24 +21,24 @@ def test_each_turn_asks_only_for_what_can_be_said_then():
     assert "query" not in asked(LastTurn)
     assert LastTurn.model_json_schema()["properties"]["action"]["const"] == "finalize"
     # What the passages say comes first, verdicts come last.
-    assert asked(Turn) == ["findings", "action", "query", "relevance"]
-    for schema in (FirstTurn, Turn, LastTurn):
+    assert asked(AgentReply) == ["findings", "action", "query", "relevance"]
+    for schema in (FirstTurn, AgentReply, LastTurn):
         assert schema.model_json_schema()["required"] == asked(schema)
 
 
 def test_what_is_left_out_or_too_long_is_forgiven():
-    turn, _ = parse('{"action": "search", "query": null, "relevance": 7}', Turn)
+    turn, _ = parse('{"action": "search", "query": null, "relevance": 7}', AgentReply)
     assert (turn.query, turn.relevance, turn.findings) == ("", 1.0, [])
     turn, _ = parse(json.dumps({"action": "finalize", "thoughts": "x" * 5000}), LastTurn)
     assert turn.action == "finalize"
     long = {"passage": 1, "quote": "q" * 5000, "finding": "f" * 5000}
-    turn, _ = parse(json.dumps({"findings": [long]}), Turn)
+    turn, _ = parse(json.dumps({"findings": [long]}), AgentReply)
     assert len(turn.statements()[0].quote) == 600
 
 
 @pytest.mark.parametrize("said_", ["NaN", "-3"])
 def test_a_relevance_that_is_no_share_is_none(said_):
-    turn, _ = parse(f'{{"action": "finalize", "relevance": {said_}}}', Turn)
+    turn, _ = parse(f'{{"action": "finalize", "relevance": {said_}}}', AgentReply)
     assert turn.relevance == 0.0
 
 

@@ -218,7 +218,7 @@ def group_entries(path: Path) -> Iterator[tuple[str, list[PassageEntry]]]:
     """
     seen: set[str] = set()
     entries = parse_records(path, _parse_entry)
-    for id_, group in groupby(entries, lambda entry: find_document(entry.id)):
+    for id_, group in groupby(entries, lambda entry: strip_page(entry.id)):
         held = list(group)
         ids = {entry.id for entry in held}
         if id_ in seen or len(ids) < len(held) or (id_ in ids and len(ids) > 1):
@@ -270,10 +270,10 @@ def _join_pages(id_: str, entries: Sequence[PassageEntry], language: str) -> Doc
     return Document(id_, title, text, text_tree(text, id_), tuple(pages), language=language)
 
 
-def find_document(id_: str) -> str:
+def strip_page(id_: str) -> str:
     """Return the document of an entry: of a page the one it belongs to, otherwise the entry itself.
 
-    >>> find_document("AMCOR_2023Q2_10Q#p12")
+    >>> strip_page("AMCOR_2023Q2_10Q#p12")
     'AMCOR_2023Q2_10Q'
     """
     page = _PAGE.fullmatch(id_)

@@ -22,7 +22,7 @@ from typing import Any, TypedDict
 from pydantic import Field
 
 from colligate.bench.datasets.loong import make_wording
-from colligate.bench.datasets.passages import find_document
+from colligate.bench.datasets.passages import strip_page
 from colligate.bench.datasets.records import (
     NullableText,
     RecordModel,
@@ -68,7 +68,7 @@ def _make_question(record: _Record) -> Question:
     there = {document.id for document in documents}
     # Gold may be named by page where whole documents are read (FinanceBench).
     gold = unique(
-        find_document(id_) if id_ not in there and find_document(id_) in there else id_
+        strip_page(id_) if id_ not in there and strip_page(id_) in there else id_
         for id_ in record.gold_document_ids
     )
     kept = {**record.rest, **record.meta}

@@ -78,7 +78,7 @@ async def read_page(name: str, document_id: str, number: int, server: State) -> 
     response_class=Response,
     responses={200: {"content": {"image/webp": {}}}},
 )
-async def read_picture(
+async def send_picture(
     name: str,
     document_id: str,
     number: int,

@@ -45,7 +45,7 @@ from colligate.strategies.spd_rag.prompts import (
     WHOLE,
     FirstTurn,
     LastTurn,
-    Turn,
+    AgentReply,
     agent_messages,
 )
 
@@ -86,7 +86,7 @@ class DocumentAgent:
     async def read(self, info: DocumentInfo, run: Run) -> AgentOutcome:
         """Read one document; a failure becomes its outcome and does not stop other agents."""
         if not info.passages:
-            return AgentOutcome(info.id, info.title, Status.EMPTY)
+            return AgentOutcome(info.id, info.full_title, Status.EMPTY)
         reading = _Reading(info)
         status, problem = Status.READ, ""
         try:
@@ -104,7 +104,7 @@ class DocumentAgent:
             status, problem = Status.FAILED, str(error)
         return AgentOutcome(
             info.id,
-            info.title,
+            info.full_title,
             status,
             findings,
             tuple(reading.answered) or reading.list_answered(findings, len(self.tasks)),
@@ -130,7 +130,7 @@ class DocumentAgent:
                 task, hits, run, strategy="spd-rag", reading="apart", least_odds=_LEAST_ODDS
             )
             if answer.found:
-                title = f"{reading.info.title}: "
+                title = f"{reading.info.full_title}: "
                 reading.located += [
                     Stated(title + each.sentence, each.places) for each in split_answer(answer)
                 ]
@@ -145,7 +145,7 @@ class DocumentAgent:
             # A document that was shown completely needs no further search.
             last = reading.whole or number > self.searches
             if number == 1 and not last and self.first_search != "asked":
-                turn, queries = Turn(action="search"), self._first_queries()
+                turn, queries = AgentReply(action="search"), self._first_queries()
             else:
                 turn = await self._ask(reading, remark, run, last=last)
                 if last or self._is_done(turn, reading):
@@ -161,9 +161,9 @@ class DocumentAgent:
             if reading.whole or number == self.searches:
                 remark = LAST
 
-    async def _ask(self, reading: _Reading, remark: str, run: Run, *, last: bool) -> Turn:
+    async def _ask(self, reading: _Reading, remark: str, run: Run, *, last: bool) -> AgentReply:
         """Ask for one turn about the passages shown, the earlier ones as far as they fit."""
-        schema = LastTurn if last else Turn if reading.shown else FirstTurn
+        schema = LastTurn if last else AgentReply if reading.shown else FirstTurn
         messages = self._messages(reading, reading.shown[reading.latest :], remark)
         room = await run.room(Role.WORKER, messages, self.tokens, schema=schema)
         window = run.model(Role.WORKER).context_tokens
@@ -179,7 +179,7 @@ class DocumentAgent:
         reading.take(turn)
         return turn
 
-    def _is_done(self, turn: Turn, reading: _Reading) -> bool:
+    def _is_done(self, turn: AgentReply, reading: _Reading) -> bool:
         """Return whether to stop; not before anything was shown, nor after one vain search."""
         enough = bool(reading.statements) or reading.searches >= _FEWEST_SEARCHES
         return turn.action == "finalize" and bool(reading.shown) and enough
@@ -188,7 +188,7 @@ class DocumentAgent:
         by_question = self.first_search == "question" and self.question_reaches
         return [self.question] if by_question else list(self.tasks)
 
-    def _next_queries(self, turn: Turn, reading: _Reading) -> list[str]:
+    def _next_queries(self, turn: AgentReply, reading: _Reading) -> list[str]:
         """Return the agent's query; its next without a call if it gives up after one search."""
         if turn.query.strip():
             return [turn.query]
@@ -203,7 +203,7 @@ class DocumentAgent:
     ) -> list[Message]:
         """Return the prompt of a turn; `more` of the passages are not in `reading.shown` yet."""
         return agent_messages(
-            reading.info.title,
+            reading.info.full_title,
             self.tasks,
             self.searches,
             question=self.question if self.question_reaches else "",
@@ -274,7 +274,7 @@ class DocumentAgent:
             run,
             role=Role.WORKER,
             max_tokens=self.tokens,
-            schema=Turn,
+            schema=AgentReply,
             least=0,
             warning="some agents' windows were full before they read all that they found",
         )
@@ -310,7 +310,7 @@ class DocumentAgent:
     def _record(
         self,
         reading: _Reading,
-        turn: Turn,
+        turn: AgentReply,
         queries: Sequence[str],
         new: Sequence[Passage],
         run: Run,
@@ -318,7 +318,7 @@ class DocumentAgent:
         run.emit(
             AgentTurn(
                 document=reading.info.id,
-                title=reading.info.title,
+                title=reading.info.full_title,
                 turn=reading.turns,
                 findings=tuple(each.finding for each in turn.findings),
                 action="search" if queries else turn.action,
@@ -361,7 +361,7 @@ class _Reading:
     searches: int = 0
     turns: int = 0
 
-    def take(self, turn: Turn) -> None:
+    def take(self, turn: AgentReply) -> None:
         """Add a reply, which is about the passages shown so far."""
         self.turns += 1
         if self.shown:
@@ -446,7 +446,7 @@ class AgentOutcome:
         )
         counts = {name: kept[name] for name in ("relevance", "searches", "turns", "dropped")}
         answered = tuple(kept["answered"])
-        return cls(info.id, info.title, Status(kept["status"]), findings, answered, **counts)
+        return cls(info.id, info.full_title, Status(kept["status"]), findings, answered, **counts)
 
 
 # All documents, each read by its agent
@@ -486,7 +486,7 @@ class FanOut:
             nonlocal done
             outcome = await self._read_document(info)
             done += 1
-            self.run.emit(Progressed(_PHASE, done, total, info.title))
+            self.run.emit(Progressed(_PHASE, done, total, info.full_title))
             return outcome
 
         return await map_concurrent(documents, read_one, self.concurrency)
@@ -507,10 +507,10 @@ class FanOut:
             self.known += 1
             outcome = AgentOutcome.from_json(info, kept)
         elif self._spent:
-            outcome = AgentOutcome(info.id, info.title, Status.UNREAD)
+            outcome = AgentOutcome(info.id, info.full_title, Status.UNREAD)
         elif self._failed >= _HOPELESS and not self._read:
             why = f"not begun, as the {self._failed} before it failed"
-            outcome = AgentOutcome(info.id, info.title, Status.FAILED, problem=why)
+            outcome = AgentOutcome(info.id, info.full_title, Status.FAILED, problem=why)
         else:
             outcome = await self.agent.read(info, self.run)
             self._spent |= outcome.status is Status.UNREAD and not outcome.turns

@@ -198,7 +198,7 @@ def _ask_for(*names: str, action: str = "") -> Callable[[dict[str, Any]], None]:
     return change
 
 
-class Turn(BaseModel):
+class AgentReply(BaseModel):
     """The agent's reply to passages.
 
     Missing fields have defaults: an agent whose reply was cut searches on.
@@ -238,13 +238,13 @@ class Turn(BaseModel):
         ]
 
 
-class FirstTurn(Turn):
+class FirstTurn(AgentReply):
     """The reply before any passage was shown, which can only search."""
 
     model_config = ConfigDict(json_schema_extra=_ask_for("action", "query", action="search"))
 
 
-class LastTurn(Turn):
+class LastTurn(AgentReply):
     """The reply when no search is left."""
 
     model_config = ConfigDict(
