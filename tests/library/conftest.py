@@ -16,11 +16,18 @@ def embedder():
 
 
 @pytest.fixture
-def open_library(tmp_path, embedder):
+def engine():
+    """What a library keeps its documents in; the tests over both have a parameter of this name."""
+    return "edge"
+
+
+@pytest.fixture
+def open_library(tmp_path, embedder, engine):
     """`open_library(**options)` is the test's library; its options are those of `AsyncLibrary`."""
 
     def make(**options):
-        return AsyncLibrary(tmp_path / "library", **{"embedder": embedder, **options})
+        options = {"embedder": embedder, "engine": engine, **options}
+        return AsyncLibrary(tmp_path / "library", **options)
 
     return make
 

@@ -89,14 +89,15 @@ class Catalogue:
     def document(self, number: int) -> Document | None:
         """Return one whole document."""
         found = self._rows(f"SELECT {_DOCUMENT} FROM documents WHERE number = ?", number)
-        return _to_document(found[0]) if found else None
+        return to_document(found[0]) if found else None
 
     def text(self, number: int) -> StoredText | None:
         """Return one document's text, without building its tree."""
-        query = "SELECT id, title, language, source, metadata, text FROM documents WHERE number = ?"
-        for id_, title, language, source, metadata, text in self._rows(query, number):
+        columns = "id, title, language, source, media_type, metadata, text"
+        query = f"SELECT {columns} FROM documents WHERE number = ?"
+        for id_, title, language, source, media_type, metadata, text in self._rows(query, number):
             date = json.loads(metadata).get("date", "")
-            return StoredText(id_, title, language, source, date, text)
+            return StoredText(id_, title, language, source, date, text, media_type)
         return None
 
     def digest(self, number: int) -> str:
@@ -295,7 +296,8 @@ _FILE = "path, size, mtime_ns, checked_ns, sha256, warnings, failure"
 _PASSAGE = "p.number, p.document, p.start, p.end, p.page, p.section"
 
 
-def _to_document(row: Sequence[Any]) -> Document:
+def to_document(row: Sequence[Any]) -> Document:
+    """Return the document of a stored row."""
     id_, title, text, tree, pages, source, media_type, language, metadata, warnings = row
     return Document(
         id=id_,
@@ -381,7 +383,7 @@ def _keep_document(db: Connection, document: Document) -> int | None:
     rows = db.execute(
         "SELECT number, state FROM documents"
         " WHERE id IN (?, ?) AND title = ? AND digest = ? ORDER BY state",
-        (document.id, _renamed(document), document.title, document.digest),
+        (document.id, renamed(document), document.title, document.digest),
     ).fetchall()
     if not rows:
         return None
@@ -403,7 +405,7 @@ def _add_document(db: Connection, document: Document, spans: Sequence[Span]) -> 
     digits of its digest are added to the id.
     """
     if _is_taken(db, document.id):
-        new = _renamed(document)
+        new = renamed(document)
         tree = Tree.from_json(document.tree.to_json(), new)
         document = dataclasses.replace(document, id=new, tree=tree)
         spans = [Span(new, span.start, span.end) for span in spans]
@@ -422,10 +424,10 @@ def _add_document(db: Connection, document: Document, spans: Sequence[Span]) -> 
             len(document.text),
             len(document.pages),
             len(spans),
-            _json(dict(document.metadata)),
-            _json(document.warnings),
-            _json([[p.number, p.start, p.end, p.label] for p in document.pages]),
-            _json(document.tree.to_json()),
+            as_json(dict(document.metadata)),
+            as_json(document.warnings),
+            as_json([[p.number, p.start, p.end, p.label] for p in document.pages]),
+            as_json(document.tree.to_json()),
             document.text,
         ),
     ).lastrowid
@@ -433,14 +435,15 @@ def _add_document(db: Connection, document: Document, spans: Sequence[Span]) -> 
     db.executemany(
         "INSERT INTO passages (document, start, end, page, section) VALUES (?, ?, ?, ?, ?)",
         [
-            (number, p.span.start, p.span.end, p.page, _json(p.section))
+            (number, p.span.start, p.span.end, p.page, as_json(p.section))
             for p in map(document.passage, spans)
         ],
     )
     return number
 
 
-def _renamed(document: Document) -> str:
+def renamed(document: Document) -> str:
+    """Return the id that a document gets if another one has its own."""
     return f"{document.id}-{document.digest[:10]}"
 
 
@@ -449,7 +452,8 @@ def _is_taken(db: Connection, document_id: str) -> bool:
     return db.execute(query, (document_id,)).fetchone() is not None
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """Return a value as it is stored."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

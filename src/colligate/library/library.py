@@ -70,6 +70,8 @@ OWN_EMBEDDERS = {
     "wordllama-256": "static",
     "multilingual-e5-small-q4": MULTILINGUAL_EMBEDDER,
 }
+# What a library may keep its documents in, each with the file that shows it.
+ENGINES = {"edge": "catalogue.sqlite", "lance": "catalogue.lance"}
 _MANY_FOREIGN = 0.2  # share of documents that are not in English
 
 Prune = Callable[[Missing], Awaitable[bool]]
@@ -96,6 +98,9 @@ class AsyncLibrary:
         reader: the function that reads a file, as `module:function`; runs in other processes.
         follow_links: follow symbolic links that lead out of the folders to add.
         ocr: read scanned PDFs and pictures by OCR, in these languages ("eng", "eng+deu").
+        engine: what a new library keeps its documents in: "edge" (the default; SQLite and Qdrant
+            Edge) or "lance" (Lance tables, which many processes read at once; extra `scale`). A
+            library that exists keeps its own.
 
     Raises:
         LibraryError: one of its subclasses, from any method.
@@ -111,11 +116,12 @@ class AsyncLibrary:
         reader: str = DEFAULT_READER,
         follow_links: bool = False,
         ocr: str = "",
+        engine: str | None = None,
     ) -> None:
         given = embedder or DEFAULT_EMBEDDER
         name = given if isinstance(given, str) else given.name
         self.path = resolve_default_path(name) if path is None else Path(path)
-        self._store = LibraryStore(self.path, wait)
+        self._store = _open_store(self.path, wait, engine)
         self._embedder = _LibraryEmbedder(embedder)
         self._chunker = chunker
         self._reader = reader
@@ -521,6 +527,22 @@ def _name_addresses(result: Ingested) -> None:
             if failed == path:
                 what = error.what.replace(str(path), address)
                 result.failed[place] = (path, type(error)(what, error.why, error.hint))
+
+
+def _open_store(path: Path, wait: float, engine: str | None) -> LibraryStore:
+    if engine not in (None, *ENGINES):
+        hint = f"the engines are {' and '.join(ENGINES)}"
+        raise UsageError(f"no library engine {engine!r}", "its name is unknown", hint)
+    made = next((each for each, name in ENGINES.items() if (path / name).exists()), None)
+    if engine and made not in (None, engine):
+        hint = "name another --library, or copy it with `colligate library copy`"
+        raise UsageError(f"cannot open {path} with {engine}", f"it was made with {made}", hint)
+    if (made or engine) == "lance":
+        # Imported here: it needs the extra `scale`, and takes most of a second.
+        from colligate.library.lance import LanceStore
+
+        return LanceStore(path, wait)
+    return LibraryStore(path, wait)
 
 
 def _ignore(_: Progress) -> None:

@@ -1,0 +1,886 @@
+"""A library on Lance tables, in a folder or in an object store; for the extra `scale`.
+
+catalogue.lance   documents with their texts, files, and facts: one table, so each change is one
+                  commit
+passages.lance    the passages' vectors and terms
+
+Readers take no lock. Each change to the catalogue also replaces one row, the clock: of two writers
+at the same time one meets a conflict, reads again and repeats its change. So numbers are given out
+and documents are taken or left as by one process. Passages are written by their numbers: written
+twice they are there once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from cachetools import LRUCache
+from numpy.typing import NDArray
+
+from colligate.documents import Document, Span
+from colligate.errors import LibraryDamaged, LibraryLocked, MissingExtra
+from colligate.library.bm25 import Terms
+from colligate.library.catalogue import as_json, renamed, to_document
+from colligate.library.protocols import (
+    DocumentStore,
+    FileRecord,
+    IndexEntry,
+    Scope,
+    ScoredPassage,
+    StoredPassage,
+    StoredText,
+)
+from colligate.library.schema import DocumentState, disk_full, is_full
+from colligate.library.sources import DocumentInfo
+from colligate.library.store import LibraryStore
+
+try:
+    import lance
+    import pyarrow as pa
+except ImportError as error:
+    raise MissingExtra(
+        "a library on Lance tables needs pylance",
+        f"{error.name or 'it'} is not installed",
+        "pip install 'colligate[scale]'",
+    ) from error
+
+T = TypeVar("T")
+
+CATALOGUE, PASSAGES = "catalogue.lance", "passages.lance"
+
+_TRIES = 100  # times that a change meets another writer's before it is given up
+_COMMITS = 64  # after so many, small fragments are put together
+_KEPT = timedelta(hours=1)  # age of versions that other processes may still read
+
+
+@dataclass
+class Place:
+    """Where a library's tables are; `alone` says that no other process writes them now."""
+
+    uri: str
+    alone: Callable[[], bool]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def open(self, name: str) -> Table | None:
+        """Open a table; None if there is none."""
+        with self.translate_errors():
+            try:
+                return Table(lance.dataset(self._name(name), storage_options=self._options), self)
+            except ValueError as error:
+                if "was not found" in str(error):
+                    return None
+                raise
+
+    def make(self, name: str, rows: pa.Table) -> Table:
+        """Make a table of these rows, or open the one that another process has just made."""
+        with self.translate_errors():
+            try:
+                made = lance.write_dataset(rows, self._name(name), storage_options=self._options)
+            except OSError as error:
+                if "already exists" not in str(error):
+                    raise
+                made = lance.dataset(self._name(name), storage_options=self._options)
+            return Table(made, self)
+
+    def delete(self, name: str) -> None:
+        """Delete a table with all its versions."""
+        with self.translate_errors():
+            lance.LanceDataset.drop(self._name(name), self._options, ignore_not_found=True)
+
+    @contextmanager
+    def translate_errors(self) -> Iterator[None]:
+        """Raise Lance's errors as errors of colligate."""
+        try:
+            yield
+        except (OSError, ValueError, RuntimeError) as error:
+            if "oncurrent" in str(error) or "conflict" in str(error):
+                why = "other processes write it at the same time"
+                raise LibraryLocked(
+                    f"cannot write the library {self.uri}", why, "try again"
+                ) from error
+            if "://" not in self.uri and is_full(Path(self.uri)):
+                raise disk_full(f"cannot write the library {self.uri}") from error
+            # Lance adds the places in its own source to what it says.
+            why = re.split(r", /\S+\.rs:\d+|\n", str(error))[0]
+            hint = "check that the place can be reached, then run `colligate library verify`"
+            raise LibraryDamaged(f"cannot use the library {self.uri}", why, hint) from error
+
+    def _name(self, name: str) -> str:
+        return f"{self.uri}/{name}"
+
+    @property
+    def _options(self) -> dict[str, str]:
+        return dict(self.options)
+
+
+class Table:
+    """One Lance table. Reads see its newest version; one thread changes it at a time."""
+
+    def __init__(self, dataset: lance.LanceDataset, place: Place) -> None:
+        self._dataset = dataset
+        self._place = place
+        self._changing = threading.Lock()
+        self._commits = 0
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._dataset.schema
+
+    def refresh(self) -> int:
+        """Find which version is the newest, and return it."""
+        with self._place.translate_errors():
+            newest = self._dataset.latest_version
+            if newest != self._dataset.version:
+                self._dataset = self._dataset.checkout_version(newest)
+            return int(newest)
+
+    def read(self, columns: Sequence[str], where: str | None = None, **more: Any) -> pa.Table:
+        """Return the rows for which `where` holds."""
+        self.refresh()
+        try:
+            return self._dataset.to_table(list(columns), filter=where, **more)
+        except (OSError, ValueError):  # perhaps the files of this version were erased a moment ago
+            self.refresh()
+        with self._place.translate_errors():
+            return self._dataset.to_table(list(columns), filter=where, **more)
+
+    def read_all(self, columns: Sequence[str]) -> tuple[int, pa.Table]:
+        """Return all rows, and the version they are of."""
+        self.refresh()
+        data = self._dataset
+        with self._place.translate_errors():
+            return int(data.version), data.to_table(list(columns))
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        self.refresh()
+        with self._place.translate_errors():
+            return int(self._dataset.count_rows())
+
+    def upsert(self, rows: pa.Table, version: int | None = None) -> int:
+        """Write rows over those with the same number, and return the new version.
+
+        With `version`, `LibraryLocked` is raised if others have written these rows since it.
+        """
+        with self._change(version) as data:
+            merge = data.merge_insert("number")
+            merge = merge.when_matched_update_all().when_not_matched_insert_all()
+            merge.conflict_retries(_TRIES if version is None else 0).execute(rows)
+        self._tidy_sometimes()
+        return int(data.version)
+
+    def update(self, changes: dict[str, str], where: str) -> int:
+        """Change columns, to SQL expressions, where `where` holds; return the new version."""
+        with self._change() as data:
+            data.update(changes, where)
+        self._tidy_sometimes()
+        return int(data.version)
+
+    def delete(self, where: str) -> None:
+        """Delete the rows for which `where` holds from this version and later ones."""
+        with self._change() as data:
+            data.delete(where)
+
+    def tidy(self, rows_each: int = 1024) -> None:
+        """Put small fragments together; while no other process writes, erase what was deleted."""
+        alone = self._place.alone()
+        self.refresh()
+        try:
+            with self._change() as data:
+                data.optimize.compact_files(
+                    target_rows_per_fragment=rows_each, materialize_deletions_threshold=0.0
+                )
+                data.cleanup_old_versions(timedelta(0) if alone else _KEPT, delete_unverified=alone)
+        except LibraryLocked:
+            if alone:
+                raise
+            # Another process has changed the table; a later call will do it.
+
+    def index(self, column: str, kind: str, *, build: bool) -> None:
+        """Build the index of a column anew, or drop it."""
+        with self._change() as data:
+            for known in data.describe_indices():
+                if known.field_names == [column]:
+                    data.drop_index(known.name)
+            if build:
+                data.create_scalar_index(column, kind)
+
+    def list_leftovers(self) -> list[str]:
+        """Return the files of this table that are not of its newest version."""
+        self.refresh()
+        with self._place.translate_errors():
+            found = self._dataset.explain_cleanup_old_versions(
+                timedelta(0), delete_unverified=True, include_files=True
+            )
+        return [each.path for each in found.candidate_files]
+
+    def check(self) -> list[str]:
+        """Return what Lance itself finds wrong."""
+        try:
+            with self._place.translate_errors():
+                self._dataset.validate()
+        except LibraryDamaged as error:
+            return [str(error)]
+        return []
+
+    @contextmanager
+    def _change(self, version: int | None = None) -> Iterator[lance.LanceDataset]:
+        """Yield a copy of the newest version to change: reads under way keep the one they have."""
+        with self._changing, self._place.translate_errors():
+            data = self._dataset.checkout_version(version or self._dataset.version)
+            yield data
+            self._dataset = data
+
+    def _tidy_sometimes(self) -> None:
+        self._commits += 1
+        if self._commits % _COMMITS == 0:
+            self.tidy()
+
+
+# The catalogue
+
+# Numbers go up in steps, so that the passages of a document come between it and the next one.
+_STEP = 1 << 20
+
+# Rows that are not documents have a state of their own. One that is gone is deleted later.
+_CLOCK, _FILE, _FACT, _GONE = 10, 11, 12, 13
+
+_NUMBER = pa.field(
+    "number", pa.int64(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"}
+)
+_ROWS = pa.schema(
+    [
+        _NUMBER,
+        pa.field("state", pa.int8()),
+        pa.field("record", pa.string()),
+        *(pa.field(name, pa.large_string()) for name in ("passages", "pages", "tree", "text")),
+    ]
+)
+_EMPTY = {"passages": "", "pages": "", "tree": "", "text": ""}
+_LONG = tuple(_EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row without its long columns, which stay on disk."""
+
+    number: int
+    state: int
+    record: dict[str, Any]
+
+    @property
+    def is_present(self) -> bool:
+        return self.state in (DocumentState.PENDING, DocumentState.INDEXED)
+
+
+class LanceCatalogue:
+    """Documents, files and facts in one table; what lists need is kept in memory."""
+
+    in_memory = False
+
+    def __init__(self, table: Table, *, read_only: bool) -> None:
+        self._table = table
+        self.read_only = read_only
+        self._lock = threading.RLock()
+        self._version = 0  # 0: read everything again
+        self._rows: dict[int, _Row] = {}
+        self._ids: dict[str, int] = {}
+        self._files: dict[str, int] = {}
+        self._facts: dict[str, int] = {}
+        self._staged: dict[int, dict[str, Any]] | None = None  # None: no change is being made
+        self._passages: LRUCache[int, list[StoredPassage]] = LRUCache(1000)
+
+    @classmethod
+    def make(cls, place: Place) -> LanceCatalogue:
+        """Make an empty catalogue."""
+        clock = {"number": 0, "state": _CLOCK, "record": '{"next": 1}', **_EMPTY}
+        return cls(place.make(CATALOGUE, _to_table([clock])), read_only=False)
+
+    # Documents and passages
+
+    def infos(self) -> list[DocumentInfo]:
+        return [
+            DocumentInfo(
+                each["id"],
+                each["title"],
+                each["source"],
+                each["characters"],
+                each["page_count"],
+                each["passage_count"],
+                each["language"],
+                json.loads(each["metadata"]),
+            )
+            for each in (row.record for row in self._read_rows() if row.is_present)
+        ]
+
+    def numbers(self, ids: Iterable[str] | None = None) -> dict[str, int]:
+        with self._lock:
+            self._refresh()
+            if ids is None:
+                return dict(sorted(self._ids.items(), key=lambda item: item[1]))
+            return {id_: self._ids[id_] for id_ in ids if id_ in self._ids}
+
+    def ids(self, numbers: Sequence[int]) -> list[str]:
+        return [row.record["id"] for row in self._find(numbers)]
+
+    def in_state(self, state: DocumentState) -> list[int]:
+        return [row.number for row in self._read_rows() if row.state == state]
+
+    def hidden(self) -> list[int]:
+        """Return all that is not indexed: another process may be writing their passages."""
+        hidden = (DocumentState.PENDING, DocumentState.REMOVING)
+        return [row.number for row in self._read_rows() if row.state in hidden]
+
+    def is_searchable(self) -> bool:
+        return any(
+            row.state == DocumentState.INDEXED and row.record["passage_count"]
+            for row in self._read_rows()
+        )
+
+    def languages(self) -> list[str]:
+        rows = self._read_rows()
+        return list({row.record["language"] for row in rows if row.state == DocumentState.INDEXED})
+
+    def document(self, number: int) -> Document | None:
+        for row in self._find([number]):
+            if found := self._read_long(number):
+                of = row.record
+                about = (of["source"], of["media_type"], of["language"])
+                told = (of["metadata"], of["warnings"])
+                long = (found["text"], found["tree"], found["pages"])
+                return to_document((of["id"], of["title"], *long, *about, *told))
+        return None
+
+    def text(self, number: int) -> StoredText | None:
+        for row in self._find([number]):
+            if found := self._read_long(number, ["text"]):
+                of = row.record
+                date = json.loads(of["metadata"]).get("date", "")
+                about = (of["id"], of["title"], of["language"], of["source"])
+                return StoredText(*about, date, found["text"], of["media_type"])
+        return None
+
+    def digest(self, number: int) -> str:
+        return next((row.record["digest"] for row in self._find([number])), "")
+
+    def passages(self, numbers: Sequence[int]) -> dict[int, StoredPassage]:
+        owners = dict.fromkeys(number - number % _STEP for number in numbers)
+        indexed = [row for row in self._find(owners) if row.state == DocumentState.INDEXED]
+        known = {p.number: p for row in indexed for p in self.passages_of(row.number)}
+        return {number: known[number] for number in numbers if number in known}
+
+    def passages_of(self, document: int) -> list[StoredPassage]:
+        with self._lock:
+            if document in self._passages:
+                return self._passages[document]
+        found = self._read_long(document, ["passages"])
+        if not found or not found["passages"]:
+            return []
+        listed = [
+            StoredPassage(document + place, document, start, end, page, tuple(section))
+            for place, (start, end, page, section) in enumerate(json.loads(found["passages"]), 1)
+        ]
+        with self._lock:
+            self._passages[document] = listed
+        return listed
+
+    def passage_numbers(self, state: DocumentState) -> dict[int, int]:
+        rows = [row for row in self._read_rows() if row.state == state]
+        return {
+            row.number + place: row.number
+            for row in rows
+            for place in range(1, row.record["passage_count"] + 1)
+        }
+
+    def count_passages(self, documents: Sequence[int]) -> int:
+        return sum(row.record["passage_count"] for row in self._find(documents))
+
+    # Files
+
+    def file(self, path: Path) -> FileRecord | None:
+        row = self._find_file(path)
+        return _to_file(row) if row else None
+
+    def files(self) -> list[Path]:
+        with self._lock:
+            self._refresh()
+            return [Path(path) for path in sorted(self._files, key=os.fsencode)]
+
+    def files_of(self, document: int) -> list[FileRecord]:
+        return [_to_file(row) for row in self._list_files() if document in row.record["documents"]]
+
+    def documents_of(self, path: Path) -> list[str]:
+        row = self._find_file(path)
+        return self.ids(row.record["documents"]) if row else []
+
+    def copies_of(self, path: Path) -> list[set[Path]]:
+        row = self._find_file(path)
+        return [
+            {Path(each.record["path"]) for each in self._list_files() if number in _linked([each])}
+            for number in dict.fromkeys(row.record["documents"] if row else ())
+        ]
+
+    def sources_only_of(self, numbers: Sequence[int]) -> list[str]:
+        others = {row.record["source"] for row in self._read_rows() if row.is_present}
+        return sorted({row.record["source"] for row in self._find(numbers)} - others)
+
+    # Changes, each in one commit
+
+    def note_file(self, file: FileRecord) -> None:
+        self._change(lambda: self._put_file(file))
+
+    def store(
+        self, file: FileRecord, documents: Sequence[tuple[Document, list[Span]]]
+    ) -> list[int]:
+        def change() -> list[int]:
+            before = set(self._linked_to(file.path))
+            self._put_file(file, [])
+            kept = {self._keep(document) for document, _ in documents}
+            self._remove_unlinked(before - kept)
+            numbers = [
+                self._keep(document) or self._add(document, spans) for document, spans in documents
+            ]
+            self._put_file(file, numbers)
+            pending = DocumentState.PENDING
+            return [number for number in numbers if self._rows[number].state == pending]
+
+        return self._change(change)
+
+    def forget_file(self, path: Path) -> None:
+        def change() -> None:
+            if row := self._find_file(path):
+                self._put(replace(row, state=_GONE))
+                self._remove_unlinked(set(row.record["documents"]))
+
+        self._change(change)
+
+    def remove(self, numbers: Collection[int]) -> None:
+        removed = set(numbers)
+
+        def change() -> None:
+            for row in self._list_files():
+                kept = [each for each in row.record["documents"] if each not in removed]
+                if len(kept) < len(row.record["documents"]):
+                    again = {"size": -1, "sha256": "", "documents": kept}
+                    state = _FILE if kept else _GONE
+                    self._put(replace(row, state=state, record=row.record | again))
+            self._remove_unlinked(removed)
+
+        self._change(change)
+
+    def mark(self, numbers: Collection[int], state: DocumentState) -> None:
+        with self._lock:
+            self._refresh()
+            moved = [row for row in self._find(numbers) if row.is_present and row.state != state]
+            if not moved:
+                return
+            of = _any_of("number", (row.number for row in moved))
+            present = f"state IN ({DocumentState.PENDING:d}, {DocumentState.INDEXED:d})"
+            written = self._table.update({"state": f"{state:d}"}, f"{of} AND {present}")
+            self._applied(written, [replace(row, state=state) for row in moved])
+
+    def purge(self, numbers: Collection[int]) -> None:
+        with self._lock:
+            self._refresh()
+            gone = [row.number for row in self._rows.values() if row.state == _GONE]
+            removing = [
+                row.number for row in self._find(numbers) if row.state == DocumentState.REMOVING
+            ]
+            if gone or removing:
+                of = _any_of("number", [*gone, *removing])
+                self._table.delete(f"{of} AND state IN ({DocumentState.REMOVING:d}, {_GONE})")
+                self._version = 0
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Put the fragments of many small changes together, and erase what was deleted."""
+        self._table.tidy()
+
+    # The library itself
+
+    def meta(self, key: str) -> str | None:
+        with self._lock:
+            self._refresh()
+            number = self._facts.get(key)
+            return None if number is None else str(self._rows[number].record["value"])
+
+    def set_meta(self, **facts: str) -> None:
+        if all(self.meta(key) == value for key, value in facts.items()):
+            return  # asked for each batch of passages
+
+        def change() -> None:
+            for key, value in facts.items():
+                number = self._facts.get(key) or self._take_number()
+                self._put(_Row(number, _FACT, {"key": key, "value": value}))
+
+        self._change(change)
+
+    def check(self) -> list[str]:
+        missing = _linked(self._list_files()) - set(self.numbers().values())
+        found = [f"a file refers to a missing document ({number})" for number in sorted(missing)]
+        return self._table.check() + found
+
+    def close(self) -> None:
+        pass
+
+    # Rows in memory
+
+    def _read_rows(self) -> list[_Row]:
+        with self._lock:
+            self._refresh()
+            return list(self._rows.values())
+
+    def _find(self, numbers: Iterable[int]) -> list[_Row]:
+        """Return the documents with these numbers, whatever their state."""
+        with self._lock:
+            self._refresh()
+            found = (self._rows.get(number) for number in numbers)
+            return [row for row in found if row and row.state < _CLOCK]
+
+    def _find_file(self, path: Path) -> _Row | None:
+        with self._lock:
+            self._refresh()
+            number = self._files.get(str(path))
+            return None if number is None else self._rows[number]
+
+    def _list_files(self) -> list[_Row]:
+        return [row for row in self._read_rows() if row.state == _FILE]
+
+    def _linked_to(self, path: Path) -> list[int]:
+        row = self._find_file(path)
+        return row.record["documents"] if row else []
+
+    def _read_long(self, number: int, columns: Sequence[str] = _LONG) -> dict[str, str] | None:
+        found = self._table.read(columns, f"number = {number}").to_pylist()
+        return found[0] if found else None
+
+    def _refresh(self) -> None:
+        """Read the rows again if another process has changed the table."""
+        if self._staged is not None:
+            return
+        if self._version and self._table.refresh() == self._version:
+            return
+        self._version, found = self._table.read_all(["number", "state", "record"])
+        rows = found.sort_by("number").to_pylist()
+        for mapping in (self._rows, self._ids, self._files, self._facts, self._passages):
+            mapping.clear()
+        for row in rows:
+            self._note(_Row(row["number"], row["state"], json.loads(row["record"])))
+
+    def _note(self, row: _Row) -> None:
+        """Take a row into memory, and up in the lookups."""
+        self._rows[row.number] = row
+        if row.state == _FILE:
+            self._files[row.record["path"]] = row.number
+        elif row.state == _FACT:
+            self._facts[row.record["key"]] = row.number
+        elif row.is_present:
+            self._ids[row.record["id"]] = row.number
+        elif row.state == _GONE:
+            self._files.pop(row.record["path"], None)
+        elif row.state == DocumentState.REMOVING and self._ids.get(row.record["id"]) == row.number:
+            del self._ids[row.record["id"]]
+
+    def _applied(self, written: int, rows: Iterable[_Row]) -> None:
+        """Take rows written in this version into memory; read all again if others wrote too."""
+        self._version = written if written == self._version + 1 else 0
+        for row in rows:
+            self._note(row)
+
+    def _change(self, change: Callable[[], T]) -> T:
+        """Run a function that puts rows, and commit them together."""
+        with self._lock:
+            for _ in range(_TRIES):
+                self._refresh()
+                self._staged = {}
+                try:
+                    result = change()
+                    if self._staged:
+                        self._put(self._rows[0])
+                        rows = list(self._staged.values())
+                        self._applied(self._table.upsert(_to_table(rows), self._version), ())
+                    return result
+                except BaseException as error:
+                    self._version = 0
+                    if not isinstance(error, LibraryLocked):
+                        raise
+                    conflict = error
+                finally:
+                    self._staged = None
+            raise conflict
+
+    def _put(self, row: _Row, **long: str) -> None:
+        """Stage a row for the commit; without long columns they are empty."""
+        assert self._staged is not None
+        self._note(row)
+        self._staged[row.number] = {
+            "number": row.number,
+            "state": row.state,
+            "record": json.dumps(row.record),  # in ASCII: a path may be no valid text
+            **_EMPTY,
+            **long,
+        }
+
+    def _take_number(self) -> int:
+        clock = self._rows[0]
+        self._put(replace(clock, record={"next": clock.record["next"] + 1}))
+        return int(clock.record["next"]) * _STEP
+
+    def _put_file(self, file: FileRecord, documents: Sequence[int] | None = None) -> None:
+        known = self._find_file(file.path)
+        if documents is None:
+            documents = known.record["documents"] if known else []
+        record = {
+            "path": str(file.path),
+            "size": file.size,
+            "mtime_ns": file.mtime_ns,
+            "checked_ns": file.checked_ns,
+            "sha256": file.sha256,
+            "warnings": list(file.warnings),
+            "failure": list(file.failure),
+            "documents": list(documents),
+        }
+        self._put(_Row(known.number if known else self._take_number(), _FILE, record))
+
+    def _keep(self, document: Document) -> int | None:
+        """Return the number of the stored document with this id, title and text, and keep it."""
+        for id_ in (document.id, renamed(document)):
+            row = self._rows.get(self._ids.get(id_, -1))
+            if row is None or row.record["title"] != document.title:
+                continue
+            if row.record["digest"] == document.digest:
+                if row.record["source"] != document.source:  # its file may have moved
+                    staged = (self._staged or {}).get(row.number)
+                    long = staged or self._read_long(row.number) or _EMPTY
+                    kept = {name: long[name] for name in _LONG}
+                    self._put(replace(row, record=row.record | {"source": document.source}), **kept)
+                return row.number
+        return None
+
+    def _add(self, document: Document, spans: Sequence[Span]) -> int:
+        """Stage a pending document; one whose id is taken gets a part of its digest added."""
+        id_ = renamed(document) if document.id in self._ids else document.id
+        number = self._take_number()
+        record = {
+            "id": id_,
+            "title": document.title,
+            "source": document.source,
+            "media_type": document.media_type,
+            "language": document.language,
+            "digest": document.digest,
+            "characters": len(document.text),
+            "page_count": len(document.pages),
+            "passage_count": len(spans),
+            "metadata": as_json(dict(document.metadata)),
+            "warnings": as_json(document.warnings),
+        }
+        passages = (document.passage(Span(document.id, span.start, span.end)) for span in spans)
+        self._put(
+            _Row(number, DocumentState.PENDING, record),
+            passages=as_json([[p.span.start, p.span.end, p.page, p.section] for p in passages]),
+            pages=as_json([[p.number, p.start, p.end, p.label] for p in document.pages]),
+            tree=as_json(document.tree.to_json()),
+            text=document.text,
+        )
+        return number
+
+    def _remove_unlinked(self, numbers: Collection[int | None]) -> None:
+        """Stage the removal of those of these documents that no file has: their text is gone."""
+        if not numbers:
+            return
+        linked = _linked(self._list_files())
+        for row in self._find(number for number in numbers if number and number not in linked):
+            self._put(replace(row, state=DocumentState.REMOVING))
+
+
+def _to_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=_ROWS)
+
+
+def _to_file(row: _Row) -> FileRecord:
+    of = row.record
+    state = (of["size"], of["mtime_ns"], of["checked_ns"], of["sha256"])
+    return FileRecord(Path(of["path"]), *state, tuple(of["warnings"]), tuple(of["failure"]))
+
+
+def _linked(files: Iterable[_Row]) -> set[int]:
+    return {number for row in files for number in row.record["documents"]}
+
+
+def _any_of(column: str, numbers: Iterable[int]) -> str:
+    return f"{column} IN ({','.join(map(str, numbers))})"
+
+
+# The passages
+
+_ROWS_EACH = 1 << 16  # passages in one file: about 100 MB
+
+# From so many passages on, terms have an index.
+_INDEXED = 5_000
+
+_NUMBERS = ("number", "document")
+
+
+class LanceIndex:
+    """Passages' vectors and terms in one table; search by vector is exact."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    @classmethod
+    def make(cls, place: Place, dimension: int) -> LanceIndex:
+        """Make an empty index for vectors of this length."""
+        schema = pa.schema(
+            [
+                _NUMBER,
+                pa.field("document", pa.int64()),
+                pa.field("vector", pa.list_(pa.float32(), dimension)),
+                pa.field("terms", pa.list_(pa.uint32())),
+                pa.field("weights", pa.list_(pa.float32())),
+            ]
+        )
+        return cls(place.make(PASSAGES, schema.empty_table()))
+
+    @property
+    def dimension(self) -> int:
+        """The length of the vectors."""
+        return int(self._table.schema.field("vector").type.list_size)
+
+    def upsert(self, entries: Sequence[IndexEntry]) -> None:
+        if not entries:
+            return
+        vectors = np.concatenate([entry.vector for entry in entries if entry.vector is not None])
+        columns = [
+            [entry.passage for entry in entries],
+            [entry.document for entry in entries],
+            pa.FixedSizeListArray.from_arrays(pa.array(vectors), self.dimension),
+            pa.array([entry.terms.ids for entry in entries], pa.list_(pa.uint32())),
+            pa.array([entry.terms.weights for entry in entries], pa.list_(pa.float32())),
+        ]
+        self._table.upsert(pa.table(columns, schema=self._table.schema))
+
+    def search_vector(
+        self, vector: NDArray[np.float32], limit: int, scope: Scope
+    ) -> list[ScoredPassage]:
+        where = _to_filter(scope)
+        if where == _NOTHING:
+            return []
+        nearest = {"column": "vector", "q": vector, "k": limit, "metric": "dot", "use_index": False}
+        found = self._table.read([*_NUMBERS, "_distance"], where, nearest=nearest, prefilter=True)
+        rows = zip(*(found[name].to_pylist() for name in (*_NUMBERS, "_distance")), strict=True)
+        return [ScoredPassage(number, document, 1 - far) for number, document, far in rows]
+
+    def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
+        """Return the passages that share a term, by BM25 score as Qdrant counts it, best first.
+
+        How rare a term is counts over all passages, whatever the scope.
+        """
+        if not terms:
+            return []
+        listed = ",".join(f"arrow_cast({id_}, 'UInt32')" for id_ in terms.ids)
+        where = f"array_has_any(terms, make_array({listed}))"
+        found = self._table.read([*_NUMBERS, "terms", "weights"], where).combine_chunks()
+        total = self._table.count()
+        numbers, documents = (found[name].to_numpy() for name in _NUMBERS)
+        lists = found["terms"].combine_chunks()
+        of = np.repeat(np.arange(len(found)), lists.value_lengths().to_numpy())
+        ids = lists.flatten().to_numpy()
+        weights = found["weights"].combine_chunks().flatten().to_numpy()
+        scores = np.zeros(len(found))
+        for id_, weight in zip(terms.ids, terms.weights, strict=True):
+            at = np.flatnonzero(ids == id_)
+            idf = np.log1p((total - len(at) + 0.5) / (len(at) + 0.5))
+            scores[of[at]] += weight * idf * weights[at]
+        keep = np.isin(documents, list(scope.without), invert=True)
+        if scope.within is not None:
+            keep &= np.isin(documents, list(scope.within))
+        best = np.flatnonzero(keep)
+        best = best[np.argsort(-scores[best], kind="stable")][:limit]
+        return [ScoredPassage(int(numbers[i]), int(documents[i]), float(scores[i])) for i in best]
+
+    def remove(self, documents: Collection[int]) -> None:
+        if documents:
+            self._table.delete(_any_of("document", documents))
+
+    def remove_passages(self, passages: Collection[int]) -> None:
+        if passages:
+            self._table.delete(_any_of("number", passages))
+
+    def passages(self) -> dict[int, int]:
+        found = self._table.read(_NUMBERS)
+        return dict(zip(*(found[name].to_pylist() for name in _NUMBERS), strict=True))
+
+    def count(self) -> int:
+        return self._table.count()
+
+    def flush(self) -> None:
+        pass  # each change is a commit
+
+    def optimise(self) -> None:
+        self._table.index("terms", "LABEL_LIST", build=False)  # it has the terms of the removed
+        self._table.tidy(_ROWS_EACH)
+        self._table.index("terms", "LABEL_LIST", build=self.count() >= _INDEXED)
+
+    def close(self) -> None:
+        pass
+
+
+_NOTHING = "false"
+
+
+def _to_filter(scope: Scope) -> str | None:
+    if scope.within is not None and not scope.within:
+        return _NOTHING
+    parts = [] if scope.within is None else [_any_of("document", scope.within)]
+    if scope.without:
+        parts.append(f"NOT {_any_of('document', scope.without)}")
+    return " AND ".join(parts) or None
+
+
+# Opening
+
+
+class LanceStore(LibraryStore):
+    """The parts of a library on Lance tables; its folder keeps what repeats its text."""
+
+    catalogue_name = CATALOGUE
+    locks_to_search = False
+
+    def __init__(self, path: Path, wait: float) -> None:
+        super().__init__(path, wait)
+        self._place = Place(str(path), lambda: self._lock is not None and self._lock.held)
+
+    def _open_catalogue(self, *, make: bool) -> DocumentStore | None:
+        if table := self._place.open(CATALOGUE):
+            return LanceCatalogue(table, read_only=not os.access(self.path, os.W_OK))
+        return LanceCatalogue.make(self._place) if make else None
+
+    def _load_index(self, catalogue: DocumentStore, dimension: int | None) -> None:
+        table = self._place.open(PASSAGES)
+        index = LanceIndex(table) if table else None
+        searchable = catalogue.is_searchable()
+        if index and dimension not in (None, index.dimension) and not searchable:
+            self._place.delete(PASSAGES)  # another embedder's, of documents that are gone
+            index = None
+        if index is None and dimension is not None:
+            index = LanceIndex.make(self._place, dimension)
+        if index is None and searchable:
+            raise LibraryDamaged(
+                f"cannot search the library {self._place.uri}",
+                "its passages are missing",
+                "rebuild them with `colligate library verify --repair`",
+            )
+        self._index = index
+
+    def _delete_index(self) -> None:
+        self._place.delete(PASSAGES)
