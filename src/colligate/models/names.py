@@ -174,13 +174,14 @@ def open_reranker(
         UnknownModel, ModelError: as `open_model`.
         UsageError: the embedder or scorer that it needs was not given.
     """
-    from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
-
-    kind, rest = split_name(name)
     if name == "minilm":
         from colligate.models.pairs import MiniLMReranker
 
         return MiniLMReranker()
+    # The client of endpoints, which is slow to import.
+    from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
+
+    kind, rest = split_name(name)
     if name == "embedding":
         if embedder is None:
             raise UsageError("the reranker 'embedding' needs an embedder", hint="give --embedder")
