@@ -61,10 +61,15 @@ export function day(began: string | number): string {
 /** A warning without the option of the command line that it ends with. */
 export const withoutOption = (text: string): string => text.replace(/: --yes reads all$/, "");
 
+/** An answer without the marks of headings that it quotes; one # may mean "number". */
+export const withoutHashes = (text: string): string =>
+  text.replace(/^([ \t]*)#{2,6}[ \t]+/gm, "$1");
+
 /** A text in one line, cut to so many characters. */
 export function oneLine(text: string, most = 160): string {
-  // Rulers and the marks of tables have no meaning within a line.
+  // Rulers and the marks of headings and tables have no meaning within a line.
   const line = text
+    .replace(/^[ \t]*#{1,6}[ \t]+/gm, "")
     .replace(/^[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-*:?[ \t]*)+$/gm, " ")
     .replace(/^[ \t]*\|(.*?)\|?[ \t]*$/gm, (_, cells: string) =>
       cells.split(/(?<!\\)\|/).join(" · "),

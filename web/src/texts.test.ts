@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { blocks, parts, path } from "./blocks";
 import { Text } from "./codepoints";
+import { oneLine, withoutHashes } from "./format";
 import { pieces } from "./marks";
 import { drawn, marksOf } from "./pictures/lines";
 import { sentences } from "./sentences";
@@ -41,6 +42,16 @@ describe("an answer in pieces", () => {
       { kind: "uncited" },
       { kind: "text", text: " See [9].", cited: [] },
     ]);
+  });
+});
+
+describe("Markdown that is quoted", () => {
+  it("has no marks of headings", () => {
+    expect(oneLine("# Yard\n\n### Bicycles\nThey stand in it.")).toBe(
+      "Yard Bicycles They stand in it.",
+    );
+    expect(withoutHashes("#### Results\nIssue #4 # 5")).toBe("Results\nIssue #4 # 5");
+    expect(withoutHashes("# of shares: 5")).toBe("# of shares: 5");
   });
 });
 

@@ -9,6 +9,7 @@ export type Citation = {
   page: number | null;
   row?: number | null; // absent from runs kept by older versions
   date?: string;
+  authors?: string;
   source?: string;
   start: number;
   end: number;
@@ -53,7 +54,12 @@ export type Answer = {
   seconds?: number;
 };
 
-export type Parameter = { name: string; type: string; default: unknown };
+export type Parameter = {
+  name: string;
+  type: string;
+  default: unknown;
+  description: string;
+};
 
 export type Strategy = {
   name: string;

@@ -77,7 +77,7 @@ def _read_attributes(kind: type) -> dict[str, str]:
     for each in reversed(kind.__mro__):
         _, _, section = inspect.cleandoc(each.__doc__ or "").partition("\nAttributes:\n")
         for name, text in re.findall(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", section, re.MULTILINE):
-            found[name] = " ".join(text.split())
+            found[name] = " ".join(text.replace("`", "").split())
     return found
 
 

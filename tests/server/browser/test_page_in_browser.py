@@ -22,6 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 Do = Callable[..., Awaitable[Any]]
 DAYS = "How many days to cure a violation after notice?"
+PHONE = {"width": 390, "height": 844}
 TOKEN = "open-sesame-open-sesame"
 
 
@@ -119,6 +120,9 @@ async def test_an_answer_is_copied_downloaded_and_sent(look, filled, ask):
     assert download.suggested_filename == "answer.html"
     written = html.unescape((await download.path()).read_text("utf-8"))
     assert quote in squeezed(written)
+    async with page.expect_download() as waiting:
+        await page.get_by_role("button", name="Download as BibTeX").click()
+    assert "2007" in (await (await waiting.value).path()).read_text("utf-8")
     await page.get_by_role("button", name="Copy link").click()
     await expect(page.locator(".after [role=status]")).to_have_text("Link copied")
     address = await page.evaluate("navigator.clipboard.readText()")
@@ -249,6 +253,10 @@ async def test_a_strategy_from_outside_is_shown_with_its_lines(page, ask, tmp_pa
         await page.get_by_text("1 document,").wait_for()
         await ask(page, url, "Which is first?", "toy")
         await expect(page.locator(".said")).to_have_text("Rules")
+        # Nothing cited says who wrote it, or when.
+        await expect(page.get_by_role("button", name="Download as BibTeX")).to_have_count(0)
+        parameter = page.get_by_label("backwards")
+        await expect(parameter).to_have_accessible_description("begin with the last title")
         step = page.locator(".step").first
         await expect(step).to_contain_text("Titles in order: 1")
         await step.locator("summary").click()
@@ -383,6 +391,52 @@ async def test_a_run_is_stopped(page, filled):
     await page.goto(f"{filled}#/runs")
     stopped = page.locator(".run-list li", has_text="Will you never reply")
     await expect(stopped).to_contain_text("cancelled")
+
+
+async def test_a_run_is_stopped_where_it_is_seen_on_a_phone(look, filled):
+    page = (await look(viewport=PHONE)).page
+    await page.goto(filled)
+    await page.get_by_label("Question").fill("Could you never reply about violations?")
+    await page.get_by_role("button", name="Ask").click()
+    await page.locator(".located").wait_for()
+    stop = page.locator(".outcome").get_by_role("button", name="Stop")
+    await expect(stop).to_be_in_viewport()
+    await stop.click()
+    await expect(page.locator(".outcome")).to_contain_text("The run was stopped.Found before")
+
+
+async def test_a_long_library_is_folded_and_searched(look, page, served, upload):
+    files = {f"note-{n:03}.md": f"# Note {n:03}\n\nIt is short.\n".encode() for n in range(160)}
+    await upload(page, served, "long", files)
+    rows = page.locator(".documents tbody tr th")
+    await expect(rows).to_have_count(50)
+    await page.get_by_role("button", name="Show 100 more of 110").click()
+    await expect(rows).to_have_count(150)
+    await page.get_by_role("button", name="Show 10 more").click()
+    await expect(rows).to_have_count(160)
+    await page.get_by_label("Search documents").fill("note-15")
+    await expect(rows).to_have_count(10)
+    await expect(page.locator(".library").get_by_role("status").last).to_have_text("10 of 160")
+    await page.get_by_label("Search documents").fill("xylophone")
+    await expect(page.locator(".library").get_by_role("status").last).to_have_text("Nothing found")
+
+    await page.goto(f"{served}#/ask")
+    await page.get_by_text("Settings").click()
+    choice = page.locator(".documents-choice")
+    await expect(choice.get_by_role("checkbox")).to_have_count(50)
+    await choice.get_by_label("Search documents").fill("note 159")
+    await choice.get_by_label("Note 159").check()
+    await choice.get_by_label("Search documents").fill("")
+    await expect(choice.locator("legend")).to_contain_text("Read only 1 document")
+    await choice.get_by_role("button", name="Untick all").click()
+    await expect(choice.locator("legend")).to_contain_text("Read all documents")
+
+    phone = (await look(viewport=PHONE)).page
+    await phone.goto(f"{served}#/library")
+    await phone.locator(".libraries").get_by_role("button", name="long", exact=True).click()
+    await expect(phone.locator(".documents tbody tr th")).to_have_count(5)
+    await expect(phone.get_by_role("button", name="Show 100 more of 155")).to_be_visible()
+    assert await phone.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
 
 
 async def test_an_answer_in_no_document_is_not_found(page, filled, ask):

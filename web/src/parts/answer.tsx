@@ -1,8 +1,8 @@
 import { useState } from "preact/hooks";
 import { pieces } from "../marks";
-import { oneLine, withoutOption } from "../format";
+import { oneLine, withoutHashes, withoutOption } from "../format";
 import type { Answer, Citation, LocatedPassage, Span } from "../types";
-import { Excerpt, InLibrary, SpanLink } from "./spans";
+import { Excerpt, Few, InLibrary, SpanLink } from "./spans";
 
 const spanOf = (citation: Citation): Span => ({
   document_id: citation.document,
@@ -52,7 +52,7 @@ export function AnswerText({
             if (piece.kind === "text")
               return (
                 <span key={at} class={piece.cited.includes(lit) ? "lit" : undefined}>
-                  {piece.text}
+                  {withoutHashes(piece.text)}
                 </span>
               );
             const citation = answer.citations[piece.number - 1];
@@ -82,29 +82,31 @@ export function AnswerText({
         <div class="sources">
           <h2 class="cap">Sources</h2>
           <ol>
-            {answer.citations.map((citation, at) => (
-              <li key={at} class={lit === at + 1 ? "lit" : undefined} {...light(at + 1)}>
-                <SpanLink class="source" span={spanOf(citation)} number={at + 1} others={others}>
-                  <span class="number" aria-hidden="true">
-                    {at + 1}
-                  </span>
-                  <span class="where">
-                    <b>{citation.title}</b>
-                    <small>{place(citation)}</small>
-                  </span>
-                  <q>{oneLine(citation.quote, 320)}</q>
-                </SpanLink>
-              </li>
-            ))}
+            <Few all={answer.citations} most={20}>
+              {(citation, at) => (
+                <li key={at} class={lit === at + 1 ? "lit" : undefined} {...light(at + 1)}>
+                  <SpanLink class="source" span={spanOf(citation)} number={at + 1} others={others}>
+                    <span class="number" aria-hidden="true">
+                      {at + 1}
+                    </span>
+                    <span class="where">
+                      <b>{citation.title}</b>
+                      <small>{place(citation)}</small>
+                    </span>
+                    <q>{oneLine(citation.quote, 320)}</q>
+                  </SpanLink>
+                </li>
+              )}
+            </Few>
           </ol>
         </div>
       )}
       {answer.how && <p class="quiet how">{answer.how}</p>}
       {answer.warnings.length > 0 && (
         <ul class="warnings" aria-label="Warnings">
-          {answer.warnings.map((warning, at) => (
-            <Warning key={at} text={warning} readAll={readAll} />
-          ))}
+          <Few all={answer.warnings} most={10}>
+            {(warning, at) => <Warning key={at} text={warning} readAll={readAll} />}
+          </Few>
         </ul>
       )}
     </InLibrary.Provider>
@@ -130,26 +132,36 @@ function Warning({ text, readAll }: { text: string; readAll?: (() => void) | und
 }
 
 /** What the search found, to look at before the answer is there. */
-export function Located({ passages, library }: { passages: LocatedPassage[]; library: string }) {
+export function Located({
+  passages,
+  library,
+  busy,
+}: {
+  passages: LocatedPassage[];
+  library: string;
+  busy: boolean;
+}) {
   return (
     <InLibrary.Provider value={library}>
       <div class="sources located">
-        <h2 class="cap">Found so far, being read</h2>
+        <h2 class="cap">{busy ? "Found so far, being read" : "Found before the end"}</h2>
         <ol>
-          {passages.map((each, at) => (
-            <li key={at}>
-              <SpanLink class="source" span={each.span}>
-                <span class="number" aria-hidden="true">
-                  ·
-                </span>
-                <span class="where">
-                  <b>{each.title}</b>
-                  <small>{place(each)}</small>
-                </span>
-                <Excerpt span={each.span} most={160} />
-              </SpanLink>
-            </li>
-          ))}
+          <Few all={passages} most={10}>
+            {(each, at) => (
+              <li key={at}>
+                <SpanLink class="source" span={each.span}>
+                  <span class="number" aria-hidden="true">
+                    ·
+                  </span>
+                  <span class="where">
+                    <b>{each.title}</b>
+                    <small>{place(each)}</small>
+                  </span>
+                  <Excerpt span={each.span} most={160} />
+                </SpanLink>
+              </li>
+            )}
+          </Few>
         </ol>
       </div>
     </InLibrary.Provider>

@@ -49,8 +49,8 @@ export function StrategyChoice({
 }
 
 const EFFORTS = [
-  ["low", "Quick", "Reads the best passages once: 1 call"],
-  ["normal", "Normal", "Also looks for what is missing: usually 1 to 4 calls"],
+  ["low", "Quick", "Reads the best passages once: 1 model call"],
+  ["normal", "Normal", "Also looks for what is missing: usually 1 to 4 model calls"],
   ["high", "Thorough", "Tries up to four methods until one finds the answer"],
 ] as const;
 
@@ -147,7 +147,8 @@ function Field({
   value: string;
   set: (value: string) => void;
 }) {
-  const { name, type } = parameter;
+  const { name, type, description } = parameter;
+  const id = `parameter-${name}`;
   const usual = written(parameter.default);
   const choices =
     type === "bool"
@@ -156,28 +157,36 @@ function Field({
         ? type.split("|")
         : null;
   return (
-    <label class={value ? "field changed" : "field"}>
-      <span>{name.replaceAll("_", " ")}</span>
-      {choices ? (
-        <select value={value} onChange={(event) => set(event.currentTarget.value)}>
-          <option value="">{usual} (default)</option>
-          {choices
-            .filter((choice) => choice !== usual)
-            .map((choice) => (
-              <option key={choice}>{choice}</option>
-            ))}
-        </select>
-      ) : (
-        <input
-          value={value}
-          placeholder={usual || "none"}
-          inputMode={
-            type.startsWith("int") ? "numeric" : type.startsWith("float") ? "decimal" : "text"
-          }
-          onInput={(event) => set(event.currentTarget.value.trim())}
-        />
-      )}
-    </label>
+    <div>
+      <label class={value ? "field changed" : "field"}>
+        <span>{name.replaceAll("_", " ")}</span>
+        {choices ? (
+          <select
+            value={value}
+            aria-describedby={id}
+            onChange={(event) => set(event.currentTarget.value)}
+          >
+            <option value="">{usual} (default)</option>
+            {choices
+              .filter((choice) => choice !== usual)
+              .map((choice) => (
+                <option key={choice}>{choice}</option>
+              ))}
+          </select>
+        ) : (
+          <input
+            value={value}
+            aria-describedby={id}
+            placeholder={usual || "none"}
+            inputMode={
+              type.startsWith("int") ? "numeric" : type.startsWith("float") ? "decimal" : "text"
+            }
+            onInput={(event) => set(event.currentTarget.value.trim())}
+          />
+        )}
+      </label>
+      <small id={id}>{description}</small>
+    </div>
   );
 }
 

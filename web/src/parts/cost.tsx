@@ -11,15 +11,16 @@ export function Cost({ run }: { run: Run }) {
   return (
     <>
       <p class="cost" aria-hidden="true">
-        <Figure value={seconds(run.seconds.value)} of="so far" />
+        <Figure value={seconds(run.seconds.value)} of={run.busy.value ? "so far" : "total"} />
         <Figure value={compact(now.calls)} of={now.calls === 1 ? "model call" : "model calls"} />
         <Figure value={compact(now.input)} of="tokens read" />
         <Figure value={compact(now.output)} of="written" />
       </p>
-      {reading && (
+      {reading && run.busy.value && (
         <p class="quiet reading">
           The model reads {counted(reading.tokens, "token")}
-          {reading.seconds !== null && `: about ${seconds(reading.seconds)} by the calls before`}
+          {reading.seconds !== null &&
+            `: about ${seconds(reading.seconds)}, judging by the calls before`}
         </p>
       )}
     </>

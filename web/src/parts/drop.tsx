@@ -6,6 +6,7 @@ import { about, asFailure, library, loadDocuments, loadLibraries } from "../stat
 import type { Job, Problem } from "../types";
 import { Up } from "./icons";
 import { ProblemNote } from "./problem";
+import { Few } from "./spans";
 
 type Arrival = {
   library: string;
@@ -141,11 +142,13 @@ export function Drop() {
           {now.problem && <ProblemNote problem={now.problem} />}
           {now.left.length > 0 && (
             <ul class="left-out">
-              {now.left.map((each) => (
-                <li key={each.file}>
-                  <b>{each.file}</b> {each.why}
-                </li>
-              ))}
+              <Few all={now.left} most={20}>
+                {(each) => (
+                  <li key={each.file}>
+                    <b>{each.file}</b>: {each.why}
+                  </li>
+                )}
+              </Few>
             </ul>
           )}
         </div>

@@ -2,7 +2,7 @@ import { createContext, type ComponentChildren } from "preact";
 import { useContext, useState } from "preact/hooks";
 import { useText } from "../excerpts";
 import { link } from "../route";
-import { oneLine } from "../format";
+import { count, oneLine } from "../format";
 import { opened, titleOf } from "../state";
 import type { Span } from "../types";
 
@@ -64,31 +64,64 @@ export function DocumentTitle({ id }: { id: string }) {
 const PHONE = "(max-width: 40rem)";
 const MOST_ON_A_PHONE = 5;
 
-/** A list that shows its first entries and a button for the rest. */
+const STEP = 100; // entries that a click adds: a library may have thousands
+
+/** A list that shows its first entries and a button for more, which `last` puts into the list. */
 export function Few<T>({
   all,
   most,
   children,
+  last = (button) => <li class="more">{button}</li>,
 }: {
   all: readonly T[];
   most: number;
   children: (each: T, at: number) => ComponentChildren;
+  last?: (button: ComponentChildren) => ComponentChildren;
 }) {
-  const [more, setMore] = useState(false);
+  const [more, setMore] = useState(0);
   const least = matchMedia(PHONE).matches ? Math.min(most, MOST_ON_A_PHONE) : most;
-  const shown = more ? all : all.slice(0, least);
+  const shown = all.slice(0, least + more);
+  const rest = all.length - shown.length;
   return (
     <>
       {shown.map(children)}
-      {all.length > shown.length && (
-        <li class="more">
-          <button type="button" class="link" onClick={() => setMore(true)}>
-            Show {all.length - shown.length} more
-          </button>
-        </li>
-      )}
+      {rest > 0 &&
+        last(
+          <button type="button" class="link" onClick={() => setMore(more + STEP)}>
+            {rest > STEP ? `Show ${STEP} more of ${count(rest)}` : `Show ${rest} more`}
+          </button>,
+        )}
     </>
   );
+}
+
+/** A list in which words are searched, once it is long: the entries that have them. */
+export function useSearch<T>(
+  all: readonly T[],
+  label: string,
+  text: (each: T) => string,
+  few = 8,
+): [found: T[], field: ComponentChildren] {
+  const [wanted, setWanted] = useState("");
+  const words = wanted.toLowerCase().trim();
+  const found = all.filter((each) => text(each).toLowerCase().includes(words));
+  const field = all.length > few && (
+    <div class="filter">
+      <label class="field">
+        <span>{label}</span>
+        <input
+          type="search"
+          value={wanted}
+          onInput={(event) => setWanted(event.currentTarget.value)}
+        />
+      </label>
+      <small role="status">
+        {words &&
+          (found.length ? `${count(found.length)} of ${count(all.length)}` : "Nothing found")}
+      </small>
+    </div>
+  );
+  return [found, field];
 }
 
 export const spanKey = (span: Span): string => `${span.document_id}:${span.start}-${span.end}`;

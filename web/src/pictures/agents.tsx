@@ -1,5 +1,5 @@
 import { Bar } from "../parts/bar";
-import { SpanLink } from "../parts/spans";
+import { Few, SpanLink } from "../parts/spans";
 import { lastOf, of } from "../run";
 import { counted, oneLine } from "../format";
 import { is, type EventOf, type TraceEvent } from "../types";
@@ -51,11 +51,9 @@ export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
         </div>
       )}
       <ul class="board">
-        {all
-          .filter((agent) => !isEmpty(agent))
-          .map((agent) => (
-            <Card key={agent.id} agent={agent} />
-          ))}
+        <Few all={all.filter((agent) => !isEmpty(agent))} most={24}>
+          {(agent) => <Card key={agent.id} agent={agent} />}
+        </Few>
         {Array.from({ length: Math.min(waiting, 24) }, (_, at) => (
           <li key={`waiting ${at}`} class="card waiting" aria-hidden="true" />
         ))}
@@ -64,14 +62,16 @@ export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
         <div class="empty">
           <p>Nothing found in {counted(empty.length, "document")}:</p>
           <ul>
-            {empty.map(({ id, title, turns }) => (
-              <li key={id}>
-                <SpanLink span={{ document_id: id, start: 0, end: 0 }}>
-                  {oneLine(title, 60)}
-                </SpanLink>{" "}
-                <small>{counted(turns.length, "turn")}</small>
-              </li>
-            ))}
+            <Few all={empty} most={20}>
+              {({ id, title, turns }) => (
+                <li key={id}>
+                  <SpanLink span={{ document_id: id, start: 0, end: 0 }}>
+                    {oneLine(title, 60)}
+                  </SpanLink>{" "}
+                  <small>{counted(turns.length, "turn")}</small>
+                </li>
+              )}
+            </Few>
           </ul>
         </div>
       )}

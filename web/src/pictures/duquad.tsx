@@ -1,5 +1,5 @@
 import { Bar, shares } from "../parts/bar";
-import { Excerpt, SpanLink } from "../parts/spans";
+import { Excerpt, Few, SpanLink } from "../parts/spans";
 import { lastOf, of } from "../run";
 import { oneLine, score } from "../format";
 import type { EventOf, TraceEvent } from "../types";
@@ -113,7 +113,9 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
       {named.length > 0 && <ol class="rows">{named.map((row) => drawn(row, false))}</ol>}
       {views.length > 0 && rest.length > 0 && <h3 class="divide">Not named by any agent</h3>}
       <ol class={views.length ? "rows rest" : "rows"}>
-        {rest.map((row) => drawn(row, views.length > 0))}
+        <Few all={rest} most={20}>
+          {(row) => drawn(row, views.length > 0)}
+        </Few>
       </ol>
     </figure>
   );

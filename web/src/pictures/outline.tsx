@@ -78,7 +78,7 @@ export function OutlinePicture({ events }: { events: readonly TraceEvent[] }) {
           </li>
         )}
       </ol>
-      {latest && (
+      {latest && latest.entities.length > 0 && (
         <div class="grown">
           <h3>Knowledge so far</h3>
           {latest.entities.map((entity) => (

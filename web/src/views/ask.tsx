@@ -4,15 +4,15 @@ import * as api from "../api";
 import { AnswerText, Located } from "../parts/answer";
 import { Efforts, Parameters, StrategyChoice, asValues, summaryOf } from "../parts/asking";
 import { Drop } from "../parts/drop";
-import { Arrow } from "../parts/icons";
+import { Arrow, Stop } from "../parts/icons";
 import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
-import { InLibrary, SpanLink } from "../parts/spans";
+import { Few, InLibrary, SpanLink, useSearch } from "../parts/spans";
 import { link } from "../route";
 import { Run, lastOf } from "../run";
 import { counted, oneLine } from "../format";
 import { about, asFailure, current, documentsOf, library } from "../state";
-import type { DocumentInfo, Tree } from "../types";
+import type { Answer, DocumentInfo, Tree } from "../types";
 
 // Outside the view, so that the text and the run survive a change of views.
 const question = signal("");
@@ -92,6 +92,7 @@ export function AskView() {
         {!now && <Latest />}
         {!now && <Drop />}
         <Earlier />
+        {now && earlier.value.length > 0 && <h2 class="asked-now">{now.question}</h2>}
         {now && <Outcome run={now} again={(asked) => start(now.library, asked)} />}
         {now?.answer.value && <FollowUp before={[...earlier.value, now]} />}
       </div>
@@ -254,7 +255,10 @@ function Settings() {
             value={where.value}
             onInput={(event) => (where.value = event.currentTarget.value)}
           />
-          <small>Conditions such as these, with semicolons between them.</small>
+          <small>
+            Conditions on date, title, file or language, with semicolons between them; ~ means
+            “contains”.
+          </small>
         </label>
         <div class="parameters">
           <Limit value={limits.tokens} step="1" why="What is read and written together.">
@@ -310,7 +314,7 @@ function FollowUp({ before }: { before: Run[] }) {
     >
       <input
         aria-label="Follow-up"
-        placeholder="Ask a follow-up, such as: and when does it end?"
+        placeholder="Ask a follow-up question"
         maxLength={about.value?.limits["question_characters"] ?? undefined}
         value={text.value}
         onInput={(event) => (text.value = event.currentTarget.value)}
@@ -349,27 +353,42 @@ function Limit({
 
 function DocumentChoice() {
   const all = documentsOf(library.value).value ?? [];
+  const [found, search] = useSearch(
+    all,
+    "Search documents",
+    (each) => `${each.title} ${each.source}`,
+  );
   if (!all.length) return null;
   return (
     <fieldset class="documents-choice">
       <legend>
-        {chosen.value.length
-          ? `Read only ${counted(chosen.value.length, "document")}`
-          : "Read all documents, or only those ticked"}
+        {chosen.value.length ? (
+          <>
+            Read only {counted(chosen.value.length, "document")}{" "}
+            <button type="button" class="link" onClick={() => (chosen.value = [])}>
+              Untick all
+            </button>
+          </>
+        ) : (
+          "Read all documents, or only those ticked"
+        )}
       </legend>
-      {all.map((each) => (
-        <label key={each.id} class="check">
-          <input
-            type="checkbox"
-            checked={chosen.value.includes(each.id)}
-            onChange={(event) => {
-              const others = chosen.value.filter((id) => id !== each.id);
-              chosen.value = event.currentTarget.checked ? [...others, each.id] : others;
-            }}
-          />
-          {each.title}
-        </label>
-      ))}
+      {search}
+      <Few all={found} most={50} last={(button) => <p class="more">{button}</p>}>
+        {(each) => (
+          <label key={each.id} class="check">
+            <input
+              type="checkbox"
+              checked={chosen.value.includes(each.id)}
+              onChange={(event) => {
+                const others = chosen.value.filter((id) => id !== each.id);
+                chosen.value = event.currentTarget.checked ? [...others, each.id] : others;
+              }}
+            />
+            {each.title}
+          </label>
+        )}
+      </Few>
     </fieldset>
   );
 }
@@ -392,11 +411,18 @@ export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) =
           <i />
           <i />
           <i />
+          {asked && (
+            <button type="button" onClick={() => run.cancel()}>
+              <Stop /> Stop
+            </button>
+          )}
         </div>
       )}
-      {located && <Located passages={located.passages} library={run.library} />}
       {problem && <ProblemNote problem={problem} />}
       {run.state.value === "cancelled" && <p class="quiet">The run was stopped.</p>}
+      {located && (
+        <Located passages={located.passages} library={run.library} busy={run.busy.value} />
+      )}
       {answer && answer.question !== run.question && (
         <p class="quiet asked-as">
           Asked as: {answer.question}{" "}
@@ -417,11 +443,16 @@ export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) =
   );
 }
 
-const FILES = { md: "Markdown", html: "HTML", docx: "Word" };
+const FILES = { md: "Markdown", html: "HTML", docx: "Word", bib: "BibTeX" };
+
+/** Whether a document cited says who wrote it, or when: others are not in a BibTeX file. */
+const isDocumented = (answer: Answer): boolean =>
+  answer.citations.some((each) => each.authors || each.date);
 
 /** What can be done with a run that has ended: replay it, copy, download or send its answer. */
 function After({ run }: { run: Run }) {
   const said = useSignal("");
+  const answer = run.answer.value;
   const address = link("run", [run.id]);
   const act = (work: Promise<void>, done: string) =>
     void work.then(
@@ -432,7 +463,7 @@ function After({ run }: { run: Run }) {
   return (
     <div class="quiet after">
       {/* Browsers offer the clipboard to pages of this machine, or over https, alone. */}
-      {run.answer.value && "clipboard" in navigator && (
+      {answer && "clipboard" in navigator && (
         <>
           <button type="button" onClick={() => act(copy(markdown()), "Copied as Markdown")}>
             Copy
@@ -447,17 +478,19 @@ function After({ run }: { run: Run }) {
           </button>
         </>
       )}
-      {run.answer.value &&
-        Object.entries(FILES).map(([ending, name]) => (
-          <button
-            key={ending}
-            type="button"
-            aria-label={`Download as ${name}`}
-            onClick={() => act(download(run.id, ending), "Downloaded")}
-          >
-            ↓ {name}
-          </button>
-        ))}
+      {answer &&
+        Object.entries(FILES)
+          .filter(([ending]) => ending !== "bib" || isDocumented(answer))
+          .map(([ending, name]) => (
+            <button
+              key={ending}
+              type="button"
+              aria-label={`Download as ${name}`}
+              onClick={() => act(download(run.id, ending), "Downloaded")}
+            >
+              ↓ {name}
+            </button>
+          ))}
       <a href={address}>Replay this run</a>
       <span role="status">{said.value}</span>
     </div>

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import * as api from "../api";
 import { Drop } from "../parts/drop";
 import { ProblemNote } from "../parts/problem";
-import { InLibrary, SpanLink } from "../parts/spans";
+import { Few, InLibrary, SpanLink, useSearch } from "../parts/spans";
 import { Sure } from "../parts/sure";
 import { compact, counted } from "../format";
 import {
@@ -18,11 +18,11 @@ import type { DocumentInfo, Problem } from "../types";
 
 export function LibraryView() {
   const list = documentsOf(library.value).value;
-  const [wanted, setWanted] = useState("");
   const [problem, setProblem] = useState<Problem | null>(null);
-  const words = wanted.toLowerCase().trim();
-  const shown = (list ?? []).filter((each) =>
-    `${each.title} ${each.source}`.toLowerCase().includes(words),
+  const [shown, search] = useSearch(
+    list ?? [],
+    "Search documents",
+    (each) => `${each.title} ${each.source}`,
   );
   const attempt = async (work: Promise<unknown>) => {
     try {
@@ -45,17 +45,8 @@ export function LibraryView() {
         </header>
         <Drop />
         {problem && <ProblemNote problem={problem} />}
-        {list && list.length > 8 && (
-          <label class="field filter">
-            <span>Filter</span>
-            <input
-              type="search"
-              value={wanted}
-              onInput={(event) => setWanted(event.currentTarget.value)}
-            />
-          </label>
-        )}
-        {list && list.length > 0 && (
+        {search}
+        {shown.length > 0 && (
           <div class="scroll" tabIndex={0} role="region" aria-label="Documents">
             <table class="documents">
               <thead>
@@ -69,13 +60,25 @@ export function LibraryView() {
                 </tr>
               </thead>
               <tbody>
-                {shown.map((each) => (
-                  <Row
-                    key={each.id}
-                    info={each}
-                    remove={() => void attempt(api.removeDocument(library.value, each.id))}
-                  />
-                ))}
+                <Few
+                  all={shown}
+                  most={50}
+                  last={(button) => (
+                    <tr>
+                      <td class="more" colSpan={6}>
+                        {button}
+                      </td>
+                    </tr>
+                  )}
+                >
+                  {(each) => (
+                    <Row
+                      key={each.id}
+                      info={each}
+                      remove={() => void attempt(api.removeDocument(library.value, each.id))}
+                    />
+                  )}
+                </Few>
               </tbody>
             </table>
           </div>
@@ -97,7 +100,7 @@ function Row({ info, remove }: { info: DocumentInfo; remove: () => void }) {
       <td>{compact(info.characters)}</td>
       <td>{info.pages || "–"}</td>
       <td>{compact(info.passages)}</td>
-      <td>{info.language}</td>
+      <td>{info.language === "und" ? "–" : info.language}</td>
       <td>
         <Sure what={`Remove ${info.title}`} act={remove} />
       </td>

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import * as api from "../api";
 import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
-import { Few } from "../parts/spans";
+import { Few, useSearch } from "../parts/spans";
 import { link, route } from "../route";
 import { Sure } from "../parts/sure";
 import { Run } from "../run";
@@ -15,11 +15,12 @@ import { Outcome } from "./ask";
 export function RunsView() {
   const [list, setList] = useState<RunInfo[] | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
-  const [wanted, setWanted] = useState("");
   const name = library.value;
-  const words = wanted.toLowerCase().trim();
-  const shown = (list ?? []).filter((run) =>
-    `${run.question} ${run.strategy} ${outcome(run)}`.toLowerCase().includes(words),
+  const [shown, search] = useSearch(
+    list ?? [],
+    "Search questions",
+    (run) => `${run.question} ${run.strategy} ${outcome(run)}`,
+    0,
   );
   const days = [...new Set(shown.map((run) => day(run.began)))];
   const load = () =>
@@ -37,17 +38,7 @@ export function RunsView() {
           No questions were asked yet. <a href={link("ask")}>Ask one.</a>
         </p>
       )}
-      {list && list.length > 0 && (
-        <label class="field filter">
-          <span>Search questions</span>
-          <input
-            type="search"
-            value={wanted}
-            onInput={(event) => setWanted(event.currentTarget.value)}
-          />
-        </label>
-      )}
-      {words && !shown.length && <p class="quiet">No question has these words.</p>}
+      {search}
       {days.map((each) => (
         <section key={each} aria-label={each}>
           <h2 class="cap">{each}</h2>
