@@ -18,7 +18,14 @@ from typing import Any
 from colligate.documents import Document, Span, Tree, clean_text
 from colligate.documents.document import Page
 from colligate.errors import UnknownDocument
-from colligate.library.protocols import DocumentStore, FileRecord, StoredPassage, StoredText
+from colligate.library.protocols import (
+    DocumentStore,
+    FileRecord,
+    IndexEntry,
+    PassageStore,
+    StoredPassage,
+    StoredText,
+)
 from colligate.library.schema import MEMORY, DocumentState, connect, translate_errors
 from colligate.library.sources import DocumentInfo
 from colligate.library.web import folder_of, is_address, parse_address
@@ -516,6 +523,60 @@ def forget_missing(catalogue: DocumentStore, files: Iterable[Path]) -> list[Path
     for path in missing:
         catalogue.forget_file(path)
     return missing
+
+
+# Copying a library
+
+
+def copy_catalogue(source: DocumentStore, target: DocumentStore) -> None:
+    """Copy files with their documents, as pending, and the facts about the library."""
+    files = [record for path in source.files() if (record := source.file(path))]
+    numbers = source.numbers()
+
+    def place(file: FileRecord) -> int:
+        return min((numbers[id_] for id_ in source.documents_of(file.path)), default=0)
+
+    for file in sorted(files, key=place):
+        documents = []
+        for id_ in source.documents_of(file.path):
+            if document := source.document(numbers[id_]):
+                passages = source.passages_of(numbers[id_])
+                documents.append((document, [Span(id_, p.start, p.end) for p in passages]))
+        target.store(file, documents)
+    facts = {key: source.meta(key) for key in ("chunker", "embedder", "dimension", _FOLDERS)}
+    target.set_meta(**{key: value for key, value in facts.items() if value is not None})
+
+
+_TOGETHER = 1024  # passages written at once
+
+
+def copy_passages(
+    source: tuple[DocumentStore, PassageStore], target: tuple[DocumentStore, PassageStore]
+) -> None:
+    """Copy vectors and terms of indexed documents, and mark these as indexed."""
+    catalogue, index = source
+    numbers = target[0].numbers()
+    names = {number: id_ for id_, number in catalogue.numbers().items()}
+    entries: list[IndexEntry] = []
+    written: list[int] = []
+
+    def write() -> None:
+        target[1].upsert(entries)
+        target[1].flush()
+        target[0].mark(written, DocumentState.INDEXED)
+        entries.clear()
+        written.clear()
+
+    for number in catalogue.in_state(DocumentState.INDEXED):
+        new = numbers[names[number]]
+        passages = zip(target[0].passages_of(new), index.entries(number), strict=True)
+        for passage, entry in passages:
+            entries.append(dataclasses.replace(entry, passage=passage.number, document=new))
+        written.append(new)
+        if len(entries) >= _TOGETHER:
+            write()
+    write()
+    target[1].optimise()
 
 
 # Folders and patterns that were named, in which files may appear later

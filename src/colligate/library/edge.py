@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import qdrant_edge as qdrant
@@ -31,6 +32,7 @@ _DENSE, _SPARSE, _DOCUMENT = "dense", "bm25", "document"
 _GRAPH_FROM = 150_000
 
 _PAGE = 10_000  # passages listed at once
+_MOST = 1 << 31
 
 
 class EdgeIndex:
@@ -101,6 +103,22 @@ class EdgeIndex:
             return []
         query = qdrant.Query.Nearest(_to_sparse(terms), using=_SPARSE)
         return self._query(query, limit, scope)
+
+    def entries(self, document: int) -> list[IndexEntry]:
+        """Return all that is stored of a document's passages, in order."""
+        page = qdrant.ScrollRequest(
+            limit=_MOST, filter=_make_filter(Scope([document])), with_vector=True
+        )
+        records, _ = self._open.scroll(page)
+        found = []
+        for record in records:
+            assert isinstance(record.vector, dict)
+            stored: dict[str, Any] = record.vector
+            dense, sparse = stored.get(_DENSE), stored[_SPARSE]
+            vector = None if dense is None else np.array(dense, np.float32)
+            terms = Terms(list(sparse.indices), list(sparse.values))
+            found.append(IndexEntry(_read_number(record), document, vector, terms))
+        return sorted(found, key=lambda entry: entry.passage)
 
     def remove(self, documents: Collection[int]) -> None:
         """Take all passages of these documents out of every search."""

@@ -12,23 +12,29 @@ twice they are there once.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import os
+import platform
 import re
 import threading
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx2
 import numpy as np
 from cachetools import LRUCache
 from numpy.typing import NDArray
 
+from colligate.concurrency import in_thread
 from colligate.documents import Document, Span
-from colligate.errors import LibraryDamaged, LibraryLocked, MissingExtra
+from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, MissingExtra
 from colligate.library.bm25 import Terms
 from colligate.library.catalogue import as_json, renamed, to_document
 from colligate.library.protocols import (
@@ -43,6 +49,7 @@ from colligate.library.protocols import (
 from colligate.library.schema import DocumentState, disk_full, is_full
 from colligate.library.sources import DocumentInfo
 from colligate.library.store import LibraryStore
+from colligate.private import make_private_folder
 
 try:
     import lance
@@ -154,13 +161,6 @@ class Table:
         with self._place.translate_errors():
             return self._dataset.to_table(list(columns), filter=where, **more)
 
-    def read_all(self, columns: Sequence[str]) -> tuple[int, pa.Table]:
-        """Return all rows, and the version they are of."""
-        self.refresh()
-        data = self._dataset
-        with self._place.translate_errors():
-            return int(data.version), data.to_table(list(columns))
-
     def count(self) -> int:
         """Return the number of rows."""
         self.refresh()
@@ -191,29 +191,27 @@ class Table:
         with self._change() as data:
             data.delete(where)
 
-    def tidy(self, rows_each: int = 1024) -> None:
-        """Put small fragments together; while no other process writes, erase what was deleted."""
+    def tidy(self, rows_each: int = 1024, index: tuple[str, str] | None = None) -> None:
+        """Put small fragments together; while no other process writes, erase what was deleted.
+
+        `index` is a column with the kind of its index, which is built anew.
+        """
         alone = self._place.alone()
         self.refresh()
         try:
             with self._change() as data:
+                for known in data.describe_indices():  # it has the terms of what was deleted
+                    data.drop_index(known.name)
                 data.optimize.compact_files(
                     target_rows_per_fragment=rows_each, materialize_deletions_threshold=0.0
                 )
+                if index is not None:
+                    data.create_scalar_index(*index)
                 data.cleanup_old_versions(timedelta(0) if alone else _KEPT, delete_unverified=alone)
         except LibraryLocked:
             if alone:
                 raise
             # Another process has changed the table; a later call will do it.
-
-    def index(self, column: str, kind: str, *, build: bool) -> None:
-        """Build the index of a column anew, or drop it."""
-        with self._change() as data:
-            for known in data.describe_indices():
-                if known.field_names == [column]:
-                    data.drop_index(known.name)
-            if build:
-                data.create_scalar_index(column, kind)
 
     def list_leftovers(self) -> list[str]:
         """Return the files of this table that are not of its newest version."""
@@ -309,18 +307,10 @@ class LanceCatalogue:
     # Documents and passages
 
     def infos(self) -> list[DocumentInfo]:
+        shown = ("id", "title", "source", "characters", "pages", "passages", "language")
+        rows = (row.record for row in self._read_rows() if row.is_present)
         return [
-            DocumentInfo(
-                each["id"],
-                each["title"],
-                each["source"],
-                each["characters"],
-                each["page_count"],
-                each["passage_count"],
-                each["language"],
-                json.loads(each["metadata"]),
-            )
-            for each in (row.record for row in self._read_rows() if row.is_present)
+            DocumentInfo(*(of[name] for name in shown), json.loads(of["metadata"])) for of in rows
         ]
 
     def numbers(self, ids: Iterable[str] | None = None) -> dict[str, int]:
@@ -343,7 +333,7 @@ class LanceCatalogue:
 
     def is_searchable(self) -> bool:
         return any(
-            row.state == DocumentState.INDEXED and row.record["passage_count"]
+            row.state == DocumentState.INDEXED and row.record["passages"]
             for row in self._read_rows()
         )
 
@@ -399,11 +389,11 @@ class LanceCatalogue:
         return {
             row.number + place: row.number
             for row in rows
-            for place in range(1, row.record["passage_count"] + 1)
+            for place in range(1, row.record["passages"] + 1)
         }
 
     def count_passages(self, documents: Sequence[int]) -> int:
-        return sum(row.record["passage_count"] for row in self._find(documents))
+        return sum(row.record["passages"] for row in self._find(documents))
 
     # Files
 
@@ -515,13 +505,24 @@ class LanceCatalogue:
             return None if number is None else str(self._rows[number].record["value"])
 
     def set_meta(self, **facts: str) -> None:
-        if all(self.meta(key) == value for key, value in facts.items()):
-            return  # asked for each batch of passages
+        if not all(self.meta(key) == value for key, value in facts.items()):  # often they are
+            self.change_facts(facts)
+
+    def list_facts(self, start: str) -> dict[str, str]:
+        """Return the facts whose names start so."""
+        with self._lock:
+            self._refresh()
+            found = [key for key in self._facts if key.startswith(start)]
+            return {key: self._rows[self._facts[key]].record["value"] for key in found}
+
+    def change_facts(self, facts: Mapping[str, str | None]) -> None:
+        """Record facts in one commit, and forget those that are None."""
 
         def change() -> None:
             for key, value in facts.items():
                 number = self._facts.get(key) or self._take_number()
-                self._put(_Row(number, _FACT, {"key": key, "value": value}))
+                state = _GONE if value is None else _FACT
+                self._put(_Row(number, state, {"key": key, "value": value}))
 
         self._change(change)
 
@@ -570,8 +571,8 @@ class LanceCatalogue:
             return
         if self._version and self._table.refresh() == self._version:
             return
-        self._version, found = self._table.read_all(["number", "state", "record"])
-        rows = found.sort_by("number").to_pylist()
+        self._version = self._table.refresh()  # if others write now, the next call reads again
+        rows = self._table.read(["number", "state", "record"]).sort_by("number").to_pylist()
         for mapping in (self._rows, self._ids, self._files, self._facts, self._passages):
             mapping.clear()
         for row in rows:
@@ -587,7 +588,8 @@ class LanceCatalogue:
         elif row.is_present:
             self._ids[row.record["id"]] = row.number
         elif row.state == _GONE:
-            self._files.pop(row.record["path"], None)
+            self._files.pop(row.record.get("path", ""), None)
+            self._facts.pop(row.record.get("key", ""), None)
         elif row.state == DocumentState.REMOVING and self._ids.get(row.record["id"]) == row.number:
             del self._ids[row.record["id"]]
 
@@ -679,8 +681,8 @@ class LanceCatalogue:
             "language": document.language,
             "digest": document.digest,
             "characters": len(document.text),
-            "page_count": len(document.pages),
-            "passage_count": len(spans),
+            "pages": len(document.pages),
+            "passages": len(spans),
             "metadata": as_json(dict(document.metadata)),
             "warnings": as_json(document.warnings),
         }
@@ -808,6 +810,19 @@ class LanceIndex:
         best = best[np.argsort(-scores[best], kind="stable")][:limit]
         return [ScoredPassage(int(numbers[i]), int(documents[i]), float(scores[i])) for i in best]
 
+    def entries(self, document: int) -> list[IndexEntry]:
+        names = [*_NUMBERS, "vector", "terms", "weights"]
+        found = self._table.read(names, f"document = {document}").sort_by("number").to_pylist()
+        return [
+            IndexEntry(
+                row["number"],
+                document,
+                np.array(row["vector"], np.float32),
+                Terms(row["terms"], row["weights"]),
+            )
+            for row in found
+        ]
+
     def remove(self, documents: Collection[int]) -> None:
         if documents:
             self._table.delete(_any_of("document", documents))
@@ -827,9 +842,8 @@ class LanceIndex:
         pass  # each change is a commit
 
     def optimise(self) -> None:
-        self._table.index("terms", "LABEL_LIST", build=False)  # it has the terms of the removed
-        self._table.tidy(_ROWS_EACH)
-        self._table.index("terms", "LABEL_LIST", build=self.count() >= _INDEXED)
+        index = ("terms", "LABEL_LIST") if self.count() >= _INDEXED else None
+        self._table.tidy(_ROWS_EACH, index)
 
     def close(self) -> None:
         pass
@@ -849,20 +863,97 @@ def _to_filter(scope: Scope) -> str | None:
 
 # Opening
 
+_WRITER, _ERASING = "writer:", "erasing: "
+
 
 class LanceStore(LibraryStore):
-    """The parts of a library on Lance tables; its folder keeps what repeats its text."""
+    """The parts of a library on Lance tables, in its folder or at `uri` in a bucket.
+
+    In a folder, a lock lets one process write at a time. In a bucket many may write: each records
+    that it does, so that nobody erases files that another one is about to commit. The folder then
+    has what this machine keeps of the library: replies, runs, files that were sent or fetched.
+    """
 
     catalogue_name = CATALOGUE
     locks_to_search = False
 
-    def __init__(self, path: Path, wait: float) -> None:
+    def __init__(self, path: Path, wait: float, uri: str = "") -> None:
         super().__init__(path, wait)
-        self._place = Place(str(path), lambda: self._lock is not None and self._lock.held)
+        self.uri = uri or str(path)
+        self._in_bucket = bool(uri)
+        self._is_checked = self._is_erasing = False
+        self._writer = ""  # the fact under which this process is recorded in a bucket
+        http = {"allow_http": "true"} if uri and _endpoint().startswith("http:") else {}
+        self._place = Place(self.uri, self._is_alone, http)
+
+    async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> DocumentStore:
+        """Take the lock of a folder, or record in a bucket that this process writes."""
+        catalogue = await super().lock_catalogue(on_wait)
+        if self._in_bucket and not self._writer:
+            await in_thread(self._register, catalogue, "")
+        return catalogue
+
+    async def lock_to_erase(self, *, force: bool) -> DocumentStore:
+        """Open the catalogue while no other process writes; with `force`, whatever is recorded."""
+        catalogue = await super().lock_catalogue()
+        if self._in_bucket:
+            await in_thread(self._register, catalogue, _ERASING, force=force)
+            self._is_erasing = True
+        return catalogue
+
+    def end_change(self) -> None:
+        """Let others erase."""
+        if self._writer and isinstance(self._catalogue, LanceCatalogue):
+            with suppress(LibraryError):  # the change itself has said so
+                self._catalogue.change_facts({self._writer: None})
+        self._writer, self._is_erasing = "", False
+
+    def list_leftovers(self) -> list[str]:
+        """Return the files of older versions, and of changes that were not finished."""
+        tables = (self._place.open(name) for name in (CATALOGUE, PASSAGES))
+        return [file for table in tables if table for file in table.list_leftovers()]
+
+    def _is_alone(self) -> bool:
+        return self._is_erasing if self._in_bucket else self._lock is not None and self._lock.held
+
+    def _register(self, catalogue: DocumentStore, what: str, *, force: bool = False) -> None:
+        """Record that this process writes; raise `LibraryLocked` if another one forbids it.
+
+        Both look for others after they have recorded themselves, so one of two sees the other.
+        """
+        assert isinstance(catalogue, LanceCatalogue)
+        since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        me = f"process {os.getpid()} on {platform.node()} since {since}"
+        self._writer = _WRITER + uuid.uuid4().hex
+        others = catalogue.list_facts(_WRITER) if force else ()
+        catalogue.change_facts({**dict.fromkeys(others), self._writer: what + me})
+        found = catalogue.list_facts(_WRITER)
+        del found[self._writer]
+        for other in found.values():
+            if what or other.startswith(_ERASING):
+                self.end_change()
+                raise LibraryLocked(
+                    f"cannot {'erase' if what else 'write'} in the library {self.uri}",
+                    f"another process writes it ({other})",
+                    "wait; if it was killed, `colligate library erase --force`",
+                )
+
+    async def _hold(self, on_wait: Callable[[str], None] | None = None) -> None:
+        if not self._in_bucket:
+            await super()._hold(on_wait)
+        elif not self._is_checked:
+            make_private_folder(self.path)
+            await in_thread(check_conditional_put, self.uri)
+            self._is_checked = True
+
+    def _check_folder(self) -> None:
+        if not self._in_bucket:
+            super()._check_folder()
 
     def _open_catalogue(self, *, make: bool) -> DocumentStore | None:
         if table := self._place.open(CATALOGUE):
-            return LanceCatalogue(table, read_only=not os.access(self.path, os.W_OK))
+            writable = self._in_bucket or os.access(self.path, os.W_OK)
+            return LanceCatalogue(table, read_only=not writable)
         return LanceCatalogue.make(self._place) if make else None
 
     def _load_index(self, catalogue: DocumentStore, dimension: int | None) -> None:
@@ -876,7 +967,7 @@ class LanceStore(LibraryStore):
             index = LanceIndex.make(self._place, dimension)
         if index is None and searchable:
             raise LibraryDamaged(
-                f"cannot search the library {self._place.uri}",
+                f"cannot search the library {self.uri}",
                 "its passages are missing",
                 "rebuild them with `colligate library verify --repair`",
             )
@@ -884,3 +975,57 @@ class LanceStore(LibraryStore):
 
     def _delete_index(self) -> None:
         self._place.delete(PASSAGES)
+
+
+def _endpoint() -> str:
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+
+
+def check_conditional_put(uri: str) -> None:
+    """Raise `LibraryError` if an object store overwrites an object when asked not to.
+
+    Without it two writers may both believe that they have made a version. Amazon's own has it;
+    another one, named by AWS_ENDPOINT_URL, is asked to write the same object twice.
+    """
+    if not _endpoint():
+        return
+    try:
+        statuses = [_put_new(f"{uri.removeprefix('s3://')}/conditional-put") for _ in range(2)]
+        why = "" if statuses[1] in (409, 412) else f"it answers {statuses[1]} to a conditional put"
+    except (httpx2.HTTPError, httpx2.InvalidURL, KeyError) as error:
+        why = f"{type(error).__name__} {error}"
+    if why:
+        hint = "check the AWS_* variables; the store must support conditional put (If-None-Match)"
+        raise LibraryError(f"cannot write the library {uri} at {_endpoint()}", why, hint)
+
+
+def _put_new(key: str) -> int:
+    """Ask for an empty object unless it exists, signed as AWS's version 4; return the status."""
+    url = httpx2.URL(f"{_endpoint().rstrip('/')}/{key}")
+    env = os.environ
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
+    empty = hashlib.sha256().hexdigest()
+    headers = {
+        "host": url.netloc.decode(),
+        "if-none-match": "*",
+        "x-amz-content-sha256": empty,
+        "x-amz-date": stamp,
+    }
+    if token := env.get("AWS_SESSION_TOKEN"):
+        headers["x-amz-security-token"] = token
+    lines = [f"{name}:{value}" for name, value in headers.items()]
+    names = ";".join(headers)
+    request = "\n".join(["PUT", url.raw_path.decode(), "", *lines, "", names, empty])
+    scope = [stamp[:8], region, "s3", "aws4_request"]
+    digest = hashlib.sha256(request.encode()).hexdigest()
+    text = "\n".join(["AWS4-HMAC-SHA256", stamp, "/".join(scope), digest])
+    signature = f"AWS4{env['AWS_SECRET_ACCESS_KEY']}".encode()
+    for part in [*scope, text]:
+        signature = hmac.new(signature, part.encode(), hashlib.sha256).digest()
+    credential = "/".join([env["AWS_ACCESS_KEY_ID"], *scope])
+    headers["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, "
+        f"Signature={signature.hex()}"
+    )
+    return httpx2.put(url, headers=headers, content=b"", timeout=30).status_code

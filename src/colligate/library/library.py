@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +30,8 @@ from colligate.errors import (
 from colligate.library.catalogue import (
     Missing,
     are_current,
+    copy_catalogue,
+    copy_passages,
     find_missing,
     forget_missing,
     list_document_ids,
@@ -45,7 +48,12 @@ from colligate.library.protocols import DocumentStore, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, require_known
 from colligate.library.sources import DocumentInfo, SearchMode
-from colligate.library.store import RESPONSES_FILE, LibraryStore, resolve_default_path
+from colligate.library.store import (
+    RESPONSES_FILE,
+    LibraryStore,
+    find_bucket,
+    resolve_default_path,
+)
 from colligate.library.web import (
     fetch,
     find_fetched,
@@ -55,6 +63,7 @@ from colligate.library.web import (
     parse_address,
 )
 from colligate.models import Embedder
+from colligate.models.weights import home
 
 # The index is rebuilt once this share of it is new or removed. While it has few passages, which
 # takes a second or two at most, it is rebuilt whenever some were removed: until then they count
@@ -89,7 +98,8 @@ class AsyncLibrary:
     documents can be read meanwhile. Close it, or use `async with`.
 
     Args:
-        path: its folder; by default COLLIGATE_LIBRARY, or a folder of the user's data.
+        path: its folder, or "s3://bucket/name"; by default COLLIGATE_LIBRARY, or a folder of the
+            user's data.
         embedder: a model or its name; the library remembers which one made its vectors. By
             default it is that one; a new library takes `minilm`, or `e5` (if it is installed) if a
             fifth of the first documents are in other languages than English.
@@ -99,8 +109,8 @@ class AsyncLibrary:
         follow_links: follow symbolic links that lead out of the folders to add.
         ocr: read scanned PDFs and pictures by OCR, in these languages ("eng", "eng+deu").
         engine: what a new library keeps its documents in: "edge" (the default; SQLite and Qdrant
-            Edge) or "lance" (Lance tables, which many processes read at once; extra `scale`). A
-            library that exists keeps its own.
+            Edge) or "lance" (Lance tables, which many processes read at once; extra `scale`; always
+            in a bucket). A library that exists keeps its own.
 
     Raises:
         LibraryError: one of its subclasses, from any method.
@@ -120,8 +130,8 @@ class AsyncLibrary:
     ) -> None:
         given = embedder or DEFAULT_EMBEDDER
         name = given if isinstance(given, str) else given.name
-        self.path = resolve_default_path(name) if path is None else Path(path)
-        self._store = _open_store(self.path, wait, engine)
+        self._store = _open_store(path or resolve_default_path(name), wait, engine)
+        self.path = self._store.path
         self._embedder = _LibraryEmbedder(embedder)
         self._chunker = chunker
         self._reader = reader
@@ -138,6 +148,11 @@ class AsyncLibrary:
         await self.close()
 
     @property
+    def uri(self) -> str:
+        """Its folder or its place in a bucket; `path` is then the folder that this machine has."""
+        return self._store.uri
+
+    @property
     def responses(self) -> Path:
         """The file for models' replies, which may repeat its documents; removal deletes those."""
         return self.path / RESPONSES_FILE
@@ -151,7 +166,8 @@ class AsyncLibrary:
             LibraryLocked: another process holds it for longer than `wait`.
         """
         if not (await self._store.open_catalogue()).read_only:
-            await self._lock_catalogue(_ignore)
+            async with self._change():
+                await self._lock_catalogue(_ignore)
 
     # Reading
 
@@ -243,7 +259,7 @@ class AsyncLibrary:
         if self._ocr:
             await in_thread(find_language_data, self._ocr)
         result = Ingested()
-        async with self._changing:
+        async with self._change():
             catalogue = await self._lock_catalogue(report)
             await in_thread(record_chunker, catalogue, self._chunker)
             # Listed first: a disk may be unmounted while the others are read.
@@ -373,7 +389,7 @@ class AsyncLibrary:
             return 0  # also where nothing may be written
         if self._changing.locked() and await in_thread(catalogue.is_searchable):
             return 0
-        async with self._changing:
+        async with self._change():
             catalogue = await self._lock_catalogue(report)
             embedded = await self._index(catalogue, None, report)
             await self._tidy(catalogue, report, embedded=embedded)
@@ -389,7 +405,7 @@ class AsyncLibrary:
         Raises:
             UnknownDocument: a name is neither a document nor a file here; nothing is removed.
         """
-        async with self._changing:
+        async with self._change():
             catalogue = await self._lock_existing(_ignore)
             before = await in_thread(catalogue.numbers)
             await in_thread(remove_named, catalogue, list(ids_or_paths), self.path)
@@ -407,7 +423,7 @@ class AsyncLibrary:
         documents whose stored text is damaged removed, so that they can be added again.
         """
         report = on_progress or _ignore
-        async with self._changing:
+        async with self._change():
             catalogue = await self._lock_existing(report)
             try:
                 index = await self._store.open_index()
@@ -423,6 +439,58 @@ class AsyncLibrary:
                 await self._repair(catalogue, index, damage, report)
         return damage.problems
 
+    async def erase(self, *, force: bool = False) -> list[str]:
+        """Erase what is left of removed documents; return the files that may still hold some of it.
+
+        `remove` does so itself in a folder. In a bucket it only makes documents invisible, since
+        other processes may be reading or writing; this needs that no other one writes. One that
+        reads repeats its search.
+
+        Args:
+            force: do so though processes are recorded as writing: they were killed.
+
+        Raises:
+            LibraryLocked: another process writes the library.
+        """
+        async with self._change():
+            catalogue = await self._store.open_catalogue()
+            if catalogue.in_memory:
+                return []
+            catalogue = await self._store.lock_to_erase(force=force)
+            if index := await self._store.open_index():
+                known = await in_thread(catalogue.numbers)
+                stored = set((await in_thread(index.passages)).values())
+                await in_thread(index.remove, sorted(stored.difference(known.values())))
+                await in_thread(index.optimise)
+            await in_thread(self._store.purge, catalogue)
+            self._searcher.clear_cache()
+            return await in_thread(self._store.list_leftovers)
+
+    async def copy_to(self, other: AsyncLibrary) -> int:
+        """Copy everything into an empty library, and return the number of documents.
+
+        Nothing is read or embedded again. What a server keeps beside the library, and what was
+        fetched, stays here.
+
+        Raises:
+            UsageError: the other library has documents.
+        """
+        catalogue = await self._store.open_catalogue()
+        index = await self._store.open_index()
+        async with other._change():
+            target = await other._lock_catalogue(_ignore)
+            if await in_thread(target.files):
+                raise UsageError(
+                    f"cannot copy to {other.uri}", "it has documents", "name a new one"
+                )
+            await in_thread(copy_catalogue, catalogue, target)
+            dimension = await in_thread(catalogue.meta, "dimension")
+            if index is not None and dimension is not None:
+                passages = await other._store.open_index(int(dimension))
+                assert passages is not None
+                await in_thread(copy_passages, (catalogue, index), (target, passages))
+            return len(await in_thread(target.numbers))
+
     async def close(self) -> None:
         """Close everything once searches under way have ended. Safe to call twice."""
         async with self._changing, self._searcher.pause():
@@ -431,6 +499,14 @@ class AsyncLibrary:
             finally:
                 self._searcher.clear_cache()
                 await self._embedder.close()
+
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[None]:
+        async with self._changing:
+            try:
+                yield
+            finally:
+                await in_thread(self._store.end_change)
 
     async def _lock_catalogue(self, report: ProgressCallback) -> DocumentStore:
         return await self._store.lock_catalogue(
@@ -529,19 +605,24 @@ def _name_addresses(result: Ingested) -> None:
                 result.failed[place] = (path, type(error)(what, error.why, error.hint))
 
 
-def _open_store(path: Path, wait: float, engine: str | None) -> LibraryStore:
+def _open_store(given: Path | str, wait: float, engine: str | None) -> LibraryStore:
+    uri = find_bucket(given)
+    path = home() / "buckets" / uri.removeprefix("s3://") if uri else Path(given)
     if engine not in (None, *ENGINES):
         hint = f"the engines are {' and '.join(ENGINES)}"
         raise UsageError(f"no library engine {engine!r}", "its name is unknown", hint)
-    made = next((each for each, name in ENGINES.items() if (path / name).exists()), None)
+    there = (each for each, name in ENGINES.items() if (path / name).exists())
+    made = "lance" if uri else next(there, None)
     if engine and made not in (None, engine):
         hint = "name another --library, or copy it with `colligate library copy`"
-        raise UsageError(f"cannot open {path} with {engine}", f"it was made with {made}", hint)
+        raise UsageError(
+            f"cannot open {uri or path} with {engine}", f"it was made with {made}", hint
+        )
     if (made or engine) == "lance":
         # Imported here: it needs the extra `scale`, and takes most of a second.
         from colligate.library.lance import LanceStore
 
-        return LanceStore(path, wait)
+        return LanceStore(path, wait, uri)
     return LibraryStore(path, wait)
 
 

@@ -182,6 +182,10 @@ class PassageStore(Protocol):
         """Return the passages that share a term, by BM25 score, best first."""
         ...
 
+    def entries(self, document: int) -> list[IndexEntry]:
+        """Return all that is stored of a document's passages, in order."""
+        ...
+
     def remove(self, documents: Collection[int]) -> None:
         """Take all passages of these documents out of every search."""
         ...
@@ -250,6 +254,7 @@ class StoredText:
     source: str
     date: str
     text: str
+    media_type: str
 
 
 @dataclass(frozen=True, slots=True)

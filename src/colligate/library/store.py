@@ -51,6 +51,16 @@ def resolve_default_path(embedder: str) -> Path:
     return home() / "libraries" / re.sub(r"[^\w.-]+", "-", embedder).strip("-")
 
 
+def find_bucket(path: Path | str) -> str:
+    """Return the address of a library in a bucket; empty for a folder.
+
+    >>> find_bucket(Path("s3://papers/mine/"))
+    's3://papers/mine'
+    """
+    match = re.fullmatch(r"s3:/+(.*[^/])/*", str(path))  # `Path` makes one slash of two
+    return f"s3://{match[1]}" if match else ""
+
+
 class LibraryStore:
     """The parts of a library on disk, each opened when it is first needed.
 
@@ -63,6 +73,7 @@ class LibraryStore:
 
     def __init__(self, path: Path, wait: float) -> None:
         self.path = path
+        self.uri = str(path)
         self._wait = wait
         self._catalogue: DocumentStore | None = None
         self._empty: Catalogue | None = None
@@ -86,6 +97,17 @@ class LibraryStore:
         async with self._opening:
             await self._hold(on_wait)
             return await in_thread(self._load_catalogue, make=True)
+
+    async def lock_to_erase(self, *, force: bool) -> DocumentStore:
+        """Open the catalogue while no other process writes."""
+        return await self.lock_catalogue()
+
+    def end_change(self) -> None:
+        """Note the end of a change to the library."""
+
+    def list_leftovers(self) -> list[str]:
+        """Return the files that may still hold something of removed documents."""
+        return []
 
     async def open_index(self, dimension: int | None = None) -> PassageStore | None:
         """Take the lock and open the passage index; None if there is none.
