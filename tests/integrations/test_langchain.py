@@ -27,7 +27,8 @@ def test_each_document_has_its_exact_place(library):
         assert text[place["start"] : place["end"]] == document.page_content
         assert document.id == f"{place['document']}:{place['start']}-{place['end']}"
     assert set(found[0].metadata) == {
-        *("document", "title", "source", "date", "section", "page", "start", "end", "score")
+        *("document", "title", "source", "date", "section", "page", "row"),
+        *("start", "end", "score"),
     }
     assert found[0].metadata["section"] == ["Otters", "Diet"]
     assert Path(found[0].metadata["source"]).name == "otter.md"

@@ -35,6 +35,7 @@ def test_a_model_is_shown_the_heading_and_no_offsets(library):
     assert "start" not in shown
     assert "otter.md" not in shown  # a path says where the files of a person are
     assert "page" not in shown  # it has none
+    assert "row" not in shown
 
 
 async def test_awaited_it_finds_the_same(library):

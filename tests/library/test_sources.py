@@ -107,6 +107,33 @@ async def test_headings_are_searched_too(sources, mode):
     assert "earthworms" in hits[0].passage.text
 
 
+@pytest.mark.parametrize("form", ["csv", "md"])
+async def test_a_piece_of_a_long_table_is_found_by_the_heads_of_its_columns(tmp_path, form):
+    def write(name, *columns):
+        rows = [("Station", *columns)]
+        rows += [(f"Weir{n}", *(f"{n + i}.5" for i in range(len(columns)))) for n in range(300)]
+        path = tmp_path / f"{name}.{form}"
+        if form == "csv":
+            lines = [",".join(row) for row in rows]
+        else:
+            lines = [f"| {' | '.join(row)} |" for row in rows]
+            lines.insert(1, "|---" * len(rows[0]) + "|")
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+        return read_file(path).documents[0]
+
+    tables = [write("one", "Rainfall"), write("two", "Nitrate"), write("three", "Sediment")]
+    embedder = WordEmbedder()
+    async with InMemorySources(tables, embedder) as given:
+        for table, column in zip(tables, ("rainfall", "nitrate", "sediment"), strict=True):
+            hits = await given.search(f"{column} at weir150", k=1, mode=SearchMode.SPARSE)
+            assert hits[0].passage.document_id == table.id
+            assert "Weir150 " in hits[0].passage.text
+            assert column not in hits[0].passage.text.casefold()
+            row = hits[0].passage.text.partition(" |")[0].removeprefix("| Weir")
+            assert hits[0].row == (int(row) + 2 if form == "csv" else None)
+    assert all("Station | " in text for text in embedder.passages)  # what vectors are made of
+
+
 async def test_search_keeps_within_chosen_documents(sources, documents, mode):
     heron = documents[1].id
     hits = await sources.search("rivers fish badgers", k=10, mode=mode, documents={heron})

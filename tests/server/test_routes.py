@@ -120,6 +120,15 @@ async def test_a_question_over_documents_of_some_dates(client):
     assert [(each["source"], each["date"]) for each in located] == [("new.md", "2024-05-01")]
 
 
+async def test_what_a_search_finds_in_a_sheet_has_its_row(client):
+    rows = "".join(f"Tower {n},{1800 + n}\n" for n in range(2, 90))
+    await client.add({"towers.csv": f"name,built\n{rows}"})
+    query = {"q": "built tower 89", "k": 1}
+    (hit,) = (await client.get(f"{DEFAULT}/search", params=query)).json()
+    assert hit["row"] > 2
+    assert hit["text"].startswith(f"| Tower {hit['row']} |")
+
+
 async def test_parameters_of_a_strategy(client):
     answer = (await client.ask(strategy="retrieve-read", parameters={"k": 1})).json()
     assert len(answer["evidence"]) == 1

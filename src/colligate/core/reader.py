@@ -36,7 +36,7 @@ from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape, render_text
 from colligate.core.run import Run
-from colligate.documents import Document, Kind, Passage, Span
+from colligate.documents import Document, Passage, Span
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, ChatModel, Message, Role
 
@@ -490,22 +490,13 @@ def render_passages(passages: Sequence[Passage], first: int = 1) -> str:
     return "<passages>\n" + "\n".join(blocks) + "\n</passages>"
 
 
-_LONGEST_HEAD = 300  # characters
-_RULE_OF_TABLE = re.compile(r"[|\s:+=-]*")
-
-
 def keep_table_head(passage: Passage, document: Document) -> Passage:
     """Return a passage inside a table with the table's head as the last part of its heading path.
 
-    Without the head nobody can tell what the columns of a row are. The head is the first row with
-    a word in it; a passage that begins the table has it already, and so has one from here.
+    Without the head nobody can tell what the columns of a row are. A passage that begins the table
+    has it already, and so has one from here.
     """
-    node = document.tree.node_at(min(passage.span.start, max(0, len(document) - 1)))
-    if node.kind is not Kind.TABLE or node.span.start >= passage.span.start:
-        return passage
-    above = document.text[node.span.start : passage.span.start].splitlines()
-    row = next((line for line in above if not _RULE_OF_TABLE.fullmatch(line)), "")
-    head = " | ".join(filter(None, (cell.strip() for cell in row.split("|"))))[:_LONGEST_HEAD]
+    head = document.table_head(passage.span)
     if not head or passage.section[-1:] == (head,):
         return passage
     return replace(passage, section=(*passage.section, head))

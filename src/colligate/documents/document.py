@@ -14,7 +14,7 @@ from colligate.documents.span import Span
 from colligate.documents.tree import Kind, Node, Tree
 from colligate.errors import SpanError, UsageError
 
-_SHEETS = frozenset(
+SHEETS = frozenset(
     {
         "text/csv",
         "text/tab-separated-values",
@@ -24,6 +24,8 @@ _SHEETS = frozenset(
     }
 )
 _AUTHORS = ("authors", "author", "from")  # "from" is an e-mail's
+_LONGEST_HEAD = 300  # characters
+_NOT_RULE = re.compile(r"[^|\s:+=-]")  # what the rule under a table's head does not have
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Document:
     file's stem and the first ten hexadecimal digits of the text's SHA-256. So a span that
     names the id always means the same characters. `text` is Markdown (plain text is
     Markdown too). `pages` are in order, and empty for documents that have none. `language`
-    is an ISO 639-1 code, or "und" where it is unknown.
+    is an ISO 639-1 code, or "und" where it is unknown. `folder` is set where a title is not
+    enough, as in `Passage.full_title`.
 
     Raises:
         UsageError: if one of its texts cannot be encoded as UTF-8 (`clean_text` repairs it).
@@ -50,6 +53,7 @@ class Document:
     language: str = "und"
     metadata: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    folder: str = field(default="", compare=False)
 
     @property
     def date(self) -> str:
@@ -113,13 +117,26 @@ class Document:
 
         Row 1 is the first row with text, which is the table's head.
         """
-        if self.media_type not in _SHEETS or not self.text:
+        if self.media_type not in SHEETS or not self.text:
             return None
         node = self.tree.node_at(min(span.start, len(self.text) - 1))
         if node.kind is not Kind.TABLE:
             return None
         # The second line is the rule under the head, which is no row of the file.
         return max(1, self.text.count("\n", node.span.start, span.start))
+
+    def table_head(self, span: Span) -> str:
+        """Return the head of the table that a span continues; empty if it begins in none.
+
+        The head is the first row with a word in it.
+        """
+        node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
+        start, end = node.span.start, span.start
+        if node.kind is not Kind.TABLE or not (word := _NOT_RULE.search(self.text, start, end)):
+            return ""
+        line = self.text.rfind("\n", start, word.start()) + 1 or start
+        row = self.text[line:end].partition("\n")[0]
+        return " | ".join(filter(None, map(str.strip, row.split("|"))))[:_LONGEST_HEAD]
 
     def section_of(self, span: Span) -> tuple[str, ...]:
         """Return the heading path around a span, outermost first."""
@@ -136,6 +153,7 @@ class Document:
             page=None if page is None else page.number,
             source=self.source,
             date=self.date,
+            folder=self.folder,
         )
 
     @cached_property
@@ -164,7 +182,10 @@ class Page:
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A span of a document, its text, and its place: title, heading path, page (from 1), file, and
-    the document's date."""
+    the document's date.
+
+    `folder` is the name of the folder that tells its document from others of one full title.
+    """
 
     span: Span
     text: str
@@ -173,6 +194,7 @@ class Passage:
     page: int | None = None
     source: str = field(default="", compare=False)
     date: str = field(default="", compare=False)
+    folder: str = field(default="", compare=False)
 
     @property
     def document_id(self) -> str:
@@ -182,7 +204,7 @@ class Passage:
     @property
     def full_title(self) -> str:
         """The title as searches and models see it (`full_title`)."""
-        return full_title(self.title, self.span.document_id)
+        return full_title(self.title, self.span.document_id, self.folder)
 
     @property
     def id(self) -> str:
@@ -195,8 +217,9 @@ _YEAR_OR_VERSION = re.compile(r"\d{4}|\d\.\d")
 _FILE_IN_ID = re.compile(r"(.+)-[0-9a-f]{10}")  # as `reading.source.document_id` makes it
 
 
-def full_title(title: str, document_id: str) -> str:
-    """Return a title and, in brackets, what the file's name adds to it if that has a number.
+def full_title(title: str, document_id: str, folder: str = "") -> str:
+    """Return a title and, in brackets, what the file's name adds to it if that has a number, and
+    the folder's name if it is given.
 
     Reports of one company often have one title, and files that tell them apart. A title with a
     year or a version tells enough.
@@ -211,16 +234,21 @@ def full_title(title: str, document_id: str) -> str:
         word for word in words if word not in known and (len(word) > 2 or _HAS_DIGIT.search(word))
     ]
     if not any(map(_HAS_DIGIT.search, new)) or _YEAR_OR_VERSION.search(title):
-        return title
-    return f"{title} ({' '.join(new)})"
+        new = []
+    added = ", ".join(filter(None, [" ".join(new), folder]))
+    return f"{title} ({added})" if added else title
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage that a search returned, best first; scores compare within one search only."""
+    """A passage that a search returned, best first; scores compare within one search only.
+
+    `row` is that of a sheet, as `Document.row_of` counts.
+    """
 
     passage: Passage
     score: float
+    row: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the passage's place and score; `document.text[start:end]` is its text."""
@@ -231,6 +259,7 @@ class Hit:
             "source": passage.source,
             "section": list(passage.section),
             "page": passage.page,
+            "row": self.row,
             "date": passage.date,
             "start": passage.span.start,
             "end": passage.span.end,

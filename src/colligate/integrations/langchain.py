@@ -34,7 +34,7 @@ class ColligateRetriever(BaseRetriever):
 
     `library` is a `colligate.Library`, or any `Sources` (an `AsyncLibrary`, a view of one), which
     can only be awaited. The retriever never closes it. The `metadata` of each document has
-    document, title, source (the path of its file), section, page, start, end and score.
+    document, title, source (the path of its file), section, page, row, date, start, end and score.
     """
 
     library: Library | Sources

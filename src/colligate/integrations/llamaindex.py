@@ -42,7 +42,7 @@ class ColligateLlamaIndexRetriever(BaseRetriever):
     `library` is a `colligate.Library`, or any `Sources` (an `AsyncLibrary`, a view of one), which
     can only be awaited. The retriever never closes it. `documents` are the ids of the documents to
     search; None searches all. The `metadata` of each node has document, title, source (the path
-    of its file), section, page, start, end and score.
+    of its file), section, page, row, date, start, end and score.
 
     Raises:
         UsageError: `k` is less than 1.
@@ -70,14 +70,14 @@ class ColligateLlamaIndexRetriever(BaseRetriever):
 
 
 def _to_node(hit: Hit) -> NodeWithScore:
-    passage = hit.passage
-    hidden = [*_FOR_PROGRAMS, "page"] if passage.page is None else _FOR_PROGRAMS
+    passage, metadata = hit.passage, hit.to_json()
+    unknown = [name for name in ("page", "row") if metadata[name] is None]
     node = TextNode(
         id_=passage.id,
         text=passage.text,
-        metadata=hit.to_json(),
-        excluded_llm_metadata_keys=hidden,
-        excluded_embed_metadata_keys=[*_FOR_PROGRAMS, "page"],
+        metadata=metadata,
+        excluded_llm_metadata_keys=[*_FOR_PROGRAMS, *unknown],
+        excluded_embed_metadata_keys=[*_FOR_PROGRAMS, "page", "row"],
         start_char_idx=passage.span.start,
         end_char_idx=passage.span.end,
         relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=passage.document_id)},

@@ -88,7 +88,7 @@ class Indexer:
         title = full_title(document.title, document.id)
         for p in passages:
             span = document.span(p.start, p.end)
-            above = *p.section, ""
+            above = *p.section, document.table_head(span)
             text = prepend_headings(title, above, document.slice(span))
             self._waiting.append(_Passage(p.number, number, document.language, text))
 

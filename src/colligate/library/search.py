@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Hit, Passage, Span, clean_text
+from colligate.documents.document import SHEETS
 from colligate.errors import UnknownDocument
 from colligate.library.bm25 import Terms, encode_query, split_words
 from colligate.library.protocols import (
@@ -181,7 +182,11 @@ class Searcher:
             span = Span(document.id, p.start, p.end)
             text = document.text[p.start : p.end]
             place = (document.title, p.section, p.page, document.source, document.date)
-            hits.append(Hit(Passage(span, text, *place), scored.score))
+            whole = None
+            if document.media_type in SHEETS:  # its tree is small
+                whole = self._load(self._documents, p.document, catalogue.document)
+            row = whole.row_of(span) if whole else None
+            hits.append(Hit(Passage(span, text, *place), scored.score, row))
         return hits
 
     def _load(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from colligate.documents import Document, Hit, Kind, Span
+from colligate.documents.document import full_title
 from colligate.errors import NoDocuments, UnknownDocument, UsageError
 
 if TYPE_CHECKING:
@@ -70,11 +73,43 @@ class DocumentInfo:
     passages: int
     language: str
     metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
+    folder: str = field(default="", compare=False)
+
+    @property
+    def full_title(self) -> str:
+        """The title as models see it (`Passage.full_title`)."""
+        return full_title(self.title, self.id, self.folder)
 
     @property
     def date(self) -> str:
         """The document's date in ISO 8601, "2024" if only the year is known; empty if unknown."""
         return self.metadata.get("date", "")
+
+
+_MADE_NAME = re.compile(r"[0-9a-f]{16,}|\W*")  # of a folder: a digest, or the root
+
+
+def tell_apart(documents: Sequence[DocumentInfo]) -> list[DocumentInfo]:
+    """Return the documents; those with one full title have as `folder` the name in their paths that
+    differs, the nearest to the file that tells most of them apart."""
+    titles = Counter(info.title for info in documents)
+    titled: dict[str, list[DocumentInfo]] = defaultdict(list)
+    for info in documents:
+        if titles[info.title] > 1:  # of most documents only this is counted: there may be many
+            titled[info.full_title].append(info)
+    folders: dict[str, str] = {}
+    for alike in titled.values():
+        paths = (PurePath(info.source).parts[-2::-1] for info in alike)
+        levels = zip_longest(*paths, fillvalue="")
+        names = max(levels, key=lambda level: len(set(level)), default=())
+        if len(set(names)) > 1:
+            folders.update((info.id, name) for info, name in zip(alike, names, strict=True))
+    return [
+        info
+        if _MADE_NAME.fullmatch(name := folders.get(info.id, ""))
+        else replace(info, folder=name)
+        for info in documents
+    ]
 
 
 _MOST_NAMED = 5  # documents that an error lists
