@@ -14,6 +14,7 @@ from colligate.cli.progress import watch_run
 from colligate.core import Run
 from colligate.core.budget import Budget
 from colligate.core.events import Asked, Asking, Located, Parsed
+from colligate.documents.reading import read_file
 from colligate.errors import (
     BudgetExceeded,
     ContextTooSmall,
@@ -27,6 +28,7 @@ from colligate.library.sources import SearchMode
 from colligate.models import Capability, Completion, Message, Role, Usage
 from colligate.models.metering import Meter
 from colligate.testing import ScriptedModel
+from support.embedders import WordEmbedder
 from support.runs import document
 
 ASK = [Message("user", "Which city?")]
@@ -53,6 +55,28 @@ async def test_what_was_spent_before_a_failure_is_metered(make_run) -> None:
     with pytest.raises(RateLimited):
         await run.structured(ASK, City, max_tokens=20)
     assert run.meter.tokens == 110
+
+
+async def test_documents_of_one_title_are_told_apart_by_their_folders(make_run, tmp_path) -> None:
+    documents = []
+    for name, fee in (("acme", 900), ("globex", 950), ("other", 80)):
+        file = tmp_path / name / "signed" / "agreement.md"
+        file.parent.mkdir(parents=True)
+        title = "Service agreement" if name != "other" else "Other agreement"
+        file.write_text(f"# {title}\n\nThe fee is {fee} euros.\n", "utf-8")
+        documents += read_file(file).documents
+    embedder = WordEmbedder()
+    async with InMemorySources(documents, embedder) as sources:
+        run, _ = make_run(sources)
+        infos = await run.infos()
+        hits = await run.search("fee euros", k=3)
+        read = [await run.document(each.id) for each in documents]
+    titles = ["Service agreement (acme)", "Service agreement (globex)", "Other agreement"]
+    assert [info.full_title for info in infos.values()] == titles
+    assert [each.passage(each.span(0, 9)).full_title for each in read] == titles
+    assert {hit.passage.full_title for hit in hits} == set(titles)
+    # A vector does not change because another document is added later.
+    assert "acme" not in "".join(embedder.passages)
 
 
 async def test_the_first_search_of_all_documents_alone_shows_what_it_located(make_run) -> None:

@@ -99,7 +99,7 @@ async def fit_budget(ranked: Sequence[Passage], budget: int, run: Run) -> list[P
     kept: list[Passage] = []
     left = budget
     for passage in ranked:
-        tokens = await model.count_tokens(f"{passage.title}\n{passage.text}")
+        tokens = await model.count_tokens(f"{passage.full_title}\n{passage.text}")
         if tokens > left:
             break
         kept.append(passage)
@@ -130,7 +130,7 @@ def _own_span(item: Any) -> Span:
 
 async def _beginning(passage: Passage, budget: int, run: Run) -> list[Passage]:
     model = run.model(Role.READER)
-    room = budget - await model.count_tokens(f"{passage.title}\n")
+    room = budget - await model.count_tokens(f"{passage.full_title}\n")
     ends = [end for _, end in await model.token_spans(passage.text)]
     if room < 1 or not ends:
         return []

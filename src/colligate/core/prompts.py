@@ -118,7 +118,8 @@ def render_documents(numbered: Sequence[NumberedDocument]) -> tuple[str, list[tu
 
 def render_titled(passage: Passage, text: str) -> str:
     """Return a text of a passage under the passage's title and headings."""
-    title = " › ".join(dict.fromkeys([passage.title, *passage.section]))
+    headings = (heading for heading in passage.section if heading != passage.title)
+    title = " › ".join(dict.fromkeys([passage.full_title, *headings]))
     lines = [escape(" ".join(title.split())), render_text(text)]
     return "\n".join(line for line in lines if line)
 
@@ -143,7 +144,7 @@ def build_attention_prompt(
 
 def render_body(passage: Passage) -> str:
     """Return a passage's title and text, as scoring prompts show them."""
-    return f"{escape(passage.title)}\n{render_text(passage.text)}"
+    return f"{escape(passage.full_title)}\n{render_text(passage.text)}"
 
 
 class Reasoning(BaseModel):

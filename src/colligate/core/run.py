@@ -38,7 +38,7 @@ from colligate.core.events import (
 )
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.errors import LibraryError, MissingCapability, ModelError, SpanError, UnknownDocument
-from colligate.library.sources import SearchMode, Sources
+from colligate.library.sources import DocumentInfo, SearchMode, Sources, tell_apart
 from colligate.models import (
     AdapterModel,
     AttentionModel,
@@ -69,6 +69,7 @@ from colligate.models.structured import (
 
 T = TypeVar("T", bound=BaseModel)
 Value = TypeVar("Value")
+Titled = TypeVar("Titled", Document, Passage)
 
 _CHARACTERS_KEPT = 16_000_000  # of documents, in memory
 _SHOWN = 10  # passages of the first search that a person is shown at once
@@ -182,6 +183,7 @@ class Run:
     consent: Consent = refuse
     earlier: tuple[Span, ...] = ()
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
+    _infos: dict[str, DocumentInfo] = field(default_factory=dict, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
     _reranked: dict[tuple[str, tuple[Span, ...]], tuple[float, ...]] = field(
         default_factory=dict, repr=False
@@ -234,11 +236,23 @@ class Run:
 
     # Documents
 
+    async def infos(self) -> dict[str, DocumentInfo]:
+        """Return the documents in view by id, as `tell_apart` does."""
+        if not self._infos:
+            listed = tell_apart(await self.sources.documents())
+            self._infos.update((info.id, info) for info in listed)
+        return self._infos
+
+    async def _add_folder(self, to: Titled, document_id: str) -> Titled:
+        info = (await self.infos()).get(document_id)
+        return replace(to, folder=info.folder) if info is not None and info.folder else to
+
     async def document(self, document_id: str) -> Document:
         """Return a document in view; the latest ones are kept in memory."""
         document = self._documents.get(document_id)
         if document is None:
-            document = await self.sources.document(document_id)
+            found = await self.sources.document(document_id)
+            document = await self._add_folder(found, document_id)
             self._documents[document_id] = document
         if document_id not in self._named:  # the trace names every document that was read
             self._named.add(document_id)
@@ -288,6 +302,10 @@ class Run:
         self._named.update(hit.passage.document_id for hit in hits)
         if self.earlier:
             hits = await self._put_earlier_first(hits, documents)
+        hits = [
+            replace(hit, passage=await self._add_folder(hit.passage, hit.passage.document_id))
+            for hit in hits
+        ]
         if first and hits:
             shown = show(hits) if show else hits[: min(k, _SHOWN)]
             self.emit(Located(tuple(hit.passage for hit in shown)))

@@ -543,7 +543,7 @@ class Recorder:
         plain = event.to_json()
         if isinstance(event, Located):  # no folder of the server is shown
             for passage in plain["passages"]:
-                passage["source"] = hide_folders(passage["source"])
+                passage |= {"source": hide_folders(passage["source"]), "folder": ""}
         if threading.get_ident() == self._thread:
             self.write(plain)
         else:

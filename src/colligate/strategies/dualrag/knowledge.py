@@ -41,7 +41,7 @@ def quote_sentence(passage: Passage, span: Span, text: str) -> Fragment:
     """Return a sentence under its document's title, unless it names it: pronouns need a name."""
     text = " ".join(text.split())
     named = passage.title.casefold() in text.casefold()
-    return Fragment(text if named else f"{passage.title}: {text}", (span,))
+    return Fragment(text if named else f"{passage.full_title}: {text}", (span,))
 
 
 @dataclass
@@ -352,7 +352,7 @@ class Knowledge:
         known = {passage for passage, _ in whole}
         sources = [*behind, *(each for each in others if each[0] not in known)]
         model, left = run.model(Role.READER), run.tokens.left
-        used = [await model.count_tokens(f"{p.title}\n{p.text}") for p, _ in behind]
+        used = [await model.count_tokens(f"{p.full_title}\n{p.text}") for p, _ in behind]
         budget = max(tokens, sum(used))
         if left is not None:
             budget = min(budget, left - longest - await model.count_prompt(ask([], text)))

@@ -687,7 +687,7 @@ def group_by_title(hits: Sequence[Hit]) -> dict[str, list[Hit]]:
     """Group passages by the title of their document, in the order of the best of each."""
     groups: dict[str, list[Hit]] = {}
     for hit in hits:
-        title = " ".join(hit.passage.title.split()) or hit.passage.document_id
+        title = " ".join(hit.passage.full_title.split()) or hit.passage.document_id
         groups.setdefault(title, []).append(hit)
     return groups
 

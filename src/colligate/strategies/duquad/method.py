@@ -196,7 +196,7 @@ class DuQUAD:
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         spans = tuple(passage.span for passage in passages)
-        run.emit(Listed(units, spans, tuple(passage.title for passage in passages)))
+        run.emit(Listed(units, spans, tuple(passage.full_title for passage in passages)))
         return list(enumerate(passages, 1))
 
     async def _fit_global(

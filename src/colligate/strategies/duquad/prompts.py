@@ -252,7 +252,7 @@ def parse_quoting_view(reply: str, shown: Sequence[NumberedDocument], most: int 
         view = QuotingView()
     if not view.quotes and not view.answer:
         return parse_view(reply, shown, most)
-    texts = {number: normalise(f"{each.title}\n{each.text}").text for number, each in shown}
+    texts = {number: normalise(f"{each.full_title}\n{each.text}").text for number, each in shown}
     found: dict[str, int] = {}
     for each in view.quotes[:most]:
         number = _document(normalise(each.quote).text, each.document, texts)
