@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from colligate.concurrency import wait_without_spinning
 from colligate.models.openai_http import Policy
-from colligate.models.weights import pull
+from colligate.models.weights import home, pull
 from colligate.testing import ScriptedModel
 from support.runs import ask, documents, make_run, minilm, reply  # noqa: F401
 from support.server import OpenAIServer
@@ -44,11 +44,23 @@ _SETTINGS = (
 )
 
 
+@pytest.fixture(scope="session")
+def own_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home of colligate with the weights and libraries of this machine, and nothing else."""
+    made = tmp_path_factory.mktemp("home")
+    for name in ("models", "llama"):
+        (home() / name).mkdir(parents=True, exist_ok=True)
+        (made / name).symlink_to(home() / name, target_is_directory=True)
+    return made
+
+
 @pytest.fixture(autouse=True)
-def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests see neither the keys nor the proxies of the person who runs them."""
+def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, own_home: Path) -> None:
+    """Tests see neither the keys nor the proxies of the person who runs them, nor what colligate
+    learned on this machine."""
     for name in _SETTINGS.split():
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLLIGATE_HOME", str(own_home))
 
 
 @pytest.fixture

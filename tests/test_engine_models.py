@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,9 +13,9 @@ import pytest
 
 from colligate import Engine, aask, ask
 from colligate.core import Answer, Needs, Run
-from colligate.core.events import Noted
+from colligate.core.events import Asking, Located, Noted, Progressed
 from colligate.core.strategy import check_needs
-from colligate.errors import EndpointUnreachable, MissingCapability, UsageError
+from colligate.errors import EndpointUnreachable, MissingCapability, ModelError, UsageError
 from colligate.models import Capability, Message, Role
 from colligate.session import Session
 from colligate.settings import Named, Settings
@@ -303,6 +305,63 @@ async def test_a_name_is_opened_once_and_adapters_share_their_base(opened):
     assert [model.name for model in opened] == ["hf:base"]
     assert sorted(Base.closed) == ["hf:base", "hf:base+one", "hf:base+two"]
     assert Base.closed[-1] == "hf:base", "what stands on it is closed before it"
+
+
+@pytest.fixture
+def ask_slowly(here: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`await ask_slowly(until, outcome)` asks a reader that is opened when an event is `until`.
+
+    The outcome is a model, or the error of opening it; returns the events, and the error.
+    """
+
+    async def asking(until: type, outcome: Any) -> tuple[list[Any], Any]:
+        seen: list[Any] = []
+        now, error = threading.Event(), None
+
+        def see(event: Any) -> None:
+            seen.append(event)
+            if isinstance(event, until):
+                now.set()
+
+        def open_model(name: str, **_: Any) -> Any:
+            assert now.wait(20), "the model is waited for"
+            time.sleep(0.3)  # in which documents could be read
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        monkeypatch.setattr("colligate.session.open_model", open_model)
+        (here / "notes.md").write_text("# Notes\n\nThe gate is green.\n")
+        names = {"embedder": "static", "reranker": "none"}
+        async with Engine(model="hf:slow", on_event=see, **names) as engine:
+            try:
+                await engine.ask("gate", ["notes.md"], strategy=Search())
+            except ModelError as failed:
+                error = failed
+        return seen, error
+
+    return asking
+
+
+async def test_what_is_located_is_shown_once_while_a_model_is_still_opened(ask_slowly):
+    seen, error = await ask_slowly(Located, ScriptedModel(lambda _: "green"))
+    assert error is None
+    (located,) = (event for event in seen if isinstance(event, Located))
+    assert "The gate is green." in located.passages[0].text
+    assert any(isinstance(event, Asking) for event in seen[seen.index(located) :])
+
+
+async def test_a_model_that_cannot_be_opened_is_an_error_before_anything_is_asked(
+    ask_slowly, monkeypatch
+):
+    wrong = ModelError("it cannot be opened")
+    seen, error = await ask_slowly(Progressed, wrong)  # later than a document is read
+    assert error is wrong
+    assert not [event for event in seen if isinstance(event, Asking)]
+    monkeypatch.setattr("colligate.engine._SECONDS_AHEAD", 20.0)
+    seen, error = await ask_slowly(Noted, wrong)  # at once: the library's name is noted first
+    assert error is wrong
+    assert not [event for event in seen if isinstance(event, Progressed)]
 
 
 async def test_an_adapter_alone_opens_its_base_as_the_file_says(opened, here):

@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
 from colligate.core.budget import Budget
 from colligate.core.events import Listener, Trace
 from colligate.core.followup import Turn, complete_question
-from colligate.core.run import Consent, Run, refuse
+from colligate.core.run import SHOWN, Consent, Rates, Run, refuse
 from colligate.core.strategy import (
     DocumentRoute,
     Need,
@@ -29,17 +30,22 @@ from colligate.core.strategy import (
 )
 from colligate.core.telemetry import record_spans
 from colligate.core.versions import add_versions
-from colligate.errors import BudgetExceeded, UsageError
+from colligate.errors import BudgetExceeded, ColligateError, UsageError
 from colligate.library.ingest import Ingested
 from colligate.library.library import AsyncLibrary, Prune
+from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role, Verifier
 from colligate.models.metering import Meter, UsageReport
+from colligate.models.weights import home
 from colligate.session import Session, require_paths
 from colligate.settings import Settings
 
 DEFAULT_STRATEGY = "auto"
 DEFAULT_REFINER = "longrefiner"
 DEFAULT_ROUTER = "rdr2"
+
+_RATES = "rates.json"  # in colligate's home
+_SECONDS_AHEAD = 0.5  # that models have to be opened before documents are read
 
 S = TypeVar("S")
 
@@ -148,6 +154,7 @@ class Engine:
         on_event: Listener | None = None,
         consent: Consent = refuse,
         history: Sequence[Turn] = (),
+        live: bool = False,
     ) -> Answer:
         """Answer a question over files and folders, or over the whole library if none are given.
 
@@ -158,7 +165,7 @@ class Engine:
         `consent` is asked before work that takes many calls; by default it is not done.
         `history` are the turns of a conversation so far, oldest first (`Turn.of(answer)`): a
         question that points back to them is completed first, and `Answer.question` is the complete
-        one.
+        one. With `live` the models stream, and `on_event` hears how much they have written so far.
 
         Raises:
             UsageError: an empty question, a strategy, model, path or document that does not exist.
@@ -178,8 +185,9 @@ class Engine:
             timeout,
             documents,
             where,
+            locate=not history,
         ) as started:
-            started.run.consent = consent
+            started.run.consent, started.run.live = consent, live
             if history:
                 question = await complete_question(question, history, started.run)
                 started.run.earlier = history[-1].cited
@@ -324,21 +332,24 @@ class Engine:
         timeout: float | None,
         documents: Sequence[str] | None = None,
         where: Sequence[str] = (),
+        locate: bool = True,
     ) -> AsyncIterator[_Started]:
-        """Open what the strategy `name` needs and bound the work inside by tokens and seconds."""
+        """Open what the strategy `name` needs and bound the work inside by tokens and seconds.
+
+        With `locate` a person sees what the question locates even if the models are not open then.
+        """
         if not question.strip():
             raise UsageError("the question is empty", hint="write a question")
         paths = [paths] if isinstance(paths, str | Path) else paths
         session, meter, began = self._session, Meter(), time.perf_counter()
         try:
             async with record_spans(name, trace, meter), asyncio.timeout(timeout) as deadline:
-                # A wrong path must not cost a download, nor a wrong model an ingestion.
+                # A wrong path must not cost a download.
                 if paths and needs.reads:
                     await asyncio.to_thread(require_paths, paths)
-                models = await session.open_models_for(name, needs, trace)
-                reading = time.perf_counter()
-                sources = await session.open_sources(paths, needs, trace, documents, where)
-                meter.reading_seconds = time.perf_counter() - reading
+                models, sources, located = await self._open(
+                    question if locate else "", paths, name, needs, trace, meter, documents, where
+                )
                 models = await session.with_cache(models, sources)
                 reranker = None
                 if needs.searches:
@@ -352,6 +363,8 @@ class Engine:
                     reranker=reranker,
                     embedder=await session.open_library() if needs.searches else None,
                     store=await session.open_store(needs),
+                    located=located,
+                    rates=await asyncio.to_thread(Rates, home() / _RATES),
                 )
                 if Role.READER in models:
                     _, verifier_for = await session.open_verifier(models[Role.READER], trace)
@@ -360,7 +373,7 @@ class Engine:
                 started = _Started(run, names, deadline)
                 before = len(session.warnings)
                 yield started
-                await run.rates.keep()
+                await asyncio.to_thread(run.rates.keep)
         except TimeoutError as error:
             if not deadline.expired():
                 raise
@@ -369,6 +382,47 @@ class Engine:
         started.usage = meter.report(seconds=time.perf_counter() - began)
         problems = (*run.warnings, *meter.warnings, *session.warnings[before:])
         started.warnings = tuple(dict.fromkeys(problems))
+
+    async def _open(
+        self,
+        question: str,
+        paths: Sequence[str | Path],
+        name: str,
+        needs: Needs,
+        trace: Trace,
+        meter: Meter,
+        documents: Sequence[str] | None,
+        where: Sequence[str],
+    ) -> tuple[dict[Role, ChatModel], Sources, bool]:
+        """Open the models and the documents at the same time.
+
+        If the documents are open first, a person sees what a search for `question` locates in them
+        while the models are downloaded; the last value says so.
+        """
+        session, opened = self._session, asyncio.Event()
+        models: dict[Role, ChatModel] = {}
+        sources: Sources
+        located = False
+
+        async def open_models() -> None:
+            models.update(await session.open_models_for(name, needs, trace))
+            opened.set()
+
+        async def open_sources() -> None:
+            nonlocal sources, located
+            # A wrong model fails at once as a rule, and must not cost an ingestion.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(opened.wait(), _SECONDS_AHEAD)
+            began = time.perf_counter()
+            sources = await session.open_sources(paths, needs, trace, documents, where)
+            meter.reading_seconds = time.perf_counter() - began
+            if question and needs.searches and not opened.is_set():
+                with suppress(ColligateError):  # the strategy's own search reports it
+                    first = Run(sources, {}, Meter(), trace)
+                    located = bool(await first.search(question, k=SHOWN))
+
+        await gather([open_models(), open_sources()])
+        return models, sources, located
 
     def _trace(self, on_event: Listener | None) -> Trace:
         return Trace([listen for listen in (self.on_event, on_event) if listen], keep=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -492,14 +493,15 @@ class _OpenModels:
 
     def __init__(self) -> None:
         self.probed: list[ChatModel] = []
-        self._opening = asyncio.Lock()
+        # One for each name: what is downloaded must not hold up the others.
+        self._opening: defaultdict[_Key, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._slots = Slots()  # calls in flight are bounded per server, whatever asks it
         self._stack = AsyncExitStack()
         self._opened: dict[_Key, Any] = {}
 
     async def open(self, key: _Key, make: Callable[[], Awaitable[M]]) -> M:
         """Return what was opened under a key, or make it."""
-        async with self._opening:
+        async with self._opening[key]:
             if key not in self._opened:
                 made = self._opened[key] = await make()
                 self._stack.push_async_callback(made.aclose)

@@ -2,6 +2,8 @@
 
 import io
 import re
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 from colligate.cli.progress import LineDisplay, watch_run
 from colligate.core import Event
+from colligate.core.events import Writing
 from colligate.documents import Span
 from colligate.strategies.longrefiner.events import NodeScore, Selected, Structured, Weighed
 from colligate.strategies.rdr2.events import Routed
@@ -61,10 +64,21 @@ def test_the_model_asked_is_said_before_it_replies(
 ) -> None:
     named = f"asking openai:reader@{openai_server.url}"
     assert ask(folder).stderr.splitlines().count(named) == 1
+    assert "stream" not in openai_server.requests[-1]
     openai_server.hold()
-    _, screen = colligate.in_terminal(*asked(folder, "--timeout", "2"))
+    openai_server.arrived.clear()
+
+    def release() -> None:
+        openai_server.arrived.wait(60)
+        time.sleep(1)  # in which the screen is drawn
+        openai_server.release()
+
+    releasing = threading.Thread(target=release)
+    releasing.start()
+    _, screen = colligate.in_terminal(*asked(folder))
+    releasing.join()
     assert re.search(r"call 1, \d+ tokens: asking openai:reader@", _MOVES.sub("", screen))
-    openai_server.release()
+    assert openai_server.requests[-1]["stream"], "its tokens are counted as they come"
 
 
 class _Terminal(io.StringIO):
@@ -85,6 +99,17 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[Event], str]:
         return stream.getvalue()
 
     return shown
+
+
+def test_what_is_written_so_far_is_on_the_line_and_not_in_the_trace(
+    terminal: Any, tmp_path: Path, capsys: Any
+) -> None:
+    writing = Writing("reader", "bundled", 1234)
+    screen = _MOVES.sub("", _STYLES.sub("", terminal(writing)))
+    assert "bundled has written about 1,234 tokens" in screen
+    with watch_run(tmp_path / "trace.jsonl", io.StringIO()) as watcher:
+        watcher.see(writing)
+    assert capsys.readouterr().err == (tmp_path / "trace.jsonl").read_text() == ""
 
 
 def test_events_that_are_not_shown_are_ignored(capsys: Any) -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from colligate.cli.progress import watch_run
 from colligate.core import Run
 from colligate.core.budget import Budget
-from colligate.core.events import Asked, Asking, Located, Parsed
+from colligate.core.events import Asked, Asking, Located, Parsed, Writing
 from colligate.documents.reading import read_file
 from colligate.errors import (
     BudgetExceeded,
@@ -174,6 +174,25 @@ async def test_it_is_said_before_the_model_works(make_run) -> None:
     await run.chat(ASK, max_tokens=20)  # the second call is estimated by the first
     last = [event for _, event in run.trace.events if isinstance(event, Asking)][-1]
     assert last.seconds is not None
+
+
+async def test_what_a_model_writes_is_counted_where_somebody_watches(make_run, monkeypatch) -> None:
+    monkeypatch.setattr("colligate.core.run._SECONDS_BETWEEN_COUNTS", 0.0)
+    counted = []
+    for live in (False, True):
+        run, _ = make_run(None, ["Paris, by the river"])
+        run.live = live
+        reply = await run.chat(ASK, max_tokens=20)
+        assert reply.text == "Paris, by the river"
+        events = [event for _, event in run.trace.events if isinstance(event, Writing)]
+        counted.append([event.tokens for event in events])
+        assert all((each.role, each.model) == (Role.READER, "scripted") for each in events)
+    assert counted == [[], [2, 3, 4, 5]]
+    monkeypatch.undo()  # usually not at each piece
+    run, _ = make_run(None, ["Paris, by the river"])
+    run.live = True
+    await run.chat(ASK, max_tokens=20)
+    assert not [event for _, event in run.trace.events if isinstance(event, Writing)]
 
 
 async def test_the_progress_display_bears_every_event(make_run, capsys) -> None:

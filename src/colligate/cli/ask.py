@@ -170,6 +170,7 @@ class Asker:
                 on_event=watcher.see,
                 consent=consent,
                 history=history,
+                live=watcher.live,
             )
         documents = await library.find_read(self.paths) if self.paths else None
         if documents == []:

@@ -40,6 +40,7 @@ from colligate.core.events import (
     Measured,
     Noted,
     Progressed,
+    Writing,
     pluralize,
 )
 from colligate.errors import ColligateError, UsageError
@@ -110,11 +111,16 @@ class Watcher:
 
     def see(self, event: Event) -> None:
         """Take one event. May be called from any thread."""
-        if self._trace is not None:
+        if self._trace is not None and not isinstance(event, Writing):
             self._trace.write(event)
         if isinstance(event, Noted) and event.warning:
             self._warned.add(event.text)
         self._display.show(event)
+
+    @property
+    def live(self) -> bool:
+        """Whether a person sees each step."""
+        return isinstance(self._display, BarDisplay)
 
     def paused(self) -> AbstractContextManager[None]:
         """Leave the terminal to what is printed as long as the context lasts."""
@@ -300,6 +306,9 @@ class BarDisplay:
                 self._calls += 1
                 asking = _format_asking(model, what) + _format_estimate(event)
                 self._show_step(f"call {self._calls:,}, {tokens:,} tokens: {asking}")
+            case Writing(model=model, tokens=tokens):
+                written = f"{model} has written about {pluralize(tokens, 'token')}"
+                self._show_step(f"call {self._calls:,}: {written}")
             case Asked(model=model) | Measured(model=model):
                 self._show_step(f"call {self._calls:,}: {model} replied")
             case _:

@@ -19,7 +19,16 @@ from colligate import errors
 from colligate.concurrency import in_thread
 from colligate.core.answer import Answer
 from colligate.core.citing import COMPUTED, Citation, Evidence
-from colligate.core.events import Asked, Asking, Event, Listener, Measured, Noted, Progressed
+from colligate.core.events import (
+    Asked,
+    Asking,
+    Event,
+    Listener,
+    Measured,
+    Noted,
+    Progressed,
+    Writing,
+)
 from colligate.core.followup import Turn
 from colligate.core.meaning import Meaning
 from colligate.core.run import Consent, refuse
@@ -282,7 +291,9 @@ def _normalize_name(name: str) -> str:
 # Events that a server sent
 
 # The display treats these apart; of all others it shows the line.
-_KINDS = {kind.__name__.lower(): kind for kind in (Asked, Asking, Measured, Noted, Progressed)}
+_KINDS = {
+    kind.__name__.lower(): kind for kind in (Asked, Asking, Measured, Noted, Progressed, Writing)
+}
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,16 @@ class Asking(Event):
 
 
 @dataclass(frozen=True)
+class Writing(Event):
+    """A model is writing: about so many tokens of its reply so far. Once a second at most, and only
+    where a person watches the run (`Run.live`)."""
+
+    role: str
+    model: str
+    tokens: int
+
+
+@dataclass(frozen=True)
 class Asked(Event):
     """A model was asked and replied."""
 

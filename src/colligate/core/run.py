@@ -6,7 +6,7 @@ window and the token budget before the call, and records it in the meter and in 
 
 from __future__ import annotations
 
-import asyncio
+import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -35,10 +35,12 @@ from colligate.core.events import (
     Retrieved,
     Scored,
     Trace,
+    Writing,
 )
 from colligate.documents import Document, Hit, Passage, Span
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import LibraryError, MissingCapability, ModelError, SpanError, UnknownDocument
-from colligate.library.sources import DocumentInfo, SearchMode, Sources, tell_apart
+from colligate.library.sources import SearchMode, Sources
 from colligate.models import (
     AdapterModel,
     AttentionModel,
@@ -50,6 +52,7 @@ from colligate.models import (
     LabelOdds,
     LikelihoodModel,
     Message,
+    OnToken,
     Prompt,
     Reranker,
     Role,
@@ -66,13 +69,15 @@ from colligate.models.structured import (
     json_schema_of,
     with_schema,
 )
+from colligate.private import make_private_file, make_private_folder
 
 T = TypeVar("T", bound=BaseModel)
 Value = TypeVar("Value")
-Titled = TypeVar("Titled", Document, Passage)
 
 _CHARACTERS_KEPT = 16_000_000  # of documents, in memory
-_SHOWN = 10  # passages of the first search that a person is shown at once
+SHOWN = 10  # passages of the first search that a person is shown at once
+_KEPT_RATES = 100  # those measured last
+_SECONDS_BETWEEN_COUNTS = 1.0
 
 
 class KeyValueStore(Protocol):
@@ -96,31 +101,46 @@ class MemoryStore(dict[str, Any]):
 
 
 class Rates:
-    """The measured seconds for each token of a prompt to a model, its reply included."""
+    """The measured seconds for each token of a prompt to a model, its reply included.
 
-    def __init__(self, store: KeyValueStore) -> None:
-        self._store = store
+    A `file` keeps them for later runs on this machine. Reading and keeping it block.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._known = {} if file is None else _read_rates(file)
         self._learned: dict[str, float] = {}
 
     def estimate(self, what: str, model: str, tokens: int) -> float | None:
         """Return how long a prompt takes; None before the first was measured."""
-        known = self._find(f"rate {what} {model}")
+        known = self._known.get(f"{what} {model}")
         return None if known is None else round(tokens * known, 1)
 
     def learn(self, what: str, model: str, tokens: int, seconds: float) -> None:
         """Take in one call; the latest calls count most."""
-        key, rate = f"rate {what} {model}", seconds / max(1, tokens)
-        known = self._find(key)
-        self._learned[key] = rate if known is None else (known + rate) / 2
+        key, rate = f"{what} {model}", seconds / max(1, tokens)
+        known = self._known.get(key, rate)
+        self._known[key] = self._learned[key] = (known + rate) / 2
 
-    async def keep(self) -> None:
-        """Store what was learned for later runs."""
-        for key, rate in self._learned.items():
-            await asyncio.to_thread(self._store.put, key, rate)
+    def keep(self) -> None:
+        """Write what was learned into the file, beside what other runs wrote meanwhile."""
+        if self._file is None or not self._learned:
+            return
+        before = _read_rates(self._file)
+        others = {key: rate for key, rate in before.items() if key not in self._learned}
+        latest = [*others.items(), *self._learned.items()][-_KEPT_RATES:]
+        with suppress(OSError):  # without it the next run has no estimate at first
+            make_private_folder(self._file.parent)
+            make_private_file(self._file)
+            self._file.write_text(json.dumps(dict(latest)), "utf-8")
 
-    def _find(self, key: str) -> float | None:
-        known = self._learned.get(key) or self._store.get(key)
-        return known if isinstance(known, float) else None
+
+def _read_rates(file: Path) -> dict[str, float]:
+    try:
+        read = json.loads(file.read_text("utf-8"))
+        return {str(key): float(rate) for key, rate in read.items()}
+    except (OSError, ValueError, TypeError, AttributeError):  # none yet, or half written
+        return {}
 
 
 class PlainReader(Protocol):
@@ -167,7 +187,9 @@ class Run:
     is asked. `store` outlives the run: it holds what strategies work out about a document for all
     questions. `plain_reader` replaces the reader and its citation checks; only the bench sets it.
     `consent` is asked before work that takes many calls. `earlier` are passages that the last
-    answer of a conversation rests on: the first search offers them again.
+    answer of a conversation rests on: the first search offers them again. `live` counts the tokens
+    of replies as they come, for which models stream. `located` says that a person was shown
+    already what a search located. `rates` estimate how long calls take.
     """
 
     sources: Sources
@@ -182,17 +204,17 @@ class Run:
     plain_reader: PlainReader | None = None
     consent: Consent = refuse
     earlier: tuple[Span, ...] = ()
+    live: bool = False
+    located: bool = False
+    rates: Rates = field(default_factory=Rates, repr=False)
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
-    _infos: dict[str, DocumentInfo] = field(default_factory=dict, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
     _reranked: dict[tuple[str, tuple[Span, ...]], tuple[float, ...]] = field(
         default_factory=dict, repr=False
     )
     tokens: TokenBudget = field(init=False, repr=False)
-    rates: Rates = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.rates = Rates(self.store)
         self.tokens = TokenBudget(self.budget, self.meter)
 
     def model(self, role: Role) -> ChatModel:
@@ -236,23 +258,11 @@ class Run:
 
     # Documents
 
-    async def infos(self) -> dict[str, DocumentInfo]:
-        """Return the documents in view by id, as `tell_apart` does."""
-        if not self._infos:
-            listed = tell_apart(await self.sources.documents())
-            self._infos.update((info.id, info) for info in listed)
-        return self._infos
-
-    async def _add_folder(self, to: Titled, document_id: str) -> Titled:
-        info = (await self.infos()).get(document_id)
-        return replace(to, folder=info.folder) if info is not None and info.folder else to
-
     async def document(self, document_id: str) -> Document:
         """Return a document in view; the latest ones are kept in memory."""
         document = self._documents.get(document_id)
         if document is None:
-            found = await self.sources.document(document_id)
-            document = await self._add_folder(found, document_id)
+            document = await self.sources.document(document_id)
             self._documents[document_id] = document
         if document_id not in self._named:  # the trace names every document that was read
             self._named.add(document_id)
@@ -302,12 +312,8 @@ class Run:
         self._named.update(hit.passage.document_id for hit in hits)
         if self.earlier:
             hits = await self._put_earlier_first(hits, documents)
-        hits = [
-            replace(hit, passage=await self._add_folder(hit.passage, hit.passage.document_id))
-            for hit in hits
-        ]
-        if first and hits:
-            shown = show(hits) if show else hits[: min(k, _SHOWN)]
+        if first and hits and not self.located:
+            shown = show(hits) if show else hits[: min(k, SHOWN)]
             self.emit(Located(tuple(hit.passage for hit in shown)))
         if rerank:
             hits = await self.reorder(query, hits, mode=mode, documents=documents)
@@ -501,7 +507,8 @@ class Run:
             expected = self.rates.estimate("chat", model.name, prompt)
             self.emit(Asking(role, model.name, "chat", prompt, expected))
             began = time.perf_counter()
-            completion = await model.chat(request)
+            watched = (self._count_reply(role, model.name),) if self.live else ()
+            completion = await model.chat(request, *watched)
             seconds = time.perf_counter() - began
             usage = completion.usage
             self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
@@ -512,6 +519,19 @@ class Run:
         messages = tuple(request.messages)
         self.emit(Asked(role, model.name, messages, completion.text, usage, seconds))
         return completion
+
+    def _count_reply(self, role: Role, model: str) -> OnToken:
+        """Return what counts the pieces of a reply; an event says now and then how much it is."""
+        text, due = "", time.monotonic() + _SECONDS_BETWEEN_COUNTS
+
+        def count(piece: str) -> None:
+            nonlocal text, due
+            text += piece
+            if (now := time.monotonic()) >= due:
+                due = now + _SECONDS_BETWEEN_COUNTS
+                self.emit(Writing(role, model, estimate_tokens(text)))
+
+        return count
 
     async def room(
         self,

@@ -201,6 +201,7 @@ class Runs:
                     on_event=recorder.record,
                     consent=run.ask_consent if request.yes == "ask" else in_advance,
                     history=[turn.to_turn() for turn in request.history],
+                    live=request.stream,
                 )
             finally:
                 self._leave()
