@@ -174,8 +174,9 @@ class _File:
         self._known(models, _MODELS, "models.")
         named = {what: self._model(what, value) for what, value in models.items()}
         if "library" in whole:
-            library = Path(self._text("library", whole["library"])).expanduser()
-            named["library"] = Named(str(self._folder / library), str(self.file))
+            given = self._text("library", whole["library"])
+            folder = str(self._folder / Path(given).expanduser())
+            named["library"] = Named(given if given.startswith("s3:") else folder, str(self.file))
         if "ocr" in whole:
             named["ocr"] = Named(self._text("ocr", whole["ocr"]), str(self.file))
         options = {

@@ -1,4 +1,4 @@
-"""`colligate library`: list, show, remove and verify documents."""
+"""`colligate library`: list, show, remove and verify documents; erase and copy a library."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from colligate.library.sources import DocumentInfo
 
 
-app = typer.Typer(help="List, show, remove and verify the documents of the library.")
+app = typer.Typer(help="List, show, remove and verify documents; erase and copy a library.")
 
 
 @command(app, "list")
@@ -55,7 +55,7 @@ async def library_list_command(
     if rows:
         headings = ["document", "title", "pages", "passages", "language", "source"]
         print_result(make_table(headings, rows))
-    note(f"{pluralize(len(rows), 'document')} in {library.path}")
+    note(f"{pluralize(len(rows), 'document')} in {library.uri}")
     return ANSWERED
 
 
@@ -128,9 +128,11 @@ async def library_remove_command(
 ) -> int:
     """Remove documents; nothing of their text stays in the library.
 
-    The runs that a server kept and that read these documents are removed as well.
+    The runs that a server kept and that read these documents are removed as well. At s3:// the
+    documents are gone at once, and `library erase` erases their text from older versions.
     """
     from colligate.cli.remote import find_server
+    from colligate.library.store import find_bucket
 
     async with where.open() as library:
         if server := await find_server(library.path):
@@ -141,6 +143,8 @@ async def library_remove_command(
         print_result(f"removed {to_one_line(name)}")
     if not removed:
         note("no document removed: other files have the same text")
+    elif find_bucket(library.uri):
+        note("older versions still have their text: `colligate library erase` erases it")
     return ANSWERED
 
 
@@ -162,6 +166,55 @@ def _find_ids(given: Sequence[str], documents: Sequence[DocumentInfo]) -> list[s
             raise UnknownDocument(f"cannot remove {each}", why, "see `colligate library list`")
         found.update(dict.fromkeys([each] if each in ids else below))
     return list(found)
+
+
+@command(app, "erase")
+async def library_erase_command(
+    *,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also if a process is recorded as writing: it was killed."),
+    ] = False,
+    where: options.LibraryOptions,
+) -> int:
+    """Erase what older versions of a library at s3:// still hold of removed documents.
+
+    No other process may write meanwhile. In a folder, `library remove` has done it.
+
+    Exit status: 0 nothing is left, 1 these files may hold something.
+    """
+    async with where.open() as library:
+        left = await library.erase(force=force)
+    for file in left:
+        print_result(to_one_line(file))
+    if not left:
+        print_result("erased: nothing of removed documents is left")
+    return FAULT if left else ANSWERED
+
+
+@command(app, "copy")
+async def library_copy_command(
+    source: Annotated[
+        Path, typer.Argument(metavar="LIBRARY", help="A folder or s3://.", show_default=False)
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="NEW", help="An empty one, or none yet.", show_default=False)
+    ],
+    *,
+    kept_in: options.LibraryEngine = None,
+    wait: options.Wait = 30.0,
+) -> int:
+    """Copy a library to another place or engine; nothing is read or embedded again."""
+    from colligate.core.events import pluralize
+    from colligate.library import AsyncLibrary
+
+    async with (
+        AsyncLibrary(source, wait=wait) as library,
+        AsyncLibrary(target, wait=wait, engine=kept_in) as new,
+    ):
+        count = await library.copy_to(new)
+    print_result(f"{pluralize(count, 'document')} copied to {new.uri}")
+    return ANSWERED
 
 
 @command(app, "verify")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colligate.cli.display import note
+from colligate.errors import UsageError
 
 if TYPE_CHECKING:
     from colligate.core.events import Listener
@@ -136,11 +137,21 @@ Config = Annotated[
 LibraryFolder = Annotated[
     Path | None,
     option(
-        "The folder of the library. Default: COLLIGATE_LIBRARY, then the settings file, then your "
-        "own library in your data folder.",
+        "The library: its folder, or s3://BUCKET/NAME. Default: COLLIGATE_LIBRARY, then the "
+        "settings file, then your own library in your data folder.",
         LIBRARY,
         "--library",
         metavar="DIR",
+    ),
+]
+LibraryEngine = Annotated[
+    str | None,
+    option(
+        "What a new library keeps its documents in: edge, or lance, which many processes search "
+        "at once. It keeps it for later commands; at s3:// it is lance. Default: edge.",
+        LIBRARY,
+        "--engine",
+        metavar="NAME",
     ),
 ]
 Wait = Annotated[
@@ -329,6 +340,7 @@ class LibraryOptions:
     embedder: Embedder = None
     config: Config = None
     wait: Wait = 30.0
+    kept_in: LibraryEngine = None
 
     def engine(self, *, follow_links: bool = False, ocr: bool = False) -> Engine:
         """Return an engine for the library alone; nothing is opened yet."""
@@ -336,6 +348,12 @@ class LibraryOptions:
         from colligate.settings import Settings
 
         settings = Settings.load(self.config)
+        if self.kept_in is not None:
+            if self.library is None:
+                raise UsageError("--engine needs --library", hint="name the folder")
+            from colligate.library.library import make_library
+
+            make_library(self.library, self.kept_in)
         named = settings.library
         if self.library is None and named is not None and named.source == str(settings.file):
             note(f"library: {named.name} ({named.source})")

@@ -310,7 +310,8 @@ class LanceCatalogue:
         shown = ("id", "title", "source", "characters", "pages", "passages", "language")
         rows = (row.record for row in self._read_rows() if row.is_present)
         return [
-            DocumentInfo(*(of[name] for name in shown), json.loads(of["metadata"])) for of in rows
+            DocumentInfo(**{name: of[name] for name in shown}, metadata=json.loads(of["metadata"]))
+            for of in rows
         ]
 
     def numbers(self, ids: Iterable[str] | None = None) -> dict[str, int]:

@@ -473,9 +473,11 @@ class AsyncLibrary:
         fetched, stays here.
 
         Raises:
-            UsageError: the other library has documents.
+            UsageError: there is nothing to copy, or the other library has documents.
         """
         catalogue = await self._store.open_catalogue()
+        if catalogue.in_memory:
+            raise UsageError(f"cannot copy {self.uri}", "there is no library", "name another")
         index = await self._store.open_index()
         async with other._change():
             target = await other._lock_catalogue(_ignore)
@@ -603,6 +605,15 @@ def _name_addresses(result: Ingested) -> None:
             if failed == path:
                 what = error.what.replace(str(path), address)
                 result.failed[place] = (path, type(error)(what, error.why, error.hint))
+
+
+def make_library(path: Path | str, engine: str) -> None:
+    """Make an empty library with this engine, unless it exists; it keeps it for later commands.
+
+    Raises:
+        UsageError: it exists with another engine.
+    """
+    _open_store(path, 0.0, engine).make()
 
 
 def _open_store(given: Path | str, wait: float, engine: str | None) -> LibraryStore:

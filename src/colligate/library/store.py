@@ -98,6 +98,12 @@ class LibraryStore:
             await self._hold(on_wait)
             return await in_thread(self._load_catalogue, make=True)
 
+    def make(self) -> None:
+        """Make an empty library unless there is one, and close it."""
+        self._check_folder()
+        self._load_catalogue(make=True)
+        self.close()
+
     async def lock_to_erase(self, *, force: bool) -> DocumentStore:
         """Open the catalogue while no other process writes."""
         return await self.lock_catalogue()
