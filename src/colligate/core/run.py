@@ -40,7 +40,7 @@ from colligate.core.events import (
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import LibraryError, MissingCapability, ModelError, SpanError, UnknownDocument
-from colligate.library.sources import SearchMode, Sources
+from colligate.library.sources import DocumentInfo, SearchMode, Sources, tell_apart
 from colligate.models import (
     AdapterModel,
     AttentionModel,
@@ -73,6 +73,7 @@ from colligate.private import make_private_file, make_private_folder
 
 T = TypeVar("T", bound=BaseModel)
 Value = TypeVar("Value")
+Titled = TypeVar("Titled", Document, Passage)
 
 _CHARACTERS_KEPT = 16_000_000  # of documents, in memory
 SHOWN = 10  # passages of the first search that a person is shown at once
@@ -208,6 +209,7 @@ class Run:
     located: bool = False
     rates: Rates = field(default_factory=Rates, repr=False)
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
+    _infos: dict[str, DocumentInfo] = field(default_factory=dict, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
     _reranked: dict[tuple[str, tuple[Span, ...]], tuple[float, ...]] = field(
         default_factory=dict, repr=False
@@ -258,11 +260,23 @@ class Run:
 
     # Documents
 
+    async def infos(self) -> dict[str, DocumentInfo]:
+        """Return the documents in view by id, as `tell_apart` does."""
+        if not self._infos:
+            listed = tell_apart(await self.sources.documents())
+            self._infos.update((info.id, info) for info in listed)
+        return self._infos
+
+    async def _add_folder(self, to: Titled, document_id: str) -> Titled:
+        info = (await self.infos()).get(document_id)
+        return replace(to, folder=info.folder) if info is not None and info.folder else to
+
     async def document(self, document_id: str) -> Document:
         """Return a document in view; the latest ones are kept in memory."""
         document = self._documents.get(document_id)
         if document is None:
-            document = await self.sources.document(document_id)
+            found = await self.sources.document(document_id)
+            document = await self._add_folder(found, document_id)
             self._documents[document_id] = document
         if document_id not in self._named:  # the trace names every document that was read
             self._named.add(document_id)
@@ -312,6 +326,10 @@ class Run:
         self._named.update(hit.passage.document_id for hit in hits)
         if self.earlier:
             hits = await self._put_earlier_first(hits, documents)
+        hits = [
+            replace(hit, passage=await self._add_folder(hit.passage, hit.passage.document_id))
+            for hit in hits
+        ]
         if first and hits and not self.located:
             shown = show(hits) if show else hits[: min(k, SHOWN)]
             self.emit(Located(tuple(hit.passage for hit in shown)))
