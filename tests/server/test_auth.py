@@ -120,7 +120,7 @@ async def test_every_response_has_the_security_headers(serve):
 
 async def test_the_reference_lists_every_path_and_loads_nothing(serve):
     async with serve() as client:
-        page = (await client.get("/api/docs")).text
+        page = (await client.get("/api/docs")).text.replace("<wbr>", "")
         for path in (await client.get("/api/openapi.json")).json()["paths"]:
             assert path in page
         assert "<script" not in page

@@ -84,6 +84,12 @@ async def test_every_view_is_accessible_and_fits_a_small_screen(page, filled, as
     assert wide == []
 
 
+async def test_the_reference_of_the_api_fits_a_small_screen(look, served):
+    page = (await look(viewport=NARROW)).page
+    await page.goto(f"{served}api/docs")
+    assert await page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+
+
 async def violations(page: Page, options: dict[str, Any] | None = None) -> list[str]:
     """What breaks a rule, with a few places of each."""
     result = await Axe().run(page, options=options)

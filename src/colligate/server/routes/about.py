@@ -100,11 +100,13 @@ def _reference(openapi: Mapping[str, Any]) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>{escape(info["title"])} API</title>
+<main>
 <h1>{escape(info["title"])} {escape(info["version"])}: the HTTP API</h1>
 <p>{escape(info.get("summary", ""))} For programs: <a href="openapi.json">openapi.json</a>.
 A server with a token expects <code>Authorization: Bearer TOKEN</code>. Errors are
 <code>application/problem+json</code>.</p>
 {body}
+</main>
 </html>
 """
 
@@ -112,7 +114,8 @@ A server with a token expects <code>Authorization: Bearer TOKEN</code>. Errors a
 def _operations(paths: Mapping[str, Any]) -> Iterator[str]:
     for path, methods in paths.items():
         for method, operation in methods.items():
-            yield f"<h2><code>{method.upper()} {escape(path)}</code></h2>"
+            where = escape(path).replace("/", "<wbr>/")  # a line of a phone may end there
+            yield f"<h2><code>{method.upper()} {where}</code></h2>"
             yield f"<p><b>{escape(operation.get('summary', ''))}.</b> "
             yield f"{escape(operation.get('description', ''))}</p>"
             if given := operation.get("parameters"):
