@@ -181,23 +181,28 @@ export type Spent = {
   output: number;
   /** The call under way: what it reads and how long that takes, by the calls before. */
   reading: { tokens: number; seconds: number | null } | null;
+  /** What it has written so far, in tokens; of calls at the same time, the one that said so last. */
+  writing: number;
 };
 
 /** The usage of models so far, what is being read included; after the run the answer has its own. */
 export function spent(events: readonly TraceEvent[]): Spent {
-  const sum: Spent = { calls: 0, input: 0, output: 0, reading: null };
+  const sum: Spent = { calls: 0, input: 0, output: 0, reading: null, writing: 0 };
   for (const event of events) {
     if (is(event, "asking"))
       sum.reading = {
         tokens: event.prompt_tokens,
         seconds: event.seconds ?? null,
       };
+    if (is(event, "writing")) sum.writing = event.tokens;
     if (!is(event, "asked") && !is(event, "measured")) continue;
     sum.reading = null;
+    sum.writing = 0;
     sum.calls += is(event, "asked") ? 1 : 0;
     sum.input += event.usage.input_tokens;
     sum.output += event.usage.output_tokens;
   }
   sum.input += sum.reading?.tokens ?? 0;
+  sum.output += sum.writing;
   return sum;
 }

@@ -172,6 +172,7 @@ export type Events = {
   scored: { signal: string; spans: Span[]; scores: number[] };
   pruned: { spans: Span[]; reason: string };
   asking: { prompt_tokens: number; seconds?: number | null };
+  writing: { tokens: number };
   asked: { reply: string; usage: TokenUsage; seconds: number };
   measured: { usage: TokenUsage; seconds: number };
   shortened: { spans: Span[]; texts: string[]; shares: number[] };

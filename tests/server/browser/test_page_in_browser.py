@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Route, expect
 
-from colligate.models import LabelOdds
+from colligate.models import ChatRequest, LabelOdds
 from colligate.strategies.auto.prompts import QuestionKind
 from colligate.testing import ScriptedModel
 from support.http_server import RULES, threaded
@@ -352,6 +353,33 @@ async def test_what_was_located_can_be_opened_before_the_answer_is_there(page, f
     await page.get_by_role("button", name="Stop").click()
     await expect(page.locator(".run .state")).to_have_text("Stopped")
     await expect(page.locator(".said")).to_have_count(0)
+
+
+class Writer(ScriptedModel):
+    """Writes a little, and never ends."""
+
+    async def chat(self, request: ChatRequest, on_token: Any = None) -> Any:
+        on_token("Bicycles stand in the yard. " * 9)
+        await asyncio.Event().wait()
+
+
+async def test_what_is_written_is_counted_until_it_is_there(page, tmp_path, monkeypatch):
+    monkeypatch.setattr("colligate.core.run._SECONDS_BETWEEN_COUNTS", 0.0)
+    with threaded(tmp_path, Writer(lambda _: NOT_FOUND)) as url:
+        await page.goto(url)
+        files = [
+            {"name": n, "mimeType": "text/plain", "buffer": b.encode()} for n, b in RULES.items()
+        ]
+        await page.get_by_label("Files to add").set_input_files(files)
+        await page.get_by_text("1 document,").wait_for()
+        await page.get_by_label("Question").fill(DAYS)
+        await page.get_by_role("button", name="Ask").click()
+        said = page.locator(".reading")
+        await expect(said).to_have_text(re.compile(r"^The model has written about \d+ tokens$"))
+        written = page.locator(".figure", has_text="written").locator("b")
+        await expect(written).to_have_text(re.findall(r"\d+", await said.inner_text())[0])
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.locator(".run-head")).to_contain_text("Stopped")
 
 
 async def test_two_strategies_are_compared(page, filled):

@@ -7,7 +7,7 @@ export function Cost({ run }: { run: Run }) {
   const usage = run.answer.value?.usage;
   if (usage) return <Spent usage={usage} took={run.seconds.value} />;
   const now = spent(run.events.value);
-  const { reading } = now;
+  const { reading, writing } = now;
   return (
     <>
       <p class="cost" aria-hidden="true">
@@ -18,8 +18,11 @@ export function Cost({ run }: { run: Run }) {
       </p>
       {reading && run.busy.value && (
         <p class="quiet reading">
-          The model reads {counted(reading.tokens, "token")}
-          {reading.seconds !== null &&
+          {writing > 0
+            ? `The model has written about ${counted(writing, "token")}`
+            : `The model reads ${counted(reading.tokens, "token")}`}
+          {!writing &&
+            reading.seconds !== null &&
             `: about ${seconds(reading.seconds)}, judging by the calls before`}
         </p>
       )}
