@@ -2,7 +2,7 @@
 
 import pytest
 
-from colligate.core.apart import JudgedAlone
+from colligate.core.apart import JudgedAlone, asks_several
 from colligate.core.citing import NOT_FOUND
 from colligate.errors import BudgetExceeded, ServerFailed
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
@@ -198,3 +198,119 @@ async def test_a_passage_that_says_the_opposite_of_its_answer_is_reported(ask_sm
     )
     assert not answer.found
     assert any("say the opposite of “may be terminated”" in warning for warning in run.warnings)
+
+
+LEASES = tuple(
+    f"# {name} lease\n\nThe tenant is {tenant}. The term of {years} years ends in {month}."
+    for name, tenant, years, month in (
+        ("Mill", "Otto Lind", 9, "May"),
+        ("Park", "Ada Mercer, who has a boat", 7, "May"),
+        ("Lake", "Max Pike, who has a horse", 5, "June"),
+    )
+)
+WHICH = "Which of these leases have a term that ends in May?"
+
+
+def say_title(call) -> str:
+    """Name the lease that a prompt shows, as one does who is asked which."""
+    return next(f"{name} lease" for name in ("Mill", "Park", "Lake") if name in call.prompt)
+
+
+async def test_answers_of_sure_passages_are_joined_where_several_things_are_asked_for(ask_small):
+    odds = {"Mill": 0.9, "Park": 0.5, "Lake": 0.49}
+    answer, run, model = await ask_small(WHICH, odds, say_title, texts=LEASES)
+    assert answer.text == (
+        "Mill lease: “The term of 9 years ends in May.” [1] "
+        "Park lease: “The term of 7 years ends in May.” [2]"
+    )
+    assert answer.short == "Mill lease; Park lease"
+    assert [c.span.document_id for c in answer.citations] == ["mill", "park"]
+    assert [count_passages(call) for call in model.calls] == [1, 1]
+    assert [len(odds) for odds in list_judged(run)] == [3]  # a clear first one does not end it
+
+
+async def test_a_question_for_one_thing_is_answered_from_the_surest_passage_alone(ask_small):
+    for question in (WHICH.replace("have", "have the last"), WHICH.replace("of these ", "")):
+        odds = {"Mill": 0.9, "Park": 0.7}
+        answer, _, model = await ask_small(question, odds, "9 years", texts=LEASES)
+        assert (answer.short, len(answer.citations), len(model.calls)) == ("9 years", 1, 1)
+
+
+async def test_a_joined_answer_says_the_same_once_with_all_its_places(ask_small):
+    copy = MILL.replace("Mill", "Copy")
+
+    def say(call):
+        return "Otto Lind" if "Otto" in call.prompt else "Ada Mercer"
+
+    question = "List all who were the owner."
+    odds = {"Otto": 0.9, "Ada": 0.8}
+    answer, _, _ = await ask_small(question, odds, say, texts=(MILL, copy, BAKERY))
+    lind, mercer = (f"{name}: “Its owner was {name}.”" for name in ("Otto Lind", "Ada Mercer"))
+    assert answer.text == f"{lind} [1][2] {mercer} [3]"
+    assert answer.short == "Otto Lind; Ada Mercer"
+
+
+@pytest.mark.parametrize("says", ["none", "Lake lease", "the lease"])
+async def test_a_document_is_named_only_for_a_sentence_with_the_words_of_the_question(
+    ask_small, says
+):
+    def say(call):
+        return says if "Lake" in call.prompt else say_title(call)
+
+    odds = {"Mill": 0.9, "Lake": 0.8}
+    other = "# Lake lease\n\nThe term was long. Max Pike saw the end of it."
+    answer, _, _ = await ask_small(WHICH, odds, say, texts=(LEASES[0], other))
+    assert answer.short == "Mill lease"
+    alike = LEASES[2].replace("June", "May")
+    answer, _, model = await ask_small(WHICH, odds, say, texts=(LEASES[0], alike))
+    assert answer.short == "Mill lease; Lake lease"
+    assert answer.text.endswith("Lake lease: “The term of 5 years ends in May.” [2]")
+    assert len(model.calls) == 2
+
+
+async def test_a_document_is_named_once(ask_small):
+    more = f"{'The wheel turns. ' * 150}\n\n## More\n\nThe other term ends in May too."
+    odds = {"Mill": 0.9, "Park": 0.8}
+    answer, run, _ = await ask_small(
+        WHICH, odds, say_title, texts=(f"{LEASES[0]} {more}", *LEASES[1:])
+    )
+    assert max(len(odds) for odds in list_judged(run)) > 3
+    assert answer.short == "Mill lease; Park lease"
+    assert len(answer.citations) == 2
+
+
+async def test_a_reader_that_names_no_document_is_believed_that_there_is_no_answer(ask_small):
+    odds = {"Mill": 0.9, "Park": 0.8}
+
+    def say(call):
+        return "Otto Lind" if "Otto" in call.prompt else "none"
+
+    answer, _, _ = await ask_small(WHICH.replace("leases", "men"), odds, say, texts=LEASES)
+    assert (answer.short, len(answer.citations)) == ("Otto Lind", 1)
+
+
+async def test_a_passage_that_cannot_be_read_costs_the_joined_answer_only_its_part(ask_small):
+    def say(call):
+        return BudgetExceeded("it is spent") if "Park" in call.prompt else say_title(call)
+
+    odds = {"Mill": 0.9, "Park": 0.8}
+    answer, run, model = await ask_small(WHICH, odds, say, texts=LEASES)
+    assert (answer.short, len(model.calls)) == ("Mill lease", 2)
+    assert any("1 of 2 passages not read alone: it is spent" in each for each in run.warnings)
+
+
+@pytest.mark.parametrize(
+    ("question", "several"),
+    [
+        (WHICH, True),
+        ("How many of those mention it?", True),
+        ("List the notice period of every contract.", True),
+        ("Which copies need not carry the notices?", False),
+        ("Which of the great lakes is in one country?", False),
+        ("Which of these films is the oldest?", False),
+        ("How many players does each team have?", False),
+        ("Who is on the A list?", False),
+    ],
+)
+def test_which_questions_ask_for_several_things(question, several):
+    assert asks_several(question) is several

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from colligate.core.citing import (
     COMPUTED,
+    TITLE,
     UNCITED,
     Joined,
     Place,
@@ -350,8 +351,21 @@ def test_a_passage_read_alone_needs_the_words_of_the_short_answer_and_no_others(
     found, _ = find_short_answer("900 euros", unlike, [RENT], DOCUMENTS, alone=True)
     assert found
     assert found.sentence == PAYS
-    in_title, _ = find_short_answer("Lease", unlike, [RENT], DOCUMENTS, alone=True)
-    assert in_title is None
+    for titled in (False, True):
+        in_title, _ = find_short_answer(
+            "Lease", unlike, [RENT], DOCUMENTS, alone=True, titled=titled
+        )
+        assert in_title is None
+
+
+def test_a_title_answers_for_a_sentence_with_the_words_of_the_question():
+    asked = "In which of these does the tenant pay 900 euros a month?"
+    found, _ = find_short_answer("Lease", asked, [RENT], DOCUMENTS, alone=True, titled=True)
+    assert found
+    assert (found.sentence, found.places[0].how) == (PAYS, TITLE)
+    asked = asked.replace("900", "700")
+    found, _ = find_short_answer("Lease", asked, [RENT], DOCUMENTS, alone=True, titled=True)
+    assert found is None
 
 
 def test_of_a_long_sentence_the_part_around_the_short_answer_is_stated():

@@ -6,11 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from colligate import Engine
-from colligate.core import versions
+from colligate.core import Answer, versions
+from colligate.core.citing import make_citation
 from colligate.core.versions import add_versions, differ_in_figures
 from colligate.errors import LibraryError
+from colligate.library import InMemorySources
 from colligate.testing import ScriptedModel
 from support.models import statement_reply
+from support.runs import document
 
 SOLD = "In {} the firm sold {} of its boats to buyers abroad."
 TOWN = "The town of {} has {} people and one church."
@@ -79,6 +82,19 @@ async def test_a_document_that_the_question_names_is_not_compared(ask):
     )
     assert answer.text == f"{SAID.format(180)} [1]"
     assert not answer.warnings
+
+
+async def test_a_place_that_the_answer_cites_is_not_shown_again(make_run):
+    texts = {"old": f"# Rules\n\n{SAID.format(180)}", "new": f"# Amended\n\n{SAID.format(270)}"}
+    made = {name: document(name, text) for name, text in texts.items()}
+    old = made["old"]
+    cited = make_citation(old, old.span(9, len(old)), [(0, 60)], "exact")
+    answer = Answer("How long?", "", f"{SAID.format(180)} [1]", True, citations=(cited,))
+    async with InMemorySources(made.values()) as sources:
+        run, _ = make_run(sources)
+        both = await add_versions(answer, run)
+        assert len(both.citations) == 2
+        assert await add_versions(both, run) == both
 
 
 @pytest.mark.parametrize(

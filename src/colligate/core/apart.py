@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,7 +17,14 @@ import numpy as np
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.citing import NOT_FOUND, Evidence, Stated, find_short_answer, write_answer
+from colligate.core.citing import (
+    NOT_FOUND,
+    TITLE,
+    Evidence,
+    Stated,
+    find_short_answer,
+    write_answer,
+)
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.prompts import build_messages, render_question
@@ -24,15 +32,25 @@ from colligate.core.reader import Form, fit_reader, is_small, keep_table_head, r
 from colligate.core.run import Run, standardise, titled_text
 from colligate.core.support import commands_reader, is_number, split_content_words
 from colligate.documents import Hit, Passage, Span
-from colligate.errors import BudgetExceeded, ModelError
+from colligate.errors import BudgetExceeded, ColligateError, ModelError
 from colligate.models import Capability, LabelOdds, Role
 
 # Odds of the likeliest passage below which nothing is answered from it.
 _LEAST_APART = 0.3
 _LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
-# Odds of the best passage of a search from which no other is judged. Of 28 questions of two sets 10
-# had such odds, and each would have been read from that passage anyway.
+# Odds from which a passage is sure by itself: if it is the search's best, no other is judged. Of 28
+# questions of two sets 10 had such odds, and each would have been read from that passage anyway.
 _CLEAR = 0.6
+# A question that asks for several things, in English. "Each" and "list" of something else than the
+# documents, "which of the" and "the oldest of these" often ask for one fact, which stays one.
+_SEVERAL = re.compile(
+    r"^\W*list\b|\b(?:which|what|who|how many|each|any|all) of (?:these|those|them|my|our|your)\b",
+    re.I,
+)
+_ONE = re.compile(r"\bthe (?:most|least|first|last|best|only|\w+est)\b", re.I)
+# Odds of each passage whose answer is joined to others. Of 12 passages of two such questions the 5
+# that answer had .57 or more and the question's words; of the others one had .51, not the words.
+_LEAST_JOINED = 0.5
 _SUREST = 2
 _MOST_APART = 10  # passages that are judged: a worse one in the search is hardly ever the surest
 _MISSING = 0.4  # share of the question's words that only other passages may have
@@ -108,7 +126,11 @@ async def read_ranked(
     )
     if answer.found or _count_claims(run) == before or not surest:
         return answer
-    alone = await _state_alone(question, surest, run)
+    try:
+        alone = [each for _, _, each in await _state_alone(question, surest, run) if each]
+    except (BudgetExceeded, ModelError) as error:
+        run.warn(f"no passage is read alone: {error}")
+        return answer
     if not alone:
         return answer
     return await read(question, [], run, strategy=strategy, evidence=shown, known=alone)
@@ -138,7 +160,8 @@ async def _read_apart(
 ) -> Answer | list[Passage]:
     """Return the answer of the surest passage, or the surest two if all must be read together.
 
-    The best passage of the search is read if its odds are clear. Otherwise all are judged. A
+    The best passage of the search is read if its odds are clear. Otherwise all are judged. Where
+    the question asks for several things, the answers of all that are likely enough are joined. A
     passage is as sure as the sum of two z-scores over the hits: of the log-odds that it contains
     the answer, and of its score in the search. They are left to a reading together if the surest
     passage has no answer, or lacks a number, a name or too many words of the question that other
@@ -150,9 +173,10 @@ async def _read_apart(
     """
     passages = [hit.passage for hit in hits]
     covering = _find_covering(question, passages)
+    several = asks_several(question) and len({each.document_id for each in passages}) > 1
     with reserve_reading(run):
         first = (await judge(question, passages[0], run)).odds["Yes"]
-    if _is_clear(question, hits, first, _CLEAR):
+    if not several and _is_clear(question, hits, first, _CLEAR):
         if found := await _read_first(question, hits[0], run, strategy, first):
             return found
         covering[0] = False
@@ -167,10 +191,13 @@ async def _read_apart(
         Evidence(passages[at].span, float(sure[at]), f"odds of an answer {odds[at]:.2f}")
         for at in order
     )
-    if max(odds) >= least_odds and covering[order[0]]:
-        best = passages[order.pop(0)]
-        if found := await _answer_alone(question, best, run, strategy, evidence):
-            return found
+    chosen = [at for at in order if odds[at] >= _LEAST_JOINED and covering[at]] if several else []
+    if not chosen and max(odds) >= least_odds and covering[order[0]]:
+        chosen = order[:1]
+    best = [passages[at] for at in chosen]
+    if best and (found := await _answer_alone(question, best, run, strategy, evidence)):
+        return found
+    order = [at for at in order if at not in chosen]
     if max(odds) >= _LEAST_TOGETHER:
         return [passages[at] for at in order if odds[at] >= _LEAST_TOGETHER][:_SUREST]
     run.emit(
@@ -188,11 +215,43 @@ async def read_if_clear(
     Raises:
         BudgetExceeded, ModelError: it cannot be judged or read.
     """
+    if asks_several(question):
+        return None
     with reserve_reading(run):
         odds = (await judge(question, hits[0].passage, run)).odds["Yes"]
     if not _is_clear(question, hits, odds, least_odds):
         return None
     return await _read_first(question, hits[0], run, strategy, odds)
+
+
+async def read_rival(
+    question: str, answer: Answer, hits: Sequence[Hit], run: Run
+) -> tuple[str, Stated] | None:
+    """Return what the surest passage of another document answers alone, in a few words and cited.
+
+    None without a call, if the answer is not from one passage that is sure, or no other passage is.
+
+    Raises:
+        BudgetExceeded, ModelError: it cannot be read.
+    """
+    judged = [event for _, event in run.trace.events if isinstance(event, JudgedAlone)]
+    odds = dict(zip(judged[-1].spans, judged[-1].odds, strict=True)) if judged else {}
+    covering = _find_covering(question, [hit.passage for hit in hits])
+    sure = [
+        hit.passage
+        for hit, covers in zip(hits, covering, strict=True)
+        if covers and odds.get(hit.passage.span, 0) >= _CLEAR
+    ]
+    cited = [citation.span for citation in answer.citations]
+    own = [each for each in sure if any(each.span.contains(span) for span in cited)]
+    others = [each for each in sure if each.document_id not in {s.document_id for s in cited}]
+    if asks_several(question) or len(cited) != 1 or not own or not others:
+        return None
+    best = max(others, key=lambda each: odds[each.span])
+    short, stated = await _read_alone(
+        question, keep_table_head(best, await run.document(best.document_id)), run
+    )
+    return (short, stated) if stated is not None else None
 
 
 def _is_clear(question: str, hits: Sequence[Hit], odds: float, least_odds: float) -> bool:
@@ -207,18 +266,46 @@ async def _read_first(
 ) -> Answer | None:
     run.emit(JudgedAlone((hit.passage.span,), (odds,)))
     evidence = (Evidence(hit.passage.span, hit.score, f"odds of an answer {odds:.2f}"),)
-    return await _answer_alone(question, hit.passage, run, strategy, evidence)
+    return await _answer_alone(question, [hit.passage], run, strategy, evidence)
 
 
 async def _answer_alone(
-    question: str, passage: Passage, run: Run, strategy: str, evidence: tuple[Evidence, ...]
+    question: str,
+    passages: Sequence[Passage],
+    run: Run,
+    strategy: str,
+    evidence: tuple[Evidence, ...],
 ) -> Answer | None:
-    """Return the cited answer from a passage alone; None if no sentence of it holds one."""
-    short, stated = await _read_alone(question, passage, run)
-    if stated is None:
+    """Return the cited answer from passages, each read alone; None if no sentence holds one.
+
+    Several answers are joined, the first of each document; equal ones have all their places. If one
+    is the title of its document, documents are asked for. A small reader misses some, so a passage
+    in which it finds none answers for its document if a sentence has enough of the question.
+    """
+    documents = await run.documents_of(passages)
+    read = await _state_alone(question, passages, run)
+    by_title = any(stated and stated.places[0].how == TITLE for _, _, stated in read)
+    joined: dict[str, tuple[str, Stated]] = {}
+    seen: set[str] = set()
+    for passage, short, stated in read:
+        if stated is None and by_title:
+            short = passage.title
+            stated, _ = await _find_sentence(short, question, passage, run)
+        if stated is None or passage.document_id in seen:
+            continue
+        seen.add(passage.document_id)
+        key = stated.sentence.casefold()
+        known = joined[key][1].places if key in joined else ()
+        joined[key] = short, replace(stated, places=(*known, *stated.places))
+    if not joined:
         return None
-    documents = await run.documents_of([passage])
-    cited = write_answer([stated], documents, (), short=short, question=question)
+    cited = write_answer([each for _, each in joined.values()], documents, ())
+    # Each short answer must be said by its own places, not by all together.
+    checked = (
+        write_answer([each], documents, (), short=short, question=question).short
+        for short, each in joined.values()
+    )
+    short = "; ".join(dict.fromkeys(filter(None, checked)))
     run.emit(Said(short, short))
     run.emit(Answered(True, cited.text, tuple(each.span for each in cited.citations)))
     return Answer(
@@ -226,20 +313,35 @@ async def _answer_alone(
         strategy,
         cited.text,
         True,
-        short=cited.short or None,
+        short=short or None,
         citations=cited.citations,
         evidence=evidence,
     )
 
 
-async def _state_alone(question: str, passages: Sequence[Passage], run: Run) -> list[Stated]:
-    """Return what the reader answers from each passage alone, as far as a sentence of it does."""
-    try:
-        read = await gather(_read_alone(question, passage, run) for passage in passages)
-    except (BudgetExceeded, ModelError) as error:
-        run.warn(f"no passage is read alone: {error}")
-        return []
-    return [stated for _, stated in read if stated is not None]
+async def _state_alone(
+    question: str, passages: Sequence[Passage], run: Run
+) -> list[tuple[Passage, str, Stated | None]]:
+    """Return what the reader answers from each passage alone, as `_read_alone` does.
+
+    Raises:
+        BudgetExceeded, ModelError: a passage cannot be read, and no other holds an answer.
+    """
+
+    async def read_one(passage: Passage) -> tuple[str, Stated | None] | ColligateError:
+        try:
+            return await _read_alone(question, passage, run)
+        except (BudgetExceeded, ModelError) as error:
+            return error
+
+    read = list(zip(passages, await gather(map(read_one, passages)), strict=True))
+    failed = [each for _, each in read if isinstance(each, ColligateError)]
+    done = [(passage, *each) for passage, each in read if not isinstance(each, ColligateError)]
+    if failed and not any(stated for _, _, stated in done):
+        raise failed[0]
+    if failed:
+        run.warn(f"{len(failed)} of {pluralize(len(read), 'passage')} not read alone: {failed[0]}")
+    return done
 
 
 async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, Stated | None]:
@@ -249,17 +351,26 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
     short = (await run.chat(messages, max_tokens=_REPLY_TOKENS)).text.strip()
     if short.strip(" .\"'").casefold() == "none" or repeats_question(short, question):
         return "", None
-    documents = await run.documents_of([passage])
-    stated, problem = await asyncio.to_thread(
-        find_short_answer, short, question, [passage], documents, alone=True
-    )
+    stated, problem = await _find_sentence(short, question, passage, run)
     if problem:
         run.warn(problem)
     if stated is None and commands_reader(passage.text):
         run.warn(f"“{passage.title}” tells who reads it what to answer: that is not cited")
+    return short, stated
+
+
+async def _find_sentence(
+    short: str, question: str, passage: Passage, run: Run
+) -> tuple[Stated | None, str]:
+    """Return a short answer with the sentence of a passage that holds it, as one statement."""
+    documents = await run.documents_of([passage])
+    titled = asks_several(question)
+    stated, problem = await asyncio.to_thread(
+        find_short_answer, short, question, [passage], documents, alone=True, titled=titled
+    )
     if stated is not None and short.casefold() != stated.sentence.casefold():
         stated = replace(stated, sentence=f"{short.rstrip('.')}: “{stated.sentence}”")
-    return short, stated
+    return stated, problem
 
 
 async def judge(question: str, passage: Passage, run: Run) -> LabelOdds:
@@ -269,6 +380,17 @@ async def judge(question: str, passage: Passage, run: Run) -> LabelOdds:
     """
     messages = build_messages(_JUDGE, render_question(question), render_passages([passage]))
     return await run.labels(messages, ["Yes", "No"], role=Role.READER)
+
+
+def asks_several(question: str) -> bool:
+    """Return whether a question asks for several things, each of which one passage may state.
+
+    >>> asks_several("Which of these leases end in May?")
+    True
+    >>> asks_several("Which of these leases is the oldest?")
+    False
+    """
+    return bool(_SEVERAL.search(question)) and not _ONE.search(question)
 
 
 def repeats_question(short: str, question: str) -> bool:

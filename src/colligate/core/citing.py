@@ -40,6 +40,8 @@ NOT_FOUND = "Not in these documents."
 UNCITED = "[uncited]"
 COMPUTED = "computed"
 """How a place was found that a number of the statement was computed from."""
+TITLE = "title"
+"""How a place was found that answers for its document, whose title is the short answer."""
 OPPOSITE = "say the opposite of"
 """What the reason of a dropped citation says if its meaning is contradicted."""
 
@@ -297,6 +299,7 @@ def find_short_answer(
     documents: Mapping[str, Document],
     *,
     alone: bool = False,
+    titled: bool = False,
 ) -> tuple[Stated | None, str]:
     """Return the sentence of the passages that answers the question with these words, or None.
 
@@ -304,17 +307,22 @@ def find_short_answer(
     word and, with its title and headings, enough of the words of question and answer; of several
     the one with most. If a model read the passage `alone`, that shows that it is about the
     question, and the short answer is enough. Of a long sentence the part around the short answer is
-    stated.
+    stated. With `titled` words of the title answer for the document (`TITLE`), if a sentence has
+    enough of the question's words: "Which of these leases end in May?"
     """
     checker = _Checker(question, passages, documents)
     rated = [
         (found.whole, passage, span)
         for passage in passages
-        for span, found in checker.rate_sentences(question, short, passage)
+        for span, found in checker.rate_sentences(
+            question, short, passage, titled=titled and _is_title(short, passage)
+        )
         if alone or found.enough(NEAR)
     ]
     for _, passage, span in sorted(rated, key=lambda each: -each[0]):
         sentence = _without_marks(visible_text(span, documents[span.document_id], passage))
+        if titled and _is_title(short, passage):
+            return Stated(sentence, (Place(span, TITLE),)), ""
         if place := checker.read_short(Place(span, "short answer"), short):
             return Stated(_cut_around(short, sentence), (place,)), ""
     opposite = f"a citation was dropped: the words of the passage {OPPOSITE} “{_cut(short)}”"
@@ -514,10 +522,10 @@ class _Checker:
         return None if meaning is Meaning.CONTRADICTS else replace(place, meaning=meaning)
 
     def rate_sentences(
-        self, question: str, short: str, passage: Passage
+        self, question: str, short: str, passage: Passage, *, titled: bool = False
     ) -> Iterator[tuple[Span, Support]]:
         """Yield the sentences that hold the content words of a short answer in a row, and how far
-        each supports question and answer."""
+        each supports question and answer; if it is a title, those that support the question."""
         document = self.documents[passage.document_id]
         wanted = split_content_words(short)
         for span in sentence_spans(document, passage.span) if wanted else ():
@@ -525,10 +533,8 @@ class _Checker:
             if commands_reader(seen):
                 continue
             words = split_content_words(seen)
-            starts = range(len(words) - len(wanted) + 1)
-            if len(span) <= _LONGEST_QUOTE and any(
-                words[at : at + len(wanted)] == wanted for at in starts
-            ):
+            held = support(question, seen).enough(NEAR) if titled else _holds(words, wanted)
+            if held and len(span) <= _LONGEST_QUOTE:
                 yield span, support(f"{question} {short}", _in_context(passage, seen))
 
     def _source(self, place: Place) -> str:
@@ -543,6 +549,16 @@ class _Checker:
 
     def _passage_of(self, span: Span) -> Passage:
         return next(each for each in self.passages if each.span.contains(span))
+
+
+def _is_title(short: str, passage: Passage) -> bool:
+    """Return whether a short answer is the title of a passage, or a part of it."""
+    return _holds(split_content_words(passage.title), split_content_words(short))
+
+
+def _holds(words: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return whether words hold others in a row."""
+    return any(words[at : at + len(wanted)] == wanted for at in range(len(words) - len(wanted) + 1))
 
 
 _ENUMERATED = re.compile(r"\s*(?:\d+(?:\.\d+)+\.?|\d+[.)])(?:\s+|\Z)")

@@ -50,31 +50,32 @@ async def add_versions(answer: Answer, run: Run) -> Answer:
     try:
         async with asyncio.timeout(_PATIENCE):
             for citation, sentence in cited[:_SENTENCES]:
-                await _find_others(sentence, citation, answer.question, run, found)
+                await _find_others(sentence, citation, answer, run, found)
     except (LibraryError, TimeoutError) as error:
         why = f": {error}" if str(error) else f" within {_PATIENCE:g} seconds"
         run.warn(f"other versions of what is cited were not all looked for{why}")
     for sentence, (document, span) in list(found.items())[:_MOST]:
-        answer = _append(answer, sentence, document, span)
+        answer = show_other(answer, sentence, document, span)
     if found:
         run.warn("other documents give other figures: they are shown beside the answer")
     return answer
 
 
 async def _find_others(
-    sentence: str, citation: Citation, question: str, run: Run, found: _Found
+    sentence: str, citation: Citation, answer: Answer, run: Run, found: _Found
 ) -> None:
     """Add the sentences of other documents that differ from a cited one in their figures."""
     for hit in await run.sources.search(sentence, k=_SEARCHED, mode=SearchMode.SPARSE):
         passage = hit.passage
         if passage.document_id == citation.span.document_id or _names_one(
-            question, citation.title, passage.title
+            answer.question, citation.title, passage.title
         ):
             continue
         document = await run.document(passage.document_id)
         for span in sentence_spans(document, passage.span):
             other = " ".join(document.slice(span).split())
-            if not differ_in_figures(sentence, other):
+            shown = any(each.span.overlaps(span) for each in answer.citations)
+            if shown or not differ_in_figures(sentence, other):
                 continue
             if other not in found or document.date > found[other][0].date:
                 found[other] = document, span
@@ -128,7 +129,8 @@ def _names_one(question: str, title: str, other: str) -> bool:
     return len(asked & mine) > len(asked & its)
 
 
-def _append(answer: Answer, sentence: str, document: Document, span: Span) -> Answer:
+def show_other(answer: Answer, sentence: str, document: Document, span: Span) -> Answer:
+    """Return the answer with a sentence of another document beside it, cited and dated."""
     start = len(answer.text) + 1
     place = f"{document.title} ({date})" if (date := document.date) else document.title
     said = f"Another document says otherwise, {place}: “{sentence}”"

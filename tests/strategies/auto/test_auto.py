@@ -1,5 +1,7 @@
 """`auto` reads once where that is enough, and asks another method where something is missing."""
 
+from dataclasses import replace
+
 import pytest
 
 from colligate.core.events import Located
@@ -8,7 +10,8 @@ from colligate.library import InMemorySources
 from colligate.models.base import LabelOdds
 from colligate.strategies.auto import Auto
 from colligate.strategies.auto.events import Classified, Escalated
-from colligate.strategies.auto.method import choose_kind, find_needed, spread
+from colligate.strategies.auto.method import choose_kind, contradict, find_needed, spread
+from colligate.strategies.duquad.events import Viewed
 from support.documents import make
 from support.runs import NOTHING, document
 
@@ -273,6 +276,97 @@ async def test_a_reader_without_odds_is_asked_once_if_it_finds_the_answer(ask, r
 
     answer, _, model = await ask(Auto(mode="sparse", k=1), DIRECTOR, made, say)
     assert (answer.found, len(model.calls)) == (True, 1)
+
+
+RULE = "The tenant may appeal within {} days of the notice."
+RULES = {
+    "old": f"# Rules\n\n{RULE.format(180)}\n",
+    "new": f"# Amended rules\n\n{RULE.format(270)}\n",
+    # The best of the search, so that the others are judged too.
+    "talk": "# Talk\n\nHow many days may the tenant take to appeal? The tenant may appeal.\n",
+}
+DAYS = "In how many days may the tenant appeal?"
+
+
+@pytest.fixture
+def ask_rules(ask, reply):
+    """`ask_rules(odds of the second, judge's short answer)`: a small reader of two rules."""
+
+    async def asked(odds=0.8, judged="270 days", **options):
+        def judge(messages, labels, forced):
+            if tuple(labels) == KINDS:
+                return judge_kind("fact")(messages, labels, forced)
+            prompt = messages[-1].content
+            yes = 0.9 if "180" in prompt else odds if "270" in prompt else 0.1
+            return LabelOdds({"Yes": yes, "No": 1 - yes}, 1.0)
+
+        def say(call):
+            if not call.schema:
+                return "180 days" if "180" in call.prompt else "within 270 days"
+            if "important_docs" in call.schema["properties"] or judged is None:
+                return NOTHING
+            said = RULE.format(judged.split()[0]) if judged else "The tenant may appeal."
+            return reply((0, said, said), short=judged)
+
+        made = [replace(document(*each), metadata={"date": "2024-05-01"}) for each in RULES.items()]
+        return await ask(
+            Auto(mode="sparse", **options), DAYS, made, say, name="a-1.5b", labels=judge
+        )
+
+    return asked
+
+
+DIFFER = "two passages say different things: “180 days” (Rules), “within 270 days” (Amended rules)"
+
+
+async def test_two_sure_passages_that_contradict_each_other_are_put_before_a_judge(ask_rules):
+    answer, run, _ = await ask_rules()
+    [escalated] = list_events(run, Escalated)
+    assert (escalated.to, escalated.why) == ("duquad", DIFFER)
+    assert [view.agent for view in list_events(run, Viewed)] == ["global", "local"]
+    assert (answer.short, answer.text) == ("270 days", f"{RULE.format(270)} [1]")
+    assert answer.how.endswith(f"; let a judge compare two views: {DIFFER}")
+    assert not any("both are shown" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize("judged", [None, ""])
+async def test_what_the_judge_leaves_open_is_shown_from_both_sides(ask_rules, judged):
+    answer, run, _ = await ask_rules(judged=judged)
+    assert answer.text == (
+        f"180 days: “{RULE.format(180)}” [1] "
+        f"Another document says otherwise, Amended rules (2024-05-01): “{RULE.format(270)}” [2]"
+    )
+    assert [each.quote for each in answer.citations] == [RULE.format(180), RULE.format(270)]
+    assert DIFFER in answer.how
+    assert "two passages say different things: both are shown" in run.warnings
+
+
+async def test_one_sure_passage_or_low_effort_takes_no_second_reading(ask_rules):
+    for options in ({"odds": 0.59}, {"effort": "low"}):
+        answer, run, model = await ask_rules(**options)
+        assert (answer.short, len(model.calls)) == ("180 days", 1)
+        assert not list_events(run, Escalated)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "question", "differ"),
+    [
+        ("180 days", "within 270 days", DAYS, True),
+        ("180 days", "180 days of the notice", DAYS, False),
+        ("six months", "180 days", DAYS, False),
+        ("3 May 1921", "in 1922", BORN, True),
+        ("3 May 1921", "in 1921", BORN, False),
+        ("Ada Mercer", "Otto Lind", DIRECTOR, True),
+        ("Ada Mercer", "Mercer", DIRECTOR, False),
+        ("London", "England", "Where was she born?", False),
+        ("may be terminated", "may not be terminated", "What is the rule?", True),
+        ("a boat", "for fishing", "What is it for?", False),
+        ("", "Otto Lind", DIRECTOR, False),
+    ],
+)
+def test_which_short_answers_contradict_each_other(one, other, question, differ):
+    assert contradict(one, other, question) is differ
+    assert contradict(other, one, question) is differ
 
 
 async def test_without_documents_nothing_is_asked(ask):

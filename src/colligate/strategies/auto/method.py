@@ -12,8 +12,10 @@
 4. Escalate by what is missing, as far as the effort allows: DualRAG for a part that is missing,
    with what is verified in its outline; for long documents RDR2, or LongRefiner if the reader is
    small or headings are not sure; else the next passages of the search; then DualRAG, then DuQUAD.
-   Where everything was read a large reader is asked nothing more, and a small one only for steps:
-   it may find in two readings what it misses in one. A budget that is spent ends it too.
+   If two passages, each sure by itself, contradict each other, DuQUAD's two views and its judge
+   decide; if they do not, both answers are shown. Where everything was read a large reader is
+   asked nothing more, and a small one only for steps: it may find in two readings what it misses
+   in one. A budget that is spent ends it too.
 
 `effort` is `low` (one reading, nothing is classified), `normal` (one method more) or `high` (four).
 """
@@ -27,16 +29,20 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.apart import read_if_clear, read_ranked, reads_apart
+from colligate.core.apart import read_if_clear, read_ranked, read_rival, reads_apart
+from colligate.core.citing import Stated
+from colligate.core.computing import find_larger
 from colligate.core.events import pluralize
 from colligate.core.fit import reserve_reading
+from colligate.core.meaning import Meaning, check_short_answer
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, is_small, read
 from colligate.core.run import Run, titled_text
 from colligate.core.strategy import Calls, Needs
 from colligate.core.support import is_number, split_content_words
 from colligate.core.units import rank_documents
-from colligate.documents import Hit, Passage
+from colligate.core.versions import show_other
+from colligate.documents import Document, Hit, Passage
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Capability, Role
@@ -60,6 +66,7 @@ _SEVERAL = re.compile(
     r"\b(each|every|all|both|these|those|among|across|compar\w+|trends?|chang\w+|list)\b", re.I
 )
 _AND = re.compile(r"\band\b", re.I)
+_WHO = re.compile(r"\bwho(?:m|se)?\b", re.I)
 _ALL_STEPS = 0.75  # odds that one passage answers several steps; 13 real chains had .67 at most
 _HARDLY = 0.1  # odds of one fact below which a question of steps need not be sure
 _WHOLE = 16_000  # characters of all documents together that a large reader reads whole
@@ -118,6 +125,15 @@ class Auto:
         return inquiry.finish()
 
 
+@dataclass(frozen=True)
+class _Rival:
+    """Another answer, in a few words and as a document states it."""
+
+    short: str
+    stated: Stated
+    document: Document
+
+
 class _Inquiry:
     """One question under way: what was found, what was read, and what was done."""
 
@@ -135,6 +151,7 @@ class _Inquiry:
         self.missing: list[str] = []  # words of the question that the answer leaves out
         self.small = is_small(run.model(Role.READER))
         self.spent = False  # whether the token budget ended a method
+        self.rival: _Rival | None = None  # what contradicts the answer, until that is decided
 
     async def classify(self) -> QuestionKind:
         """Return the kind of the question, a fact unless the odds of another are high enough."""
@@ -192,6 +209,20 @@ class _Inquiry:
         )
         if self.best.found:
             self.missing = self._find_missing(self.best, self.shown)
+            if not self.missing and auto.effort != "low":
+                await self._find_rival(self.best, first)
+
+    async def _find_rival(self, best: Answer, hits: Sequence[Hit]) -> None:
+        """Look for another sure passage that contradicts the one that was read."""
+        try:
+            other = await read_rival(self.question, best, hits, self.run)
+        except (BudgetExceeded, ModelError) as error:
+            self.run.warn(f"whether another passage says otherwise is not known: {error}")
+            return
+        if other is not None and contradict(best.short or "", other[0], self.question):
+            short, stated = other
+            document = await self.run.document(stated.places[0].span.document_id)
+            self.rival = _Rival(short, stated, document)
 
     async def read_at_once(self) -> bool:
         """Read the best passage if it alone very likely holds the answer; return whether it does.
@@ -227,6 +258,10 @@ class _Inquiry:
 
         "search" stands for the next passages of the search.
         """
+        if self.best is not None and self.rival is not None and "duquad" not in self.asked:
+            first, other = self.best.citations[0].title, self.rival.document.title
+            both = f"“{self.best.short}” ({first}), “{self.rival.short}” ({other})"
+            return "duquad", f"two passages say different things: {both}"
         if self.best is not None and self.best.found and not self.missing:
             return None
         chain = bool(self.missing) or self.odds.get("steps", 0.0) >= self.odds.get("fact", 1.0)
@@ -277,7 +312,15 @@ class _Inquiry:
                 return
             done, answer = await self._read_on()
         self.done.append(f"{done}: {why}")
-        if self.best is None or not self.best.found:
+        if self.best is not None and self.rival is not None:
+            said = answer.short or ""
+            against = [
+                contradict(said, each, self.question)
+                for each in (self.best.short or "", self.rival.short)
+            ]
+            if answer.found and any(against) and not all(against):
+                self.best, self.rival = answer, None
+        elif self.best is None or not self.best.found:
             before = self.best.evidence if self.best else ()
             evidence = tuple(dict.fromkeys((*before, *answer.evidence)))
             self.best = answer if answer.found else replace(answer, evidence=evidence)
@@ -302,7 +345,15 @@ class _Inquiry:
             return "read the best documents by their headings", await refiner.answer(question, run)
         if method == "duquad":
             views = DuQUAD(mode=auto.mode, form=auto.form or DuQUAD.form)
-            return "read again with another choice of passages", await views.answer(question, run)
+            done = "read again with another choice of passages"
+            if self.rival is not None:
+                # Apart, as small readers read by default, there are no two views and no judge. The
+                # passages are those of the first reading, and in the second view as many as differ.
+                views = replace(
+                    views, reading="together", units="passages", documents=self.k, local_documents=2
+                )
+                done = "let a judge compare two views"
+            return done, await views.answer(question, run)
         return await (self._read_each() if method == "spd-rag" else self._read_on())
 
     async def _read_each(self) -> tuple[str, Answer]:
@@ -363,6 +414,11 @@ class _Inquiry:
     def finish(self) -> Answer:
         """Return the best answer, with what was done."""
         assert self.best is not None
+        if self.rival is not None:
+            [place] = self.rival.stated.places
+            sentence = " ".join(self.rival.document.slice(place.span).split())
+            self.best = show_other(self.best, sentence, self.rival.document, place.span)
+            self.run.warn("two passages say different things: both are shown")
         if self.missing:
             self.run.warn(f"the answer may be incomplete: it leaves out {', '.join(self.missing)}")
         how = "; ".join(self.done)
@@ -382,6 +438,34 @@ def choose_kind(question: str, odds: Mapping[str, float]) -> QuestionKind:
         kind = QuestionKind.STEPS if joins else QuestionKind.FACT
     likely = odds[kind] >= _SURE.get(kind, 0.0)
     return kind if likely or (joins and kind is QuestionKind.STEPS) else QuestionKind.FACT
+
+
+def contradict(one: str, other: str, question: str) -> bool:
+    """Return whether two short answers to a question cannot both be right.
+
+    They are two dates or two numbers of a kind, or one says the opposite of the other, or they are
+    other persons. One place may lie in another, and a thing may have two names: these say nothing.
+
+    >>> contradict("180 days", "within 270 days", "How long may a tenant appeal?")
+    True
+    >>> contradict("in 1921", "on 3 May 1921", "When was it opened?")
+    False
+    """
+    if find_larger(one, other) is not None:
+        return True
+    if Meaning.CONTRADICTS in (
+        check_short_answer(one, question, other),
+        check_short_answer(other, question, one),
+    ):
+        return True
+    names = [_list_names(one), _list_names(other)]
+    return bool(_WHO.search(question)) and all(names) and names[0].isdisjoint(names[1])
+
+
+def _list_names(short: str) -> set[str]:
+    """Return the words of a short answer if all of them are names."""
+    words = [word for word in short.split() if split_content_words(word)]
+    return set(split_content_words(short)) if all(word[0].isupper() for word in words) else set()
 
 
 def spread(hits: Sequence[Hit], k: int) -> list[Hit]:
