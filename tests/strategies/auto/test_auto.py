@@ -352,10 +352,13 @@ async def test_one_sure_passage_or_low_effort_takes_no_second_reading(ask_rules)
     ("one", "other", "question", "differ"),
     [
         ("180 days", "within 270 days", DAYS, True),
+        ("180", "270 days", DAYS, True),
+        ("180", "180 days", DAYS, False),
         ("180 days", "180 days of the notice", DAYS, False),
         ("six months", "180 days", DAYS, False),
         ("3 May 1921", "in 1922", BORN, True),
         ("3 May 1921", "in 1921", BORN, False),
+        ("in 1921", "3", BORN, False),
         ("Ada Mercer", "Otto Lind", DIRECTOR, True),
         ("Ada Mercer", "Mercer", DIRECTOR, False),
         ("London", "England", "Where was she born?", False),

@@ -31,7 +31,7 @@ from typing import ClassVar, Literal
 from colligate.core.answer import Answer
 from colligate.core.apart import read_if_clear, read_ranked, read_rival, reads_apart
 from colligate.core.citing import Stated
-from colligate.core.computing import find_larger
+from colligate.core.computing import find_larger, read_value
 from colligate.core.events import pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.meaning import Meaning, check_short_answer
@@ -451,6 +451,11 @@ def contradict(one: str, other: str, question: str) -> bool:
     >>> contradict("in 1921", "on 3 May 1921", "When was it opened?")
     False
     """
+    values = [value for value in (read_value(one), read_value(other)) if value is not None]
+    kinds = {kind for kind, _ in values}
+    # Of "180" and "270 days" one leaves the unit to the question.
+    if "date" not in kinds and len(values) == 2 and "" in kinds and values[0][1] != values[1][1]:
+        return True
     if find_larger(one, other) is not None:
         return True
     if Meaning.CONTRADICTS in (
