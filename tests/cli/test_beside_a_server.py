@@ -45,9 +45,10 @@ class Serving:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.url = self._line(r"colligate is at (\S+)")
+        self.url = self.line(r"colligate is at (\S+)")
 
-    def _line(self, pattern: str) -> str:
+    def line(self, pattern: str) -> str:
+        """The match in the next line of standard error that fits."""
         assert self.process.stderr is not None
         said = ""
         for line in self.process.stderr:
@@ -224,6 +225,35 @@ def test_files_that_are_in_the_library_may_be_named(
     read = json.loads(answered.stdout)["evidence"]
     assert {each["document"].partition("-")[0] for each in read} == {"tower"}
     assert ask(colligate, folder / "harbour.md").returncode == 3
+
+
+def test_a_server_follows_the_folders_of_its_library(
+    colligate: Any, serving: Any, folder: Path
+) -> None:
+    server = serving("--watch")
+    server.line(f"watching ({folder})")
+    assert ask(colligate).returncode == 0
+    runs = f"{server.url}api/libraries/default/runs"
+    assert len(httpx2.get(runs, trust_env=False).json()) == 1
+    (folder / "ferry.md").write_text("# The ferry\n\nIt sails at noon.\n")
+    assert server.line("library: (.*)") == f"added {folder}/ferry.md"
+    (folder / "tower.md").unlink()
+    assert server.line("library: (.*)") == f"removed {folder}/tower.md"
+    assert httpx2.get(runs, trust_env=False).json() == [], "the run quotes what was removed"
+    for file in folder.glob("*.md"):
+        file.unlink()
+    assert "2 of 2 files" in server.line("warning: (.*are kept.*)")
+    listed = httpx2.get(f"{server.url}api/libraries/default/documents", trust_env=False).json()
+    assert {each["title"] for each in listed} == {"The ferry", "The harbour"}
+    server.end()
+    assert server.process.returncode == 0
+
+
+def test_without_a_folder_there_is_nothing_to_follow(colligate: Any, tower_reader: Any) -> None:
+    model = f"openai:reader@{tower_reader.url}"
+    done = colligate("serve", "--port", "0", "--watch", "--model", model)
+    assert done.returncode == 2
+    assert "there is no folder to watch" in done.stderr
 
 
 async def test_a_server_that_is_starting_is_waited_for(

@@ -50,7 +50,7 @@ async def index_command(
             ingested = await engine.add(paths, workers=workers, on_event=watcher.see)
     counts = count_files(ingested)
     if as_json:
-        print_json({**counts, **describe(ingested, library.path)})
+        print_json({**counts, **describe_ingested(ingested, library.path)})
         return ANSWERED
     files = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     print_result(f"files: {files}; passages embedded: {ingested.passages:,}")
@@ -86,7 +86,7 @@ def count_files(ingested: Ingested) -> dict[str, int]:
     }
 
 
-def describe(ingested: Ingested, library: Path) -> dict[str, Any]:
+def describe_ingested(ingested: Ingested, library: Path) -> dict[str, Any]:
     """Return what JSON says beside the counts."""
     return {
         "library": str(library),

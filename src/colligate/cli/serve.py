@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import Annotated
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
-from colligate.cli.display import note
+from colligate.cli.display import note, shorten_path, warn
+from colligate.cli.sync import Syncer, find_folders
+from colligate.errors import ColligateError
+
+if TYPE_CHECKING:
+    from colligate.core.events import Event
+    from colligate.library.ingest import Ingested
+    from colligate.server.state import ServerState
 
 app = typer.Typer(add_completion=False)
 
 _SERVER = "Server"
 _MEBIBYTE = 1 << 20
+_NAMED = 3  # files of each kind in a line of what has changed
 
 
 @command(app)
@@ -141,6 +152,14 @@ async def serve_command(
             default=True,
         ),
     ] = 20.0,
+    watch: Annotated[
+        bool,
+        options.option(
+            "Follow the folders of the library: what changes in them is read or removed.",
+            options.LIBRARY,
+            "--watch",
+        ),
+    ] = False,
     models: options.EngineOptions,
     judge: options.Judge = None,
 ) -> int:
@@ -191,8 +210,76 @@ async def serve_command(
             lambda: models.engine(settings, judge=judge),
             on_opening=watcher.see,
             on_ready=report_ready,
+            beside=_follow_folders if watch else nullcontext,
         )
     return ANSWERED
+
+
+@asynccontextmanager
+async def _follow_folders(state: ServerState) -> AsyncIterator[None]:
+    """Keep the server's own library up to date with its folders as long as the context lasts."""
+    from colligate.server.config import DEFAULT_LIBRARY
+
+    engine = state.libraries.engine(DEFAULT_LIBRARY)
+    library = await engine.open_library()
+    folders = await find_folders(library)
+    syncer = _ServedSyncer([*map(str, folders)], lambda: nullcontext(engine), state=state)
+
+    async def follow() -> None:
+        try:
+            await syncer.watch(library.path, folders)
+        except Exception as error:  # the server goes on without
+            syncer.warn_once(f"the folders are no longer followed: {error}")
+
+    following = asyncio.create_task(follow())
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+
+@dataclass(kw_only=True)
+class _ServedSyncer(Syncer):
+    """Brings the library of a server up to date, while it is served."""
+
+    state: ServerState
+
+    async def run(self, *, first: bool = True) -> None:
+        """Add, update and remove what has changed, and log it in one line."""
+        from colligate.core.run import refuse
+        from colligate.server.config import DEFAULT_LIBRARY
+
+        async with self.open() as engine:
+            library = await engine.open_library()
+            before = {info.id for info in await library.documents()}
+            try:
+                hint = "`colligate library remove` removes them"
+                changed = _describe_changes(await self.update(engine, self._see, refuse, hint))
+            except ColligateError as error:  # it is tried again when something changes
+                return self.warn_once(str(error))
+            finally:
+                gone = before - {info.id for info in await library.documents()}
+                await self.state.runs.forget_documents(DEFAULT_LIBRARY, gone)
+        if changed:
+            note(f"library: {changed}")
+
+    def _see(self, event: Event) -> None:
+        from colligate.core.events import Noted
+
+        if isinstance(event, Noted) and event.warning:
+            warn(event.text)
+
+
+def _describe_changes(ingested: Ingested) -> str:
+    """Return `added a.md; removed b.md, c.md, d.md and 2 more`; empty if nothing has changed."""
+    said = []
+    for what in ("added", "updated", "removed"):
+        files = [shorten_path(str(path)) for path in getattr(ingested, what)]
+        more = f" and {len(files) - _NAMED:,} more" if len(files) > _NAMED else ""
+        if files:
+            said.append(f"{what} {', '.join(files[:_NAMED])}{more}")
+    return "; ".join(said)
 
 
 def require_extra() -> None:

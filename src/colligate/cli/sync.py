@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +17,7 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, command
 from colligate.cli.display import note, print_json, print_result, shorten_path, to_one_line, warn
-from colligate.cli.index import count_files, describe, open_to_change
+from colligate.cli.index import count_files, describe_ingested, open_to_change
 from colligate.errors import (
     ColligateError,
     LibraryLocked,
@@ -26,9 +28,11 @@ from colligate.errors import (
 )
 
 if TYPE_CHECKING:
-    from colligate.core.events import Event
+    from colligate.core.events import Event, Listener
+    from colligate.engine import Engine
     from colligate.library.catalogue import Missing
     from colligate.library.ingest import Ingested
+    from colligate.library.library import AsyncLibrary
 
 app = typer.Typer(add_completion=False)
 
@@ -72,9 +76,12 @@ async def sync_command(
     """
     given = paths or []
     _require(given)
-    syncer = Syncer(given, where, workers, follow_links, ocr, yes, as_json)
+    opened = partial(open_to_change, where, follow_links=follow_links, ocr=ocr)
+    syncer = Syncer(given, opened, workers, yes, as_json)
     if watch:
-        await syncer.watch()
+        async with where.open() as library:
+            folders = await find_folders(library, given)
+        await syncer.watch(library.path, folders)
     else:
         await syncer.run()
     return FAULT if syncer.kept else ANSWERED
@@ -90,72 +97,103 @@ def _require(paths: Sequence[str]) -> None:
             raise MissingPath(f"no such file or folder: {path}", "", hint)
 
 
+async def find_folders(library: AsyncLibrary, paths: Sequence[str] = ()) -> list[Path]:
+    """Return the folders to watch among these paths, or among all that were named before."""
+    from colligate.library.catalogue import resolve_path
+    from colligate.library.web import is_address
+
+    named = [each for each in paths or await library.named() if not is_address(each)]
+    folders = [path for path in map(resolve_path, named) if path.is_dir()]
+    if not folders:
+        hint = "name a folder, or add one with colligate index"
+        raise UsageError("there is no folder to watch", "", hint)
+    return folders
+
+
 @dataclass
 class Syncer:
     """Brings a library up to date, as often as it is run.
 
-    Between two runs the library is free for other commands. `kept` says whether the documents of
-    missing files were kept.
+    `paths` are by default all that were named before. `open` gives the engine of a run: between two
+    the library is free for other commands. `kept` says whether the documents of missing files were
+    kept.
     """
 
     paths: Sequence[str]
-    where: options.LibraryOptions
-    workers: int | None
-    follow_links: bool
-    ocr: bool
-    yes: bool
-    as_json: bool
+    open: Callable[[], AbstractAsyncContextManager[Engine]]
+    workers: int | None = None
+    yes: bool = False
+    as_json: bool = False
     kept: bool = False
     _shown: set[str] = field(default_factory=set)
 
     async def run(self, *, first: bool = True) -> None:
         """Add, update and remove what has changed, and print it; only the first time ask."""
         from colligate.cli.progress import watch_run
-        from colligate.core.events import Noted
 
         with watch_run() as watcher:
 
-            def see(event: Event) -> None:
-                if isinstance(event, Noted):
-                    if event.text in self._shown:
-                        return
-                    self._shown.add(event.text)
-                watcher.see(event)
+            async def confirm(asking: str) -> bool:
+                return first and await asyncio.to_thread(watcher.confirm, asking)
 
-            async def consent(missing: Missing) -> bool:
-                gone, folder = len(missing.files), missing.folder
-                if self.yes or 2 * gone <= missing.known:
-                    return True
-                what = f"{gone:,} of {missing.known:,} files of {folder} are gone"
-                asking = f"{what}: remove their documents?"
-                if first and await asyncio.to_thread(watcher.confirm, asking):
-                    return True
-                see(Noted(f"{what}: their documents are kept; --yes removes them", warning=True))
-                return False
-
-            async with open_to_change(
-                self.where, follow_links=self.follow_links, ocr=self.ocr
-            ) as engine:
+            async with self.open() as engine:
+                ingested = await self.update(engine, watcher.see, confirm)
                 library = await engine.open_library()
-                named = self.paths or await library.named()
-                if not named:
-                    why = f"no folder was ever added to the library {library.path}"
-                    raise NoDocuments("there is nothing to bring up to date", why, "name a folder")
-                ingested = await engine.add(
-                    named, workers=self.workers, prune=consent, on_event=see
-                )
         self.kept = bool(ingested.kept)
         self._print(ingested, library.path, summary=first)
 
-    async def watch(self) -> None:
-        """Run now, and again whenever something changes in the folders, until interrupted."""
+    async def update(
+        self,
+        engine: Engine,
+        on_event: Listener,
+        confirm: Callable[[str], Awaitable[bool]],
+        hint: str = "--yes removes them",
+    ) -> Ingested:
+        """Add, update and remove what has changed; note each thing once.
+
+        If most files of a folder are gone, `confirm` decides; `hint` says how to remove what is
+        kept.
+        """
+        from colligate.core.events import Noted
+
+        def see(event: Event) -> None:
+            if isinstance(event, Noted):
+                if event.text in self._shown:
+                    return
+                self._shown.add(event.text)
+            on_event(event)
+
+        async def consent(missing: Missing) -> bool:
+            gone, folder = len(missing.files), missing.folder
+            if self.yes or 2 * gone <= missing.known:
+                return True
+            what = f"{gone:,} of {missing.known:,} files of {folder} are gone"
+            if await confirm(f"{what}: remove their documents?"):
+                return True
+            see(Noted(f"{what}: their documents are kept; {hint}", warning=True))
+            return False
+
+        library = await engine.open_library()
+        named = self.paths or await library.named()
+        if not named:
+            why = f"no folder was ever added to the library {library.path}"
+            raise NoDocuments("there is nothing to bring up to date", why, "name a folder")
+        return await engine.add(named, workers=self.workers, prune=consent, on_event=see)
+
+    async def watch(self, library: Path, folders: Sequence[Path]) -> None:
+        """Run now, and again whenever something changes in the folders, until interrupted.
+
+        What changes in the folder of the `library` itself does not count.
+        """
         from watchfiles import awatch
         from watchfiles._rust_notify import WatchfilesRustInternalError
 
-        library, folders = await self._find_folders()
+        from colligate.library.catalogue import resolve_path
+
+        own = resolve_path(library)
         watching = awatch(
             *folders,
-            watch_filter=lambda _, path: not Path(path).is_relative_to(library),
+            watch_filter=lambda _, path: not Path(path).is_relative_to(own),
             rust_timeout=_LOOK_MS,
             yield_on_timeout=True,
             ignore_permission_denied=True,
@@ -169,10 +207,10 @@ class Syncer:
                     await self.run(first=first)
                     pending = False
                 except LibraryLocked as error:  # tried again until it is free
-                    self._warn_once(str(error))
+                    self.warn_once(str(error))
                     pending = True
                 except (NoDocuments, ReadingError) as error:
-                    self._warn_once(str(error))
+                    self.warn_once(str(error))
                     pending = False
                 if first:
                     first = False
@@ -183,20 +221,8 @@ class Syncer:
         except asyncio.CancelledError:  # Ctrl-C
             note("no longer watching")
 
-    async def _find_folders(self) -> tuple[Path, list[Path]]:
-        """Return the library's folder, and the folders to watch."""
-        from colligate.library.catalogue import resolve_path
-        from colligate.library.web import is_address
-
-        async with self.where.open() as library:
-            named = [each for each in self.paths or await library.named() if not is_address(each)]
-            own = resolve_path(library.path)
-        folders = [path for path in map(resolve_path, named) if path.is_dir()]
-        if not folders:
-            raise UsageError("there is no folder to watch", "", "name a folder")
-        return own, folders
-
-    def _warn_once(self, text: str) -> None:
+    def warn_once(self, text: str) -> None:
+        """Print a warning that was not printed before."""
         if text not in self._shown:
             self._shown.add(text)
             warn(text)
@@ -218,7 +244,7 @@ class Syncer:
         if self.as_json:
             if changes or summary:
                 said = [{"change": what, "file": file} for what, file in changes]
-                print_json({**counts, **describe(ingested, library), "changes": said})
+                print_json({**counts, **describe_ingested(ingested, library), "changes": said})
             return
         for what, file in changes:
             print_result(f"{what:<8} {to_one_line(shorten_path(file))}")

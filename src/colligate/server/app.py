@@ -12,7 +12,13 @@ import re
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -130,11 +136,12 @@ async def listen(
     *,
     on_opening: Listener,
     on_ready: Callable[[str], None],
+    beside: Callable[[ServerState], AbstractAsyncContextManager[object]] = nullcontext,
 ) -> None:
     """Serve until SIGINT or SIGTERM.
 
     The models are opened first, which `on_opening` hears of; `on_ready` gets the URL once
-    connections are accepted.
+    connections are accepted. `beside` is entered before, and left when nothing is served any more.
     """
     log_to_stderr()
     limits = ConnectionLimits.of(config, raise_descriptor_limit())
@@ -160,13 +167,14 @@ async def listen(
         async with app.router.lifespan_context(app):
             state: ServerState = app.state.server
             await state.libraries.engine(DEFAULT_LIBRARY).open_models(on_opening)
-            listening.listen(limits.backlog)  # from here on clients wait and are not refused
-            here = Address(_local(url), config.token, state.instance, os.getpid())
-            server = _SignalledServer(uvicorn_config, state)
-            # Signals are handled before anybody learns that there is a server to stop.
-            with server.capture_signals(), _published(state, here):
-                on_ready(url)
-                await server.serve(sockets=[listening])
+            async with beside(state):
+                listening.listen(limits.backlog)  # from here on clients wait and are not refused
+                here = Address(_local(url), config.token, state.instance, os.getpid())
+                server = _SignalledServer(uvicorn_config, state)
+                # Signals are handled before anybody learns that there is a server to stop.
+                with server.capture_signals(), _published(state, here):
+                    on_ready(url)
+                    await server.serve(sockets=[listening])
 
 
 class _SignalledServer(uvicorn.Server):
