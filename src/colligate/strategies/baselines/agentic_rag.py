@@ -110,9 +110,9 @@ class AgenticRAG:
 
     async def _take_step(
         self, passages: Sequence[Passage], prompt: partial[list[Message]], run: Run
-    ) -> Step:
+    ) -> AgentStep:
         """Ask for the next step; an unreadable reply is a search without a query."""
-        schema = Step if passages else FirstStep
+        schema = AgentStep if passages else FirstStep
         messages = await fit_prompt(
             passages, prompt, run, max_tokens=self.step_tokens, schema=schema
         )
@@ -123,7 +123,7 @@ class AgenticRAG:
             max_tokens=self.step_tokens,
             warning="a step of the agent cannot be read",
         )
-        return step or Step()
+        return step or AgentStep()
 
 
 _STEP = """\
@@ -145,7 +145,7 @@ def _must_search(schema: dict[str, Any]) -> None:
     schema["properties"]["action"] = {"const": "search", "type": "string"}
 
 
-class Step(BaseModel):
+class AgentStep(BaseModel):
     """A thought and the next action. The order of the fields is the order of decoding."""
 
     model_config = ConfigDict(
@@ -157,7 +157,7 @@ class Step(BaseModel):
     query: str = Field(default="", json_schema_extra={"maxLength": 200})
 
 
-class FirstStep(Step):
+class FirstStep(AgentStep):
     """The first step, which must search."""
 
     model_config = ConfigDict(json_schema_extra=_must_search)

@@ -161,7 +161,7 @@ class TreeOfAgents:
         longest = max((read for read, _ in agent.opinions), default=0)
         opinions = [opinion for read, opinion in agent.opinions if read == longest]
         made = await self._ask(
-            decide_messages(question, opinions or [agent.opinion]), Decision, run
+            decide_messages(question, opinions or [agent.opinion]), FinalDecision, run
         )
         agent.result = made.result.strip() if made else ""
 
@@ -409,7 +409,7 @@ sentences which of them is right and why. "result" is the answer to the question
 empty when it was not found."""
 
 
-class Decision(BaseModel):
+class FinalDecision(BaseModel):
     """An agent's vote."""
 
     model_config = ConfigDict(

@@ -53,7 +53,7 @@ from colligate.strategies.duquad.events import Agent, DocumentScore, Gated, List
 from colligate.strategies.duquad.prompts import (
     DocScore,
     Exhibit,
-    View,
+    AgentView,
     debate_messages,
     distinct_words,
     doc_score_messages,
@@ -631,7 +631,7 @@ def choose_known(
 
 
 async def _locate_claims(
-    question: str, view: View, documents: Sequence[NumberedDocument], run: Run
+    question: str, view: AgentView, documents: Sequence[NumberedDocument], run: Run
 ) -> list[Stated]:
     """Return what an agent says that its quotes support, else the sentence of a quoted document
     that holds its short answer and enough of the question's words."""

@@ -38,7 +38,7 @@ from colligate.models.structured import json_schema_of, parse, repair_json
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class AgentView:
     """An agent's reply. `log` is the part that the judge sees.
 
     `named` are the documents it names as important, None if it names none. `quotes` are words of
@@ -80,12 +80,12 @@ def view_messages(
     return frame_messages(question, numbered, instruction, _VIEW_REMINDER)
 
 
-def parse_view(reply: str, shown: Sequence[NumberedDocument], most: int = 3) -> View:
+def parse_view(reply: str, shown: Sequence[NumberedDocument], most: int = 3) -> AgentView:
     """Return the view of a reply in free text."""
     numbers = [number for number, _ in shown]
     claims = tuple(find_claims(reply, numbers))
     quotes = tuple(quote for claim in claims for quote in claim.quotes)
-    return View(reply, find_important(reply, numbers, most), quotes, claims, find_short(reply))
+    return AgentView(reply, find_important(reply, numbers, most), quotes, claims, find_short(reply))
 
 
 def frame_messages(
@@ -239,7 +239,7 @@ def quoting_view_messages(
     return frame_messages(question, numbered, QUOTING_INSTRUCTION, _QUOTING_REMINDER)
 
 
-def parse_quoting_view(reply: str, shown: Sequence[NumberedDocument], most: int = 3) -> View:
+def parse_quoting_view(reply: str, shown: Sequence[NumberedDocument], most: int = 3) -> AgentView:
     """Return the view of a reply with quotes; it names the documents it quotes, in its order.
 
     A quote belongs to the document it names if that holds it, otherwise to the one that does; a
@@ -263,7 +263,7 @@ def parse_quoting_view(reply: str, shown: Sequence[NumberedDocument], most: int 
     claims = [Joined(quotes=list(quotes), sentence=answer or short)] if quotes and short else []
     named = tuple(dict.fromkeys(found.values()))[:most] or find_important(answer, texts, most)
     lines = [f'"{each.quote}" [DOC {each.passage}]' for each in quotes]
-    return View("\n".join([*lines, answer or short]), named, quotes, tuple(claims), short)
+    return AgentView("\n".join([*lines, answer or short]), named, quotes, tuple(claims), short)
 
 
 def _document(quote: str, named: int, texts: Mapping[int, str]) -> int | None:
