@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
+import time
+from itertools import count
+from urllib.request import Request, urlopen
 
 import pytest
 
 from colligate.library import AsyncLibrary
 from support.embedders import WordEmbedder
+
+_PREFIXES = count()
 
 
 @pytest.fixture
@@ -22,14 +30,47 @@ def engine():
 
 
 @pytest.fixture
-def open_library(tmp_path, embedder, engine):
+def place(engine, tmp_path, request):
+    """Where the test's library is: a folder, or a place in a bucket for the engine "s3"."""
+    return request.getfixturevalue("bucket") if engine == "s3" else tmp_path / "library"
+
+
+@pytest.fixture
+def open_library(place, embedder, engine):
     """`open_library(**options)` is the test's library; its options are those of `AsyncLibrary`."""
 
     def make(**options):
-        options = {"embedder": embedder, "engine": engine, **options}
-        return AsyncLibrary(tmp_path / "library", **options)
+        of = None if engine == "s3" else engine
+        return AsyncLibrary(place, **{"embedder": embedder, "engine": of, **options})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory):
+    """The address of a server of S3's protocol, with a bucket, in a process of its own."""
+    log = tmp_path_factory.mktemp("s3") / "log"
+    moto = [sys.executable, "-m", "moto.server", "-p", "0"]
+    with log.open("w") as file, subprocess.Popen(moto, stderr=file) as process:
+        while not (found := re.search(r"Running on (\S+)", log.read_text())):
+            assert process.poll() is None
+            time.sleep(0.1)
+        key = "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/s3/aws4_request"
+        made = Request(f"{found[1]}/bucket", method="PUT", headers={"Authorization": key})
+        urlopen(made).close()
+        yield found[1]
+        process.kill()
+
+
+@pytest.fixture
+def bucket(s3_server, monkeypatch, tmp_path):
+    """A new place in the bucket."""
+    pytest.importorskip("lance")
+    names = {"ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "y", "REGION": "us-east-1"}
+    for name, value in (names | {"ENDPOINT_URL": s3_server}).items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path / "home"))
+    return f"s3://bucket/{next(_PREFIXES)}"
 
 
 @pytest.fixture

@@ -1,0 +1,284 @@
+"""What holds whatever a library keeps its documents in: edge, lance, or lance in a bucket."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from colligate.errors import (
+    LibraryDamaged,
+    LibraryError,
+    LibraryLocked,
+    UnknownDocument,
+    UsageError,
+)
+from colligate.library import AsyncLibrary, SearchMode
+from colligate.library.library import make_library
+from support.embedders import WordEmbedder
+
+lance = pytest.importorskip("lance")
+
+from colligate.library.lance import check_conditional_put  # noqa: E402 (it needs the extra)
+
+# A part of the suite also runs over a bucket: each test there takes some seconds.
+EVERYWHERE = pytest.mark.parametrize("engine", ["edge", "lance", "s3"])
+SHARED = pytest.mark.parametrize("engine", ["lance", "s3"])
+DOCS = Path(__file__).parents[2] / "docs"
+QUERIES = ["how is a citation verified", "kill while indexing", "what erases removed text", "p50"]
+
+
+async def find(library, query="fish in rivers", **options):
+    return [(h.passage.id, round(h.score, 5)) for h in await library.search(query, k=9, **options)]
+
+
+async def titles(library):
+    return [info.title for info in await library.documents()]
+
+
+def count_rows(library):
+    """How many rows of each kind its tables have, and how many have a number of their own."""
+    options = {"allow_http": "true"} if library.uri.startswith("s3:") else None
+    found = {}
+    for name in ("catalogue", "passages"):
+        table = lance.dataset(f"{library.uri}/{name}.lance", storage_options=options)
+        numbers = table.to_table(columns=["number"])["number"].to_pylist()
+        found[name] = (len(numbers), len(set(numbers)))
+    return found
+
+
+@EVERYWHERE
+async def test_documents_are_added_found_changed_and_opened_again(
+    open_library, folder, write, embedder
+):
+    async with open_library() as library:
+        await library.add(folder)
+        assert await titles(library) == ["Badgers", "Herons", "Otters"]
+        assert (await library.search("dig setts", k=1))[0].passage.title == "Badgers"
+        embedded = len(embedder.passages)
+        again = await library.add(folder)
+        assert (len(again.unchanged), len(embedder.passages)) == (3, embedded)
+        (folder / "deep").mkdir()
+        (folder / "otter.md").rename(folder / "deep" / "otter.md")
+        write("heron.md", "# Herons\n\nHerons wait.\n")
+        changed = await library.add(folder, prune=True)
+        assert [path.name for path in changed.updated] == ["heron.md"]
+        assert [path.name for path in changed.removed] == ["otter.md"]
+        assert await titles(library) == ["Badgers", "Otters", "Herons"]
+        found = await find(library)
+    async with open_library() as library:
+        assert await find(library) == found
+        otters = (await library.documents())[1]
+        assert Path(otters.source).parent.name == "deep"
+        document = await library.document(otters.id)
+        (hit,) = await library.search("swim", k=1, mode=SearchMode.SPARSE, documents=[otters.id])
+        assert hit.passage == document.passage(hit.passage.span)
+        assert await library.verify() == []
+
+
+@EVERYWHERE
+async def test_copies_records_and_removals(open_library, write, write_records):
+    async with open_library() as library:
+        one, two = (write(f"{each}/same.md", "# Same\n\nWords.\n") for each in ("x", "y"))
+        same = (await library.add([one, two])).document_ids
+        assert len(same) == 1
+        oaks = write_records("one.jsonl", a="Oaks have acorns.", b="Elms.")
+        ashes = write_records("two.jsonl", a="Ashes have keys.")
+        assert len(set((await library.add([oaks, ashes])).document_ids)) == 3
+        await library.remove([one])
+        assert next(info.id for info in await library.documents()) == same[0]
+        assert await library.remove([two]) == same
+        with pytest.raises(UnknownDocument, match="cannot remove nobody"):
+            await library.remove(["a", "nobody"])
+        assert await library.remove(["b"]) == ["b"]
+        assert (await library.add(oaks)).document_ids == ["a", "b"]
+        assert (await library.search("acorns", k=1, mode=SearchMode.SPARSE))[0].passage.text
+        assert await library.verify() == []
+
+
+@pytest.mark.parametrize("engine", ["lance"])
+async def test_the_same_question_finds_the_same_passages(open_library, tmp_path, engine):
+    async with (
+        open_library(embedder="static") as library,
+        AsyncLibrary(tmp_path / "edge", embedder="static") as edge,
+    ):
+        for each in (library, edge):
+            await each.add([DOCS / name for name in ("guide.md", "server.md", "strategies.md")])
+        ids = [info.id for info in await edge.documents()]
+        for mode in SearchMode:
+            for within in (None, ids[1:2], ids[::2]):
+                for query in QUERIES:
+                    hits, expected = [
+                        await each.search(query, k=20, mode=mode, documents=within)
+                        for each in (library, edge)
+                    ]
+                    assert [h.passage for h in hits] == [h.passage for h in expected]
+                    scores = [h.score for h in expected]
+                    assert [h.score for h in hits] == pytest.approx(scores, abs=2e-5)
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("to", ["edge", "lance"])
+async def test_a_copy_finds_the_same_and_reads_nothing(
+    open_library, folder, write_records, tmp_path, to
+):
+    write_records("folder-of-records/a.jsonl", a="Fish.", b="Rivers.")
+    async with open_library() as library:
+        await library.add(folder)
+        silent = WordEmbedder()
+        async with AsyncLibrary(tmp_path / "copy", embedder=silent, engine=to) as copy:
+            assert await library.copy_to(copy) == 5
+            assert await find(copy) == await find(library)
+            assert [i.id for i in await copy.documents()] == [
+                i.id for i in await library.documents()
+            ]
+            assert len((await copy.add(folder)).unchanged) == 4
+            assert await copy.verify() == []
+            with pytest.raises(UsageError, match="it has documents"):
+                await library.copy_to(copy)
+        assert silent.passages == []
+
+
+@SHARED
+async def test_lost_and_stray_passages_are_repaired(open_library, folder):
+    async with open_library() as library:
+        await library.add(folder)
+        found = await find(library)
+        options = {"allow_http": "true"} if library.uri.startswith("s3:") else None
+        table = lance.dataset(f"{library.uri}/passages.lance", storage_options=options)
+        rows = table.to_table()
+        table.delete(f"number = {rows['number'][0]}")
+        stray = rows.slice(1, 1).set_column(0, table.schema.field(0), [[7]])
+        table.insert(stray.set_column(1, table.schema.field(1), [[5]]))
+        problems = await library.verify(repair=True)
+        assert sum("1 passages" in problem for problem in problems) == 2
+        assert await library.verify() == []
+        assert await find(library) == found
+        lance.LanceDataset.drop(table.uri, options)
+    async with open_library() as library:
+        with pytest.raises(LibraryDamaged, match="verify --repair"):
+            await library.search("fish", k=1)
+        await library.verify(repair=True)
+        assert await find(library) == found
+
+
+@SHARED
+async def test_readers_see_what_another_process_has_written(open_library, folder, write):
+    async with open_library() as writer, open_library() as reader:
+        assert await reader.documents() == []
+        await writer.add(folder)
+        assert await find(reader) == await find(writer)
+        removed = (await writer.remove([folder / "otter.md"]))[0]
+        shrews = write("shrew.md", "# Shrews\n\nShrews hurry to rivers.\n")
+        await writer.add(shrews, index=False)
+        assert await titles(reader) == await titles(writer)
+        assert "Shrews" not in str(await reader.search("shrews hurry", k=9))
+        with pytest.raises(UnknownDocument):
+            await reader.document(removed)
+        await writer.index_pending()
+        assert "Shrews" in str(await reader.search("shrews hurry", k=1))
+
+
+@pytest.mark.parametrize("engine", ["lance"])
+async def test_in_a_folder_one_writes_and_all_read(open_library, folder):
+    async with open_library() as holder, open_library() as other:
+        await holder.add(folder)
+        await holder.hold()
+        assert await find(other)
+        with pytest.raises(LibraryLocked):
+            await other.add(folder)
+
+
+@pytest.mark.parametrize("engine", ["s3"])
+async def test_two_add_the_same_files_at_once(open_library, folder, write_records):
+    write_records("many.jsonl", **{f"r{n}": f"Record {n} of fish." for n in range(9)})
+    async with open_library() as one, open_library() as two:
+        await asyncio.gather(one.add(folder), two.add(folder))
+        assert len(set(await titles(one))) == len(await titles(one)) == 12
+        assert await one.verify() == await two.verify() == []
+        assert all(rows == different for rows, different in count_rows(one).values())
+        assert await find(one) == await find(two)
+
+
+class Interrupted(WordEmbedder):
+    """Calls a function before it first embeds passages."""
+
+    meanwhile = None
+
+    async def embed(self, texts, kind="passage"):
+        if meanwhile := self.meanwhile:
+            self.meanwhile = None
+            await meanwhile()
+        return await super().embed(texts, kind)
+
+
+@pytest.mark.parametrize("engine", ["s3"])
+async def test_nobody_erases_while_another_writes_unless_forced(open_library, folder):
+    embedder = Interrupted()
+    async with open_library(embedder=embedder) as writer, open_library() as other:
+
+        async def erase():
+            with pytest.raises(LibraryLocked, match=r"writes it \(process \d+ on ") as raised:
+                await other.erase()
+            assert "\n" not in str(raised.value)
+            assert await other.erase(force=True) == []
+
+        embedder.meanwhile = erase
+        await writer.add(folder)
+        assert await other.erase() == []
+        assert await find(other) == await find(writer) != []
+
+
+@contextmanager
+def serve_puts(status):
+    """A store that answers every request with the same status."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self):
+            self.send_response(status)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("status", [200, 403])
+async def test_a_store_without_conditional_put_is_refused(bucket, embedder, monkeypatch, status):
+    with serve_puts(status) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        with pytest.raises(LibraryError, match=f"answers {status} to a cond") as raised:
+            check_conditional_put(bucket)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("engine", ["lance"])
+async def test_a_library_keeps_the_engine_it_was_made_with(place, embedder, folder):
+    make_library(place, "lance")
+    async with AsyncLibrary(place, embedder=embedder) as library:
+        await library.add(folder)
+    assert {"catalogue.lance", "passages.lance"} <= {each.name for each in place.iterdir()}
+    with pytest.raises(UsageError, match="made with lance"):
+        AsyncLibrary(place, engine="edge")
+    with pytest.raises(UsageError, match="edge and lance"):
+        AsyncLibrary(place, engine="mysql")
+
+
+async def test_an_empty_place_is_not_made_by_looking(bucket, embedder):
+    async with AsyncLibrary(bucket, embedder=embedder) as library:
+        assert await library.documents() == []
+        assert await library.search("anything", k=1) == []
+        assert await library.erase() == []
+    async with AsyncLibrary("s3://missing/x", embedder=embedder) as library:
+        with pytest.raises(LibraryError) as raised:
+            await library.hold()
+    assert "\n" not in str(raised.value)
