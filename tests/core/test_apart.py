@@ -4,7 +4,9 @@ import pytest
 
 from colligate.core.apart import JudgedAlone, asks_several
 from colligate.core.citing import NOT_FOUND
+from colligate.core.events import Trace
 from colligate.errors import BudgetExceeded, ServerFailed
+from colligate.library import InMemorySources
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
 from support.runs import NOTHING, document, judge_by_words
 
@@ -124,6 +126,23 @@ async def test_what_no_passage_covers_alone_is_read_together(ask_small, reply, q
     assert answer.text == f"{lind} [1] {mercer} [2]"
     assert len(answer.evidence) == 3
     assert any("earlier steps had verified" in warning for warning in run.warnings)
+
+
+async def test_a_claim_without_a_place_is_seen_by_a_run_that_keeps_no_events(make_run, reply):
+    """Such is a run whose trace nobody reads."""
+    made = [document(text.split()[1].lower(), text) for text in (BAKERY, MILL)]
+    claim = reply((1, "They came from Norway.", "They came from Norway."), short="Norway")
+
+    def say(call):
+        return claim if call.schema else "Otto Lind" if "Otto" in call.prompt else "none"
+
+    async with InMemorySources(made) as sources:
+        odds = judge_by_words({"Otto": 0.9, "Ada": 0.5})
+        run, _ = make_run(sources, say, name="a-1.5b", labels=odds)
+        run.trace = Trace(keep=False)
+        question = "Who was the owner of what opened in 1904, and who of what opened in 1921?"
+        answer = await RetrieveRead(mode="sparse").answer(question, run)
+    assert answer.text == "Otto Lind: “Its owner was Otto Lind.” [1]"
 
 
 async def test_a_judge_that_fails_leaves_it_to_all_together(ask_small):

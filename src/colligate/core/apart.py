@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -120,24 +120,24 @@ async def read_ranked(
         Evidence(hit.passage.span, hit.score, f"rank {rank} {why}")
         for rank, hit in enumerate(hits[: len(passages)], 1)
     ]
-    before = _count_claims(run)
-    answer = await read(
-        question, passages, run, strategy=strategy, evidence=shown, form=form, known=known
+
+    async def state_surest() -> list[Stated]:
+        try:
+            return [each for _, _, each in await _state_alone(question, surest, run) if each]
+        except (BudgetExceeded, ModelError) as error:
+            run.warn(f"no passage is read alone: {error}")
+            return []
+
+    return await read(
+        question,
+        passages,
+        run,
+        strategy=strategy,
+        evidence=shown,
+        form=form,
+        known=known,
+        otherwise=state_surest if surest else None,
     )
-    if answer.found or _count_claims(run) == before or not surest:
-        return answer
-    try:
-        alone = [each for _, _, each in await _state_alone(question, surest, run) if each]
-    except (BudgetExceeded, ModelError) as error:
-        run.warn(f"no passage is read alone: {error}")
-        return answer
-    if not alone:
-        return answer
-    return await read(question, [], run, strategy=strategy, evidence=shown, known=alone)
-
-
-def _count_claims(run: Run) -> int:
-    return sum(isinstance(event, Said) for _, event in run.trace.events)
 
 
 def cites_as_small(run: Run) -> bool:
@@ -225,17 +225,16 @@ async def read_if_clear(
 
 
 async def read_rival(
-    question: str, answer: Answer, hits: Sequence[Hit], run: Run
+    question: str, answer: Answer, hits: Sequence[Hit], odds: Mapping[Span, float], run: Run
 ) -> tuple[str, Stated] | None:
     """Return what the surest passage of another document answers alone, in a few words and cited.
 
-    None without a call, if the answer is not from one passage that is sure, or no other passage is.
+    `odds` are those of the passages that were judged (`JudgedAlone`). None without a call, if the
+    answer is not from one passage that is sure, or no other passage is.
 
     Raises:
         BudgetExceeded, ModelError: it cannot be read.
     """
-    judged = [event for _, event in run.trace.events if isinstance(event, JudgedAlone)]
-    odds = dict(zip(judged[-1].spans, judged[-1].odds, strict=True)) if judged else {}
     covering = _find_covering(question, [hit.passage for hit in hits])
     sure = [
         hit.passage

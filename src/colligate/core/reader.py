@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -68,6 +68,7 @@ async def read(
     role: Role = Role.READER,
     messages: PassagePrompt | None = None,
     known: Sequence[Stated] = (),
+    otherwise: Callable[[], Awaitable[Sequence[Stated]]] | None = None,
 ) -> Answer:
     """Ask the reader, verify what it cites, and return the answer.
 
@@ -77,8 +78,9 @@ async def read(
     has no place in a document is never passed on.
 
     `known` are statements that earlier steps verified. They are the answer if the reader fails or
-    claims an answer that cannot be cited; without them the answer is then not found. A reader that
-    says that the passages do not hold the answer is believed.
+    claims an answer that cannot be cited; without them the answer is then not found. `otherwise`
+    finds some where such a claim is all there is. A reader that says that the passages do not hold
+    the answer is believed.
 
     Raises:
         ColligateError: it fails, and no chat call and no scoring by this model was paid for.
@@ -108,6 +110,8 @@ async def read(
             if cited.citations or not reply.found:
                 return _finish(refused, cited, run)
             problem, short = "nothing that it states can be cited", reply.short_answer
+            if otherwise is not None and not known:
+                known, short = await otherwise(), ""
     if not known:
         run.warn(f"the reader gives no answer: {problem}")
         return _finish(refused, Cited("", (), ()), run)

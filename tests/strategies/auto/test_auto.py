@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from colligate.core.events import Located
+from colligate.core.events import Located, Trace
 from colligate.errors import BudgetExceeded, ServerFailed
 from colligate.library import InMemorySources
 from colligate.models.base import LabelOdds
@@ -289,10 +289,13 @@ DAYS = "In how many days may the tenant appeal?"
 
 
 @pytest.fixture
-def ask_rules(ask, reply):
-    """`ask_rules(odds of the second, judge's short answer)`: a small reader of two rules."""
+def ask_rules(make_run, reply):
+    """`ask_rules(odds of the second, judge's short answer)`: a small reader of two rules.
 
-    async def asked(odds=0.8, judged="270 days", **options):
+    With `keep=False` the run keeps no events, as one whose trace nobody reads.
+    """
+
+    async def asked(odds=0.8, judged="270 days", keep=True, **options):
         def judge(messages, labels, forced):
             if tuple(labels) == KINDS:
                 return judge_kind("fact")(messages, labels, forced)
@@ -309,9 +312,10 @@ def ask_rules(ask, reply):
             return reply((0, said, said), short=judged)
 
         made = [replace(document(*each), metadata={"date": "2024-05-01"}) for each in RULES.items()]
-        return await ask(
-            Auto(mode="sparse", **options), DAYS, made, say, name="a-1.5b", labels=judge
-        )
+        async with InMemorySources(made) as sources:
+            run, model = make_run(sources, say, name="a-1.5b", labels=judge)
+            run.trace = Trace(keep=keep)
+            return await Auto(mode="sparse", **options).answer(DAYS, run), run, model
 
     return asked
 
@@ -331,7 +335,7 @@ async def test_two_sure_passages_that_contradict_each_other_are_put_before_a_jud
 
 @pytest.mark.parametrize("judged", [None, ""])
 async def test_what_the_judge_leaves_open_is_shown_from_both_sides(ask_rules, judged):
-    answer, run, _ = await ask_rules(judged=judged)
+    answer, run, _ = await ask_rules(judged=judged, keep=False)
     assert answer.text == (
         f"180 days: “{RULE.format(180)}” [1] "
         f"Another document says otherwise, Amended rules (2024-05-01): “{RULE.format(270)}” [2]"

@@ -29,10 +29,16 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.apart import read_if_clear, read_ranked, read_rival, reads_apart
+from colligate.core.apart import (
+    JudgedAlone,
+    read_if_clear,
+    read_ranked,
+    read_rival,
+    reads_apart,
+)
 from colligate.core.citing import Stated
 from colligate.core.computing import find_larger, read_value
-from colligate.core.events import pluralize
+from colligate.core.events import Event, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.meaning import Meaning, check_short_answer
 from colligate.core.parameters import require_min
@@ -42,7 +48,7 @@ from colligate.core.strategy import Calls, Needs
 from colligate.core.support import is_number, split_content_words
 from colligate.core.units import rank_documents
 from colligate.core.versions import show_other
-from colligate.documents import Document, Hit, Passage
+from colligate.documents import Document, Hit, Passage, Span
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Capability, Role
@@ -152,6 +158,12 @@ class _Inquiry:
         self.small = is_small(run.model(Role.READER))
         self.spent = False  # whether the token budget ended a method
         self.rival: _Rival | None = None  # what contradicts the answer, until that is decided
+        self.passage_odds: dict[Span, float] = {}  # of those that were judged alone
+        run.trace.listen(self._note_odds)
+
+    def _note_odds(self, event: Event) -> None:
+        if isinstance(event, JudgedAlone):
+            self.passage_odds.update(zip(event.spans, event.odds, strict=True))
 
     async def classify(self) -> QuestionKind:
         """Return the kind of the question, a fact unless the odds of another are high enough."""
@@ -215,7 +227,7 @@ class _Inquiry:
     async def _find_rival(self, best: Answer, hits: Sequence[Hit]) -> None:
         """Look for another sure passage that contradicts the one that was read."""
         try:
-            other = await read_rival(self.question, best, hits, self.run)
+            other = await read_rival(self.question, best, hits, self.passage_odds, self.run)
         except (BudgetExceeded, ModelError) as error:
             self.run.warn(f"whether another passage says otherwise is not known: {error}")
             return
