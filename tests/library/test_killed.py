@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import shutil
 import subprocess
 
 import pytest
 
 from colligate.library import AsyncLibrary
+from support.embedders import WordEmbedder
 from support.processes import start_child
 
 # A child does the work below and kills itself before its n-th write. Writes are the calls that
@@ -133,3 +135,77 @@ def test_killed_anywhere_it_loses_nothing_finished(
                 break
         assert int(work(library, folder, -1)) >= 0
         assert asyncio.run(contents(library, embedder)) == expected
+
+
+# A child adds files one after the other, and ends wherever it is when its time is up.
+WRITERS = """
+import asyncio, json, os, signal, sys
+import colligate.library.lance
+from colligate.library import AsyncLibrary
+from support.embedders import WordEmbedder
+
+async def add_to(library, files):
+    async with AsyncLibrary(library, embedder=WordEmbedder(), engine="lance") as opened:
+        for file in files:
+            await opened.add(file, workers=1)
+            print(file, flush=True)
+
+for line in sys.stdin:
+    library, files, seconds = json.loads(line)
+    child = os.fork()
+    if not child:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        asyncio.run(add_to(library, files))
+        os._exit(0)
+    print("killed" if os.waitpid(child, 0)[1] else "finished", flush=True)
+"""
+
+
+def test_a_writer_of_tables_killed_at_any_moment_loses_nothing_acknowledged(tmp_path, write):
+    lance = pytest.importorskip("lance")
+    library, chance = tmp_path / "library", random.Random(7)
+    files: dict[str, str] = {}
+    present: dict[str, str] = {}  # what was acknowledged
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+
+    async def look():
+        async with AsyncLibrary(library, embedder=WordEmbedder()) as opened:
+            titles = [info.title for info in await opened.documents()]
+            found = {
+                title: [hit.passage.title for hit in await opened.search(title, k=1)]
+                for title in present.values()
+            }
+        return titles, found
+
+    async def finish():
+        async with AsyncLibrary(library, embedder=WordEmbedder()) as opened:
+            await opened.add(list(files))
+            return await opened.verify()
+
+    with start_child(WRITERS, text=True, **streams) as process:
+        kills = 0
+        while kills < 20:
+            for name in (f"{len(files)}.md", f"{chance.randrange(len(files) + 1)}.md"):
+                title = f"Report{name[:-3]} revised {kills}"
+                path = str(write(name, f"# {title}\n\nThe text of {title}.\n"))
+                files[path] = title
+                present.pop(path, None)
+            order = chance.sample(list(files), len(files))
+            seconds = chance.uniform(0.05, 2.0)
+            process.stdin.write(json.dumps([str(library), order, seconds]) + "\n")
+            process.stdin.flush()
+            while (line := process.stdout.readline().strip()) not in ("killed", "finished"):
+                present[line] = files[line]
+            kills += line == "killed"
+            if (library / "catalogue.lance").exists():
+                titles, found = asyncio.run(look())
+                assert len(titles) == len(set(titles))
+                assert set(present.values()) <= set(titles)
+                assert all(hits == [title] for title, hits in found.items())
+        process.stdin.close()
+    assert asyncio.run(finish()) == []
+    titles, _ = asyncio.run(look())
+    assert sorted(titles) == sorted(files.values())
+    for table in ("catalogue", "passages"):
+        rows = lance.dataset(str(library / f"{table}.lance")).to_table(columns=["number"])
+        assert len(set(rows["number"].to_pylist())) == len(rows)

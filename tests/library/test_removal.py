@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 from colligate.errors import UnknownDocument
 from colligate.library import AsyncLibrary, SearchMode
 from colligate.library.edge import EdgeIndex
+from colligate.library.library import ENGINES
 
 MARKER = "xylophonequagmire"
+
+FOLDERS = pytest.mark.parametrize("engine", ["edge", *(["lance"] if find_spec("lance") else [])])
 
 
 def find_bytes(folder, *needles):
@@ -22,9 +27,28 @@ def find_bytes(folder, *needles):
 
 
 def find_text(library, text=MARKER):
-    """The files of a library that have a text, in UTF-8 or UTF-16."""
+    """The files of a library that have a text, in UTF-8 or UTF-16; for a table, its folder."""
     needles = [text.encode(), text.encode("utf-16-le"), text.upper().encode()]
-    return find_bytes(library.path, *needles)
+    found = find_bytes(library.path, *needles) + find_in_tables(library.path, text)
+    return sorted({name.split("/")[0] for name in found})
+
+
+def find_in_tables(folder, text):
+    """The files of Lance tables, of old versions too, that have a text: they are compressed."""
+    found = []
+    for path in folder.glob("*.lance/data/*.lance"):
+        from lance.file import LanceFileReader
+
+        if text in str(LanceFileReader(str(path)).read_all().to_table().to_pylist()):
+            found.append(str(path.relative_to(folder)))
+    return found
+
+
+def find_vector(library, vector):
+    """Whether any file of a library has a vector."""
+    return find_bytes(library.path, vector.tobytes()) or find_in_tables(
+        library.path, str(vector.tolist())
+    )
 
 
 @pytest.fixture
@@ -36,10 +60,11 @@ def secret(write, folder):
     return write(f"{MARKER}.md", f"# {MARKER}\n\n{body}\n")
 
 
-async def test_removal_leaves_no_trace_in_any_file(library, folder, secret):
+@FOLDERS
+async def test_removal_leaves_no_trace_in_any_file(library, folder, secret, engine):
     await library.add(folder)
     (info,) = [info for info in await library.documents() if MARKER in info.id]
-    assert find_text(library) == ["catalogue.sqlite"]
+    assert find_text(library) == [ENGINES[engine]]
     await library.search(MARKER, k=5)
     assert await library.remove([info.id]) == [info.id]
     assert find_text(library) == []
@@ -55,29 +80,31 @@ async def test_removal_leaves_no_trace_in_the_write_ahead_log(library, secret):
     assert find_text(library) == []
 
 
+@FOLDERS
 async def test_vectors_of_removed_passages_are_erased(library, folder, secret, embedder):
     await library.add(folder)
     texts = [
         next(text for text in embedder.passages if word in text) for word in (MARKER, "earthworms")
     ]
-    removed, kept = (row.tobytes() for row in await embedder.embed(texts))
-    index = library.path / "index"
-    assert find_bytes(index, removed)
+    removed, kept = await embedder.embed(texts)
+    assert find_vector(library, removed)
     await library.remove([secret])
-    assert not find_bytes(index, removed)
-    assert find_bytes(index, kept)
+    assert not find_vector(library, removed)
+    assert find_vector(library, kept)
 
 
-async def test_an_update_leaves_no_trace_of_the_old_text(library, folder, write, secret):
+@FOLDERS
+async def test_an_update_leaves_no_trace_of_the_old_text(library, folder, write, secret, engine):
     await library.add(folder)
     write("tame.md", "# Tame\n\nNothing to see.\n").replace(secret)
     await library.add(folder)
-    assert find_text(library) == ["catalogue.sqlite"]  # the name of the file alone
+    assert find_text(library) == [ENGINES[engine]]  # the name of the file alone
     (info,) = [info for info in await library.documents() if info.title == "Tame"]
     await library.remove([info.id])
     assert find_text(library) == []
 
 
+@FOLDERS
 async def test_removed_documents_are_found_no_more(library, folder):
     ids = (await library.add(folder)).document_ids
     assert await library.remove(ids[:1]) == ids[:1]
@@ -88,6 +115,7 @@ async def test_removed_documents_are_found_no_more(library, folder):
     assert await library.verify() == []
 
 
+@FOLDERS
 async def test_a_removed_file_can_be_added_again(library, folder):
     ids = (await library.add(folder)).document_ids
     await library.remove([ids[0]])
@@ -123,6 +151,7 @@ async def test_removing_the_unknown_removes_nothing(library, folder):
     assert len(await library.documents()) == 3
 
 
+@FOLDERS
 async def test_removing_what_was_only_stored(library, folder):
     ids = (await library.add(folder, index=False)).document_ids
     assert await library.remove([ids[1]]) == [ids[1]]
@@ -130,8 +159,9 @@ async def test_removing_what_was_only_stored(library, folder):
     assert await library.verify() == []
 
 
+@FOLDERS
 async def test_an_interrupted_removal_is_finished_by_the_next_change(
-    library, folder, secret, embedder, write, monkeypatch
+    library, folder, secret, embedder, write, monkeypatch, engine
 ):
     await library.add(folder)
     text = next(text for text in embedder.passages if MARKER in text)
@@ -140,13 +170,17 @@ async def test_an_interrupted_removal_is_finished_by_the_next_change(
     def fail(_):
         raise KeyboardInterrupt
 
+    index = EdgeIndex
+    if engine == "lance":
+        from colligate.library.lance import LanceIndex as index
+
     with monkeypatch.context() as patch:
-        patch.setattr(EdgeIndex, "optimise", fail)
+        patch.setattr(index, "optimise", fail)
         with pytest.raises(KeyboardInterrupt):
             await library.remove([secret])
     await library.add(write("new.md", "Something new."))
     assert find_text(library) == []
-    assert not find_bytes(library.path / "index", vector.tobytes())
+    assert not find_vector(library, vector)
 
 
 @pytest.mark.parametrize("name", ["~nobody/x", "a\0b", "a" * 5000, "\udce9"])
@@ -166,6 +200,7 @@ async def test_nothing_is_made_where_there_is_no_library(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@FOLDERS
 async def test_a_servers_files_of_it_are_deleted_and_no_others(library, write, folder):
     sent = library.path / "files" / "ab12"
     sent.mkdir(parents=True)

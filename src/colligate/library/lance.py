@@ -799,11 +799,11 @@ class LanceIndex:
         of = np.repeat(np.arange(len(found)), lists.value_lengths().to_numpy())
         ids = lists.flatten().to_numpy()
         weights = found["weights"].combine_chunks().flatten().to_numpy()
-        scores = np.zeros(len(found))
+        scores = np.zeros(len(found), np.float32)
         for id_, weight in zip(terms.ids, terms.weights, strict=True):
             at = np.flatnonzero(ids == id_)
-            idf = np.log1p((total - len(at) + 0.5) / (len(at) + 0.5))
-            scores[of[at]] += weight * idf * weights[at]
+            idf = np.log(np.float32((total - len(at) + 0.5) / (len(at) + 0.5)) + np.float32(1))
+            scores[of[at]] += np.float32(weight) * idf * weights[at]
         keep = np.isin(documents, list(scope.without), invert=True)
         if scope.within is not None:
             keep &= np.isin(documents, list(scope.within))
