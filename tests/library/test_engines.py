@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import quote
-from urllib.request import urlopen
 
 import pytest
 
@@ -105,13 +102,19 @@ async def test_copies_records_and_removals(open_library, write, write_records):
 
 
 @pytest.mark.parametrize("engine", ["lance"])
-async def test_the_same_question_finds_the_same_passages(open_library, tmp_path, engine):
+@pytest.mark.parametrize("indexed", [1, 1_000_000])
+async def test_the_same_question_finds_the_same_passages(
+    open_library, tmp_path, write, monkeypatch, indexed
+):
+    monkeypatch.setattr("colligate.library.lance._INDEXED", indexed)  # passages
+    late = write("late.md", "# Late\n\nA citation is verified after the index was built.\n")
     async with (
         open_library(embedder="static") as library,
         AsyncLibrary(tmp_path / "edge", embedder="static") as edge,
     ):
         for each in (library, edge):
             await each.add([DOCS / name for name in ("guide.md", "server.md", "strategies.md")])
+            await each.add(late)
         ids = [info.id for info in await edge.documents()]
         for mode in SearchMode:
             for within in (None, ids[1:2], ids[::2]):
@@ -210,10 +213,13 @@ async def test_two_add_the_same_files_at_once(open_library, folder, write_record
 
 def read_objects(place):
     """All that a bucket has of a library, with its older versions."""
-    address = f"{os.environ['AWS_ENDPOINT_URL']}/bucket"
-    listed = urlopen(f"{address}?list-type=2&prefix={place.split('/')[-1]}/").read().decode()
-    keys = re.findall(r"<Key>(.*?)</Key>", listed)
-    return b"".join(urlopen(f"{address}/{quote(key)}").read() for key in keys)
+    import boto3
+
+    client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
+    prefix = place.removeprefix("s3://bucket/") + "/"
+    listed = client.list_objects_v2(Bucket="bucket", Prefix=prefix)["Contents"]
+    keys = [each["Key"] for each in listed]
+    return b"".join(client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in keys)
 
 
 @pytest.mark.parametrize("engine", ["s3"])
