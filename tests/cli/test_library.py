@@ -172,3 +172,29 @@ def test_another_embedder_than_the_librarys(ask: Any, folder: Path, openai_serve
     done = ask(folder, "--embedder", f"openai:other@{openai_server.url}")
     assert (done.returncode, done.stdout) == (1, "")
     assert "embedded by wordllama-256" in done.stderr.splitlines()[-1]
+
+
+def test_a_library_on_tables_is_made_listed_copied_and_erased(
+    colligate: Any, folder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("lance")
+    tables, copied = tmp_path / "tables", tmp_path / "copied"
+
+    def run(*arguments: str | Path, fails: bool = False) -> str:
+        done = colligate.here(*arguments)
+        assert bool(done.returncode) == fails, done.stderr
+        return str(done.stderr if fails else done.stdout)
+
+    named = ("--library", tables)
+    run("index", folder, *named, "--engine", "lance", "--embedder", "static")
+    assert (tables / "catalogue.lance").is_dir()
+    listed = json.loads(run("library", "list", *named, "--json"))
+    assert len(listed) == 2
+    assert "made with lance" in run("index", folder, *named, "--engine", "edge", fails=True)
+    assert "needs --library" in run("library", "list", "--engine", "lance", fails=True)
+    assert run("library", "copy", tables, copied) == f"2 documents copied to {copied}\n"
+    assert (copied / "catalogue.sqlite").exists()
+    assert json.loads(run("library", "list", "--library", copied, "--json")) == listed
+    run("library", "remove", listed[0]["id"], *named)
+    assert run("library", "erase", *named) == "erased: nothing of removed documents is left\n"
+    assert run("library", "verify", *named) == "the library is whole\n"

@@ -12,8 +12,6 @@ twice they are there once.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import os
 import platform
@@ -23,11 +21,10 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx2
 import numpy as np
 from cachetools import LRUCache
 from numpy.typing import NDArray
@@ -983,50 +980,33 @@ def _endpoint() -> str:
 
 
 def check_conditional_put(uri: str) -> None:
-    """Raise `LibraryError` if an object store overwrites an object when asked not to.
+    """Raise `LibraryError` unless an object store refuses to write over an object when asked to.
 
-    Without it two writers may both believe that they have made a version. Amazon's own has it;
-    another one, named by AWS_ENDPOINT_URL, is asked to write the same object twice.
+    Without it two writers may both believe that they have made a version.
     """
-    if not _endpoint():
-        return
-    try:
-        statuses = [_put_new(f"{uri.removeprefix('s3://')}/conditional-put") for _ in range(2)]
-        why = "" if statuses[1] in (409, 412) else f"it answers {statuses[1]} to a conditional put"
-    except (httpx2.HTTPError, httpx2.InvalidURL, KeyError) as error:
-        why = f"{type(error).__name__} {error}"
-    if why:
-        hint = "check the AWS_* variables; the store must support conditional put (If-None-Match)"
-        raise LibraryError(f"cannot write the library {uri} at {_endpoint()}", why, hint)
+    # Imported here: a folder needs none of it.
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.session import get_session
 
-
-def _put_new(key: str) -> int:
-    """Ask for an empty object unless it exists, signed as AWS's version 4; return the status."""
-    url = httpx2.URL(f"{_endpoint().rstrip('/')}/{key}")
-    env = os.environ
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
-    empty = hashlib.sha256().hexdigest()
-    headers = {
-        "host": url.netloc.decode(),
-        "if-none-match": "*",
-        "x-amz-content-sha256": empty,
-        "x-amz-date": stamp,
-    }
-    if token := env.get("AWS_SESSION_TOKEN"):
-        headers["x-amz-security-token"] = token
-    lines = [f"{name}:{value}" for name, value in headers.items()]
-    names = ";".join(headers)
-    request = "\n".join(["PUT", url.raw_path.decode(), "", *lines, "", names, empty])
-    scope = [stamp[:8], region, "s3", "aws4_request"]
-    digest = hashlib.sha256(request.encode()).hexdigest()
-    text = "\n".join(["AWS4-HMAC-SHA256", stamp, "/".join(scope), digest])
-    signature = f"AWS4{env['AWS_SECRET_ACCESS_KEY']}".encode()
-    for part in [*scope, text]:
-        signature = hmac.new(signature, part.encode(), hashlib.sha256).digest()
-    credential = "/".join([env["AWS_ACCESS_KEY_ID"], *scope])
-    headers["authorization"] = (
-        f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, "
-        f"Signature={signature.hex()}"
+    bucket, _, name = uri.removeprefix("s3://").partition("/")
+    config = Config(
+        connect_timeout=10,
+        retries={"total_max_attempts": 2},
+        request_checksum_calculation="when_required",  # not every store has them
     )
-    return httpx2.put(url, headers=headers, content=b"", timeout=30).status_code
+    try:
+        client = get_session().create_client(
+            "s3", region_name=os.environ.get("AWS_REGION"), config=config
+        )
+        for _ in range(2):
+            client.put_object(Bucket=bucket, Key=f"{name}/conditional-put", IfNoneMatch="*")
+        why = "it writes over an object also when asked not to"
+    except ClientError as error:
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] in (409, 412):
+            return
+        why = str(error)
+    except BotoCoreError as error:
+        why = str(error)
+    hint = "check the AWS_* variables; the store must support conditional put (If-None-Match)"
+    raise LibraryError(f"cannot write the library {uri}", why, hint)
