@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 import pytest_asyncio
 
-from colligate.documents import Document
+from colligate.documents import Document, flat_tree
 from colligate.documents.chunking import Structural
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_file
@@ -174,6 +175,74 @@ async def test_all_that_match_are_found_however_many_are_asked_for(sources, mode
 
 async def test_words_that_are_nowhere_match_nothing(sources):
     assert await sources.search("quasar", k=5, mode=SearchMode.SPARSE) == []
+
+
+class Cosines:
+    """A passage has the cosine that the first word found in it names."""
+
+    name, dimension = "cosines", 2
+
+    def __init__(self, cosines):
+        self.cosines = cosines
+
+    async def embed(self, texts, kind="passage"):
+        def cosine(text):
+            return next((c for word, c in self.cosines.items() if word in text), 0.0)
+
+        found = [1.0 if kind == "query" else cosine(text) for text in texts]
+        return np.array([[c, (1 - c * c) ** 0.5] for c in found], np.float32)
+
+    async def aclose(self):
+        pass
+
+
+def given(texts, cosines):
+    documents = [Document(t, t, t, flat_tree(t, len(t)), language="en") for t in texts]
+    return InMemorySources(documents, Cosines(cosines))
+
+
+async def find(sources, query, mode=SearchMode.HYBRID):
+    return [hit.passage.text for hit in await sources.search(query, k=100, mode=mode)]
+
+
+async def test_how_much_better_a_passage_is_counts_and_not_its_place_alone():
+    texts = ["weir weir reed", "weir pike reed", "eel carp tench", "ide bream tench"]
+    cosines = {"pike": 0.9, "weir weir": 0.5, "eel": 0.4, "ide": 0.3}
+    for pike, best in ((0.9, "weir pike reed"), (0.501, "weir weir reed")):
+        async with given(texts, cosines | {"pike": pike}) as sources:
+            assert (await find(sources, "weir", SearchMode.DENSE))[0] == "weir pike reed"
+            assert (await find(sources, "weir", SearchMode.SPARSE))[0] == "weir weir reed"
+            assert (await find(sources, "weir"))[0] == best
+
+
+async def test_the_only_passage_with_a_word_comes_first_though_others_are_nearer():
+    texts = [f"eel{n}" for n in range(60)]
+    cosines = {text: 0.2 + n / 200 for n, text in reversed(list(enumerate(texts)))}
+    async with given(["weir", *texts], {"weir": 0.3} | cosines) as sources:
+        assert await find(sources, "weir") == ["weir", *reversed(texts)]
+
+
+async def test_if_no_word_of_the_query_is_found_the_cosine_alone_decides():
+    cosines = {"pike": 0.9, "carp": 0.500004, "tench": 0.5}  # the last two are equal but for noise
+    async with given(["eel", "tench", "carp", "pike"], cosines) as sources:
+        assert await find(sources, "quasar") == ["pike", "tench", "carp", "eel"]
+
+
+async def test_if_all_are_as_near_the_words_alone_decide_and_the_order_of_documents():
+    async with given(["eel", "carp", "tench", "weir"], {"": 0.5}) as sources:
+        assert await find(sources, "tench") == ["tench", "eel", "carp", "weir"]
+        hits = await sources.search("tench", k=4)
+        assert [hit.score > 0 for hit in hits] == [True, False, False, False]
+
+
+async def test_one_passage_alone_is_found(mode):
+    async with given(["weir"], {"weir": 0.4}) as sources:
+        assert await find(sources, "weir", mode) == ["weir"]
+
+
+async def test_no_score_of_hybrid_search_is_negative(sources):
+    hits = await sources.search("fish in rivers", k=100)
+    assert min(hit.score for hit in hits) == 0
 
 
 async def test_a_library_and_memory_with_the_same_documents_find_the_same(

@@ -24,7 +24,7 @@ class SearchMode(StrEnum):
 
     DENSE = "dense"  # cosine of embeddings
     SPARSE = "sparse"  # BM25
-    HYBRID = "hybrid"  # both, joined by reciprocal rank fusion
+    HYBRID = "hybrid"  # both, joined by their z-scores (decision 37)
 
 
 @runtime_checkable
