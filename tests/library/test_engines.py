@@ -190,16 +190,6 @@ async def test_readers_see_what_another_process_has_written(open_library, folder
         assert "Shrews" in str(await reader.search("shrews hurry", k=1))
 
 
-@pytest.mark.parametrize("engine", ["lance"])
-async def test_in_a_folder_one_writes_and_all_read(open_library, folder):
-    async with open_library() as holder, open_library() as other:
-        await holder.add(folder)
-        await holder.hold()
-        assert await find(other)
-        with pytest.raises(LibraryLocked):
-            await other.add(folder)
-
-
 @pytest.mark.parametrize("engine", ["s3"])
 async def test_two_add_the_same_files_at_once(open_library, folder, write_records):
     write_records("many.jsonl", **{f"r{n}": f"Record {n} of fish." for n in range(9)})
@@ -248,6 +238,28 @@ class Interrupted(WordEmbedder):
             self.meanwhile = None
             await meanwhile()
         return await super().embed(texts, kind)
+
+
+@SHARED
+async def test_others_ask_while_one_adds(open_library, folder, write, engine):
+    embedder = Interrupted()
+    async with open_library(embedder=embedder) as writer, open_library() as other:
+        await writer.add(folder)
+        before = await find(other)
+
+        async def ask():
+            assert len(await other.documents()) == 4
+            assert await other.index_pending() == 0  # the writer does it
+            assert await find(other) == before
+            if engine == "s3":
+                assert await other.verify() == []
+            else:
+                with pytest.raises(LibraryLocked):  # in a folder one writes
+                    await other.add(folder)
+
+        embedder.meanwhile = ask
+        await writer.add(write("shrew.md", "# Shrews\n\nShrews eat fish.\n"))
+        assert "Shrews" in str(await other.search("shrews", k=1))
 
 
 @pytest.mark.parametrize("engine", ["s3"])

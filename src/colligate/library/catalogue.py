@@ -561,6 +561,8 @@ def copy_passages(
     written: list[int] = []
 
     def write() -> None:
+        if not written:
+            return
         target[1].upsert(entries)
         target[1].flush()
         target[0].mark(written, DocumentState.INDEXED)
@@ -568,7 +570,9 @@ def copy_passages(
         written.clear()
 
     for number in catalogue.in_state(DocumentState.INDEXED):
-        new = numbers[names[number]]
+        new = numbers.get(names.get(number, ""))
+        if new is None:  # added since
+            continue
         passages = zip(target[0].passages_of(new), index.entries(number), strict=True)
         for passage, entry in passages:
             entries.append(dataclasses.replace(entry, passage=passage.number, document=new))

@@ -34,6 +34,7 @@ from colligate.documents import Document, Span
 from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, MissingExtra
 from colligate.library.bm25 import Terms
 from colligate.library.catalogue import as_json, renamed, to_document
+from colligate.library.lock import find_holder
 from colligate.library.protocols import (
     DocumentStore,
     FileRecord,
@@ -107,7 +108,8 @@ class Place:
         try:
             yield
         except (OSError, ValueError, RuntimeError) as error:
-            if "oncurrent" in str(error) or "conflict" in str(error):
+            text = str(error).replace(self.uri.strip("/"), "")
+            if "oncurrent" in text or "conflict" in text:
                 why = "other processes write it at the same time"
                 raise LibraryLocked(
                     f"cannot write the library {self.uri}", why, "try again"
@@ -188,22 +190,22 @@ class Table:
         with self._change() as data:
             data.delete(where)
 
-    def tidy(self, rows_each: int = 1024, index: tuple[str, str] | None = None) -> None:
+    def tidy(self, rows_each: int = 1024, terms: bool = False) -> None:
         """Put small fragments together; while no other process writes, erase what was deleted.
 
-        `index` is a column with the kind of its index, which is built anew.
+        With `terms` their index is built anew: it has those of deleted rows.
         """
         alone = self._place.alone()
         self.refresh()
         try:
             with self._change() as data:
-                for known in data.describe_indices():  # it has the terms of what was deleted
+                for known in data.describe_indices() if terms else ():
                     data.drop_index(known.name)
                 data.optimize.compact_files(
                     target_rows_per_fragment=rows_each, materialize_deletions_threshold=0.0
                 )
-                if index is not None:
-                    data.create_scalar_index(*index)
+                if terms and data.count_rows() >= _INDEXED:
+                    data.create_scalar_index("terms", "LABEL_LIST")
                 data.cleanup_old_versions(timedelta(0) if alone else _KEPT, delete_unverified=alone)
         except LibraryLocked:
             if alone:
@@ -840,8 +842,7 @@ class LanceIndex:
         pass  # each change is a commit
 
     def optimise(self) -> None:
-        index = ("terms", "LABEL_LIST") if self.count() >= _INDEXED else None
-        self._table.tidy(_ROWS_EACH, index)
+        self._table.tidy(_ROWS_EACH, terms=True)
 
     def close(self) -> None:
         pass
@@ -898,6 +899,13 @@ class LanceStore(LibraryStore):
             await in_thread(self._register, catalogue, _ERASING, force=force)
             self._is_erasing = True
         return catalogue
+
+    def is_written_elsewhere(self) -> bool:
+        if self._in_bucket:
+            return isinstance(self._catalogue, LanceCatalogue) and bool(
+                self._catalogue.list_facts(_WRITER).keys() - {self._writer}
+            )
+        return not self._is_alone() and find_holder(self.path) is not None
 
     def end_change(self) -> None:
         """Let others erase."""

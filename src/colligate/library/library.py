@@ -130,7 +130,8 @@ class AsyncLibrary:
     ) -> None:
         given = embedder or DEFAULT_EMBEDDER
         name = given if isinstance(given, str) else given.name
-        self._store = _open_store(path or resolve_default_path(name), wait, engine)
+        place = resolve_default_path(name) if path is None else path
+        self._store = _open_store(place, wait, engine)
         self.path = self._store.path
         self._embedder = _LibraryEmbedder(embedder)
         self._chunker = chunker
@@ -381,13 +382,16 @@ class AsyncLibrary:
     async def index_pending(self, on_progress: ProgressCallback | None = None) -> int:
         """Index what was only stored; return the number of passages embedded.
 
-        What another call is adding is left to that if there is something to search already.
+        What another call, or another process that writes while this one searches, is adding is left
+        to that if there is something to search already.
         """
         report = on_progress or _ignore
         catalogue = await self._store.open_catalogue()
         if not await in_thread(catalogue.in_state, DocumentState.PENDING):
             return 0  # also where nothing may be written
-        if self._changing.locked() and await in_thread(catalogue.is_searchable):
+        if await in_thread(catalogue.is_searchable) and (
+            self._changing.locked() or await in_thread(self._store.is_written_elsewhere)
+        ):
             return 0
         async with self._change():
             catalogue = await self._lock_catalogue(report)
@@ -770,8 +774,9 @@ def _find_damage(catalogue: DocumentStore, index: PassageStore | None) -> _Damag
             damage.damaged.append(number)
     if index is None:
         return damage
+    present = index.passages()  # read first: another process may write meanwhile
     expected = catalogue.passage_numbers(DocumentState.INDEXED)
-    present = index.passages()
+    pending = catalogue.passage_numbers(DocumentState.PENDING)
     ids = {number: document_id for document_id, number in catalogue.numbers().items()}
     missing = Counter(
         document for passage, document in expected.items() if present.get(passage) != document
@@ -780,7 +785,7 @@ def _find_damage(catalogue: DocumentStore, index: PassageStore | None) -> _Damag
         line = f"document {ids.get(document, document)}: {count} passages are not in the index"
         damage.problems.append(line)
     damage.unindexed = sorted(missing)
-    damage.orphans = sorted(present.keys() - expected.keys())
+    damage.orphans = sorted(present.keys() - expected.keys() - pending.keys())
     if damage.orphans:
         line = f"the index has {len(damage.orphans)} passages that belong to no document"
         damage.problems.append(line)

@@ -111,6 +111,10 @@ class LibraryStore:
     def end_change(self) -> None:
         """Note the end of a change to the library."""
 
+    def is_written_elsewhere(self) -> bool:
+        """Return whether another process writes while this one may search."""
+        return False
+
     def list_leftovers(self) -> list[str]:
         """Return the files that may still hold something of removed documents."""
         return []
