@@ -429,7 +429,7 @@ class Session:
             return await _narrow(library, library.view(ingested.document_ids), where)
         stored = await library.documents()
         if not stored:
-            why = f"the library {library.path} is empty"
+            why = f"the library {library.uri} is empty"
             raise NoDocuments("there is nothing to ask", why, "name files or folders to read")
         if needs.searches:
             await self._pull_embedder(trace)

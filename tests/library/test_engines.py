@@ -241,6 +241,19 @@ class Interrupted(WordEmbedder):
 
 
 @SHARED
+async def test_removing_all_at_once_leaves_no_passage(open_library, folder):
+    async with open_library() as library:
+        await library.add(folder)
+    async with open_library() as library:
+        await library.remove([folder])
+        assert count_rows(library)["passages"] == (0, 0)
+        assert await library.erase() == []
+        assert await library.search("fish", k=1) == []
+        await library.add(folder)
+        assert await find(library)
+
+
+@SHARED
 async def test_others_ask_while_one_adds(open_library, folder, write, engine):
     embedder = Interrupted()
     async with open_library(embedder=embedder) as writer, open_library() as other:

@@ -307,7 +307,7 @@ async def _check_library(embedder: str, named: Named | None) -> Check:
                 lock = LibraryLock(library.path)
                 await lock.acquire()
                 lock.release()
-                return Check("library", True, f"{library.path}, {count:,} documents")
+                return Check("library", True, f"{library.uri}, {count:,} documents")
             parent = next(p for p in library.path.absolute().parents if p.exists())
             if not os.access(parent, os.W_OK):
                 raise ColligateError(f"{library.path} cannot be made", f"{parent} is read-only")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,11 +49,11 @@ async def index_command(
             ingested = await engine.add(paths, workers=workers, on_event=watcher.see)
     counts = count_files(ingested)
     if as_json:
-        print_json({**counts, **describe_ingested(ingested, library.path)})
+        print_json({**counts, **describe_ingested(ingested, library.uri)})
         return ANSWERED
     files = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     print_result(f"files: {files}; passages embedded: {ingested.passages:,}")
-    note(f"library: {library.path}")
+    note(f"library: {library.uri}")
     return ANSWERED
 
 
@@ -86,10 +85,10 @@ def count_files(ingested: Ingested) -> dict[str, int]:
     }
 
 
-def describe_ingested(ingested: Ingested, library: Path) -> dict[str, Any]:
+def describe_ingested(ingested: Ingested, library: str) -> dict[str, Any]:
     """Return what JSON says beside the counts."""
     return {
-        "library": str(library),
+        "library": library,
         "passages": ingested.passages,
         "documents": list(ingested.document_ids),
         "failures": [str(error) for _, error in ingested.failed],

@@ -140,7 +140,7 @@ class Syncer:
                 ingested = await self.update(engine, watcher.see, confirm)
                 library = await engine.open_library()
         self.kept = bool(ingested.kept)
-        self._print(ingested, library.path, summary=first)
+        self._print(ingested, library.uri, summary=first)
 
     async def update(
         self,
@@ -176,7 +176,7 @@ class Syncer:
         library = await engine.open_library()
         named = self.paths or await library.named()
         if not named:
-            why = f"no folder was ever added to the library {library.path}"
+            why = f"no folder was ever added to the library {library.uri}"
             raise NoDocuments("there is nothing to bring up to date", why, "name a folder")
         return await engine.add(named, workers=self.workers, prune=consent, on_event=see)
 
@@ -227,7 +227,7 @@ class Syncer:
             self._shown.add(text)
             warn(text)
 
-    def _print(self, ingested: Ingested, library: Path, *, summary: bool) -> None:
+    def _print(self, ingested: Ingested, library: str, *, summary: bool) -> None:
         """Print each change, and with `summary` how many there are."""
         changes = [
             (what, ingested.addresses.get(path, str(path)))

@@ -117,7 +117,7 @@ class Place:
             if "://" not in self.uri and is_full(Path(self.uri)):
                 raise disk_full(f"cannot write the library {self.uri}") from error
             # Lance adds the places in its own source to what it says.
-            why = re.split(r", /\S+\.rs:\d+|\n", str(error))[0]
+            why = re.split(r", /\S+\.rs:\d+|\n|: <\?xml", str(error))[0]
             hint = "check that the place can be reached, then run `colligate library verify`"
             raise LibraryDamaged(f"cannot use the library {self.uri}", why, hint) from error
 
@@ -919,8 +919,12 @@ class LanceStore(LibraryStore):
         tables = (self._place.open(name) for name in (CATALOGUE, PASSAGES))
         return [file for table in tables if table for file in table.list_leftovers()]
 
+    @property
+    def _is_writing(self) -> bool:
+        return bool(self._writer) or super()._is_writing
+
     def _is_alone(self) -> bool:
-        return self._is_erasing if self._in_bucket else self._lock is not None and self._lock.held
+        return self._is_erasing if self._in_bucket else self._is_writing
 
     def _register(self, catalogue: DocumentStore, what: str, *, force: bool = False) -> None:
         """Record that this process writes; raise `LibraryLocked` if another one forbids it.

@@ -125,8 +125,11 @@ class LibraryStore:
         With `dimension` it is made if there is none.
         """
         catalogue = await self.open_catalogue()
-        writing = dimension is not None or (self._lock is not None and self._lock.held)
-        if not writing and not await in_thread(catalogue.is_searchable):
+        if (
+            dimension is None
+            and not self._is_writing
+            and not await in_thread(catalogue.is_searchable)
+        ):
             return None  # make nothing and wait for nobody, to find nothing
         async with self._opening:
             if self._index is None:
@@ -171,6 +174,10 @@ class LibraryStore:
             self._empty = None
         if self._lock is not None:
             self._lock.release()
+
+    @property
+    def _is_writing(self) -> bool:
+        return self._lock is not None and self._lock.held
 
     async def _hold(self, on_wait: Callable[[str], None] | None = None) -> None:
         if self._lock is None:
