@@ -294,15 +294,15 @@ def _fuse(
         return []
     sums = np.zeros(len(found))
     for scored, weight in ((by_vector, _COSINE), (by_words, 1 - _COSINE)):
-        scores = {each.passage: _rounded(each) for each in scored}
-        least = _rounded(scored[-1]) if len(scored) >= depth else 0.0
-        values = np.array([scores.get(passage, least) for passage in found])
+        scores = {each.passage: each.score for each in scored}
+        least = scored[-1].score if len(scored) >= depth else 0.0
+        values = np.round([scores.get(passage, least) for passage in found], _DIGITS)
         deviation = values.std()
         if deviation > 10**-_DIGITS:  # otherwise all are equal
             sums += weight * (values - values.mean()) / deviation
-    sums -= sums.min()
+    totals: list[float] = np.round(sums - sums.min(), _DIGITS).tolist()
     fused = [
-        ScoredPassage(each.passage, each.document, round(float(total), _DIGITS))
-        for each, total in zip(found.values(), sums, strict=True)
+        ScoredPassage(each.passage, each.document, total)
+        for each, total in zip(found.values(), totals, strict=True)
     ]
     return sorted(fused, key=lambda each: (-each.score, order(each)))
