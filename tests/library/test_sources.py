@@ -215,6 +215,11 @@ async def test_how_much_better_a_passage_is_counts_and_not_its_place_alone():
             assert (await find(sources, "weir"))[0] == best
 
 
+async def test_where_both_searches_are_as_sure_of_another_passage_the_cosine_counts_more():
+    async with given(["weir reed", "pike reed"], {"weir": 0.3, "pike": 0.9}) as sources:
+        assert await find(sources, "weir") == ["pike reed", "weir reed"]
+
+
 async def test_the_only_passage_with_a_word_comes_first_though_others_are_nearer():
     texts = [f"eel{n}" for n in range(60)]
     cosines = {text: 0.2 + n / 200 for n, text in reversed(list(enumerate(texts)))}
