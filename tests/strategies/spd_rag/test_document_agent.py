@@ -4,7 +4,7 @@ import pytest
 
 from colligate.documents import Passage, Span
 from colligate.models.structured import parse
-from colligate.strategies.spd_rag.prompts import FirstTurn, LastTurn, AgentReply, agent_messages
+from colligate.strategies.spd_rag.prompts import AgentReply, FirstTurn, LastTurn, agent_messages
 
 
 def passage(text, start=0):

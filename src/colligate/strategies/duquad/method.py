@@ -51,9 +51,9 @@ from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
 from colligate.strategies.duquad.events import Agent, DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.duquad.prompts import (
+    AgentView,
     DocScore,
     Exhibit,
-    AgentView,
     debate_messages,
     distinct_words,
     doc_score_messages,

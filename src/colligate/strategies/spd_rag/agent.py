@@ -43,9 +43,9 @@ from colligate.strategies.spd_rag.prompts import (
     NO_QUERY,
     NOTHING_NEW,
     WHOLE,
+    AgentReply,
     FirstTurn,
     LastTurn,
-    AgentReply,
     agent_messages,
 )
 
