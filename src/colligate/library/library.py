@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +142,8 @@ class AsyncLibrary:
         self._unfinished: set[int] = set()
         self._searcher = Searcher(self._store, self._embedder, self._unfinished)
         self._changing = asyncio.Lock()
+        self._token = uuid4().hex  # what this object writes is recorded under it until it is tidied
+        self._interrupted = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -536,6 +539,8 @@ class AsyncLibrary:
             embedder = await self._embedder.record(catalogue)
             index = await self._store.open_index(embedder.dimension)
             assert index is not None
+            await self._note_interrupted(catalogue)
+            await in_thread(catalogue.set_meta, untidied=self._token)
             return index, embedder
 
         async def list_numbers() -> AsyncIterator[list[int]]:
@@ -567,7 +572,8 @@ class AsyncLibrary:
         catalogue is purged last: after a crash before that, the next opening finishes the work.
         """
         removing = await in_thread(catalogue.in_state, DocumentState.REMOVING)
-        if not (removing or embedded):
+        await self._note_interrupted(catalogue)
+        if not (removing or embedded or self._interrupted):
             return
         if index := await self._store.open_index():
             removed = await in_thread(_remove_passages, index, removing) if removing else 0
@@ -575,15 +581,23 @@ class AsyncLibrary:
             erase = erase or removed < await in_thread(catalogue.count_passages, removing)
             changed = embedded + removed + int(await in_thread(catalogue.meta, "changed") or 0)
             count = await in_thread(index.count)
-            if erase or changed > _REBUILD * count or (removed and count <= _FEW):
+            few = count <= _FEW and (removed or self._interrupted)
+            if erase or changed > _REBUILD * count or few:
                 report(Progress("optimising", 0, 1))
                 await in_thread(index.optimise)
                 report(Progress("optimising", 1, 1))
                 changed = 0
             elif removed:
                 await in_thread(index.flush)
-            await in_thread(catalogue.set_meta, changed=str(changed))
+            await in_thread(lambda: catalogue.set_meta(changed=str(changed), untidied=""))
+        self._interrupted = False
         await in_thread(self._store.purge, catalogue)
+
+    async def _note_interrupted(self, catalogue: DocumentStore) -> None:
+        """Note whether a process ended while it wrote passages: what it replaced counts for BM25
+        until the index is rebuilt."""
+        untidied = await in_thread(catalogue.meta, "untidied")
+        self._interrupted = self._interrupted or untidied not in (None, "", self._token)
 
     async def _repair(
         self,
