@@ -72,7 +72,7 @@ async def test_documents_of_one_title_are_told_apart_by_their_folders(make_run, 
         hits = await run.search("fee euros", k=3)
         read = [await run.document(each.id) for each in documents]
     titles = ["Service agreement (acme)", "Service agreement (globex)", "Other agreement"]
-    assert [info.full_title for info in infos.values()] == titles
+    assert [info.full_title for info in infos] == titles
     assert [each.passage(each.span(0, 9)).full_title for each in read] == titles
     assert {hit.passage.full_title for hit in hits} == set(titles)
     # A vector does not change because another document is added later.

@@ -209,7 +209,7 @@ class Run:
     located: bool = False
     rates: Rates = field(default_factory=Rates, repr=False)
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
-    _infos: dict[str, DocumentInfo] = field(default_factory=dict, repr=False)
+    _folders: dict[str, str] | None = field(default=None, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
     _reranked: dict[tuple[str, tuple[Span, ...]], tuple[float, ...]] = field(
         default_factory=dict, repr=False
@@ -260,16 +260,15 @@ class Run:
 
     # Documents
 
-    async def infos(self) -> dict[str, DocumentInfo]:
-        """Return the documents in view by id, as `tell_apart` does."""
-        if not self._infos:
-            listed = tell_apart(await self.sources.documents())
-            self._infos.update((info.id, info) for info in listed)
-        return self._infos
+    async def infos(self) -> list[DocumentInfo]:
+        """Return the documents in view, as `tell_apart` does."""
+        return tell_apart(await self.sources.documents())
 
     async def _add_folder(self, to: Titled, document_id: str) -> Titled:
-        info = (await self.infos()).get(document_id)
-        return replace(to, folder=info.folder) if info is not None and info.folder else to
+        if self._folders is None:  # there may be many documents: only these are kept
+            self._folders = {info.id: info.folder for info in await self.infos() if info.folder}
+        folder = self._folders.get(document_id)
+        return replace(to, folder=folder) if folder else to
 
     async def document(self, document_id: str) -> Document:
         """Return a document in view; the latest ones are kept in memory."""

@@ -184,7 +184,7 @@ class SPDRAG:
 
     async def _list_documents(self, question: str, run: Run) -> list[DocumentInfo]:
         """Return the documents to read: all, or the best by a search."""
-        infos = list((await run.infos()).values())
+        infos = await run.infos()
         if self.documents is not None and self.documents < len(infos):
             best = set(await rank_documents(question, run, self.documents, self.mode))
             run.warn(f"{len(best)} of {len(infos)} documents are read, the best by a search")
