@@ -81,7 +81,7 @@ async def test_documents_are_added_found_changed_and_opened_again(
         assert await library.verify() == []
 
 
-@EVERYWHERE
+@pytest.mark.parametrize("engine", ["edge", "lance"])
 async def test_copies_records_and_removals(open_library, write, write_records):
     async with open_library() as library:
         one, two = (write(f"{each}/same.md", "# Same\n\nWords.\n") for each in ("x", "y"))
@@ -150,7 +150,7 @@ async def test_a_copy_finds_the_same_and_reads_nothing(
         assert silent.passages == []
 
 
-@SHARED
+@pytest.mark.parametrize("engine", ["lance"])
 async def test_lost_and_stray_passages_are_repaired(open_library, folder):
     async with open_library() as library:
         await library.add(folder)

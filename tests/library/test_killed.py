@@ -184,7 +184,7 @@ def test_a_writer_of_tables_killed_at_any_moment_loses_nothing_acknowledged(tmp_
 
     with start_child(WRITERS, text=True, **streams) as process:
         kills = 0
-        while kills < 20:
+        while kills < 10:
             for name in (f"{len(files)}.md", f"{chance.randrange(len(files) + 1)}.md"):
                 title = f"Report{name[:-3]} revised {kills}"
                 path = str(write(name, f"# {title}\n\nThe text of {title}.\n"))
