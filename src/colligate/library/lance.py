@@ -69,7 +69,7 @@ _KEPT = timedelta(hours=1)  # age of versions that other processes may still rea
 
 
 @dataclass
-class Place:
+class TablesPlace:
     """Where a library's tables are; `alone` says that no other process writes them now."""
 
     uri: str
@@ -132,7 +132,7 @@ class Place:
 class Table:
     """One Lance table. Reads see its newest version; one thread changes it at a time."""
 
-    def __init__(self, dataset: lance.LanceDataset, place: Place) -> None:
+    def __init__(self, dataset: lance.LanceDataset, place: TablesPlace) -> None:
         self._dataset = dataset
         self._place = place
         self._changing = threading.Lock()
@@ -298,7 +298,7 @@ class LanceCatalogue:
         self._passages: LRUCache[int, list[StoredPassage]] = LRUCache(1000)
 
     @classmethod
-    def make(cls, place: Place) -> LanceCatalogue:
+    def make(cls, place: TablesPlace) -> LanceCatalogue:
         """Make an empty catalogue."""
         clock = {"number": 0, "state": _CLOCK, "record": '{"next": 1}', **_EMPTY}
         return cls(place.make(CATALOGUE, _to_table([clock])), read_only=False)
@@ -740,7 +740,7 @@ class LanceIndex:
         self._table = table
 
     @classmethod
-    def make(cls, place: Place, dimension: int) -> LanceIndex:
+    def make(cls, place: TablesPlace, dimension: int) -> LanceIndex:
         """Make an empty index for vectors of this length."""
         schema = pa.schema(
             [
@@ -883,7 +883,7 @@ class LanceStore(LibraryStore):
         self._is_checked = self._is_erasing = False
         self._writer = ""  # the fact under which this process is recorded in a bucket
         http = {"allow_http": "true"} if uri and _endpoint().startswith("http:") else {}
-        self._place = Place(self.uri, self._is_alone, http)
+        self._place = TablesPlace(self.uri, self._is_alone, http)
 
     async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> DocumentStore:
         """Take the lock of a folder, or record in a bucket that this process writes."""
