@@ -191,7 +191,9 @@ def test_a_library_on_tables_is_made_listed_copied_and_erased(
     listed = json.loads(run("library", "list", *named, "--json"))
     assert len(listed) == 2
     assert "made with lance" in run("index", folder, *named, "--engine", "edge", fails=True)
-    assert "needs --library" in run("library", "list", "--engine", "lance", fails=True)
+    assert "needs --library" in run("index", folder, "--engine", "lance", fails=True)
+    looked = run("library", "list", "--library", tmp_path / "new", "--engine", "lance", fails=True)
+    assert "--engine" in looked, "looking makes no library"
     assert run("library", "copy", tables, copied) == f"2 documents copied to {copied}\n"
     assert (copied / "catalogue.sqlite").exists()
     assert json.loads(run("library", "list", "--library", copied, "--json")) == listed

@@ -416,7 +416,7 @@ def test_a_file_that_changed_is_another_source(data: Path) -> None:
         ({"library": Path("nowhere")}, MissingPath, "there is no .*nowhere"),
         ({"library": Path("empty")}, NoDocuments, "library .*empty is empty"),
         ({"corpus": Path()}, UsageError, "would be among the documents"),
-        ({"format": "xml"}, UsageError, "there is no format 'xml'"),
+        ({"format": "xml"}, UsageError, "unknown format 'xml'"),
     ],
 )
 def test_what_cannot_be_read_is_reported_before_anything_is_made(

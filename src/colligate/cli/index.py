@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
 from colligate.cli.display import note, print_json, print_result
-from colligate.errors import LibraryLocked
+from colligate.errors import LibraryLocked, UsageError
 
 if TYPE_CHECKING:
     from colligate.engine import Engine
@@ -32,6 +33,7 @@ async def index_command(
     ],
     *,
     where: options.LibraryOptions,
+    kept_in: options.LibraryEngine = None,
     workers: options.Workers = None,
     follow_links: options.FollowLinks = False,
     ocr: options.Ocr = False,
@@ -43,6 +45,12 @@ async def index_command(
     """
     from colligate.cli.progress import watch_run
 
+    if kept_in is not None:
+        if where.library is None:
+            raise UsageError("--engine needs --library", hint="name the folder")
+        from colligate.library.library import make_library
+
+        await asyncio.to_thread(make_library, where.library, kept_in)
     with watch_run() as watcher:
         async with open_to_change(where, follow_links=follow_links, ocr=ocr) as engine:
             library = await engine.open_library()

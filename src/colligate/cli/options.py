@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colligate.cli.display import note
-from colligate.errors import UsageError
 
 if TYPE_CHECKING:
     from colligate.core.events import Listener
@@ -340,7 +339,6 @@ class LibraryOptions:
     embedder: Embedder = None
     config: Config = None
     wait: Wait = 30.0
-    kept_in: LibraryEngine = None
 
     def engine(self, *, follow_links: bool = False, ocr: bool = False) -> Engine:
         """Return an engine for the library alone; nothing is opened yet."""
@@ -348,12 +346,6 @@ class LibraryOptions:
         from colligate.settings import Settings
 
         settings = Settings.load(self.config)
-        if self.kept_in is not None:
-            if self.library is None:
-                raise UsageError("--engine needs --library", hint="name the folder")
-            from colligate.library.library import make_library
-
-            make_library(self.library, self.kept_in)
         named = settings.library
         if self.library is None and named is not None and named.source == str(settings.file):
             note(f"library: {named.name} ({named.source})")

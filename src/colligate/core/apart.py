@@ -277,9 +277,10 @@ async def _answer_alone(
 ) -> Answer | None:
     """Return the cited answer from passages, each read alone; None if no sentence holds one.
 
-    Several answers are joined, the first of each document; equal ones have all their places. If one
-    is the title of its document, documents are asked for. A small reader misses some, so a passage
-    in which it finds none answers for its document if a sentence has enough of the question.
+    Several answers are joined, the first of each document; equal ones are one with all their places.
+    If an answer is the title of its document, the question asks for documents, of which a small
+    reader misses some: then a passage in which it found nothing counts for its document too, if one
+    of its sentences has enough words of the question.
     """
     documents = await run.documents_of(passages)
     read = await _state_alone(question, passages, run)

@@ -47,8 +47,8 @@ def read_questions(path: Path, format: str = AUTO) -> Iterator[Question]:
     """Return the questions of a file or a folder, each with an id of its own.
 
     Raises:
-        UsageError: there is no such format, or none fits the first record.
-        MissingPath: there is no such file.
+        UsageError: the format is unknown, or none fits the first record.
+        MissingPath: the file does not exist.
         FaultyRecord: a record is wrong or cut off; the error says which.
     """
     return find_format(path, format).read(path)
@@ -59,7 +59,7 @@ def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
     formats = all_formats()
     if format != AUTO:
         if format not in formats:
-            raise UsageError(f"there is no format {format!r}", "", _choices())
+            raise UsageError(f"unknown format {format!r}", "", _choices())
         return formats[format]
     if path.is_dir():
         if (path / QUERIES_FILE).is_file():

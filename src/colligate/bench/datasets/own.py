@@ -87,7 +87,7 @@ def _make_question(record: _Record) -> Question:
 
 def _read_table(path: Path) -> Iterator[Question]:
     if not path.is_file():
-        raise MissingPath(f"cannot read {path}", "there is no such file", "check the path")
+        raise MissingPath(f"cannot read {path}", "the file does not exist", "check the path")
     data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")
