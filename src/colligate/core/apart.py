@@ -277,7 +277,7 @@ async def _answer_alone(
 ) -> Answer | None:
     """Return the cited answer from passages, each read alone; None if no sentence holds one.
 
-    Several answers are joined, the first of each document; equal ones are one with all their places.
+    Several answers are joined, the first of each document; equal ones become one with all places.
     If an answer is the title of its document, the question asks for documents, of which a small
     reader misses some: then a passage in which it found nothing counts for its document too, if one
     of its sentences has enough words of the question.

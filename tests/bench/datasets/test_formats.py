@@ -497,7 +497,7 @@ def test_an_unknown_format_names_those_there_are(tmp_path: Path) -> None:
     path.write_text('{"prompt": "Say hello", "completion": "Hello"}\n')
     with pytest.raises(UsageError, match=r"prompt, completion; name one of plain, .*own"):
         read_questions(path)
-    with pytest.raises(UsageError, match=r"no format 'squad'; name one of plain"):
+    with pytest.raises(UsageError, match=r"unknown format 'squad'; name one of plain"):
         read_questions(path, "squad")
     path.write_text("\n")
     with pytest.raises(FaultyRecord, match="holds no records"):
