@@ -32,7 +32,7 @@ from colligate.errors import (
 )
 from colligate.library.in_memory import InMemorySources
 from colligate.library.ingest import Ingested, Progress
-from colligate.library.library import AsyncLibrary, Prune
+from colligate.library.library import AsyncLibrary, Prune, View
 from colligate.library.sources import Sources, parse_conditions, select_documents
 from colligate.library.web import is_address
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
@@ -416,6 +416,7 @@ class Session:
     ) -> Sources:
         """Return the documents of the paths or ids, or the whole library if neither is given.
 
+        What other processes change from now on is not seen: it is one version for one question.
         `where` are conditions that they must meet too (`library.sources.Condition`).
         """
         parse_conditions(where)  # a wrong one is reported before anything is read
@@ -426,7 +427,7 @@ class Session:
         library = await self.open_library()
         if paths:
             ingested = await self.add(paths, trace, index=needs.searches, brief=True)
-            return await _narrow(library, library.view(ingested.document_ids), where)
+            return await _narrow(await library.pin(ingested.document_ids), where)
         stored = await library.documents()
         if not stored:
             why = f"the library {library.uri} is empty"
@@ -437,12 +438,10 @@ class Session:
             await library.index_pending(on_progress=report_ingestion(trace))
             if new:
                 await self._note_languages(library, [each.id for each in stored], trace, new=True)
-        if documents is None:
-            return await _narrow(library, library, where)
-        view = library.view(documents)
-        if not await view.documents():
+        sources = await library.pin(documents)
+        if documents is not None and not await sources.documents():
             raise NoDocuments("there is nothing to ask", "no document was named")
-        return await _narrow(library, view, where)
+        return await _narrow(sources, where)
 
     async def with_cache(
         self, models: dict[Role, ChatModel], sources: Sources
@@ -520,8 +519,8 @@ class _OpenModels:
         await self._stack.aclose()
 
 
-async def _narrow(library: AsyncLibrary, sources: Sources, where: Sequence[str]) -> Sources:
-    return library.view(await select_documents(sources, where)) if where else sources
+async def _narrow(sources: View, where: Sequence[str]) -> View:
+    return sources.narrow(await select_documents(sources, where)) if where else sources
 
 
 async def default_reader() -> Named:

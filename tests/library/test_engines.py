@@ -190,6 +190,76 @@ async def test_readers_see_what_another_process_has_written(open_library, folder
         assert "Shrews" in str(await reader.search("shrews hurry", k=1))
 
 
+@SHARED
+async def test_a_question_reads_one_version_while_others_write(open_library, folder, write):
+    async with open_library() as writer, open_library() as reader:
+        await writer.add(folder)
+        sources = await reader.pin()
+        before = await find(sources)
+        await writer.add(write("shrew.md", "# Shrews\n\nShrews eat fish in rivers.\n"))
+        assert await find(sources) == before
+        assert await titles(sources) == ["Badgers", "Herons", "Otters"]
+        assert "Shrews" in await titles(reader)
+        assert await find(await reader.pin()) == await find(writer) != before
+        await writer.remove([folder / "otter.md"])
+        await writer.erase()
+        # Its version is gone: the newest is read.
+        assert set(await find(sources, mode=SearchMode.DENSE)) <= set(
+            await find(writer, mode=SearchMode.DENSE)
+        )
+
+
+@SHARED
+async def test_a_snapshot_is_restored(open_library, folder, write):
+    async with open_library() as library, open_library() as reader:
+        await library.add(folder)
+        before = await find(reader)
+        await library.take_snapshot("spring")
+        await library.remove([folder / "otter.md"])
+        await library.add(write("shrew.md", "# Shrews\n\nShrews eat fish.\n"))
+        assert await find(reader) != before
+        assert await reader.snapshots() == ["spring"]
+        for refused in (library.erase(), library.take_snapshot("spring"), library.restore("fall")):
+            with pytest.raises(UsageError, match="spring"):
+                await refused
+        await library.restore("spring")
+        assert await titles(reader) == ["Badgers", "Herons", "Otters"]
+        assert await find(reader) == await find(library) == before
+        assert await library.verify() == []
+        await library.add(folder)
+        assert await titles(library) == ["Badgers", "Herons", "Otters", "Shrews"]
+        assert all(rows == different for rows, different in count_rows(library).values())
+
+
+@SHARED
+async def test_a_snapshot_that_is_deleted_leaves_no_byte(
+    open_library, folder, place, engine, embedder
+):
+    def read_all():
+        if engine == "s3":
+            return read_objects(place)
+        return b"".join(file.read_bytes() for file in place.rglob("*") if file.is_file())
+
+    async with open_library() as library:
+        await library.add(folder)
+        await library.take_snapshot("spring")
+        await library.remove([folder / "badger.md"])
+        assert b"earthworms" in read_all()
+        await library.delete_snapshot("spring")
+        assert await library.snapshots() == await library.erase() == []
+        assert b"earthworms" not in read_all()
+        assert await find(library)
+
+
+async def test_what_keeps_no_versions_has_no_snapshots(library, folder):
+    await library.add(folder)
+    assert await library.snapshots() == []
+    with pytest.raises(UsageError, match="SQLite and Qdrant Edge keeps no older versions"):
+        await library.take_snapshot("spring")
+    with pytest.raises(UsageError, match="it has none"):
+        await library.restore("spring")
+
+
 @pytest.mark.parametrize("engine", ["s3"])
 async def test_two_add_the_same_files_at_once(open_library, folder, write_records):
     write_records("many.jsonl", **{f"r{n}": f"Record {n} of fish." for n in range(9)})

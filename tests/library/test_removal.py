@@ -167,7 +167,7 @@ async def test_an_interrupted_removal_is_finished_by_the_next_change(
     text = next(text for text in embedder.passages if MARKER in text)
     (vector,) = await embedder.embed([text])
 
-    def fail(_):
+    def fail(_, **options):
         raise KeyboardInterrupt
 
     index = EdgeIndex

@@ -248,8 +248,8 @@ class Catalogue:
             )
         self.checkpoint()
 
-    def checkpoint(self) -> None:
-        """Move SQLite's write-ahead log into the file and empty it."""
+    def checkpoint(self, *, erase: bool = False) -> None:
+        """Move SQLite's write-ahead log into the file and empty it; there are no older versions."""
         self._rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # The library itself

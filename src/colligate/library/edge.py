@@ -151,8 +151,11 @@ class EdgeIndex:
         with _translate_errors(self._path):
             self._open.flush()
 
-    def optimise(self) -> None:
-        """Rebuild grown segments and those with removed passages, and erase the latter. Slow."""
+    def optimise(self, *, erase: bool = True) -> None:
+        """Rebuild grown segments and those with removed passages, and erase the latter. Slow.
+
+        There are no older versions.
+        """
         # The rebuilt segments are written beside the old ones.
         files = (each for each in self._path.rglob("*") if each.is_file())
         check_space(self._path, sum(file.stat().st_size for file in files))

@@ -12,6 +12,7 @@ twice they are there once.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import platform
@@ -31,7 +32,13 @@ from numpy.typing import NDArray
 
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Span
-from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, MissingExtra
+from colligate.errors import (
+    LibraryDamaged,
+    LibraryError,
+    LibraryLocked,
+    MissingExtra,
+    UsageError,
+)
 from colligate.library.bm25 import Terms
 from colligate.library.catalogue import as_json, renamed, to_document
 from colligate.library.lock import find_holder
@@ -39,12 +46,14 @@ from colligate.library.protocols import (
     DocumentStore,
     FileRecord,
     IndexEntry,
+    PassageStore,
     Scope,
     ScoredPassage,
     StoredPassage,
     StoredText,
 )
 from colligate.library.schema import DocumentState, disk_full, is_full
+from colligate.library.search import SearchStore
 from colligate.library.sources import DocumentInfo
 from colligate.library.store import LibraryStore
 from colligate.private import make_private_folder
@@ -130,11 +139,17 @@ class TablesPlace:
 
 
 class Table:
-    """One Lance table. Reads see its newest version; one thread changes it at a time."""
+    """One Lance table; one thread changes it at a time.
 
-    def __init__(self, dataset: lance.LanceDataset, place: TablesPlace) -> None:
+    Reads see its newest version; with `pinned` the one it was opened with, until that is erased.
+    """
+
+    def __init__(
+        self, dataset: lance.LanceDataset, place: TablesPlace, *, pinned: bool = False
+    ) -> None:
         self._dataset = dataset
         self._place = place
+        self._pinned = pinned
         self._changing = threading.Lock()
         self._commits = 0
 
@@ -144,11 +159,18 @@ class Table:
 
     def refresh(self) -> int:
         """Find which version is the newest, and return it."""
+        if self._pinned:
+            return int(self._dataset.version)
         with self._place.translate_errors():
             newest = self._dataset.latest_version
             if newest != self._dataset.version:
                 self._dataset = self._dataset.checkout_version(newest)
             return int(newest)
+
+    def pin(self) -> Table:
+        """Return this table as it is now: later changes are not seen."""
+        self.refresh()
+        return Table(self._dataset, self._place, pinned=True)
 
     def read(self, columns: Sequence[str], where: str | None = None, **more: Any) -> pa.Table:
         """Return the rows for which `where` holds."""
@@ -156,6 +178,7 @@ class Table:
         try:
             return self._dataset.to_table(list(columns), filter=where, **more)
         except (OSError, ValueError):  # perhaps the files of this version were erased a moment ago
+            self._pinned = False
             self.refresh()
         with self._place.translate_errors():
             return self._dataset.to_table(list(columns), filter=where, **more)
@@ -190,12 +213,37 @@ class Table:
         with self._change() as data:
             data.delete(where)
 
-    def tidy(self, rows_each: int = 1024, terms: bool = False) -> None:
-        """Put small fragments together; while no other process writes, erase what was deleted.
+    def tag(self, name: str) -> None:
+        """Keep this version under a name."""
+        with self._place.translate_errors():
+            tags = self._dataset.tags
+            change = tags.update if name in tags.list() else tags.create
+            change(name, self._dataset.version)
 
+    def untag(self, name: str) -> None:
+        """Forget a name; the version is deleted with the other old ones."""
+        with self._place.translate_errors(), suppress(ValueError):  # there is none
+            self._dataset.tags.delete(name)
+
+    def list_tags(self) -> list[str]:
+        """Return the names of versions, in order."""
+        with self._place.translate_errors():
+            return sorted(self._dataset.tags.list())
+
+    def restore(self, name: str) -> None:
+        """Make the version of this name the newest, in one commit."""
+        with self._changing, self._place.translate_errors():
+            data = self._dataset.checkout_version(name)
+            data.restore()
+            self._dataset = data
+
+    def tidy(self, rows_each: int = 1024, *, terms: bool = False, erase: bool = False) -> None:
+        """Put small fragments together, and delete versions that nobody reads any more.
+
+        With `erase`, all older versions while no other process writes, except those with a name.
         With `terms` their index is built anew: it has those of deleted rows.
         """
-        alone = self._place.alone()
+        alone = erase and self._place.alone()
         self.refresh()
         try:
             with self._change() as data:
@@ -206,7 +254,11 @@ class Table:
                 )
                 if terms and data.count_rows() >= _INDEXED:
                     data.create_scalar_index("terms", "LABEL_LIST")
-                data.cleanup_old_versions(timedelta(0) if alone else _KEPT, delete_unverified=alone)
+                data.cleanup_old_versions(
+                    timedelta(0) if alone else _KEPT,
+                    delete_unverified=alone,
+                    error_if_tagged_old_versions=False,
+                )
         except LibraryLocked:
             if alone:
                 raise
@@ -217,7 +269,10 @@ class Table:
         self.refresh()
         with self._place.translate_errors():
             found = self._dataset.explain_cleanup_old_versions(
-                timedelta(0), delete_unverified=True, include_files=True
+                timedelta(0),
+                delete_unverified=True,
+                include_files=True,
+                error_if_tagged_old_versions=False,
             )
         return [each.path for each in found.candidate_files]
 
@@ -286,7 +341,7 @@ class LanceCatalogue:
     in_memory = False
 
     def __init__(self, table: Table, *, read_only: bool) -> None:
-        self._table = table
+        self.table = table
         self.read_only = read_only
         self._lock = threading.RLock()
         self._version = 0  # 0: read everything again
@@ -302,6 +357,20 @@ class LanceCatalogue:
         """Make an empty catalogue."""
         clock = {"number": 0, "state": _CLOCK, "record": '{"next": 1}', **_EMPTY}
         return cls(place.make(CATALOGUE, _to_table([clock])), read_only=False)
+
+    def pin(self) -> LanceCatalogue:
+        """Return the catalogue as it is now; the rows in memory are copied, not read again."""
+        with self._lock:
+            table = self.table.pin()
+            pinned = LanceCatalogue(table, read_only=True)
+            if self._version == table.refresh():
+                for name in ("_version", "_rows", "_ids", "_files", "_facts"):
+                    setattr(pinned, name, copy.copy(getattr(self, name)))
+            return pinned
+
+    def is_at(self, other: LanceCatalogue) -> bool:
+        """Return whether both see the same version of the table."""
+        return self.table.refresh() == other.table.refresh()
 
     # Documents and passages
 
@@ -476,7 +545,7 @@ class LanceCatalogue:
                 return
             of = _any_of("number", (row.number for row in moved))
             present = f"state IN ({DocumentState.PENDING:d}, {DocumentState.INDEXED:d})"
-            written = self._table.update({"state": f"{state:d}"}, f"{of} AND {present}")
+            written = self.table.update({"state": f"{state:d}"}, f"{of} AND {present}")
             self._applied(written, [replace(row, state=state) for row in moved])
 
     def purge(self, numbers: Collection[int]) -> None:
@@ -488,13 +557,13 @@ class LanceCatalogue:
             ]
             if gone or removing:
                 of = _any_of("number", [*gone, *removing])
-                self._table.delete(f"{of} AND state IN ({DocumentState.REMOVING:d}, {_GONE})")
+                self.table.delete(f"{of} AND state IN ({DocumentState.REMOVING:d}, {_GONE})")
                 self._version = 0
-        self.checkpoint()
+        self.checkpoint(erase=bool(gone or removing))
 
-    def checkpoint(self) -> None:
-        """Put the fragments of many small changes together, and erase what was deleted."""
-        self._table.tidy()
+    def checkpoint(self, *, erase: bool = False) -> None:
+        """Put the fragments of many small changes together."""
+        self.table.tidy(erase=erase)
 
     # The library itself
 
@@ -529,7 +598,7 @@ class LanceCatalogue:
     def check(self) -> list[str]:
         missing = _linked(self._list_files()) - set(self.numbers().values())
         found = [f"a file refers to a missing document ({number})" for number in sorted(missing)]
-        return self._table.check() + found
+        return self.table.check() + found
 
     def close(self) -> None:
         pass
@@ -562,17 +631,17 @@ class LanceCatalogue:
         return row.record["documents"] if row else []
 
     def _read_long(self, number: int, columns: Sequence[str] = _LONG) -> dict[str, str] | None:
-        found = self._table.read(columns, f"number = {number}").to_pylist()
+        found = self.table.read(columns, f"number = {number}").to_pylist()
         return found[0] if found else None
 
     def _refresh(self) -> None:
         """Read the rows again if another process has changed the table."""
         if self._staged is not None:
             return
-        if self._version and self._table.refresh() == self._version:
+        if self._version and self.table.refresh() == self._version:
             return
-        self._version = self._table.refresh()  # if others write now, the next call reads again
-        rows = self._table.read(["number", "state", "record"]).sort_by("number").to_pylist()
+        self._version = self.table.refresh()  # if others write now, the next call reads again
+        rows = self.table.read(["number", "state", "record"]).sort_by("number").to_pylist()
         for mapping in (self._rows, self._ids, self._files, self._facts, self._passages):
             mapping.clear()
         for row in rows:
@@ -610,7 +679,7 @@ class LanceCatalogue:
                     if self._staged:
                         self._put(self._rows[0])
                         rows = list(self._staged.values())
-                        self._applied(self._table.upsert(_to_table(rows), self._version), ())
+                        self._applied(self.table.upsert(_to_table(rows), self._version), ())
                     return result
                 except BaseException as error:
                     self._version = 0
@@ -737,7 +806,7 @@ class LanceIndex:
     """Passages' vectors and terms in one table; search by vector is exact."""
 
     def __init__(self, table: Table) -> None:
-        self._table = table
+        self.table = table
 
     @classmethod
     def make(cls, place: TablesPlace, dimension: int) -> LanceIndex:
@@ -753,10 +822,14 @@ class LanceIndex:
         )
         return cls(place.make(PASSAGES, schema.empty_table()))
 
+    def pin(self) -> LanceIndex:
+        """Return the index as it is now."""
+        return LanceIndex(self.table.pin())
+
     @property
     def dimension(self) -> int:
         """The length of the vectors."""
-        return int(self._table.schema.field("vector").type.list_size)
+        return int(self.table.schema.field("vector").type.list_size)
 
     def upsert(self, entries: Sequence[IndexEntry]) -> None:
         if not entries:
@@ -769,7 +842,7 @@ class LanceIndex:
             pa.array([entry.terms.ids for entry in entries], pa.list_(pa.uint32())),
             pa.array([entry.terms.weights for entry in entries], pa.list_(pa.float32())),
         ]
-        self._table.upsert(pa.table(columns, schema=self._table.schema))
+        self.table.upsert(pa.table(columns, schema=self.table.schema))
 
     def search_vector(
         self, vector: NDArray[np.float32], limit: int, scope: Scope
@@ -778,7 +851,7 @@ class LanceIndex:
         if where == _NOTHING:
             return []
         nearest = {"column": "vector", "q": vector, "k": limit, "metric": "dot", "use_index": False}
-        found = self._table.read([*_NUMBERS, "_distance"], where, nearest=nearest, prefilter=True)
+        found = self.table.read([*_NUMBERS, "_distance"], where, nearest=nearest, prefilter=True)
         rows = zip(*(found[name].to_pylist() for name in (*_NUMBERS, "_distance")), strict=True)
         return [ScoredPassage(number, document, 1 - far) for number, document, far in rows]
 
@@ -791,8 +864,8 @@ class LanceIndex:
             return []
         listed = ",".join(f"arrow_cast({id_}, 'UInt32')" for id_ in terms.ids)
         where = f"array_has_any(terms, make_array({listed}))"
-        found = self._table.read([*_NUMBERS, "terms", "weights"], where).combine_chunks()
-        total = self._table.count()
+        found = self.table.read([*_NUMBERS, "terms", "weights"], where).combine_chunks()
+        total = self.table.count()
         numbers, documents = (found[name].to_numpy() for name in _NUMBERS)
         lists = found["terms"].combine_chunks()
         of = np.repeat(np.arange(len(found)), lists.value_lengths().to_numpy())
@@ -812,7 +885,7 @@ class LanceIndex:
 
     def entries(self, document: int) -> list[IndexEntry]:
         names = [*_NUMBERS, "vector", "terms", "weights"]
-        found = self._table.read(names, f"document = {document}").sort_by("number").to_pylist()
+        found = self.table.read(names, f"document = {document}").sort_by("number").to_pylist()
         return [
             IndexEntry(
                 row["number"],
@@ -825,24 +898,24 @@ class LanceIndex:
 
     def remove(self, documents: Collection[int]) -> None:
         if documents:
-            self._table.delete(_any_of("document", documents))
+            self.table.delete(_any_of("document", documents))
 
     def remove_passages(self, passages: Collection[int]) -> None:
         if passages:
-            self._table.delete(_any_of("number", passages))
+            self.table.delete(_any_of("number", passages))
 
     def passages(self) -> dict[int, int]:
-        found = self._table.read(_NUMBERS)
+        found = self.table.read(_NUMBERS)
         return dict(zip(*(found[name].to_pylist() for name in _NUMBERS), strict=True))
 
     def count(self) -> int:
-        return self._table.count()
+        return self.table.count()
 
     def flush(self) -> None:
         pass  # each change is a commit
 
-    def optimise(self) -> None:
-        self._table.tidy(_ROWS_EACH, terms=True)
+    def optimise(self, *, erase: bool = True) -> None:
+        self.table.tidy(_ROWS_EACH, terms=True, erase=erase)
 
     def close(self) -> None:
         pass
@@ -907,6 +980,50 @@ class LanceStore(LibraryStore):
             )
         return not self._is_alone() and find_holder(self.path) is not None
 
+    async def pin(self) -> SearchStore:
+        """Return the catalogue and the index as they are now, whatever others write."""
+        catalogue, index = await self.open_catalogue(), await self.open_index()
+        if not isinstance(catalogue, LanceCatalogue):
+            return self
+        return await in_thread(_pin, catalogue, index)
+
+    def list_snapshots(self) -> list[str]:
+        table = self._place.open(CATALOGUE)
+        return table.list_tags() if table else []
+
+    async def take_snapshot(self, name: str) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+            why = "a name has letters, digits, points, - and _"
+            raise UsageError(f"cannot take the snapshot {name!r}", why, "choose another name")
+        if name in await in_thread(self.list_snapshots):
+            raise UsageError(f"cannot take the snapshot {name}", "it exists", "choose another name")
+        pinned = await self.pin()
+        if not isinstance(pinned, _PinnedStore):
+            raise UsageError(f"cannot take a snapshot of {self.uri}", "there is no library")
+        if pinned.index:
+            await in_thread(pinned.index.table.tag, name)
+        await in_thread(pinned.catalogue.table.tag, name)  # last: it is what counts
+
+    def delete_snapshot(self, name: str) -> None:
+        for table in self._open_tables():  # the catalogue's is the one that counts
+            table.untag(name)
+
+    def restore(self, name: str, catalogue: DocumentStore) -> None:
+        assert isinstance(catalogue, LanceCatalogue)
+        _, *passages = self._open_tables()
+        kept = [table for table in passages if name in table.list_tags()]
+        for table in kept:
+            table.restore(name)
+        catalogue.table.restore(name)
+        catalogue.change_facts(dict.fromkeys(catalogue.list_facts(_WRITER)))
+        if not kept:  # they were another embedder's, or there were none
+            self._drop_index(catalogue)
+
+    def _open_tables(self) -> list[Table]:
+        """Open the catalogue's table, then that of the passages, if there are any."""
+        tables = (self._place.open(each) for each in (CATALOGUE, PASSAGES))
+        return [table for table in tables if table]
+
     def end_change(self) -> None:
         """Let others erase."""
         if self._writer and isinstance(self._catalogue, LanceCatalogue):
@@ -916,8 +1033,7 @@ class LanceStore(LibraryStore):
 
     def list_leftovers(self) -> list[str]:
         """Return the files of older versions, and of changes that were not finished."""
-        tables = (self._place.open(name) for name in (CATALOGUE, PASSAGES))
-        return [file for table in tables if table for file in table.list_leftovers()]
+        return [file for table in self._open_tables() for file in table.list_leftovers()]
 
     @property
     def _is_writing(self) -> bool:
@@ -985,6 +1101,29 @@ class LanceStore(LibraryStore):
 
     def _delete_index(self) -> None:
         self._place.delete(PASSAGES)
+
+
+@dataclass(frozen=True, slots=True)
+class _PinnedStore:
+    """One version of the catalogue, and the version of the index that belongs to it."""
+
+    catalogue: LanceCatalogue
+    index: LanceIndex | None
+
+    async def open_catalogue(self) -> DocumentStore:
+        return self.catalogue
+
+    async def open_index(self) -> PassageStore | None:
+        return self.index
+
+
+def _pin(catalogue: LanceCatalogue, index: PassageStore | None) -> _PinnedStore:
+    assert isinstance(index, LanceIndex | None)
+    for _ in range(_TRIES):
+        pinned = _PinnedStore(catalogue.pin(), index.pin() if index else None)
+        if pinned.catalogue.is_at(catalogue):  # nobody has written in between
+            break
+    return pinned
 
 
 def _endpoint() -> str:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
@@ -226,6 +227,17 @@ class AsyncLibrary:
     def view(self, document_ids: Iterable[str]) -> View:
         """Return some of the documents, in this order, as `Sources`."""
         return View(self._searcher, document_ids)
+
+    async def pin(self, document_ids: Iterable[str] | None = None) -> View:
+        """Return all documents or some, in this order, as they are now.
+
+        What other processes change from now on is not seen, unless the version is erased meanwhile:
+        then the newest is read. With SQLite and Qdrant Edge no other process changes anything.
+        """
+        store, searcher = await self._store.pin(), self._searcher
+        if store is not self._store:
+            searcher = Searcher(store, self._embedder, self._unfinished)
+        return View(searcher, document_ids)
 
     # Changing
 
@@ -458,7 +470,12 @@ class AsyncLibrary:
 
         Raises:
             LibraryLocked: another process writes the library.
+            UsageError: a snapshot may have some of it.
         """
+        if names := await self.snapshots():
+            why = f"they may hold removed documents: {', '.join(names)}"
+            hint = "delete them with `colligate library snapshot NAME --delete`"
+            raise UsageError(f"{self.uri} has snapshots", why, hint)
         async with self._change():
             catalogue = await self._store.open_catalogue()
             if catalogue.in_memory:
@@ -470,8 +487,58 @@ class AsyncLibrary:
                 await in_thread(index.remove, sorted(stored.difference(known.values())))
                 await in_thread(index.optimise)
             await in_thread(self._store.purge, catalogue)
+            await in_thread(partial(catalogue.checkpoint, erase=True))
             self._searcher.clear_cache()
             return await in_thread(self._store.list_leftovers)
+
+    async def snapshots(self) -> list[str]:
+        """Return the names of the snapshots, in order."""
+        return await in_thread(self._store.list_snapshots)
+
+    async def take_snapshot(self, name: str) -> None:
+        """Keep the library as it is now under a name; others may read and write meanwhile.
+
+        It holds the text of documents that are removed later, until it is deleted.
+
+        Raises:
+            UsageError: the name is taken or has other characters than letters, digits, ".", "-" and
+                "_", or the library's engine keeps no versions.
+        """
+        await self._store.take_snapshot(name)
+
+    async def delete_snapshot(self, name: str) -> None:
+        """Forget a snapshot, and erase in a folder what only it had.
+
+        Raises:
+            UsageError: there is no such snapshot.
+        """
+        await self._require_snapshot(name)
+        async with self._change():
+            catalogue = await self._lock_catalogue(_ignore)
+            await in_thread(self._store.delete_snapshot, name)
+            if index := await self._store.open_index():
+                await in_thread(index.optimise)
+            await in_thread(partial(catalogue.checkpoint, erase=True))
+
+    async def restore(self, name: str) -> None:
+        """Go back to a snapshot; what was added or removed since is undone. No other process may
+        write meanwhile; those that read see it with their next question.
+
+        Raises:
+            LibraryLocked: another process writes the library.
+            UsageError: there is no such snapshot.
+        """
+        await self._require_snapshot(name)
+        async with self._change():
+            catalogue = await self._store.lock_to_erase(force=False)
+            await in_thread(self._store.restore, name, catalogue)
+            self._searcher.clear_cache()
+
+    async def _require_snapshot(self, name: str) -> None:
+        known = await self.snapshots()
+        if name not in known:
+            why = f"its snapshots are {', '.join(known)}" if known else "it has none"
+            raise UsageError(f"no snapshot {name!r} of {self.uri}", why)
 
     async def copy_to(self, other: AsyncLibrary) -> int:
         """Copy everything into an empty library, and return the number of documents.
@@ -584,7 +651,7 @@ class AsyncLibrary:
             few = count <= _FEW and (removed or self._interrupted)
             if erase or changed > _REBUILD * count or few:
                 report(Progress("optimising", 0, 1))
-                await in_thread(index.optimise)
+                await in_thread(partial(index.optimise, erase=erase or removed > 0))
                 report(Progress("optimising", 1, 1))
                 changed = 0
             elif removed:
@@ -666,20 +733,27 @@ def _remove_passages(index: PassageStore, documents: list[int]) -> int:
 
 
 class View:
-    """`Sources` over some documents of a library, in the order given."""
+    """`Sources` over some documents of a library, in the order given; None: over all."""
 
-    def __init__(self, searcher: Searcher, document_ids: Iterable[str]) -> None:
+    def __init__(self, searcher: Searcher, document_ids: Iterable[str] | None) -> None:
         self._searcher = searcher
-        self._ids = list(dict.fromkeys(document_ids))
-        self._known = frozenset(self._ids)
+        self._ids = None if document_ids is None else list(dict.fromkeys(document_ids))
+        self._known = frozenset(self._ids or ())
+
+    def narrow(self, document_ids: Iterable[str]) -> View:
+        """Return some of these documents."""
+        return View(self._searcher, document_ids)
 
     async def documents(self) -> Sequence[DocumentInfo]:
         infos = {info.id: info for info in await self._searcher.documents()}
+        if self._ids is None:
+            return list(infos.values())
         require_known(self._ids, infos)
         return [infos[document_id] for document_id in self._ids]
 
     async def document(self, document_id: str) -> Document:
-        require_known([document_id], self._known)
+        if self._ids is not None:
+            require_known([document_id], self._known)
         return await self._searcher.document(document_id)
 
     async def search(
@@ -690,6 +764,9 @@ class View:
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
     ) -> list[Hit]:
+        if self._ids is None:
+            within = None if documents is None else list(documents)
+            return await self._searcher.search(query, k, mode, within)
         within = self._ids
         if documents is not None:
             require_known(documents, self._known)

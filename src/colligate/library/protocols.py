@@ -144,8 +144,11 @@ class DocumentStore(Protocol):
         """Delete those of these documents that are being removed."""
         ...
 
-    def checkpoint(self) -> None:
-        """Write out or put together what many small changes have left."""
+    def checkpoint(self, *, erase: bool = False) -> None:
+        """Write out or put together what many small changes have left.
+
+        With `erase`, older versions are erased too, whoever reads them.
+        """
         ...
 
     def meta(self, key: str) -> str | None:
@@ -206,8 +209,11 @@ class PassageStore(Protocol):
         """Return once all changes so far would survive the end of the process."""
         ...
 
-    def optimise(self) -> None:
-        """Rebuild what has grown, and erase what was removed. Slow."""
+    def optimise(self, *, erase: bool = True) -> None:
+        """Rebuild what has grown, and erase what was removed. Slow.
+
+        With `erase`, older versions are erased too, whoever reads them.
+        """
         ...
 
     def close(self) -> None:

@@ -23,12 +23,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from colligate.concurrency import in_thread
-from colligate.errors import LibraryDamaged, LibraryError
+from colligate.errors import LibraryDamaged, LibraryError, UsageError
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.lock import OWN_FILES, LibraryLock
 from colligate.library.protocols import DocumentStore, PassageStore
 from colligate.library.schema import MEMORY, DocumentState
+from colligate.library.search import SearchStore
 from colligate.library.web import WEB_FOLDER, folder_of, is_address
 from colligate.models.cache import ResponseCache
 from colligate.models.weights import home
@@ -114,6 +115,30 @@ class LibraryStore:
     def is_written_elsewhere(self) -> bool:
         """Return whether another process writes while this one may search."""
         return False
+
+    async def pin(self) -> SearchStore:
+        """Return what searches read, pinned as it is now if other processes may change it."""
+        return self
+
+    def list_snapshots(self) -> list[str]:
+        """Return the names of the snapshots, in order."""
+        return []
+
+    async def take_snapshot(self, name: str) -> None:
+        """Keep the library as it is now under a name."""
+        raise UsageError(
+            f"cannot take a snapshot of {self.uri}",
+            "a library of SQLite and Qdrant Edge keeps no older versions",
+            "copy its folder, or move it with `colligate library copy --engine lance`",
+        )
+
+    def delete_snapshot(self, name: str) -> None:
+        """Forget a snapshot; what it alone has is erased with other old versions."""
+        raise NotImplementedError
+
+    def restore(self, name: str, catalogue: DocumentStore) -> None:
+        """Go back to a snapshot. The catalogue is that of `lock_to_erase`."""
+        raise NotImplementedError
 
     def list_leftovers(self) -> list[str]:
         """Return the files that may still hold something of removed documents."""
