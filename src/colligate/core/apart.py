@@ -52,7 +52,7 @@ _ONE = re.compile(r"\bthe (?:most|least|first|last|best|only|\w+est)\b", re.I)
 # that answer had .57 or more and the question's words; of the others one had .51, not the words.
 _LEAST_JOINED = 0.5
 _SUREST = 2
-_MOST_APART = 10  # passages that are judged: a worse one in the search is hardly ever the surest
+MOST_APART = 10  # passages that are judged: a worse one in the search is hardly ever the surest
 _MISSING = 0.4  # share of the question's words that only other passages may have
 _REPLY_TOKENS = 60
 
@@ -106,7 +106,7 @@ async def read_ranked(
     ]
     surest: list[Passage] = []
     if hits and reads_apart(run, reading, form):
-        best = sorted(hits, key=lambda hit: -hit.score)[:_MOST_APART]
+        best = sorted(hits, key=lambda hit: -hit.score)[:MOST_APART]
         try:
             apart = await _read_apart(question, best, run, strategy, least_odds)
         except (BudgetExceeded, ModelError) as error:

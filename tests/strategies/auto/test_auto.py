@@ -134,6 +134,23 @@ async def test_each_document_is_read_where_the_question_is_about_each(ask_small)
     assert list_events(run, Escalated)[0].why == "one fact from each of many documents"
 
 
+async def test_which_of_the_documents_is_answered_from_the_best_passage_of_each(ask_small):
+    which = "Which of these films are from the eighties?"
+    answer, run, _ = await ask_small(which, "each", answers={which: ("a film of 1980", "1980")})
+    assert answer.how.startswith("read ")
+    assert [citation.title for citation in answer.citations] == ["Red Clay"]
+    assert not list_events(run, Escalated)
+    documents = [each.span.document_id for each in answer.evidence]
+    assert len(documents) == len(set(documents)) > 1
+
+
+async def test_an_agent_reads_each_document_where_no_passage_says_which(ask_small):
+    which = "Which of these films are from the nineties?"
+    answer, _, _ = await ask_small(which, "each", answers={})
+    assert not answer.found
+    assert "read 3 documents one by one: nothing found so far" in answer.how
+
+
 async def test_many_documents_are_read_only_with_consent(ask_small):
     options = {"answers": {}, "most_documents": 2}
     answer, run, _ = await ask_small("Which year is each film from?", "each", **options)

@@ -7,7 +7,8 @@
 2. Read: the search is reranked, spread over documents, and read once. A question of several steps
    goes to DualRAG at once, unless the best passage alone clearly answers it, and one about each
    document to SPD-RAG, because a reader that is shown a part of what such a question takes answers
-   from it.
+   from it. If it asks which of the documents something holds for, a small reader answers from the
+   best passage of each alone, and what they say is joined: an agent for each takes minutes.
 3. Check: is there a cited answer, and is every number and name of the question in it?
 4. Escalate by what is missing, as far as the effort allows: DualRAG for a part that is missing,
    with what is verified in its outline; for long documents RDR2, or LongRefiner if the reader is
@@ -30,7 +31,9 @@ from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.apart import (
+    MOST_APART,
     JudgedAlone,
+    asks_several,
     read_if_clear,
     read_ranked,
     read_rival,
@@ -120,12 +123,12 @@ class Auto:
         left = _METHODS[self.effort]
         if kind is QuestionKind.STEPS and await inquiry.read_at_once():
             return inquiry.finish()
-        if kind is QuestionKind.STEPS or kind is QuestionKind.EACH:
+        if kind is QuestionKind.STEPS or (kind is QuestionKind.EACH and not inquiry.joins):
             await inquiry.ask("dualrag" if kind is QuestionKind.STEPS else "spd-rag", kind.meaning)
             left -= 1
         else:
             await inquiry.read_first(kind)
-        while left > 0 and not inquiry.spent and (step := await inquiry.choose_next()):
+        while left > 0 and not inquiry.spent and (step := await inquiry.choose_next(kind)):
             await inquiry.ask(*step)
             left -= 1
         return inquiry.finish()
@@ -160,6 +163,11 @@ class _Inquiry:
         self.rival: _Rival | None = None  # what contradicts the answer, until that is decided
         self.passage_odds: dict[Span, float] = {}  # of those that were judged alone
         run.trace.listen(self._note_odds)
+
+    @property
+    def joins(self) -> bool:
+        """Whether what passages of several documents say, each read alone, is joined."""
+        return reads_apart(self.run, "auto", self.form) and asks_several(self.question)
 
     def _note_odds(self, event: Event) -> None:
         if isinstance(event, JudgedAlone):
@@ -206,6 +214,9 @@ class _Inquiry:
         if not self.whole:
             self.hits = await run.reorder(self.question, self.hits, mode=auto.mode)
         first = self.hits if self.whole else spread(self.hits, self.k)
+        if kind is QuestionKind.EACH:
+            first = list({hit.passage.document_id: hit for hit in reversed(self.hits)}.values())
+            first = sorted(first, key=lambda hit: -hit.score)[:MOST_APART]
         self.shown = [hit.passage for hit in first]
         documents = {passage.document_id for passage in self.shown}
         self.done.append(
@@ -265,7 +276,7 @@ class _Inquiry:
         whole = [each.passage(each.span(0, len(each))) for each in documents if each.text.strip()]
         return [Hit(passage, 1 / rank) for rank, passage in enumerate(whole, 1)]
 
-    async def choose_next(self) -> tuple[str, str] | None:
+    async def choose_next(self, kind: QuestionKind) -> tuple[str, str] | None:
         """Return the most promising method that was not asked, and why; None if nothing is missing.
 
         "search" stands for the next passages of the search.
@@ -281,6 +292,7 @@ class _Inquiry:
         routed = long and not self.small and await self._has_sure_headings()
         more = len(self.hits) > len(self.shown)
         suits = (
+            ("spd-rag", kind is QuestionKind.EACH),
             ("dualrag", chain),
             ("rdr2", routed),
             ("longrefiner", long and not routed),
@@ -288,7 +300,7 @@ class _Inquiry:
         )
         order = [name for name, does in suits if does] + ["dualrag", "duquad"]
         if self.whole or sum(info.passages for info in self.infos) <= len(self.shown):
-            order = ["dualrag"] if self.small else []
+            order = [name for name in order if name in ("spd-rag", "dualrag") and self.small]
         left = [name for name in order if name not in self.asked]
         why = "nothing found so far is the answer"
         if self.missing:
