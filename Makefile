@@ -6,6 +6,9 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 INSTALLED := .venv/.installed
 
+# The browser is fetched while packages are installed, and types are checked while weights are.
+MAKEFLAGS += --jobs=2
+
 .PHONY: help setup demo test lint bench clean
 
 help:

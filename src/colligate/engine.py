@@ -268,7 +268,7 @@ class Engine:
         paths: Sequence[str | Path],
         *,
         index: bool = True,
-        workers: int | None = None,
+        workers: int | str | None = None,
         prune: bool | Prune = False,
         on_event: Listener | None = None,
     ) -> Ingested:

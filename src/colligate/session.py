@@ -371,7 +371,7 @@ class Session:
         trace: Trace,
         *,
         index: bool,
-        workers: int | None = None,
+        workers: int | str | None = None,
         brief: bool = False,
         prune: bool | Prune = False,
     ) -> Ingested:
@@ -550,7 +550,7 @@ async def ingest(
     trace: Trace,
     *,
     index: bool,
-    workers: int | None = None,
+    workers: int | str | None = None,
     said: set[str] | None = None,
     prune: bool | Prune = False,
 ) -> Ingested:

@@ -50,3 +50,15 @@ def stuck(path):
     if path.stem == "greedy":
         bytearray(16 << 30)
     return read_file(path)
+
+
+def kills_its_worker_once(path):
+    """A reader that kills the process that started it, unless the file in `KILLED` exists.
+
+    Empty files are not read by workers.
+    """
+    marker = Path(os.environ["KILLED"])
+    if path.stat().st_size and not marker.exists():
+        marker.touch()
+        os.kill(os.getppid(), signal.SIGKILL)
+    return read_file(path)

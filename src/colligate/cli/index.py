@@ -45,6 +45,7 @@ async def index_command(
     """
     from colligate.cli.progress import watch_run
 
+    parsed = options.parse_workers(workers)
     if kept_in is not None:
         if where.library is None:
             raise UsageError("--engine needs --library", hint="name the folder")
@@ -54,7 +55,7 @@ async def index_command(
     with watch_run() as watcher:
         async with open_to_change(where, follow_links=follow_links, ocr=ocr) as engine:
             library = await engine.open_library()
-            ingested = await engine.add(paths, workers=workers, on_event=watcher.see)
+            ingested = await engine.add(paths, workers=parsed, on_event=watcher.see)
     counts = count_files(ingested)
     if as_json:
         print_json({**counts, **describe_ingested(ingested, library.uri)})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colligate.cli.display import note
+from colligate.errors import UsageError
 
 if TYPE_CHECKING:
     from colligate.core.events import Listener
@@ -45,6 +46,20 @@ def option(
 def split_names(text: str | None) -> tuple[str, ...]:
     """Return the names in a text such as "a,b"."""
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def parse_workers(text: str | None) -> int | str | None:
+    """Return a number of processes, or what names a cluster.
+
+    >>> parse_workers("4"), parse_workers("ray:10.0.0.1:6379")
+    (4, 'ray:10.0.0.1:6379')
+    """
+    if text is None or text.partition(":")[0] == "ray":
+        return text
+    if not text.isdecimal() or not int(text):
+        must = f"--workers must be a number of processes or ray, got {text}"
+        raise UsageError(must, hint="give 4, ray or ray:HOST:PORT")
+    return int(text)
 
 
 def collect_given(group: Any, *names: str) -> dict[str, Any]:
@@ -168,13 +183,13 @@ FollowLinks = Annotated[
     option("Follow symbolic links that lead out of the folders named.", LIBRARY, "--follow-links"),
 ]
 Workers = Annotated[
-    int | None,
+    str | None,
     option(
-        "How many processes read files. Default: half the cores.",
+        "How many processes read files; or ray, ray:HOST:PORT: the workers of a Ray cluster read "
+        "and embed. Default: one a core, at most 8.",
         LIBRARY,
         "--workers",
-        metavar="N",
-        min=1,
+        metavar="N|ray",
     ),
 ]
 Ocr = Annotated[

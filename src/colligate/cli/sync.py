@@ -77,7 +77,7 @@ async def sync_command(
     given = paths or []
     _require(given)
     opened = partial(open_to_change, where, follow_links=follow_links, ocr=ocr)
-    syncer = Syncer(given, opened, workers, yes, as_json)
+    syncer = Syncer(given, opened, options.parse_workers(workers), yes, as_json)
     if watch:
         async with where.open() as library:
             folders = await find_folders(library, given)
@@ -121,7 +121,7 @@ class Syncer:
 
     paths: Sequence[str]
     open: Callable[[], AbstractAsyncContextManager[Engine]]
-    workers: int | None = None
+    workers: int | str | None = None
     yes: bool = False
     as_json: bool = False
     kept: bool = False

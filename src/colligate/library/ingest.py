@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from colligate import errors
 from colligate.concurrency import in_thread
@@ -39,6 +40,9 @@ from colligate.library.parsing import ParserPool
 from colligate.library.protocols import DocumentStore, FileRecord
 from colligate.library.sources import cut_passages
 from colligate.plugins import plugins
+
+if TYPE_CHECKING:
+    from colligate.library.ray import RayParsers, RayWorkers
 
 _RELEASE = version("colligate")
 
@@ -115,11 +119,13 @@ class Ingestion:
         reader: str,
         limits: Limits,
         on_progress: ProgressCallback,
+        cluster: RayWorkers | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._chunker = chunker
         self._reader = reader
         self._limits = limits
+        self._cluster = cluster  # which reads in the place of processes here
         self._readers = " ".join(filter(None, [_RELEASE, *plugins("formats"), limits.ocr]))
         self._report = on_progress
 
@@ -139,8 +145,13 @@ class Ingestion:
             jobs += await in_thread(self._compare_some, uncompared, result)
         if not jobs:
             return
-        workers = min(workers, len(jobs))
-        parsers = ParserPool(workers, self._reader, self._limits)
+        parsers: ParserPool | RayParsers
+        if self._cluster:
+            workers = min(self._cluster.count, len(jobs))
+            parsers = self._cluster.parsers(self._reader, self._limits)
+        else:
+            workers = min(workers, len(jobs))
+            parsers = ParserPool(workers, self._reader, self._limits)
         # As many again for files in place of slow ones.
         threads = ThreadPoolExecutor(2 * workers, thread_name_prefix="parsing")
         ahead: dict[asyncio.Future[_Parsed], _Job] = {}
@@ -226,7 +237,7 @@ class Ingestion:
         result.failed.append((job.path, error))
         result.failed_before.add(job.path)
 
-    def _parse(self, parsers: ParserPool, job: _Job) -> _Parsed:
+    def _parse(self, parsers: ParserPool | RayParsers, job: _Job) -> _Parsed:
         known = "" if job.known is None or job.is_outdated else job.known.sha256
         outcome = parsers.read(job.path, job.record.size, known)
         read: Reading | None = outcome.reading

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 from uuid import uuid4
 
 import numpy as np
@@ -66,6 +66,9 @@ from colligate.library.web import (
 )
 from colligate.models import Embedder
 from colligate.models.weights import home
+
+if TYPE_CHECKING:
+    from colligate.library.ray import RayWorkers
 
 # The index is rebuilt once this share of it is new or removed. While it has few passages, which
 # takes a second or two at most, it is rebuilt whenever some were removed: until then they count
@@ -246,7 +249,7 @@ class AsyncLibrary:
         paths: Path | str | Iterable[Path | str],
         *,
         index: bool = True,
-        workers: int | None = None,
+        workers: int | str | None = None,
         prune: bool | Prune = False,
         on_progress: ProgressCallback | None = None,
     ) -> Ingested:
@@ -256,7 +259,9 @@ class AsyncLibrary:
             paths: files, folders, globs, and addresses (`https:`), which are fetched.
             index: make the documents searchable. Without it they are only stored, and a later
                 call indexes them without reading the files again.
-            workers: processes that parse; by default one per core, 8 at most.
+            workers: processes that parse; by default one per core, 8 at most. "ray" or
+                "ray:HOST:PORT" reads and embeds on the workers of a Ray cluster (extra `scale`),
+                here or there; embedders other than colligate's own stay in this process.
             prune: remove files of the given folders that were added before and no longer exist; a
                 function decides for each folder, except for files that were only moved.
             on_progress: called at each step, in the event loop's thread.
@@ -275,7 +280,7 @@ class AsyncLibrary:
         if self._ocr:
             await in_thread(find_language_data, self._ocr)
         result = Ingested()
-        async with self._change():
+        async with _open_cluster(workers) as cluster, self._change():
             catalogue = await self._lock_catalogue(report)
             await in_thread(record_chunker, catalogue, self._chunker)
             # Listed first: a disk may be unmounted while the others are read.
@@ -287,15 +292,16 @@ class AsyncLibrary:
             await self._fetch(filter(is_address, named), result, report)
             files = [*found.files, *result.addresses]
             limits = Limits(ocr=self._ocr)
-            ingestion = Ingestion(catalogue, self._chunker, self._reader, limits, report)
-            workers = workers or min(os.cpu_count() or 1, _MAX_WORKERS)
-            stored = ingestion.run(files, workers, result)
+            ingestion = Ingestion(catalogue, self._chunker, self._reader, limits, report, cluster)
+            most = min(os.cpu_count() or 1, _MAX_WORKERS)
+            stored = ingestion.run(files, workers if isinstance(workers, int) else most, result)
             chosen = await in_thread(self._embedder.is_chosen, catalogue)
             if not (index and chosen):  # their languages choose it: all are read first
                 async for _ in stored:
                     pass
             if index:
-                result.passages = await self._index(catalogue, stored if chosen else None, report)
+                ready = stored if chosen else None
+                result.passages = await self._index(catalogue, ready, report, cluster)
             fetched = [folder_of(self.path, address) for address in result.addresses.values()]
             for each in await in_thread(find_missing, catalogue, fetched):  # it has a new name
                 await in_thread(forget_missing, catalogue, each.files)
@@ -599,6 +605,7 @@ class AsyncLibrary:
         catalogue: DocumentStore,
         stored: AsyncIterator[list[int]] | None,
         report: ProgressCallback,
+        cluster: RayWorkers | None = None,
     ) -> int:
         """Index pending and newly stored documents; return the number of passages embedded."""
 
@@ -608,6 +615,8 @@ class AsyncLibrary:
             assert index is not None
             await self._note_interrupted(catalogue)
             await in_thread(catalogue.set_meta, untidied=self._token)
+            if cluster and embedder.name in OWN_EMBEDDERS:
+                embedder = cluster.embedder(OWN_EMBEDDERS[embedder.name], embedder)
             return index, embedder
 
         async def list_numbers() -> AsyncIterator[list[int]]:
@@ -720,6 +729,25 @@ def _open_store(given: Path | str, wait: float, engine: str | None) -> LibrarySt
 
         return LanceStore(path, wait, uri)
     return LibraryStore(path, wait)
+
+
+@asynccontextmanager
+async def _open_cluster(workers: int | str | None) -> AsyncIterator[RayWorkers | None]:
+    """Open the Ray cluster that `workers` names; None if it names none."""
+    if not isinstance(workers, str):
+        yield None
+        return
+    scheme, _, address = workers.partition(":")
+    if scheme != "ray":
+        raise UsageError(f"no workers {workers!r}", "its name is unknown", "give N or ray")
+    # Imported here: it needs the extra `scale`, and takes a second.
+    from colligate.library.ray import RayWorkers
+
+    cluster = await in_thread(RayWorkers, address)
+    try:
+        yield cluster
+    finally:
+        await in_thread(cluster.close)
 
 
 def _ignore(_: Progress) -> None:

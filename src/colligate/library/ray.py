@@ -1,0 +1,235 @@
+"""Reading and embedding on the workers of a Ray cluster; for the extra `scale`.
+
+A task reads one file or embeds one batch of passages. Ray repeats the tasks of a worker or a node
+that died. Only the process that asked writes to the library, so nothing is there twice. Files and
+passages are sent to the workers: they need no disk in common.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colligate.concurrency import in_thread
+from colligate.documents.reading import Limits, Reading
+from colligate.errors import LibraryError, MissingExtra
+from colligate.library.parsing import ParsedFile, ParserPool
+from colligate.models import Embedder
+from colligate.models.names import open_embedder
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report its use to its makers
+os.environ.setdefault(
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+)  # else it warns of a change to come
+
+try:
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+except ImportError as error:
+    raise MissingExtra(
+        "workers on Ray need ray",
+        f"{error.name or 'it'} is not installed",
+        "pip install 'colligate[scale]'",
+    ) from error
+
+_RETRIES = 3  # of a task whose worker or node died
+_PATIENCE = 10.0  # seconds for a cluster to answer
+
+
+class RayWorkers:
+    """The workers of a cluster, or of one on this machine that ends when this is closed.
+
+    Args:
+        address: "HOST:PORT" of a cluster, or "auto" for the one that this machine belongs to; empty
+            for one of its own. A connection that the program has is kept.
+
+    Raises:
+        LibraryError: there is no cluster, or its workers have another release of colligate.
+    """
+
+    def __init__(self, address: str = "") -> None:
+        self.where = address or "this machine"
+        self._is_own = not ray.is_initialized()
+        with self.translate_errors():
+            if self._is_own:
+                _require_answer(address)
+                ray.init(
+                    address or "local",
+                    include_dashboard=None if address else False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
+            try:
+                there = ray.get(_find_release.remote())
+            except BaseException:
+                self.close()
+                raise
+            if there != version("colligate"):
+                self.close()
+                why = f"its workers have colligate {there}, this is {version('colligate')}"
+                raise LibraryError(f"cannot use Ray at {self.where}", why, "install the same one")
+
+    @property
+    def count(self) -> int:
+        """How many tasks run at once."""
+        with self.translate_errors():
+            return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def parsers(self, reader: str, limits: Limits) -> RayParsers:
+        """Return what reads files on the workers, in place of a `ParserPool`."""
+        return RayParsers(self, reader, limits)
+
+    def embedder(self, name: str, own: Embedder) -> RayEmbedder:
+        """Return an embedder that embeds passages on the workers; `own` is the one of this name."""
+        return RayEmbedder(self, name, own)
+
+    def close(self) -> None:
+        """End the connection, and a cluster of its own. Safe to call twice."""
+        if self._is_own and ray.is_initialized():
+            ray.shutdown()
+
+    @contextmanager
+    def translate_errors(self) -> Iterator[None]:
+        """Raise Ray's errors as errors of colligate."""
+        try:
+            yield
+        except RayTaskError as error:
+            why = str(error.cause) if error.cause else str(error).strip().splitlines()[-1]
+            hint = "install the same release of colligate, with its extras, on all nodes"
+            raise LibraryError(f"a worker of Ray at {self.where} failed", why, hint) from error
+        except (RayError, OSError, RuntimeError, ValueError) as error:
+            why = str(error).strip().splitlines()[0]
+            hint = "check that it runs (`ray status`); what was read is kept"
+            raise LibraryError(f"cannot use Ray at {self.where}", why, hint) from error
+
+
+class RayParsers:
+    """Reads files on the workers, in the place of a `ParserPool`."""
+
+    def __init__(self, workers: RayWorkers, reader: str, limits: Limits) -> None:
+        self._workers = workers
+        self._reader = reader
+        self._limits = limits
+        self._here = ParserPool(1, reader, limits)
+
+    def read(self, path: Path, size: int = 0, known: str = "") -> ParsedFile:
+        """Read one file on a worker; block until it is read.
+
+        What is not an ordinary file of a size that may be read is refused here.
+        """
+        try:
+            if not path.is_file() or not 0 < size <= self._limits.file_bytes:
+                return self._here.read(path, size, known)
+            data = path.read_bytes()
+        except OSError:
+            return self._here.read(path, size, known)  # which says what is wrong
+        sha256 = hashlib.sha256(data).hexdigest()
+        if sha256 == known:
+            return ParsedFile(sha256)
+        with self._workers.translate_errors():
+            task = _read.remote(str(path), data, self._reader, self._limits)
+            read: ParsedFile = ray.get(task)
+            return read
+
+    def grow(self) -> None:
+        """Do nothing: a slow file holds up one worker of many."""
+
+    def close(self) -> None:
+        """End the process of this machine; the workers end what they have."""
+        self._here.close()
+
+
+class RayEmbedder:
+    """Embeds passages on the workers, and queries here."""
+
+    def __init__(self, workers: RayWorkers, opened_by: str, own: Embedder) -> None:
+        self._workers = workers
+        self._opened_by = opened_by
+        self._own = own
+        self.name = own.name
+        self.dimension = own.dimension
+
+    async def embed(
+        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
+    ) -> NDArray[np.float32]:
+        """Return one row per text; many calls at once are spread over the workers."""
+        if kind == "query":
+            return await self._own.embed(texts, kind)
+        with self._workers.translate_errors():
+            task = _embed.remote(self._opened_by, list(texts))
+            rows: NDArray[np.float32] = await in_thread(ray.get, task)
+            return rows
+
+    async def aclose(self) -> None:
+        """Do nothing: whoever opened the embedder closes it."""
+
+
+def _require_answer(address: str) -> None:
+    """Raise `OSError` unless something listens at "HOST:PORT": Ray would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+
+
+# On the workers
+
+
+@ray.remote(max_retries=_RETRIES)  # type: ignore[untyped-decorator]
+def _find_release() -> str:
+    return version("colligate")
+
+
+@ray.remote(max_retries=_RETRIES)  # type: ignore[untyped-decorator]
+def _read(path: str, data: bytes, reader: str, limits: Limits) -> ParsedFile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        # Below the same folders and with the same name: a title may come from them.
+        copy = Path(os.path.realpath(folder) + os.path.abspath(path))  # noqa: PTH100 (it is as given)
+        copy.parent.mkdir(parents=True)
+        copy.write_bytes(data)
+        parsed = _open_parsers(reader, limits).read(copy, len(data))
+    return _rename(parsed, lambda text: text.replace(str(copy), path))
+
+
+@ray.remote(max_retries=_RETRIES)  # type: ignore[untyped-decorator]
+def _embed(name: str, texts: list[str]) -> NDArray[np.float32]:
+    import asyncio
+
+    return asyncio.run(_open_embedder(name).embed(texts))
+
+
+@cache
+def _open_parsers(reader: str, limits: Limits) -> ParserPool:
+    return ParserPool(1, reader, limits)  # a file that ends its parser does not end the worker
+
+
+@cache
+def _open_embedder(name: str) -> Embedder:
+    return open_embedder(name)
+
+
+def _rename(parsed: ParsedFile, rename: Callable[[str], str]) -> ParsedFile:
+    """Return what was read with the file's own path in the place of the copy's."""
+    if (error := parsed.error) is not None:
+        told = (rename(error.what), rename(error.why), rename(error.hint))
+        return replace(parsed, error=type(error)(*told))
+    reading: Any = parsed.reading
+    if not isinstance(reading, Reading):
+        return parsed
+    documents = tuple(
+        replace(each, source=rename(each.source), warnings=tuple(map(rename, each.warnings)))
+        for each in reading.documents
+    )
+    return replace(parsed, reading=Reading(documents, tuple(map(rename, reading.warnings))))
