@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.meaning import Meaning, check_meaning, compare_words
+from colligate.core.citing import Statement, cite
+from colligate.core.meaning import Meaning, check_meaning, check_short_answer, compare_words
+from support.runs import document
 
 MERGER = "Bolt Energy announced in 2019 that it planned to acquire Norrfors Paper for $4 billion."
 RENT = "The tenant must pay the rent before the third day, but some tenants may pay it later."
@@ -120,3 +122,29 @@ def test_a_verifier_is_asked_about_sentences_that_add_hardly_anything(claim, ver
     assert check_meaning(claim, "Night Ferry", FILM, Denying()) is verdict
     if verdict is Meaning.CONTRADICTS:
         assert check_meaning(claim, "Night Ferry", FILM) is Meaning.UNCLEAR
+
+
+@pytest.mark.parametrize(
+    ("question", "source", "meaning"),
+    [
+        ("Does the deed waive patent rights?", "It does not waive patent rights.", "contradicts"),
+        ("Does the deed waive patent rights?", "The deed waives patent rights.", "supports"),
+        ("Does it not waive patent rights?", "It does not waive patent rights.", "unclear"),
+        ("May tenants keep pets?", "Tenants may keep pets, but not dogs.", "unclear"),
+        ("May tenants keep pets?", "The rent is due on Monday.", "unclear"),
+    ],
+)
+def test_yes_is_read_as_what_the_question_asks(question, source, meaning):
+    assert check_short_answer("Yes", question, source) == meaning
+    assert check_short_answer("Yes, it does.", question, source) == meaning
+
+
+def test_an_answer_does_not_say_yes_beside_a_statement_that_denies_it():
+    question = "Does the deed waive patent rights?"
+    text = "The deed does not waive patent rights. It waives copyright."
+    made = document("deed", text)
+    passages = [made.passage(made.span(0, len(text)))]
+    said = Statement(passage=1, quote=text[:38], sentence=text[:38])
+    cited = cite(question, [said], passages, {made.id: made}, short="Yes")
+    assert (cited.text, cited.short) == ("The deed does not waive patent rights. [1]", "")
+    assert any("“Yes” is left out" in each for each in cited.dropped)

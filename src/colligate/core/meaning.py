@@ -29,6 +29,8 @@ class Meaning(StrEnum):
     UNCLEAR = "unclear"
 
 
+_YES = re.compile(r"\W*yes\b", re.I)
+_SAYS = 0.6  # share of a question's words from which a sentence speaks of the same
 _SENTENCE = 4  # words: a verifier is not asked about less
 
 
@@ -59,16 +61,31 @@ _VERB = re.compile(
 def check_short_answer(short: str, question: str, source: str) -> Meaning:
     """Tell by rules what a source does with a short answer that is made of its words.
 
-    Only a clause can say the opposite: a name or a number is not more than that. What the question
-    calls uncertain need not be called so again: "Who is said to have killed him?"
+    Only a clause can say the opposite: a name or a number is not more than that; "yes" stands for
+    the question. What the question calls uncertain need not be called so again: "Who is said to
+    have killed him?"
 
     >>> check_short_answer("may be terminated", "", "It may not be terminated.").value
     'contradicts'
+    >>> check_short_answer("Yes", "May it be terminated?", "It may not be terminated.").value
+    'contradicts'
     """
+    if _YES.match(short):
+        return _read_yes(question, source)
     asked = _Text(question).has((_HEDGES - _FREE).intersection(_Text(source).words))
     if asked or not _VERB.search(short):
         return Meaning.SUPPORTS
     return compare_words(short, source)
+
+
+def _read_yes(question: str, source: str) -> Meaning:
+    """Tell what a source does with "yes": it denies what the question asks, says it, or neither."""
+    asked, stated = _Text(question), _Text(source)
+    denied = (_negated(stated) - _negated(asked)) & asked.key_set
+    if any(stated.keys.count(key) == 1 for key in denied):
+        return Meaning.CONTRADICTS
+    says = asked.shares(stated) >= _SAYS and not stated.has(_NOT | _NONE)
+    return Meaning.SUPPORTS if says else Meaning.UNCLEAR
 
 
 def compare_words(claim: str, source: str) -> Meaning:
