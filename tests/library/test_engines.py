@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -360,6 +362,32 @@ async def test_nobody_erases_while_another_writes_unless_forced(open_library, fo
         await writer.add(folder)
         assert await other.erase() == []
         assert await find(other) == await find(writer) != []
+
+
+DIES = """
+import asyncio, os, signal, sys
+from colligate.library import AsyncLibrary
+from support.embedders import WordEmbedder
+
+class Dies(WordEmbedder):
+    async def embed(self, texts, kind="passage"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(AsyncLibrary(sys.argv[1], embedder=Dies()).add(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("engine", ["s3"])
+async def test_a_writer_that_was_killed_here_is_not_waited_for(open_library, folder, place):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", DIES, place, str(folder)]
+    killed = await asyncio.create_subprocess_exec(*command, env=environment)
+    assert await killed.wait() == -signal.SIGKILL
+    async with open_library() as library:
+        assert len(await library.documents()) == 3
+        assert await library.index_pending()
+        assert await library.erase() == []
+        assert await find(library)
 
 
 @contextmanager

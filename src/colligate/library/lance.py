@@ -975,8 +975,9 @@ class LanceStore(LibraryStore):
 
     def is_written_elsewhere(self) -> bool:
         if self._in_bucket:
-            return isinstance(self._catalogue, LanceCatalogue) and bool(
-                self._catalogue.list_facts(_WRITER).keys() - {self._writer}
+            return isinstance(self._catalogue, LanceCatalogue) and any(
+                each != self._writer and not _has_ended(each)
+                for each in self._catalogue.list_facts(_WRITER)
             )
         return not self._is_alone() and find_holder(self.path) is not None
 
@@ -1050,9 +1051,9 @@ class LanceStore(LibraryStore):
         assert isinstance(catalogue, LanceCatalogue)
         since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
         me = f"process {os.getpid()} on {platform.node()} since {since}"
-        self._writer = _WRITER + uuid.uuid4().hex
-        others = catalogue.list_facts(_WRITER) if force else ()
-        catalogue.change_facts({**dict.fromkeys(others), self._writer: what + me})
+        self._writer = f"{_WRITER}{uuid.uuid4().hex} {_name_process()}"
+        gone = [each for each in catalogue.list_facts(_WRITER) if force or _has_ended(each)]
+        catalogue.change_facts({**dict.fromkeys(gone), self._writer: what + me})
         found = catalogue.list_facts(_WRITER)
         del found[self._writer]
         for other in found.values():
@@ -1061,7 +1062,7 @@ class LanceStore(LibraryStore):
                 raise LibraryLocked(
                     f"cannot {'erase' if what else 'write'} in the library {self.uri}",
                     f"another process writes it ({other})",
-                    "wait; if it was killed, `colligate library erase --force`",
+                    "wait; if its machine is gone, `colligate library erase --force`",
                 )
 
     async def _hold(self, on_wait: Callable[[str], None] | None = None) -> None:
@@ -1101,6 +1102,30 @@ class LanceStore(LibraryStore):
 
     def _delete_index(self) -> None:
         self._place.delete(PASSAGES)
+
+
+def _name_process() -> str:
+    """Return what tells this process from those of all machines and containers that run now; empty
+    where the system does not say."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()} {os.getpid()}"
+    except OSError:
+        return ""
+
+
+def _has_ended(writer: str) -> bool:
+    """Tell whether a recorded process ran on this machine and has ended."""
+    _, *here, process = writer.split(" ")
+    if not process or here != _name_process().split(" ")[:-1]:
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # another user's
+    return False
 
 
 @dataclass(frozen=True, slots=True)
