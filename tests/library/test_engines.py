@@ -224,12 +224,16 @@ async def test_a_snapshot_is_restored(open_library, folder, write):
         for refused in (library.erase(), library.take_snapshot("spring"), library.restore("fall")):
             with pytest.raises(UsageError, match="spring"):
                 await refused
+        shrews = [h for h in await reader.search("shrews", k=1) if "Shrews" in h.passage.text]
+        assert shrews  # the reader keeps its text
         await library.restore("spring")
         assert await titles(reader) == ["Badgers", "Herons", "Otters"]
         assert await find(reader) == await find(library) == before
         assert await library.verify() == []
+        write("shrew.md", "# Voles\n\nVoles eat roots.\n")
         await library.add(folder)
-        assert await titles(library) == ["Badgers", "Herons", "Otters", "Shrews"]
+        assert await titles(library) == ["Badgers", "Herons", "Otters", "Voles"]
+        assert "Voles eat roots" in str(await reader.search("voles eat roots", k=1))
         assert all(rows == different for rows, different in count_rows(library).values())
 
 
@@ -362,6 +366,18 @@ async def test_nobody_erases_while_another_writes_unless_forced(open_library, fo
         await writer.add(folder)
         assert await other.erase() == []
         assert await find(other) == await find(writer) != []
+
+
+@pytest.mark.parametrize("engine", ["s3"])
+async def test_searching_writes_nothing_to_a_bucket(open_library, folder, place):
+    async with open_library() as library:
+        await library.add(folder)
+    before = read_objects(place)
+    async with open_library() as library:
+        await library.hold()
+        assert await library.index_pending() == 0
+        assert await find(await library.pin())
+    assert read_objects(place) == before
 
 
 DIES = """

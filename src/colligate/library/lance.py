@@ -595,6 +595,16 @@ class LanceCatalogue:
 
         self._change(change)
 
+    def restore(self, name: str) -> None:
+        """Go back to the version of this name, but give no number a second time: other processes
+        keep documents by number."""
+        with self._lock:
+            self._refresh()
+            clock = self._rows[0]
+            self.table.restore(name)
+            self._version = 0
+            self._change(lambda: self._put(clock))
+
     def check(self) -> list[str]:
         missing = _linked(self._list_files()) - set(self.numbers().values())
         found = [f"a file refers to a missing document ({number})" for number in sorted(missing)]
@@ -973,6 +983,10 @@ class LanceStore(LibraryStore):
             self._is_erasing = True
         return catalogue
 
+    @property
+    def is_shared(self) -> bool:
+        return self._in_bucket
+
     def is_written_elsewhere(self) -> bool:
         if self._in_bucket:
             return isinstance(self._catalogue, LanceCatalogue) and any(
@@ -1015,7 +1029,7 @@ class LanceStore(LibraryStore):
         kept = [table for table in passages if name in table.list_tags()]
         for table in kept:
             table.restore(name)
-        catalogue.table.restore(name)
+        catalogue.restore(name)
         catalogue.change_facts(dict.fromkeys(catalogue.list_facts(_WRITER)))
         if not kept:  # they were another embedder's, or there were none
             self._drop_index(catalogue)

@@ -168,12 +168,14 @@ class AsyncLibrary:
     async def hold(self) -> None:
         """Take the library for this process now, before it is first searched or changed.
 
-        A library that cannot be written is not taken: it is searched in a copy.
+        A library that cannot be written is not taken: it is searched in a copy. Nor is one in a
+        bucket that exists: others may write it too, and a key that may read is enough to search.
 
         Raises:
             LibraryLocked: another process holds it for longer than `wait`.
         """
-        if not (await self._store.open_catalogue()).read_only:
+        catalogue = await self._store.open_catalogue()
+        if not catalogue.read_only and (catalogue.in_memory or not self._store.is_shared):
             async with self._change():
                 await self._lock_catalogue(_ignore)
 

@@ -109,6 +109,11 @@ class LibraryStore:
         """Open the catalogue while no other process writes."""
         return await self.lock_catalogue()
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several processes may write at a time."""
+        return False
+
     def end_change(self) -> None:
         """Note the end of a change to the library."""
 
