@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from colligate.library import AsyncLibrary
 ray = pytest.importorskip("ray")
 
 from colligate.library.ray import RayWorkers  # noqa: E402 (it needs the extra)
+
+STUCK = "support.readers:stuck"
 
 
 @pytest.fixture
@@ -58,6 +61,23 @@ async def test_a_cluster_reads_and_embeds_as_this_process_does(
         assert killed.exists()
         assert await library.documents() == here[0]
         assert [path for path, _ in result.failed] == [path for path, _ in here[2]]
+        assert await library.verify() == []
+
+
+async def test_an_interrupt_ends_what_workers_read(cluster, folder, write, tmp_path):
+    write("stuck.md", "# Stuck\n")
+    async with AsyncLibrary(tmp_path / "new", embedder="static", reader=STUCK) as library:
+        others = asyncio.Event()
+
+        def see(progress):
+            if progress.phase == "reading" and progress.done == 3:
+                others.set()
+
+        adding = asyncio.create_task(library.add(folder, workers="ray", on_progress=see))
+        await others.wait()
+        adding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(adding, 30)
         assert await library.verify() == []
 
 

@@ -424,7 +424,7 @@ class AsyncLibrary:
 
     async def remove(self, ids_or_paths: Iterable[str | Path]) -> list[str]:
         """Remove documents, or those of files, folders or web addresses; no byte of their text
-        stays on disk.
+        stays on disk. In a bucket, and in snapshots, it stays until `erase` or `delete_snapshot`.
 
         Return the ids removed. When one document of a file is removed the others stay; when one of
         two files with the same document is removed the document stays.

@@ -124,6 +124,7 @@ class RayParsers:
         self._reader = reader
         self._limits = limits
         self._here = ParserPool(1, reader, limits)
+        self._tasks: set[Any] = set()
 
     def read(self, path: Path, size: int = 0, known: str = "") -> ParsedFile:
         """Read one file on a worker; block until it is read.
@@ -141,15 +142,21 @@ class RayParsers:
             return ParsedFile(sha256)
         with self._workers.translate_errors():
             task = _read.remote(str(path), data, self._reader, self._limits)
-            read: ParsedFile = ray.get(task)
+            self._tasks.add(task)
+            try:
+                read: ParsedFile = ray.get(task)
+            finally:
+                self._tasks.discard(task)
             return read
 
     def grow(self) -> None:
         """Do nothing: a slow file holds up one worker of many."""
 
     def close(self) -> None:
-        """End the process of this machine; the workers end what they have."""
+        """End what is being read, here and on the workers."""
         self._here.close()
+        for task in list(self._tasks):
+            ray.cancel(task, force=True)
 
 
 class RayEmbedder:
