@@ -431,23 +431,6 @@ def joined_alone(passage: int, quote: str, sentence: str) -> Joined:
     return joined(sentence, (passage, quote))
 
 
-def test_a_short_answer_of_two_documents_is_looked_up_part_by_part():
-    question = "In which years did the rent rise in Lund and in Oslo?"
-    texts = {
-        "lund": "The rent in Lund did rise in 1991. Dogs are allowed.",
-        "oslo": "The rent in Oslo did rise in 2007. Cats are allowed.",
-    }
-    made = {name: make(text, name, name) for name, text in texts.items()}
-    passages = [each.passage(each.span(0, len(each))) for each in made.values()]
-    aside = said(1, "Dogs are allowed", "Dogs are allowed.")
-    found = cite(question, [aside], passages, made, short="1991 and 2007")
-    assert found.short == "1991 and 2007"
-    assert found.text.startswith("Dogs are allowed. [1] The rent in Lund did rise in 1991. [2]")
-    assert [each.span.document_id for each in found.citations] == ["lund", "lund", "oslo"]
-    wrong = cite(question, [aside], passages, made, short="1991 and 1999")
-    assert (wrong.text, wrong.short) == ("Dogs are allowed. [1]", "")
-
-
 @pytest.mark.parametrize("statement", [said, joined_alone])
 @pytest.mark.parametrize(
     ("quote", "sentence"),

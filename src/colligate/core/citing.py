@@ -247,53 +247,18 @@ def cite(
 
     Each statement is followed by the numbers of its citations, `[1]`, counted in the order of first
     use, or by `[uncited]`. A repeated statement is written once, with all its places. If no
-    statement has a place the sentences of the passages that hold the short answer are stated;
-    without any the text is empty, and if the model says that it found nothing. If none that has a
-    place says the short answer, such sentences are added if they speak of the question.
+    statement has a place the text is the sentence that holds the short answer, or empty; it is
+    empty too if the model says that it found nothing.
     """
     stated, dropped = resolve(question, statements, passages, documents, verifier)
-    cited = Cited("", (), dropped)
-    if any(each.places for each in stated):
-        cited = write_answer(stated, documents, dropped, short=short, question=question)
-        if cited.short or OPPOSITE in "".join(cited.dropped[-1:]):
-            return cited
-    else:
-        stated = []
-    looked_up = short if found else ""
-    answering, problem = _find_answering(looked_up, question, passages, documents)
-    if not answering or (stated and not _speak_of(question, answering, documents)):
-        return replace(cited, dropped=(*cited.dropped, problem) if problem else cited.dropped)
-    return write_answer([*stated, *answering], documents, dropped, short=short, question=question)
-
-
-def _speak_of(question: str, stated: Sequence[Stated], documents: Mapping[str, Document]) -> bool:
-    """Return whether each statement, with a title, has half of the question's words."""
-    asked = set(split_content_words(question))
-    titled = (
-        f"{documents[place.span.document_id].title} {each.sentence}"
-        for each in stated
-        for place in each.places
-    )
-    return all(
-        2 * len(asked.intersection(split_content_words(text))) >= len(asked) for text in titled
-    )
-
-
-_BETWEEN = re.compile(r"[,;]\s*(?:and\s+)?|\s+and\s+")
-
-
-def _find_answering(
-    short: str, question: str, passages: Sequence[Passage], documents: Mapping[str, Document]
-) -> tuple[list[Stated], str]:
-    """Return the sentence that holds a short answer, or a sentence for each of its parts: those of
-    "1991 and 2007" may be in two documents."""
-    whole, problem = find_short_answer(short, question, passages, documents)
-    if whole is not None:
-        return [whole], ""
-    parts = [part for part in _BETWEEN.split(short) if part.strip()]
-    found = [find_short_answer(part, question, passages, documents)[0] for part in parts]
-    answering = [each for each in found if each is not None]
-    return (answering, "") if 1 < len(answering) == len(parts) else ([], problem)
+    if not any(each.places for each in stated):
+        looked_up = short if found else ""
+        answering, problem = find_short_answer(looked_up, question, passages, documents)
+        dropped += (problem,) if problem else ()
+        if answering is None:
+            return Cited("", (), dropped)
+        stated = [answering]
+    return write_answer(stated, documents, dropped, short=short, question=question)
 
 
 def resolve(

@@ -201,9 +201,7 @@ async def test_the_judge_may_quote_the_whole_document_and_what_only_the_debate_q
         make_run, replace(THREE, sentences=1), replies=Saying(judge=reply)
     )
     assert "two wheels" not in model.calls[3].prompt
-    *quoted, short = [c.quote for c in answer.citations]
-    assert quoted == ["It has two wheels.", "The road goes to the town."]
-    assert short == "The rent of the mill is 900 euros."  # what the short answer rests on
+    assert [c.span.document_id for c in answer.citations] == ["mill", "road"]
 
 
 async def test_what_no_document_says_is_not_passed_on(make_run):
