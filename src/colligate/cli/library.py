@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    help="List, show, remove and verify documents; erase, copy, snapshot and restore a library."
+    help="List, show, remove, verify documents; erase, copy, snapshot, restore a library."
 )
 
 

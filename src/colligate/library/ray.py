@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -66,12 +67,15 @@ class RayWorkers:
         with self.translate_errors():
             if self._is_own:
                 _require_answer(address)
-                ray.init(
-                    address or "local",
-                    include_dashboard=None if address else False,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                )
+                with warnings.catch_warnings():
+                    # What is started are other programs: Lance need not warn of forks.
+                    warnings.filterwarnings("ignore", "lance is not fork-safe")
+                    ray.init(
+                        address or "local",
+                        include_dashboard=None if address else False,
+                        log_to_driver=False,
+                        logging_level=logging.ERROR,
+                    )
             try:
                 there = ray.get(_find_release.remote())
             except BaseException:
