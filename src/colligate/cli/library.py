@@ -210,7 +210,7 @@ async def library_snapshot_command(
 ) -> int:
     """Keep a library on Lance tables as it is now, for `library restore`.
 
-    It takes the place of what changes later, and keeps the text of documents that are removed.
+    It keeps the text of documents that are removed later, and the disk space of what changes.
     """
     if delete and name is None:
         raise UsageError("--delete needs a NAME", hint="`colligate library snapshot` lists them")

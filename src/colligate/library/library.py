@@ -518,7 +518,7 @@ class AsyncLibrary:
         """Forget a snapshot, and erase in a folder what only it had.
 
         Raises:
-            UsageError: there is no such snapshot.
+            UsageError: the snapshot does not exist.
         """
         await self._require_snapshot(name)
         async with self._change():
@@ -534,7 +534,7 @@ class AsyncLibrary:
 
         Raises:
             LibraryLocked: another process writes the library.
-            UsageError: there is no such snapshot.
+            UsageError: the snapshot does not exist.
         """
         await self._require_snapshot(name)
         async with self._change():

@@ -31,10 +31,9 @@ from colligate.library.parsing import ParsedFile, ParserPool
 from colligate.models import Embedder
 from colligate.models.names import open_embedder
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report its use to its makers
-os.environ.setdefault(
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-)  # else it warns of a change to come
+# Ray would report its use to its makers, and warn of a change to come.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 try:
     import ray
@@ -111,11 +110,11 @@ class RayWorkers:
         try:
             yield
         except RayTaskError as error:
-            why = str(error.cause) if error.cause else str(error).strip().splitlines()[-1]
+            why = str(error.cause or error).strip().rpartition("\n")[2]
             hint = "install the same release of colligate, with its extras, on all nodes"
             raise LibraryError(f"a worker of Ray at {self.where} failed", why, hint) from error
         except (RayError, OSError, RuntimeError, ValueError) as error:
-            why = str(error).strip().splitlines()[0]
+            why = str(error).strip().partition("\n")[0]
             hint = "check that it runs (`ray status`); what was read is kept"
             raise LibraryError(f"cannot use Ray at {self.where}", why, hint) from error
 

@@ -213,10 +213,11 @@ class _Inquiry:
         auto, run = self.auto, self.run
         if not self.whole:
             self.hits = await run.reorder(self.question, self.hits, mode=auto.mode)
-        first = self.hits if self.whole else spread(self.hits, self.k)
         if kind is QuestionKind.EACH:
-            first = list({hit.passage.document_id: hit for hit in reversed(self.hits)}.values())
-            first = sorted(first, key=lambda hit: -hit.score)[:MOST_APART]
+            best = {hit.passage.document_id: hit for hit in reversed(self.hits)}
+            first = sorted(best.values(), key=lambda hit: -hit.score)[:MOST_APART]
+        else:
+            first = self.hits if self.whole else spread(self.hits, self.k)
         self.shown = [hit.passage for hit in first]
         documents = {passage.document_id for passage in self.shown}
         self.done.append(
