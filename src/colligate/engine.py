@@ -28,6 +28,7 @@ from colligate.core.strategy import (
     Strategy,
     load_strategy,
 )
+from colligate.core.subject import check_subject
 from colligate.core.telemetry import record_spans
 from colligate.core.versions import add_versions
 from colligate.errors import BudgetExceeded, ColligateError, UsageError
@@ -192,6 +193,7 @@ class Engine:
                 question = await complete_question(question, history, started.run)
                 started.run.earlier = history[-1].cited
             answer: Answer = await chosen.answer(question, started.run)
+            answer = await check_subject(answer, started.run)
             if chosen.needs.searches and not started.deadline.expired():
                 # The answer is paid for: what is looked up after it has its own time limit.
                 started.deadline.reschedule(None)

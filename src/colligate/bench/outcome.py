@@ -19,6 +19,7 @@ from colligate.core.answer import Answer
 from colligate.core.events import Assembled, Event, Retrieved, Said, Trace
 from colligate.core.run import Run
 from colligate.core.strategy import Strategy
+from colligate.core.subject import check_subject
 from colligate.documents import Document, Kind, Span
 from colligate.errors import BudgetExceeded, ColligateError, MissingPath, cause
 from colligate.jobs.files import JsonlReader
@@ -225,6 +226,8 @@ class Answerer:
         try:
             async with asyncio.timeout(self.timeout) as deadline:
                 answer = await strategy.answer(question, run)
+                if not plain:
+                    answer = await check_subject(answer, run)
         except TimeoutError as trouble:
             error = _describe(trouble)
             if deadline.expired():

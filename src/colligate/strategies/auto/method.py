@@ -48,6 +48,7 @@ from colligate.core.parameters import require_min
 from colligate.core.reader import Form, is_small, read
 from colligate.core.run import Run, titled_text
 from colligate.core.strategy import Calls, Needs
+from colligate.core.subject import check_subject
 from colligate.core.support import is_number, split_content_words
 from colligate.core.units import rank_documents
 from colligate.core.versions import show_other
@@ -231,6 +232,7 @@ class _Inquiry:
             form=self.form,
             reading="together" if kind is QuestionKind.OVERVIEW else "auto",
         )
+        self.best = await check_subject(self.best, run)
         if self.best.found:
             self.missing = self._find_missing(self.best, self.shown)
             if not self.missing and auto.effort != "low":
@@ -336,6 +338,7 @@ class _Inquiry:
             if self.best is not None:
                 return
             done, answer = await self._read_on()
+        answer = await check_subject(answer, self.run)
         self.done.append(f"{done}: {why}")
         if self.best is not None and self.rival is not None:
             said = answer.short or ""

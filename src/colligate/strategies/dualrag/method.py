@@ -31,6 +31,7 @@ from colligate.core.prompts import Reasoning, parse_sentence
 from colligate.core.reader import Form, ask_statements
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
+from colligate.core.subject import check_subject
 from colligate.documents import Hit, Passage
 from colligate.documents.sentences import sentence_spans
 from colligate.errors import BudgetExceeded, ColligateError, MalformedOutput, ModelError
@@ -268,7 +269,7 @@ class DualRAG:
         sought = _Sought(asked, asked, (asked,), passages)
         self._note_gathered(knowledge, sought, hits, "search", [hits], run)
         with run.meter.step("summarizer"):
-            answer = await self._read_found(asked, hits, run)
+            answer = await check_subject(await self._read_found(asked, hits, run), run)
         stated = made.record(number, answer)
         fragments = []
         if stated is not None:
