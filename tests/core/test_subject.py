@@ -81,8 +81,8 @@ async def test_an_answer_about_another_thing_is_left_out_and_says_why(ask, strat
         {"kraai": f"# A river\n\n{SAID}", "b": "# Fish\n\nFish swim."},
         {"a": f"# A river\n\n{SAID}"},
         {
-            "a": f"# Fluss\n\n{SAID}\n\nDer Fluss entspringt in den Bergen und ist nicht sehr lang. "
-            "Er wird von vielen kleinen Bächen gespeist, die im Frühjahr viel Wasser führen.",
+            "a": f"# Fluss\n\n{SAID}\n\nDer Fluss entspringt in den Bergen und ist nicht lang. Er "
+            "wird von vielen kleinen Bächen gespeist, die im Frühjahr viel Wasser führen.",
             "b": "# Fish\n\nFish swim.",
         },
     ],
