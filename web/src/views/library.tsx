@@ -16,11 +16,32 @@ import {
 } from "../state";
 import type { DocumentInfo, Problem } from "../types";
 
+const COLUMNS: [string, (info: DocumentInfo) => string | number][] = [
+  ["Document", (info) => info.title],
+  ["Characters", (info) => info.characters],
+  ["Pages", (info) => info.pages],
+  ["Passages", (info) => info.passages],
+  ["Language", (info) => info.language],
+];
+
+/** Compare by a column, names as a person would: "Report 9" comes before "Report 10". */
+function compareBy(column: number, down: boolean) {
+  const read = COLUMNS[column]![1];
+  const names = new Intl.Collator(undefined, { numeric: true });
+  return (one: DocumentInfo, other: DocumentInfo) => {
+    const [a, b] = [read(one), read(other)];
+    const order = typeof a === "number" ? a - Number(b) : names.compare(a, String(b));
+    return down ? -order : order;
+  };
+}
+
 export function LibraryView() {
   const list = documentsOf(library.value).value;
   const [problem, setProblem] = useState<Problem | null>(null);
+  const [sorted, setSorted] = useState<{ by: number; down: boolean } | null>(null);
+  const ordered = sorted ? (list ?? []).toSorted(compareBy(sorted.by, sorted.down)) : (list ?? []);
   const [shown, search] = useSearch(
-    list ?? [],
+    ordered,
     "Search documents",
     (each) => `${each.title} ${each.source}`,
   );
@@ -51,11 +72,14 @@ export function LibraryView() {
             <table class="documents">
               <thead>
                 <tr>
-                  <th scope="col">Document</th>
-                  <th scope="col">Characters</th>
-                  <th scope="col">Pages</th>
-                  <th scope="col">Passages</th>
-                  <th scope="col">Language</th>
+                  {COLUMNS.map(([name], by) => (
+                    <Head
+                      key={name}
+                      name={name}
+                      down={sorted?.by === by ? sorted.down : null}
+                      sort={(down) => setSorted({ by, down })}
+                    />
+                  ))}
                   <td />
                 </tr>
               </thead>
@@ -86,6 +110,18 @@ export function LibraryView() {
         <Libraries attempt={attempt} />
       </div>
     </InLibrary.Provider>
+  );
+}
+
+/** A column's head, which sorts by it; `down` is null where another column or none is sorted by. */
+function Head(of: { name: string; down: boolean | null; sort: (down: boolean) => void }) {
+  const order = of.down === null ? undefined : of.down ? "descending" : "ascending";
+  return (
+    <th scope="col" aria-sort={order}>
+      <button type="button" class="sort" onClick={() => of.sort(of.down === false)}>
+        {of.name}
+      </button>
+    </th>
   );
 }
 
