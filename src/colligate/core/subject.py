@@ -21,6 +21,7 @@ from colligate.documents import Document
 
 _ENGLISH = re.compile(r"\b(?:what|which|who|whom|whose|when|where|why|how)\b", re.I)
 _WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 _ALIKE = 5  # letters: "Canada" and "Canadian", "Betelgeuse" and "Betelguese"
 _SHORTEST = 3  # letters of a word that tells one name from another
 
@@ -82,8 +83,7 @@ def mentions(text: str, name: Sequence[str]) -> bool:
 
 def _fold(text: str) -> str:
     """Return a text without capitals and accents."""
-    plain = unicodedata.normalize("NFKD", text)
-    return "".join(letter for letter in plain if not unicodedata.combining(letter)).casefold()
+    return _ACCENTS.sub("", unicodedata.normalize("NFKD", text)).casefold()
 
 
 async def check_subject(answer: Answer, run: Run) -> Answer:
