@@ -331,6 +331,21 @@ async def test_a_parser_that_dies_costs_one_file(open_library, folder, write, wo
     assert "ZeroDivisionError: a bug in a parser" in failures["broken"]
 
 
+@pytest.mark.parametrize(
+    ("reader", "why"),
+    [
+        ("support.nothing:read", "No module named 'support.nothing'"),
+        ("support.readers:nothing", "has no attribute 'nothing'"),
+    ],
+)
+async def test_a_reader_that_cannot_be_imported_says_so(open_library, folder, reader, why):
+    async with open_library(reader=reader) as library:
+        result = await library.add(folder)
+    assert not result.added
+    assert len(result.failed) == 2
+    assert all(why in str(error) for _, error in result.failed)
+
+
 async def test_a_parser_that_takes_too_long_is_ended(open_library, folder, write, monkeypatch):
     monkeypatch.setattr(Limits, "seconds", lambda limits, size: 0.5 if size == 4 else 60)
     write("stuck.md", "slow")

@@ -241,14 +241,19 @@ def _exit_with(parent: int) -> None:
 
 def _serve(reader: str, requests: BinaryIO, answers: BinaryIO) -> None:
     """Read the requested files, one at a time, until the parent closes its end."""
-    read = pkgutil.resolve_name(reader)
+    named = partial(_read_by, reader)
     while True:
         try:
             path, known, other = pickle.load(requests)
         except EOFError:
             return
-        pickle.dump(_answer(other or read, path, known), answers, protocol=pickle.HIGHEST_PROTOCOL)
+        pickle.dump(_answer(other or named, path, known), answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
+
+
+def _read_by(reader: str, path: Path) -> object:
+    """Read a file by the reader of this name; if it cannot be imported, the file fails."""
+    return pkgutil.resolve_name(reader)(path)
 
 
 def _limit_addresses() -> None:
