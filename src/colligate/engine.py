@@ -193,11 +193,12 @@ class Engine:
                 question = await complete_question(question, history, started.run)
                 started.run.earlier = history[-1].cited
             answer: Answer = await chosen.answer(question, started.run)
-            answer = await check_subject(answer, started.run)
-            if chosen.needs.searches and not started.deadline.expired():
+            if not started.deadline.expired():
                 # The answer is paid for: what is looked up after it has its own time limit.
                 started.deadline.reschedule(None)
-                answer = await add_versions(answer, started.run)
+                answer = await check_subject(answer, started.run)
+                if chosen.needs.searches:
+                    answer = await add_versions(answer, started.run)
         warnings = started.merge_warnings(answer.warnings)
         return replace(
             answer, usage=started.usage, warnings=warnings, model=started.models[Role.READER]
