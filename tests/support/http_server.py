@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import re
@@ -10,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -182,6 +182,16 @@ async def listening(app: FastAPI) -> AsyncIterator[str]:
         await task
 
 
+class _Server(uvicorn.Server):
+    """A server whose `loop` can be looked at from outside."""
+
+    loop: asyncio.AbstractEventLoop
+
+    async def serve(self, sockets: Any = None) -> None:
+        self.loop = asyncio.get_running_loop()
+        await super().serve(sockets)
+
+
 @contextmanager
 def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
     """A server in a thread, over the library `folder`/papers; yields its URL, which ends in /."""
@@ -197,9 +207,7 @@ def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
         )
 
     app = create_app(ServerConfig(**config), make_engine)
-    server = uvicorn.Server(
-        uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=2)
-    )
+    server = _Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=2))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -211,8 +219,10 @@ def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
         server.should_exit = True
         thread.join(60)
         if thread.is_alive():
-            frame = sys._current_frames()[thread.ident or 0]
-            pytest.fail("the server does not stop:\n" + "".join(traceback.format_stack(frame)))
+            stacks = io.StringIO()
+            for task in asyncio.all_tasks(server.loop):
+                task.print_stack(file=stacks)
+            pytest.fail(f"the server does not stop; what it waits for:\n{stacks.getvalue()}")
 
 
 def _url(server: uvicorn.Server) -> str:
