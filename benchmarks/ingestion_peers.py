@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import atexit
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,7 +48,9 @@ MINILM: Any = MiniLM()
 def with_colligate(folder: Path) -> tuple[int, Search]:
     from colligate import Library
 
-    library = Library(Path(tempfile.mkdtemp()) / "library", embedder=MINILM)
+    kept = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, kept, ignore_errors=True)
+    library = Library(Path(kept) / "library", embedder=MINILM)
     library.add(folder)
     infos = library.documents()
 

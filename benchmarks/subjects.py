@@ -37,7 +37,7 @@ def main() -> None:
                 continue
             named += 1
             text = "\n".join(f"{one['title']}\n{one['text']}" for one in gold)
-            if not any(mentions(text, words) for words in names):
+            if not mentions(text, names):
                 lost.append(each["question"])
         print(f"{name:<18}{len(questions):>10}{named:>12}{len(lost):>10}")
         for question in lost:

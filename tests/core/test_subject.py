@@ -40,7 +40,8 @@ def test_which_names_a_question_has(question, names):
     ],
 )
 def test_what_mentions_a_name(text, name, has):
-    assert mentions(text, name) is has
+    assert mentions(text, [name]) is has
+    assert mentions(text, [["Elsewhere"], name]) is has
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_another_version(tmp_path):
 
 
 def test_files_that_are_none(tmp_path):
-    with pytest.raises(UnknownModel, match="there is no such file"):
+    with pytest.raises(UnknownModel, match="the file does not exist"):
         read_header(tmp_path / "missing.gguf")
     with pytest.raises(WeightsUnavailable):
         read_header(tmp_path)

@@ -122,7 +122,7 @@ def test_a_reply_of_blanks_teaches_nothing():
 
 
 def test_no_file_of_samples(tmp_path):
-    with pytest.raises(MissingPath, match="there is no such file"):
+    with pytest.raises(MissingPath, match="the file does not exist"):
         list(read_samples(tmp_path / "train.jsonl"))
 
 

@@ -70,15 +70,19 @@ def find_names(question: str) -> list[list[str]]:
     return [name for name in names if name]
 
 
-def mentions(text: str, name: Sequence[str]) -> bool:
-    """Return whether a text has at least half of the words of a name, or words that begin alike.
+def mentions(text: str, names: Sequence[Sequence[str]]) -> bool:
+    """Return whether a text has half of the words of one of these names, or words that begin alike.
 
-    >>> mentions("A poem of Kipling's.", ["Rudyard", "Kipling"])
+    >>> mentions("A poem of Kipling's.", [["Rudyard", "Kipling"]])
     True
     """
     folded = _fold(text)
-    has = [re.search(rf"\b{re.escape(_fold(word)[:_ALIKE])}", folded) for word in name]
-    return 2 * sum(map(bool, has)) >= len(has)
+    return any(2 * sum(_begins(word, folded) for word in name) >= len(name) for name in names)
+
+
+def _begins(word: str, folded: str) -> bool:
+    """Return whether a word of a folded text begins as this one does."""
+    return re.search(rf"\b{re.escape(_fold(word)[:_ALIKE])}", folded) is not None
 
 
 def _fold(text: str) -> str:
@@ -113,5 +117,4 @@ def _may_name_one(document: Document, names: Sequence[Sequence[str]]) -> bool:
     """Return whether a document has one of these names, or is in another language."""
     if document.language not in ("en", "und"):
         return True
-    text = f"{document.title}\n{document.source}\n{document.text}"
-    return any(mentions(text, name) for name in names)
+    return mentions(f"{document.title}\n{document.source}\n{document.text}", names)

@@ -33,7 +33,7 @@ class Header:
 def read_header(path: Path) -> Header:
     """Read the facts that the size of a context depends on.
 
-    UnknownModel if there is no such file, WeightsUnavailable if it is not a readable GGUF file.
+    UnknownModel if the file does not exist, WeightsUnavailable if it is not a readable GGUF file.
     """
     with _open(path) as stream:
         return _header(_metadata(stream))
@@ -73,7 +73,7 @@ def _open(path: Path) -> Iterator[BinaryIO]:
             yield stream
     except FileNotFoundError as error:
         raise UnknownModel(
-            f"no model at {path}", "there is no such file", "check the path after gguf:"
+            f"no model at {path}", "the file does not exist", "check the path after gguf:"
         ) from error
     except OSError as error:
         raise WeightsUnavailable(

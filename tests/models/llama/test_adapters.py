@@ -137,7 +137,7 @@ def test_a_gguf_adapter_is_used_as_it_is(bases, save, convert, tmp_path):
     made = convert(save())
     given = Path(shutil.copy(made, tmp_path / "own.gguf"))
     assert convert(str(given)) == given
-    refused(convert, tmp_path / "none.gguf", "there is no such file")
+    refused(convert, tmp_path / "none.gguf", "the file does not exist")
     refused(convert, bases / "llama.gguf", "it is not a plain LoRA adapter")
     with pytest.raises(WeightsUnavailable, match="it is for the architecture llama"):
         convert(given, "qwen2")

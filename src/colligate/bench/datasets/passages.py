@@ -64,7 +64,7 @@ class PassageFile:
     def __init__(self, path: Path) -> None:
         self.path = find_passages(path)
         if not self.path.exists():
-            raise MissingPath(f"cannot read {path}", "there is no such corpus", "check the path")
+            raise MissingPath(f"cannot read {path}", "the file does not exist", "check the path")
         self._kept = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the object)
         weakref.finalize(self, self._kept.close)
         self._places: dict[str, tuple[int, int]] | None = None  # start and length, by id

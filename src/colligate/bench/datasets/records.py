@@ -57,7 +57,7 @@ def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
     the largest that is published, HotpotQA's training set, takes about 2 GB of memory.
     """
     if not path.is_file():
-        raise MissingPath(f"cannot read {path}", "there is no such file", "check the path")
+        raise MissingPath(f"cannot read {path}", "the file does not exist", "check the path")
     with path.open("rb") as file:
         packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     with gzip.open(path, "rb") if packed else path.open("rb") as stream:

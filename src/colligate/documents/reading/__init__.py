@@ -56,7 +56,7 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
     """Read one file of any format. Blocking; the result can be pickled.
 
     Raises:
-        MissingPath: if there is no such file.
+        MissingPath: if the file does not exist.
         ReadingError: if it cannot be read; the subclass says why.
     """
     path = Path(path)

@@ -59,9 +59,7 @@ def find_source(target: str) -> ModelSource:
             )
         return ModelSource(str(path))
     if target.count("/") > 1 or target.startswith((".", "/", "~")) or target.endswith(".gguf"):
-        raise UnknownModel(
-            f"no model at {target}", "there is no such file or folder", "check the path after hf:"
-        )
+        raise UnknownModel(f"no model at {target}", "it does not exist", "check the path after hf:")
     return ModelSource(target)
 
 

@@ -56,7 +56,7 @@ def convert_adapter(adapter: str | Path, model: Path, folder: Path) -> Path:
 def _check_gguf(adapter: str | Path, architecture: str) -> Path:
     path = Path(adapter).expanduser()
     if not path.is_file():
-        raise refuse_adapter(adapter, "there is no such file", "check the path")
+        raise refuse_adapter(adapter, "the file does not exist", "check the path")
     metadata = read_metadata(path)
     kind = (metadata.get("general.type"), metadata.get("adapter.type"))
     if kind != ("adapter", "lora") or "adapter.alora.invocation_tokens" in metadata:

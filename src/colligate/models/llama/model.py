@@ -41,7 +41,7 @@ class LlamaCpp(LocalModel):
     at a time where an answer repeats its prompt; the text is the same, with 0 as well.
 
     Raises:
-        UnknownModel: there is no such file.
+        UnknownModel: the file does not exist.
         WeightsUnavailable: it cannot be loaded, or llama.cpp's libraries are missing.
     """
 
