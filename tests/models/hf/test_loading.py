@@ -55,7 +55,7 @@ def test_another_file_is_another_version(folder):
 @pytest.mark.parametrize(
     ("target", "error", "why"),
     [
-        *((path, UnknownModel, "no such file or folder")
+        *((path, UnknownModel, "the file or folder does not exist")
           for path in ("./no/such/folder", "/no/such", "~/no-such-model", "no-such.gguf", "a/b/c")),
         ("no-such-owner/no-such-model", WeightsUnavailable, "cannot load no-such-owner/.*name"),
         ("{tmp}", WeightsUnavailable, r"no config\.json"),

@@ -59,7 +59,9 @@ def find_source(target: str) -> ModelSource:
             )
         return ModelSource(str(path))
     if target.count("/") > 1 or target.startswith((".", "/", "~")) or target.endswith(".gguf"):
-        raise UnknownModel(f"no model at {target}", "it does not exist", "check the path after hf:")
+        raise UnknownModel(
+            f"no model at {target}", "the file or folder does not exist", "check the path after hf:"
+        )
     return ModelSource(target)
 
 

@@ -37,7 +37,7 @@ class HFModel(LocalModel):
 
     Raises:
         MissingExtra: torch or transformers is not installed.
-        UnknownModel: it does not exist.
+        UnknownModel: the file or folder does not exist.
         WeightsUnavailable: the files, or those of the hub, are not a model that can be used.
     """
 
