@@ -20,6 +20,7 @@ from colligate.bench.metrics.groups import (
     TrainedEntails,
     TrainedReads,
 )
+from colligate.bench.outcome import Answerer
 from colligate.bench.plan import Plan, SuiteEntry
 from colligate.core.events import Noted, Trace
 from colligate.core.run import Run
@@ -65,6 +66,12 @@ class Participants:
     verifier_for: Callable[[Run], Verifier | None]
     backends: Backends
     records: Mapping[str, ModelRecord]
+
+    def make_answerer(self, spending: Spending, timeout: float | None) -> Answerer:
+        """Return what asks them."""
+        return Answerer(
+            self.models, spending, self.embedder, self.reranker, timeout, self.verifier_for
+        )
 
 
 async def open_participants(

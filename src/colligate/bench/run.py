@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colligate.bench import plain_reader
 from colligate.bench.corpus import INDEXES, CorpusResolver
@@ -48,6 +48,9 @@ from colligate.jobs.job import Job, utc_now
 from colligate.jobs.spending import MANY_CALLS, Spending
 from colligate.library.sources import Sources
 
+if TYPE_CHECKING:
+    from colligate.bench.ray import RayAnswerers
+
 RunJob = Job[Key, Row, Provenance]
 
 
@@ -61,7 +64,8 @@ class BenchRequest:
     spends, `timeout` the seconds of each answer. With `retry_failed` failed answers are asked
     again; without `traces` the events of the answers are not kept. `indexes` is the folder for
     indexed corpora, by default in `out`. `replies` is a file of models' replies that runs can
-    share. `arguments` are recorded as they are.
+    share. `workers` is "ray" or "ray:HOST:PORT": `concurrency` workers of a Ray cluster answer
+    (extra `scale`). `arguments` are recorded as they are.
     """
 
     suite: Suite
@@ -80,6 +84,7 @@ class BenchRequest:
     traces: bool = True
     indexes: Path | None = None
     replies: Path | None = None
+    workers: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -130,6 +135,7 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
     planned = await asyncio.to_thread(make_plan, request)
     spending = Spending(request.max_tokens_total)
     _check_places(request, planned)
+    _check_workers(request)
     with lock_folder(request.out):
         async with AsyncExitStack() as stack:
             who, planned = await open_participants(request.names, planned, spending, stack, trace)
@@ -137,17 +143,13 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
                 who = cache_replies(who, request.replies, stack)
             record = await asyncio.to_thread(_make_provenance, request, planned, who)
             indexes = request.indexes or request.out / INDEXES
-            corpora = CorpusResolver(request.data, indexes, who.embedder, trace)
-            await stack.enter_async_context(corpora)
-            answering = Answerer(
-                who.models,
-                spending,
-                who.embedder,
-                who.reranker,
-                request.timeout,
-                who.verifier_for,
+            remote = await _open_remote(request, planned, indexes, stack)
+            corpora = CorpusResolver(
+                request.data, indexes, who.embedder, trace, "lance" if remote else None
             )
-            bench = Bench(planned, answering, corpora, who.backends, request.traces)
+            await stack.enter_async_context(corpora)
+            answering = who.make_answerer(spending, request.timeout)
+            bench = Bench(planned, answering, corpora, who.backends, request.traces, remote)
             job: RunJob = Job(
                 request.out,
                 RUN,
@@ -176,6 +178,42 @@ def _check_places(request: BenchRequest, planned: Plan) -> None:
             if place.resolve().is_relative_to(corpus):
                 why = f"what is written there would be among the documents of {dataset.name}"
                 raise UsageError(f"{place} lies in {corpus}", why, "name a folder outside it")
+
+
+def _check_workers(request: BenchRequest) -> None:
+    """Check that the workers of a cluster can do what is asked."""
+    if request.workers is None:
+        return
+    refused = {
+        "--max-tokens-total": request.max_tokens_total is not None,
+        "--replies": request.replies is not None,
+        "a model that is an object": bool(request.names.models or request.names.embedder),
+    }
+    for what, given in refused.items():
+        if given:
+            why = "the workers share no budget, no file and no object"
+            raise UsageError(f"{what} cannot be used with workers on Ray", why, "leave one out")
+    if request.workers.partition(":")[0] != "ray":
+        raise UsageError(f"no workers {request.workers!r}", "", "give ray or ray:HOST:PORT")
+
+
+async def _open_remote(
+    request: BenchRequest, planned: Plan, indexes: Path, stack: AsyncExitStack
+) -> RayAnswerers | None:
+    if request.workers is None:
+        return None
+    # Imported here: it needs the extra `scale`, and takes a second.
+    from colligate.bench.ray import Opening, open_answerers
+
+    # Answers are measured here, so the workers need neither questions nor what measures.
+    opening = Opening(
+        replace(request.names, nli=None, qa=None),
+        replace(planned, datasets=()),
+        *await asyncio.to_thread(lambda: (request.data.absolute(), indexes.absolute())),
+        request.timeout,
+    )
+    _, _, address = request.workers.partition(":")
+    return await stack.enter_async_context(open_answerers(address, request.concurrency, opening))
 
 
 def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) -> Provenance:
@@ -221,13 +259,17 @@ def _announce(planned: Plan, job: RunJob, missing: int, trace: Trace) -> None:
 
 @dataclass(frozen=True)
 class Bench:
-    """The work of a run: answers that are missing, and metrics that could not be taken before."""
+    """The work of a run: answers that are missing, and metrics that could not be taken before.
+
+    With `remote` the workers of a cluster answer.
+    """
 
     plan: Plan
     answering: Answerer
     corpora: CorpusResolver
     backends: Backends
     traces: bool = True
+    remote: RayAnswerers | None = None
 
     def missing(self, job: RunJob) -> list[_Item]:
         """Return what is to be asked, or measured again, in the order of the plan."""
@@ -251,6 +293,8 @@ class Bench:
             if key[:2] not in documents:
                 # All documents are looked up now, so that a wrong name is found before any call.
                 question = await self.corpora.resolve(item.dataset, item.question)
+                if self.remote is not None:
+                    await self.corpora.index(item.dataset, question)
                 documents[key[:2]] = _SharedSources(question, item.dataset, self.corpora)
             documents[key[:2]].users += not item.unmeasured
         cells = {(key.dataset, key.strategy) for key in items}
@@ -273,11 +317,16 @@ class Bench:
 
     async def _answer(self, item: _Item, shared: _SharedSources, folder: Path) -> Row:
         began, question = utc_now(), shared.question
-        async with shared as sources:
-            strategy = item.entry.for_question(question)
-            outcome, trace = await self.answering.answer(
-                strategy, question.text, sources, plain=item.entry.method.reader == "plain"
-            )
+        if self.remote is not None:
+            outcome, events, tokens = await self.remote.answer(item.dataset, question, item.entry)
+            self.answering.spending.add(tokens)
+        else:
+            async with shared as sources:
+                strategy = item.entry.for_question(question)
+                outcome, trace = await self.answering.answer(
+                    strategy, question.text, sources, plain=item.entry.method.reader == "plain"
+                )
+            events = trace.to_json() if self.traces else []
         return Row(
             *item.key,
             question_text=question.text,
@@ -286,7 +335,7 @@ class Bench:
             metrics={},
             gold_at=question.gold_at,
             answerable=question.answerable,
-            trace=await in_thread(_write_trace, folder, item.key, trace) if self.traces else None,
+            trace=await in_thread(_write_trace, folder, item.key, events) if self.traces else None,
             began=began,
             attempt=item.attempt,
         )
@@ -360,14 +409,14 @@ class _SharedSources:
         await self._stack.aclose()
 
 
-def _write_trace(folder: Path, key: Key, trace: Trace) -> str:
+def _write_trace(folder: Path, key: Key, events: Sequence[Mapping[str, Any]]) -> str:
     """Write the events of an answer; return the file's place below the run's folder. Blocks."""
     whole = hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()
     name = f"{_slug(key.question)}-{whole[:8]}"  # different names may have one slug
     place = Path("traces", _slug(key.dataset), _slug(key.strategy), f"{name}.jsonl.gz")
     file = folder / place
     file.parent.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(event) + "\n" for event in trace.to_json())
+    lines = "".join(json.dumps(event) + "\n" for event in events)
     file.write_bytes(gzip.compress(lines.encode(), 3, mtime=0))  # most of the gain, little time
     return place.as_posix()
 

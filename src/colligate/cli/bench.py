@@ -165,6 +165,15 @@ class BenchOptions:
             default=True,
         ),
     ] = 1
+    workers: Annotated[
+        str | None,
+        options.option(
+            "The workers of a Ray cluster answer, --concurrency of them; --data and --indexes are "
+            "on a disk that all machines have.",
+            options.LIMITS,
+            metavar="ray[:HOST:PORT]",
+        ),
+    ] = None
     max_tokens_total: Annotated[
         int | None,
         options.option(
@@ -227,7 +236,7 @@ def bench_run_command(
         **options.collect_given(
             bench,
             *("judge", "nli", "qa", "strategies", "datasets", "limit", "seed", "concurrency"),
-            *("timeout", "max_tokens_total", "retry_failed", "replies"),
+            *("timeout", "max_tokens_total", "retry_failed", "replies", "workers"),
         ),
     }
     if bench.parameters is not None:
@@ -249,6 +258,7 @@ def bench_run_command(
         traces=bench.traces,
         indexes=bench.indexes,
         replies=bench.replies,
+        workers=bench.workers,
         arguments=arguments,
     )
     if bench.dry_run:

@@ -1,0 +1,122 @@
+"""Questions answered on the workers of a Ray cluster; for the extra `scale`.
+
+A worker opens the models by name for itself and answers one question at a time. Only the process
+that asked writes the run's folder: a question that a dead worker had is asked again, and has one
+row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from colligate.bench.corpus import CorpusResolver
+from colligate.bench.outcome import Answerer, Outcome
+from colligate.bench.participants import ModelNames, open_participants
+from colligate.bench.plan import Plan, SuiteEntry
+from colligate.bench.question import Question
+from colligate.bench.suites import Dataset
+from colligate.concurrency import in_thread
+from colligate.core.events import Trace
+from colligate.jobs.spending import Spending
+from colligate.library.ray import RayWorkers
+
+_RETRIES = 3  # of a question whose worker or node died
+
+Remote = tuple[Outcome, list[dict[str, Any]], int]
+"""An answer from a worker: the outcome, its events as JSON, and the tokens that it spent."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What each worker opens: the models, for the strategies of a plan, and the corpora.
+
+    `data` and `indexes` are folders that every machine has under the same path. Without corpora
+    nothing is read from them.
+    """
+
+    names: ModelNames
+    plan: Plan
+    data: Path
+    indexes: Path
+    timeout: float | None
+
+
+class RayAnswerers:
+    """Workers that answer questions; `open_answerers` makes them."""
+
+    def __init__(self, workers: RayWorkers, made: list[Any]) -> None:
+        self._workers = workers
+        self._free: asyncio.Queue[Any] = asyncio.Queue()
+        for each in made:
+            self._free.put_nowait(each)
+
+    async def answer(self, dataset: Dataset, question: Question, entry: SuiteEntry) -> Remote:
+        """Return the answer of a worker that has nothing to do, as soon as there is one.
+
+        Raises:
+            LibraryError: no worker can open what it needs, or none is left.
+        """
+        worker = await self._free.get()
+        try:
+            with self._workers.translate_errors():
+                answered: Remote = await worker.answer.remote(dataset, question, entry)
+                return answered
+        finally:
+            self._free.put_nowait(worker)
+
+
+@asynccontextmanager
+async def open_answerers(address: str, count: int, opening: Opening) -> AsyncIterator[RayAnswerers]:
+    """Open `count` workers of the cluster at an address (`RayWorkers`), spread over its nodes.
+
+    They share its GPUs, if it has some.
+    """
+    workers = await in_thread(RayWorkers, address)
+    made: list[Any] = []
+    try:
+        with workers.translate_errors():
+            share = min(1.0, ray.cluster_resources().get("GPU", 0) / count)
+            kind = _Worker.options(scheduling_strategy="SPREAD", num_gpus=share)  # type: ignore[attr-defined]
+            made += [kind.remote(opening) for _ in range(count)]
+        yield RayAnswerers(workers, made)
+    finally:
+        for each in made:
+            ray.kill(each)
+        await in_thread(workers.close)
+
+
+@ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=_RETRIES)
+class _Worker:
+    """Answers questions on a node, one at a time."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._stack = AsyncExitStack()  # closed by the end of the process
+        self._opened: tuple[Answerer, CorpusResolver] | None = None
+
+    async def answer(self, dataset: Dataset, question: Question, entry: SuiteEntry) -> Remote:
+        answerer, corpora = self._opened or await self._open()
+        before = answerer.spending.tokens
+        plain = entry.method.reader == "plain"
+        async with corpora.open_sources(dataset, question) as sources:
+            strategy = entry.for_question(question)
+            outcome, trace = await answerer.answer(strategy, question.text, sources, plain=plain)
+        return outcome, trace.to_json(), answerer.spending.tokens - before
+
+    async def _open(self) -> tuple[Answerer, CorpusResolver]:
+        opening, spending = self._opening, Spending()
+        who, _ = await open_participants(
+            opening.names, opening.plan, spending, self._stack, Trace(keep=False)
+        )
+        corpora = CorpusResolver(
+            opening.data, opening.indexes, who.embedder, engine="lance", is_filled=True
+        )
+        self._opened = who.make_answerer(spending, opening.timeout), corpora
+        return self._opened
