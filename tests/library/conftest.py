@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 import time
-from itertools import count
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
+from uuid import uuid4
 
 import pytest
 
 from colligate.library import AsyncLibrary
 from support.embedders import WordEmbedder
-
-_PREFIXES = count()
 
 
 @pytest.fixture
@@ -25,8 +25,11 @@ def embedder():
 
 @pytest.fixture
 def engine():
-    """What a library keeps its documents in; the tests over both have a parameter of this name."""
-    return "edge"
+    """What a library keeps its documents in; the tests over all have a parameter of this name.
+
+    `COLLIGATE_TEST_ENGINE` runs the others over "lance" or "s3".
+    """
+    return os.environ.get("COLLIGATE_TEST_ENGINE", "edge")
 
 
 @pytest.fixture
@@ -48,7 +51,13 @@ def open_library(place, embedder, engine):
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory):
-    """The address of a server of S3's protocol, with a bucket, in a process of its own."""
+    """The address of a server of S3's protocol with `bucket`, in a process of its own.
+
+    `COLLIGATE_TEST_S3` names another that runs and has the bucket: http://KEY:SECRET@HOST:PORT.
+    """
+    if given := os.environ.get("COLLIGATE_TEST_S3"):
+        yield given
+        return
     log = tmp_path_factory.mktemp("s3") / "log"
     moto = [sys.executable, "-m", "moto.server", "-p", "0"]
     with log.open("w") as file, subprocess.Popen(moto, stderr=file) as process:
@@ -58,7 +67,7 @@ def s3_server(tmp_path_factory):
         key = "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/s3/aws4_request"
         made = Request(f"{found[1]}/bucket", method="PUT", headers={"Authorization": key})
         urlopen(made).close()
-        yield found[1]
+        yield found[1].replace("://", "://x:y@")
         process.kill()
 
 
@@ -66,11 +75,13 @@ def s3_server(tmp_path_factory):
 def bucket(s3_server, monkeypatch, tmp_path):
     """A new place in the bucket."""
     pytest.importorskip("lance")
-    names = {"ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "y", "REGION": "us-east-1"}
-    for name, value in (names | {"ENDPOINT_URL": s3_server}).items():
-        monkeypatch.setenv(f"AWS_{name}", value)
+    server = urlsplit(s3_server)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.username)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.password)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{server.hostname}:{server.port}")
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path / "home"))
-    return f"s3://bucket/{next(_PREFIXES)}"
+    return f"s3://bucket/{uuid4().hex}"
 
 
 @pytest.fixture

@@ -58,6 +58,9 @@ from colligate.library.sources import DocumentInfo
 from colligate.library.store import LibraryStore
 from colligate.private import make_private_folder
 
+# Lance would write lines of its own when a commit meets another writer's and is made again.
+os.environ.setdefault("LANCE_LOG", "error")
+
 try:
     import lance
     import pyarrow as pa
@@ -740,11 +743,12 @@ class LanceCatalogue:
             if row is None or row.record["title"] != document.title:
                 continue
             if row.record["digest"] == document.digest:
-                if row.record["source"] != document.source:  # its file may have moved
+                now = {"source": document.source, "metadata": as_json(dict(document.metadata))}
+                if row.record != row.record | now:  # its file may have moved, or its reader changed
                     staged = (self._staged or {}).get(row.number)
                     long = staged or self._read_long(row.number) or _EMPTY
                     kept = {name: long[name] for name in _LONG}
-                    self._put(replace(row, record=row.record | {"source": document.source}), **kept)
+                    self._put(replace(row, record=row.record | now), **kept)
                 return row.number
         return None
 
