@@ -15,6 +15,7 @@ from colligate.concurrency import wait_without_spinning
 from colligate.models.openai_http import Policy
 from colligate.models.weights import home, pull
 from colligate.testing import ScriptedModel
+from support.parsers import left_to_the_next
 from support.runs import ask, documents, make_run, minilm, reply  # noqa: F401
 from support.server import OpenAIServer
 
@@ -61,6 +62,13 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, own_home: Path)
     for name in _SETTINGS.split():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLLIGATE_HOME", str(own_home))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parsers() -> Iterator[None]:
+    """Files are read by processes that were started for earlier tests, where there are some."""
+    with left_to_the_next():
+        yield
 
 
 @pytest.fixture
