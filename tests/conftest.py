@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from filelock import FileLock
@@ -86,14 +88,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def smollm2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """SmolLM2-135M-Instruct in float32 as a folder, one for all processes of a run.
 
-    Transformers takes half a minute to read the pinned GGUF file, each time.
+    Transformers takes half a minute to read the pinned GGUF file, each time. It reads its fields
+    thrice and names its tensors anew at each layer; here once.
     """
+    import gguf
+
     from colligate.models.hf.loading import find_source, load_model, load_tokenizer
 
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     folder, part = shared / "smollm2", shared / "smollm2.part"
-    with FileLock(shared / "smollm2.lock"):
+    once = {name: cache(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
+    with FileLock(shared / "smollm2.lock"), mock.patch.multiple(gguf, **once):
         if not folder.exists():
             source = find_source(str(pull("smollm2-135m")["model"]))
             model = load_model(source, dtype="float32")
