@@ -14,6 +14,18 @@ from colligate.library import AsyncLibrary
 from support.embedders import WordEmbedder
 from support.processes import start_child
 
+# The children read files themselves: a parser process takes longer to start than the work takes,
+# and writes nothing.
+READ = """
+from colligate.documents.reading import read_file
+from colligate.library import parsing
+
+def read(self, path, size=0, known="", reader=None):
+    return parsing.ParsedFile(*parsing._answer(read_file, path, known))
+
+parsing.ParserPool.read = read
+"""
+
 # A child does the work below and kills itself before its n-th write. Writes are the calls that
 # change catalogue or index; nothing else reaches the disk. Each child is a fork of one process
 # that has imported everything already.
@@ -71,7 +83,7 @@ QUERIES = ["fish in rivers", "badgers dig", "what do they eat", "moles", "replac
 def work():
     """`work(library, documents, n)` lets a child work; it is "killed", or the number of writes."""
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with start_child(CHILDREN, text=True, **streams) as process:
+    with start_child(READ + CHILDREN, text=True, **streams) as process:
 
         def order(library, documents, fatal):
             process.stdin.write(json.dumps([str(library), str(documents), fatal]) + "\n")
@@ -182,7 +194,7 @@ def test_a_writer_of_tables_killed_at_any_moment_loses_nothing_acknowledged(tmp_
             await opened.add(list(files))
             return await opened.verify()
 
-    with start_child(WRITERS, text=True, **streams) as process:
+    with start_child(READ + WRITERS, text=True, **streams) as process:
         kills = 0
         while kills < 10:
             for name in (f"{len(files)}.md", f"{chance.randrange(len(files) + 1)}.md"):
@@ -191,7 +203,7 @@ def test_a_writer_of_tables_killed_at_any_moment_loses_nothing_acknowledged(tmp_
                 files[path] = title
                 present.pop(path, None)
             order = chance.sample(list(files), len(files))
-            seconds = chance.uniform(0.05, 2.0)
+            seconds = chance.uniform(0.05, 1.0)
             process.stdin.write(json.dumps([str(library), order, seconds]) + "\n")
             process.stdin.flush()
             while (line := process.stdout.readline().strip()) not in ("killed", "finished"):
