@@ -57,6 +57,14 @@ def test_given_goes_before_environment_and_that_before_the_file(what, here, monk
     assert getattr(given, what) == Named("openai:given")
 
 
+def test_what_reads_pdfs_is_named_alike(here, monkeypatch):
+    write(here, 'pdf = "docling"')
+    assert Settings.load().pdf == Named("docling", "colligate.toml")
+    monkeypatch.setenv("COLLIGATE_PDF", "liteparse")
+    assert Settings.load().pdf == Named("liteparse", "COLLIGATE_PDF")
+    assert Settings.load().override(pdf="docling").pdf == Named("docling")
+
+
 def test_an_empty_variable_is_none(here, monkeypatch):
     write(here, models(reader="bundled"))
     for variable in [*VARIABLES.values(), "COLLIGATE_CONFIG", "COLLIGATE_LIBRARY"]:
@@ -159,6 +167,7 @@ def test_options_are_kept_by_model(here):
         ("[models]\nreader = 3", "models.reader", "expected a name, got"),
         ('[models]\nreader = " "', "models.reader", "expected a name, got"),
         ("library = true", "library", "expected a name, got"),
+        ("pdf = true", "pdf", "expected a name, got"),
         ("[options]\nbundled = 3", 'options."bundled"', "expected a table, got"),
         ("[options.bundled]\nthread = 3", 'options."bundled".thread', "did you mean threads?"),
         ('[options.bundled]\nthreads = "3"', 'options."bundled".threads', "whole number"),

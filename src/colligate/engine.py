@@ -91,6 +91,7 @@ class Engine:
     the models' replies in the library's folder, so that the same question over the same documents
     is paid for once. `follow_links` follows symbolic links that lead out of the folders named.
     `ocr` reads scanned PDFs and pictures, in English if the settings name no other languages.
+    `pdf` names what reads PDFs: "liteparse", or the program "docling".
 
         async with Engine(model="openai:gpt-5-mini") as engine:
             answer = await engine.ask("Who signed?", ["contracts/"])
@@ -109,6 +110,7 @@ class Engine:
     cache: bool = False
     follow_links: bool = False
     ocr: bool = False
+    pdf: str | None = None
     on_event: Listener | None = None
 
     _session: Session = field(init=False, repr=False)
@@ -130,6 +132,7 @@ class Engine:
             cache=self.cache,
             follow_links=self.follow_links,
             ocr=self.ocr,
+            pdf=self.pdf,
         )
 
     async def __aenter__(self) -> Engine:

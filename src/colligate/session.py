@@ -83,7 +83,7 @@ class Session:
     from the environment and `colligate.toml` if there are none. Whoever gives an object closes it.
     `wait` is how many seconds to wait for a library that another process holds. `cache` keeps the
     models' replies in the library's folder. `follow_links` follows symbolic links that lead out of
-    the folders named. `ocr` reads scanned PDFs and pictures.
+    the folders named. `ocr` reads scanned PDFs and pictures, `pdf` names what reads PDFs.
     """
 
     settings: Settings | None = None
@@ -96,6 +96,7 @@ class Session:
     cache: bool = False
     follow_links: bool = False
     ocr: bool = False
+    pdf: str | None = None
 
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
     _open: _OpenModels = field(default_factory=lambda: _OpenModels(), init=False, repr=False)
@@ -361,6 +362,7 @@ class Session:
                     wait=self.wait,
                     follow_links=self.follow_links,
                     ocr=settings.ocr_languages(asked=self.ocr),
+                    pdf=self.pdf or (settings.pdf.name if settings.pdf else ""),
                 )
                 self._stack.push_async_callback(self._library.close)
         return self._library

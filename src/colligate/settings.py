@@ -39,8 +39,9 @@ _VARIABLES = {
     "verifier": "COLLIGATE_VERIFIER",
     "library": "COLLIGATE_LIBRARY",
     "ocr": "COLLIGATE_OCR",
+    "pdf": "COLLIGATE_PDF",
 }
-_MODELS = tuple(name for name in _VARIABLES if name not in ("library", "ocr"))
+_MODELS = tuple(name for name in _VARIABLES if name not in ("library", "ocr", "pdf"))
 _MOST_BYTES = 1 << 20
 
 
@@ -61,6 +62,7 @@ class Settings:
     """The names of each role's model, embedder, reranker, verifier and library; None if not named.
 
     `ocr` names the languages in which scanned PDFs and pictures are read; None reads none of them.
+    `pdf` names what reads PDFs.
     `options` are how models are opened, by model name; `adapters` are those of strategies' steps,
     by step. `file` is the file that was read, and `trusted` whether a person chose it: a
     `colligate.toml` in the working folder may have come with the documents, so no key is sent to
@@ -76,6 +78,7 @@ class Settings:
     verifier: Named | None = None
     library: Named | None = None
     ocr: Named | None = None
+    pdf: Named | None = None
     options: Mapping[str, Options] = field(default_factory=dict)
     adapters: Mapping[str, Named] = field(default_factory=dict)
     file: Path | None = None
@@ -169,7 +172,7 @@ class _File:
     trusted: bool
 
     def settings(self, whole: Mapping[str, Any]) -> Settings:
-        self._known(whole, ("models", "options", "adapters", "library", "ocr"), "")
+        self._known(whole, ("models", "options", "adapters", "library", "ocr", "pdf"), "")
         models = self._table(whole, "models")
         self._known(models, _MODELS, "models.")
         named = {what: self._model(what, value) for what, value in models.items()}
@@ -177,8 +180,9 @@ class _File:
             given = self._text("library", whole["library"])
             folder = str(self._folder / Path(given).expanduser())
             named["library"] = Named(given if given.startswith("s3:") else folder, str(self.file))
-        if "ocr" in whole:
-            named["ocr"] = Named(self._text("ocr", whole["ocr"]), str(self.file))
+        for key in ("ocr", "pdf"):
+            if key in whole:
+                named[key] = Named(self._text(key, whole[key]), str(self.file))
         options = {
             anchor_name(name, self._folder): self._options(name, value)
             for name, value in self._table(whole, "options").items()

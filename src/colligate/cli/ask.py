@@ -57,6 +57,7 @@ class AskOptions:
     where: options.Where = None
     follow_links: options.FollowLinks = False
     ocr: options.Ocr = False
+    pdf: options.Pdf = None
     judge: options.Judge = None
     router_adapter: options.RouterAdapter = None
 
@@ -139,6 +140,7 @@ class Asker:
             judge=self.asked.judge,
             follow_links=self.asked.follow_links,
             ocr=self.asked.ocr,
+            pdf=self.asked.pdf,
         )
 
     async def ask(

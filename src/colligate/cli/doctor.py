@@ -115,6 +115,8 @@ async def run_checks(
         yield _fail("settings", error, "fix the file, or give another with --config")
         return
     yield _check_settings(settings)
+    if settings.pdf is not None:
+        yield _check_pdf_reader(settings.pdf.name)
     found = await find_models(settings, ask=True)
     for model in found.values():
         for check in _check_model(model, found):
@@ -174,6 +176,16 @@ def _check_settings(settings: Settings) -> Check:
     else:
         found = f"{settings.file}, found here: no key is sent to addresses that only it names"
     return Check("settings", True, found)
+
+
+def _check_pdf_reader(name: str) -> Check:
+    from colligate.documents.reading.pdf.docling import require_reader
+
+    try:
+        require_reader(name)
+    except ColligateError as error:
+        return _fail("PDF reader", error)
+    return Check("PDF reader", True, name)
 
 
 def _check_model(model: RoleModel, models: Mapping[Role, RoleModel]) -> Iterator[Check]:

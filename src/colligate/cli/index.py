@@ -37,6 +37,7 @@ async def index_command(
     workers: options.Workers = None,
     follow_links: options.FollowLinks = False,
     ocr: options.Ocr = False,
+    pdf: options.Pdf = None,
     as_json: options.AsJson = False,
 ) -> int:
     """Add files to the library ahead of time.
@@ -53,7 +54,7 @@ async def index_command(
 
         await asyncio.to_thread(make_library, where.library, kept_in)
     with watch_run() as watcher:
-        async with open_to_change(where, follow_links=follow_links, ocr=ocr) as engine:
+        async with open_to_change(where, follow_links=follow_links, ocr=ocr, pdf=pdf) as engine:
             library = await engine.open_library()
             ingested = await engine.add(paths, workers=parsed, on_event=watcher.see)
     counts = count_files(ingested)
@@ -68,12 +69,12 @@ async def index_command(
 
 @asynccontextmanager
 async def open_to_change(
-    where: options.LibraryOptions, *, follow_links: bool, ocr: bool
+    where: options.LibraryOptions, *, follow_links: bool, ocr: bool, pdf: str | None
 ) -> AsyncIterator[Engine]:
     """Yield an engine whose library no server holds."""
     from colligate.cli.remote import find_server
 
-    async with where.engine(follow_links=follow_links, ocr=ocr) as engine:
+    async with where.engine(follow_links=follow_links, ocr=ocr, pdf=pdf) as engine:
         library = await engine.open_library()
         if server := await find_server(library.path):
             raise LibraryLocked(

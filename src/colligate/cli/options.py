@@ -201,6 +201,17 @@ Ocr = Annotated[
         "--ocr",
     ),
 ]
+Pdf = Annotated[
+    str | None,
+    option(
+        "What reads PDFs: liteparse, or the program docling, which you install, with models of "
+        "layout. What the other one read is read again. Default: COLLIGATE_PDF, then the settings "
+        "file, then liteparse.",
+        LIBRARY,
+        "--pdf",
+        metavar="NAME",
+    ),
+]
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 
 
@@ -285,6 +296,7 @@ class EngineOptions(ModelOptions):
         judge: str | None = None,
         follow_links: bool = False,
         ocr: bool = False,
+        pdf: str | None = None,
         on_event: Listener | None = None,
     ) -> Engine:
         """Return an engine with these options; nothing is opened yet."""
@@ -304,6 +316,7 @@ class EngineOptions(ModelOptions):
             cache=self.cache,
             follow_links=follow_links,
             ocr=ocr,
+            pdf=pdf,
             on_event=on_event,
         )
 
@@ -355,7 +368,9 @@ class LibraryOptions:
     config: Config = None
     wait: Wait = 30.0
 
-    def engine(self, *, follow_links: bool = False, ocr: bool = False) -> Engine:
+    def engine(
+        self, *, follow_links: bool = False, ocr: bool = False, pdf: str | None = None
+    ) -> Engine:
         """Return an engine for the library alone; nothing is opened yet."""
         from colligate.engine import Engine
         from colligate.settings import Settings
@@ -371,6 +386,7 @@ class LibraryOptions:
             wait=self.wait,
             follow_links=follow_links,
             ocr=ocr,
+            pdf=pdf,
         )
 
     @asynccontextmanager

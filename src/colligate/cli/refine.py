@@ -28,6 +28,7 @@ async def refine_command(
     where: options.Where = None,
     follow_links: options.FollowLinks = False,
     ocr: options.Ocr = False,
+    pdf: options.Pdf = None,
     models: options.EngineOptions,
     run: options.RunOptions,
 ) -> int:
@@ -50,7 +51,8 @@ async def refine_command(
     settings = models.load_settings()
     with watch_run(run.trace) as watcher:
         trace = Trace([watcher.see], keep=False)
-        async with models.engine(settings, follow_links=follow_links, ocr=ocr) as engine:
+        opened = models.engine(settings, follow_links=follow_links, ocr=ocr, pdf=pdf)
+        async with opened as engine:
             refined = await engine.refine(
                 question,
                 paths or [],

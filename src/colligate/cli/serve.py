@@ -160,6 +160,7 @@ async def serve_command(
             "--watch",
         ),
     ] = False,
+    pdf: options.Pdf = None,
     models: options.EngineOptions,
     judge: options.Judge = None,
 ) -> int:
@@ -176,7 +177,7 @@ async def serve_command(
     from colligate.server.config import ServerConfig, is_loopback
     from colligate.server.tokens import TokenFile
 
-    settings = models.load_settings()
+    settings = models.load_settings().override(pdf=pdf)
     if tokens is not None:
         TokenFile(tokens).read()  # an error now, and not at the first request
         token = token or make_token()  # for commands of the same person, in the library's folder

@@ -65,6 +65,7 @@ async def sync_command(
     workers: options.Workers = None,
     follow_links: options.FollowLinks = False,
     ocr: options.Ocr = False,
+    pdf: options.Pdf = None,
     as_json: options.AsJson = False,
 ) -> int:
     """Bring the library up to date with its folders, and say what has changed.
@@ -76,7 +77,7 @@ async def sync_command(
     """
     given = paths or []
     _require(given)
-    opened = partial(open_to_change, where, follow_links=follow_links, ocr=ocr)
+    opened = partial(open_to_change, where, follow_links=follow_links, ocr=ocr, pdf=pdf)
     syncer = Syncer(given, opened, options.parse_workers(workers), yes, as_json)
     if watch:
         async with where.open() as library:

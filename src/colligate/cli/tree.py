@@ -33,6 +33,7 @@ async def tree_command(
     models: options.EngineOptions,
     router_adapter: options.RouterAdapter = None,
     ocr: options.Ocr = False,
+    pdf: options.Pdf = None,
     run: options.RunOptions,
 ) -> int:
     """Show the structure of a file: headings, pages, blocks, and how sure it is.
@@ -42,7 +43,7 @@ async def tree_command(
     """
     if route is None:
         _refuse_options_of_route(context)
-        return _show_structure(file, run.as_json, ocr=ocr)
+        return _show_structure(file, run.as_json, ocr=ocr, pdf=pdf)
     from colligate.cli.drawing import draw_routes
     from colligate.cli.progress import require_text, watch_run
     from colligate.core.events import Event, Trace
@@ -56,7 +57,7 @@ async def tree_command(
     events: list[Event] = []
     with watch_run(run.trace) as watcher:
         strategy = configure(RDR2, settings, parameters, Trace([watcher.see], keep=False))
-        async with models.engine(settings, ocr=ocr, on_event=watcher.see) as engine:
+        async with models.engine(settings, ocr=ocr, pdf=pdf, on_event=watcher.see) as engine:
             routes = await engine.route(
                 route,
                 [file],
@@ -78,22 +79,26 @@ def _refuse_options_of_route(context: typer.Context) -> None:
     """Refuse options that would change nothing."""
     for option in context.command.params:
         source = str(context.get_parameter_source(option.name or ""))
-        if option.name not in ("file", "as_json", "ocr") and source.endswith("COMMANDLINE"):
+        if option.name not in ("file", "as_json", "ocr", "pdf") and source.endswith("COMMANDLINE"):
             what = f"{option.opts[0]} has no effect here"
             raise UsageError(what, "it needs --route", "add --route QUESTION")
 
 
-def _show_structure(file: Path, as_json: bool, *, ocr: bool) -> int:
+def _show_structure(file: Path, as_json: bool, *, ocr: bool, pdf: str | None) -> int:
     from colligate.cli.drawing import draw_document
     from colligate.documents.document import tree_json
     from colligate.documents.reading import Limits, read_file
+    from colligate.documents.reading.pdf.docling import require_reader
     from colligate.library.web import is_address
     from colligate.settings import Settings
 
     if is_address(file):
         why, hint = "a web address is read only into a library", "see `colligate index`"
         raise UsageError("tree shows a file", why, hint)
-    reading = read_file(file, Limits(ocr=Settings.load().ocr_languages(asked=ocr)))
+    settings = Settings.load()
+    reader = pdf or (settings.pdf.name if settings.pdf else "")
+    require_reader(reader)
+    reading = read_file(file, Limits(ocr=settings.ocr_languages(asked=ocr), pdf=reader))
     for warning in reading.warnings:
         warn(warning)
     if as_json:

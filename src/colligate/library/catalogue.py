@@ -399,9 +399,9 @@ def _keep_document(db: Connection, document: Document) -> int | None:
         if _is_taken(db, document.id):
             return None
         state = DocumentState.PENDING
-    # Its file may have moved.
-    changed = (state, document.source, number)
-    db.execute("UPDATE documents SET state = ?, source = ? WHERE number = ?", changed)
+    # Its file may have moved, or another reader has read it.
+    changed = (state, document.source, as_json(dict(document.metadata)), number)
+    db.execute("UPDATE documents SET state = ?, source = ?, metadata = ? WHERE number = ?", changed)
     return int(number)
 
 

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ from colligate.concurrency import in_thread
 from colligate.documents import Document, Span
 from colligate.documents.chunking import Chunker
 from colligate.documents.reading import Limits, Reading
+from colligate.documents.reading.formats import PDF, known_format
+from colligate.documents.reading.pdf.docling import DOCLING
 from colligate.documents.reading.pdf.ocr import NO_TEXT
 from colligate.documents.reading.source import os_error
 from colligate.errors import (
@@ -126,7 +129,9 @@ class Ingestion:
         self._reader = reader
         self._limits = limits
         self._cluster = cluster  # which reads in the place of processes here
-        self._readers = " ".join(filter(None, [_RELEASE, *plugins("formats"), limits.ocr]))
+        self._readers = " ".join(
+            filter(None, [_RELEASE, *plugins("formats"), limits.ocr, limits.pdf])
+        )
         self._report = on_progress
 
     async def run(
@@ -223,7 +228,17 @@ class Ingestion:
     def _is_outdated(self, known: FileRecord) -> bool:
         if known.failure:
             return bool(known.failure[0] != self._readers)
-        return bool(self._limits.ocr) and any(NO_TEXT in warning for warning in known.warnings)
+        if self._limits.ocr and any(NO_TEXT in warning for warning in known.warnings):
+            return True
+        if not self._limits.pdf or known_format(known.path) is not PDF:
+            return False
+        by_docling = self._by_docling.issuperset(self._catalogue.documents_of(known.path))
+        return by_docling != (self._limits.pdf == DOCLING)
+
+    @cached_property
+    def _by_docling(self) -> set[str]:
+        infos = self._catalogue.infos()
+        return {info.id for info in infos if info.metadata.get("pdf") == DOCLING}
 
     def _skip(self, job: _Job, result: Ingested) -> None:
         """Report an unchanged file."""

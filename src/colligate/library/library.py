@@ -21,6 +21,7 @@ from colligate.concurrency import in_thread
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, Structural
 from colligate.documents.reading import FoundFiles, Limits, find_files
+from colligate.documents.reading.pdf.docling import DOCLING, require_reader
 from colligate.documents.reading.pdf.ocr import find_language_data
 from colligate.errors import (
     EmbedderMismatch,
@@ -93,6 +94,7 @@ Prune = Callable[[Missing], Awaitable[bool]]
 
 # Each parser process may hold a large file in memory.
 _MAX_WORKERS = 8
+_DOCLING_CORES = 4  # that each docling uses
 
 
 class AsyncLibrary:
@@ -113,6 +115,8 @@ class AsyncLibrary:
         reader: the function that reads a file, as `module:function`; runs in other processes.
         follow_links: follow symbolic links that lead out of the folders to add.
         ocr: read scanned PDFs and pictures by OCR, in these languages ("eng", "eng+deu").
+        pdf: what reads PDFs: "liteparse", or the program "docling"; what the other one read is read
+            again. By default new and changed files are read by liteparse.
         engine: what a new library keeps its documents in: "edge" (the default; SQLite and Qdrant
             Edge) or "lance" (Lance tables, which many processes read at once; extra `scale`; always
             in a bucket). A library that exists keeps its own.
@@ -131,6 +135,7 @@ class AsyncLibrary:
         reader: str = DEFAULT_READER,
         follow_links: bool = False,
         ocr: str = "",
+        pdf: str = "",
         engine: str | None = None,
     ) -> None:
         given = embedder or DEFAULT_EMBEDDER
@@ -143,6 +148,7 @@ class AsyncLibrary:
         self._reader = reader
         self._follow_links = follow_links
         self._ocr = ocr
+        self._pdf = pdf
         self._unfinished: set[int] = set()
         self._searcher = Searcher(self._store, self._embedder, self._unfinished)
         self._changing = asyncio.Lock()
@@ -281,6 +287,7 @@ class AsyncLibrary:
         given = [path for path in named if not is_address(path)]
         if self._ocr:
             await in_thread(find_language_data, self._ocr)
+        await in_thread(require_reader, self._pdf)
         result = Ingested()
         async with _open_cluster(workers) as cluster, self._change():
             catalogue = await self._lock_catalogue(report)
@@ -293,9 +300,10 @@ class AsyncLibrary:
             result.problems += found.problems
             await self._fetch(filter(is_address, named), result, report)
             files = [*found.files, *result.addresses]
-            limits = Limits(ocr=self._ocr)
+            limits = Limits(ocr=self._ocr, pdf=self._pdf)
             ingestion = Ingestion(catalogue, self._chunker, self._reader, limits, report, cluster)
-            most = min(os.cpu_count() or 1, _MAX_WORKERS)
+            cores = (os.cpu_count() or 1) // (_DOCLING_CORES if self._pdf == DOCLING else 1)
+            most = max(1, min(cores, _MAX_WORKERS))
             stored = ingestion.run(files, workers if isinstance(workers, int) else most, result)
             chosen = await in_thread(self._embedder.is_chosen, catalogue)
             if not (index and chosen):  # their languages choose it: all are read first

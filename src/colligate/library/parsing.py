@@ -152,7 +152,7 @@ class _Parser:
             process, self._process = self._process, None
         if process is None:
             return
-        process.kill()
+        _kill(process)
         process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
@@ -170,6 +170,7 @@ class _Parser:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # so that programs it started end with it
                     # The child must find what the parent finds, wherever its path came from.
                     env=os.environ
                     | {"PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)},
@@ -197,12 +198,21 @@ class _Guard(threading.Thread):
             elif _resident(self._process.pid) > memory:
                 self.why = f"reading it took more than {memory >> 20:,} MB of memory"
             if self.why:
-                self._process.kill()
+                _kill(self._process)
                 return
 
     def stop(self) -> None:
         self._over.set()
         self.join()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and the programs that it started."""
+    if sys.platform == "win32":
+        process.kill()
+        return
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _resident(process: int) -> int:
@@ -236,6 +246,8 @@ def _exit_with(parent: int) -> None:
     """End this process soon after its parent, which may be killed during a long file."""
     while os.getppid() == parent:
         time.sleep(_WATCH)
+    if sys.platform != "win32" and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 

@@ -27,7 +27,8 @@ class Limits:
     `unpacked_bytes` bounds the unpacked size of all members, `ratio` the same in sizes of the
     archive itself (up to a mebibyte is always accepted), `members` their number. A document of
     more than `sections` sections keeps them only if they have text. With `ocr`, Tesseract's names
-    of languages ("eng+deu"), scanned pages and pictures are read, which may take ten times as long.
+    of languages ("eng+deu"), scanned pages and pictures are read, which may take ten times as long;
+    so may a `pdf` of "docling", which reads PDFs in the place of liteparse.
     """
 
     file_bytes: int = 512 * _MEBIBYTE
@@ -37,10 +38,11 @@ class Limits:
     members: int = 20_000
     sections: int = 20_000
     ocr: str = ""
+    pdf: str = ""
 
     def seconds(self, size: int) -> float:
         """Return how long reading a file of so many bytes may take."""
-        return (60 + 10 * size / _MEBIBYTE) * (10 if self.ocr else 1)
+        return (60 + 10 * size / _MEBIBYTE) * (10 if self.ocr or self.pdf == "docling" else 1)
 
     def memory(self, size: int) -> int:
         """Return how many bytes of memory reading a file of so many bytes may take."""

@@ -1,4 +1,4 @@
-"""Reading a PDF: liteparse for the text and its blocks, pypdfium2 for the outline.
+"""Reading a PDF: liteparse (or docling) for the text and its blocks, pypdfium2 for the outline.
 
 The text is Markdown, page by page, and its headings are repaired (`headings`): PDF has no
 headings of its own, and a line that looks like one often is not.
@@ -19,6 +19,7 @@ from pypdfium2 import PdfDocument, PdfiumError
 
 from colligate.documents.document import Document, Page
 from colligate.documents.markdown import format_table, markdown_tree
+from colligate.documents.reading.pdf.docling import DOCLING, read_layouts
 from colligate.documents.reading.pdf.headings import OutlineEntry, repair_headings
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
@@ -38,12 +39,8 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
 
     Without `use_outline` the outline is ignored, to measure what is found without it.
     """
-    began = time.monotonic()
     outline, facts, page_count = _read_facts(source)
-    parsed = _parse(source, page_count)
-    scanned = [page.page_num for page in parsed if source.limits.ocr and _is_silent(page)]
-    recognised = {page.page_num: page for page in _recognise(source, scanned, began)}
-    pages = build_layouts([recognised.get(page.page_num, page) for page in parsed])
+    pages, is_recognised = _lay_out(source, page_count)
     _check_text(source, pages)
     release_text(pages)
     structure = repair_headings(pages, outline if use_outline else ())
@@ -57,7 +54,8 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
         metadata={
             "authors": clean_line(facts.get("Author", "")),
             "created_at": _MADE.sub(r"\1-\2-\3", facts.get("CreationDate", "")),
-            "ocr": source.limits.ocr if recognised else "",
+            "ocr": source.limits.ocr if is_recognised else "",
+            "pdf": DOCLING if source.limits.pdf == DOCLING else "",
         },
         pages=ranges,
     )
@@ -72,7 +70,8 @@ def read_picture(source: SourceFile) -> Document:
         pages = as_pdf(source.data)
     except ValueError as error:
         raise source.error(CorruptFile, f"it is damaged ({error})", "save it again") from error
-    return read_pdf(dataclasses.replace(source, data=pages))
+    limits = dataclasses.replace(source.limits, pdf="")  # it has only what OCR finds
+    return read_pdf(dataclasses.replace(source, data=pages, limits=limits))
 
 
 _USE_OCR = "--ocr reads it (for a server: COLLIGATE_OCR=eng)"
@@ -108,6 +107,23 @@ def _iter_outline(document: PdfDocument) -> Iterator[OutlineEntry]:
         title = clean_line(bookmark.get_title())
         if page is not None and page >= 0 and title:
             yield OutlineEntry(title, bookmark.level + 1, page)
+
+
+def _lay_out(source: SourceFile, page_count: int) -> tuple[list[PageLayout], bool]:
+    """Return the pages, those without text by OCR if it is wanted, and whether it read any."""
+    began = time.monotonic()
+    if source.limits.pdf == DOCLING:
+        pages = read_layouts(source, page_count)
+        silent = [page.number for page in pages if not page.blocks]
+        layouts = build_layouts(list(_recognise(source, silent, began)))
+        for layout in layouts:
+            pages[layout.number - 1] = layout
+        return pages, bool(layouts)
+    parsed = _parse(source, page_count)
+    silent = [page.page_num for page in parsed if _is_silent(page)]
+    recognised = {page.page_num: page for page in _recognise(source, silent, began)}
+    pages = build_layouts([recognised.get(page.page_num, page) for page in parsed])
+    return pages, bool(recognised)
 
 
 _PAGE_LIMIT = 10_000  # pages read of one file; the rest is left out with a warning
@@ -170,7 +186,9 @@ _OCR_SHARE = 0.9  # of the file's time
 
 
 def _recognise(source: SourceFile, numbers: Sequence[int], began: float) -> Iterator[ParsedPage]:
-    """Yield pages of a PDF by OCR; a warning names those for which there was no time."""
+    """Yield pages of a PDF by OCR if it is wanted; a warning names those left out for time."""
+    if not source.limits.ocr:
+        return
     seconds = _OCR_SHARE * source.limits.seconds(len(source.data))
     for at in range(0, len(numbers), _OCR_BATCH):
         if at and time.monotonic() > began + seconds:

@@ -1,0 +1,79 @@
+"""`--pdf docling`: the commands that have it, and what names it elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.docling_report import install
+from support.documents import text_pdf
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a script")
+
+
+@pytest.fixture
+def report(folder: Path) -> Path:
+    path = folder / "mill.pdf"
+    path.write_bytes(text_pdf([["The mill"], ["stands."], ["There."], []]))
+    return path
+
+
+@pytest.fixture
+def with_docling(colligate: Any, tmp_path: Path) -> Any:
+    (tmp_path / "programs").mkdir()
+    install(tmp_path / "programs")
+    colligate.environment["PATH"] = str(tmp_path / "programs")
+    return colligate
+
+
+def test_option_and_variable_choose_it(with_docling: Any, report: Path) -> None:
+    def by_docling(*options: str) -> bool:
+        done = with_docling.here("tree", report, *options)
+        assert done.returncode == 0, done.stderr
+        return "1.1 Prices" in done.stdout
+
+    assert not by_docling()
+    assert by_docling("--pdf", "docling")
+    with_docling.environment["COLLIGATE_PDF"] = "docling"
+    assert by_docling()
+    assert not by_docling("--pdf", "liteparse")
+
+
+def test_a_library_is_read_again_and_says_so(with_docling: Any, folder: Path, report: Path) -> None:
+    index = ("index", folder, "--embedder", "static")
+    assert "3 added" in with_docling.here(*index).stdout
+    assert "1 updated" in with_docling.here(*index, "--pdf", "docling").stdout
+    assert "3 unchanged" in with_docling.here(*index, "--pdf", "docling").stdout
+    assert "3 unchanged" in with_docling.here(*index).stdout
+    done = with_docling.here("sync", folder, "--pdf", "liteparse")
+    assert f"updated  {report}" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["ask", "index", "sync", "refine", "tree"])
+def test_without_the_program_one_line_says_how(
+    colligate: Any, folder: Path, report: Path, tmp_path: Path, command: str
+) -> None:
+    colligate.environment["PATH"] = str(tmp_path)
+    question = ["Who built the tower?"] if command in ("ask", "refine") else []
+    done = colligate.here(command, *question, report, "--pdf", "docling")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == (
+        "colligate: cannot read PDFs by docling: there is no program docling on the PATH; "
+        "pipx install docling"
+    )
+
+
+def test_doctor_says_whether_it_is_there(with_docling: Any, tmp_path: Path) -> None:
+    def check() -> dict[str, Any]:
+        with_docling.environment["COLLIGATE_PDF"] = "docling"
+        checks = json.loads(with_docling.here("doctor", "--json").stdout)["checks"]
+        (found,) = (each for each in checks if each["name"] == "PDF reader")
+        return found  # type: ignore[no-any-return]
+
+    assert (check()["ok"], check()["found"]) == (True, "docling")
+    (tmp_path / "programs" / "docling").unlink()
+    assert (check()["ok"], check()["hint"]) == (False, "pipx install docling")
