@@ -1,6 +1,6 @@
 """Measure search: milliseconds, memory and disk by size, or how well two searches are joined.
 
-    python benchmarks/search.py --sizes 1000 20000 200000
+    python benchmarks/search.py --sizes 1000 20000 200000 [--engine edge|lance]
     python benchmarks/search.py --data DIR --indexes CACHE
 
 Each size is a fresh library of documents of 50 passages of about 120 words, drawn from a
@@ -41,7 +41,9 @@ from colligate.bench.significance import paired_bootstrap
 from colligate.core.run import standardise
 from colligate.documents import Document, Hit, Span, flat_tree
 from colligate.library import AsyncLibrary, SearchMode
-from colligate.library.catalogue import Catalogue, FileRecord
+from colligate.library.lance import LanceStore
+from colligate.library.protocols import FileRecord
+from colligate.library.store import LibraryStore
 from colligate.models.embedders import MiniLM
 
 DIMENSION = 384
@@ -95,13 +97,13 @@ def make_document(number: int, words: Words) -> tuple[Document, list[Span]]:
     return Document(id_, id_, text, flat_tree(id_, len(text)), language="en"), spans
 
 
-def fill(path: Path, size: int, words: Words) -> None:
+async def fill(path: Path, engine: str, size: int, words: Words) -> None:
     """Store documents as pending, as ingestion does."""
-    path.mkdir()
-    catalogue = Catalogue(path / "catalogue.sqlite")
+    store = LanceStore(path, 0) if engine == "lance" else LibraryStore(path, 0)
+    catalogue = await store.lock_catalogue()
     for n in range(size // PASSAGES):
         catalogue.store(FileRecord(Path(f"/{n}"), 0, 0, 0, str(n)), [make_document(n, words)])
-    catalogue.close()
+    store.close()
 
 
 async def time_searches(search: Callable[[str], Awaitable[object]], words: Words) -> list[float]:
@@ -121,20 +123,23 @@ def say(figure: str, value: float, unit: str, against: str | None = None) -> Non
     print(json.dumps(line), flush=True)
 
 
-async def measure(size: int, folder: Path) -> None:
+async def measure(size: int, engine: str, folder: Path) -> None:
     words = Words()
     path = folder / "library"
-    fill(path, size, words)
+    begun = time.perf_counter()
+    await fill(path, engine, size, words)
+    say(f"search {size}: storing the documents", time.perf_counter() - begun, "s")
     begun = time.perf_counter()
     async with AsyncLibrary(path, embedder=RandomVectors()) as library:
         await library.index_pending()
     say(f"search {size}: building the index", time.perf_counter() - begun, "s")
     disk = sum(file.stat().st_blocks * 512 for file in path.rglob("*"))
-    index = sum(file.stat().st_blocks * 512 for file in (path / "index").rglob("*"))
+    name = "passages.lance" if engine == "lance" else "index"
+    index = sum(file.stat().st_blocks * 512 for file in (path / name).rglob("*"))
     say(f"search {size}: disk", disk / 1e6, "MB", f"index {index / 1e6:.0f} MB")
 
 
-async def ask(size: int, folder: Path) -> None:
+async def ask(size: int, engine: str, folder: Path) -> None:
     words = Words()
     async with AsyncLibrary(folder / "library", embedder=RandomVectors()) as library:
         before = _resident()
@@ -292,13 +297,17 @@ def _say_differences(where: str, ways: Mapping[str, Sequence[tuple[str, float, f
                 say(figure, float(np.mean(first)), "mean", against)
 
 
-def _run(step: Callable[[int, Path], Awaitable[None]], size: int, folder: Path) -> None:
-    asyncio.run(step(size, folder))  # type: ignore[arg-type]
+Step = Callable[[int, str, Path], Awaitable[None]]
+
+
+def _run(step: Step, size: int, engine: str, folder: Path) -> None:
+    asyncio.run(step(size, engine, folder))  # type: ignore[arg-type]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 20_000])
+    parser.add_argument("--engine", choices=["edge", "lance"], default="edge")
     parser.add_argument("--data", type=Path, help="a folder of data sets")
     parser.add_argument("--indexes", type=Path, help="a folder that keeps their libraries")
     given = parser.parse_args()
@@ -309,7 +318,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for step in (measure, ask):  # separate processes, to measure memory
                 context = multiprocessing.get_context("spawn")
-                process = context.Process(target=_run, args=(step, size, Path(folder)))
+                process = context.Process(
+                    target=_run, args=(step, size, given.engine, Path(folder))
+                )
                 process.start()
                 process.join()
                 if process.exitcode:

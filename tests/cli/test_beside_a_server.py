@@ -251,7 +251,7 @@ def test_a_server_follows_the_folders_of_its_library(
 
 def test_without_a_folder_there_is_nothing_to_follow(colligate: Any, tower_reader: Any) -> None:
     model = f"openai:reader@{tower_reader.url}"
-    done = colligate("serve", "--port", "0", "--watch", "--model", model)
+    done = colligate.here("serve", "--port", "0", "--watch", "--model", model)
     assert done.returncode == 2
     assert "there is no folder to watch" in done.stderr
 

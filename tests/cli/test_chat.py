@@ -74,7 +74,7 @@ def test_an_error_ends_one_question_and_not_the_conversation(chat: Any, openai_s
 
 
 def test_a_wrong_path_is_said_before_a_question_is_read(colligate: Any, chatting: Any) -> None:
-    done = colligate("chat", "no-such-folder", *chatting[2:])
+    done = colligate.here("chat", "no-such-folder", *chatting[2:])
     assert (done.returncode, done.stdout) == (2, "")
     assert "no-such-folder" in done.stderr
 

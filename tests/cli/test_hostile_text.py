@@ -39,7 +39,7 @@ def test_in_a_terminal(colligate: Any, asked: Callable[..., Any], hostile: Path)
 
 
 def test_in_a_pipe(asked: Callable[..., Any], colligate: Any, hostile: Path) -> None:
-    done = colligate(*asked(hostile))
+    done = colligate.here(*asked(hostile))
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert "[bold red]Ada[/bold red]" in done.stdout

@@ -54,7 +54,7 @@ def test_a_narrow_terminal_without_colour(
 
 def test_the_model_taken_is_said(colligate: Any, tower_reader: Any, folder: Path) -> None:
     colligate.environment["COLLIGATE_MODEL"] = f"openai:reader@{tower_reader.url}"
-    done = colligate("ask", "When was the tower built?", folder, "--embedder", "static")
+    done = colligate.here("ask", "When was the tower built?", folder, "--embedder", "static")
     assert done.returncode == 0, done.stderr
     assert f"model: openai:reader@{tower_reader.url} (COLLIGATE_MODEL)" in done.stderr
 

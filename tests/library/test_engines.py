@@ -108,7 +108,8 @@ async def test_copies_records_and_removals(open_library, write, write_records):
 async def test_the_same_question_finds_the_same_passages(
     open_library, tmp_path, write, monkeypatch, indexed
 ):
-    monkeypatch.setattr("colligate.library.lance._INDEXED", indexed)  # passages
+    for what in ("TERMS", "VECTORS"):
+        monkeypatch.setattr(f"colligate.library.lance._{what}_INDEXED", indexed)  # passages
     late = write("late.md", "# Late\n\nA citation is verified after the index was built.\n")
     async with (
         open_library(embedder="static") as library,

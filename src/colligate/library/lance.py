@@ -240,23 +240,28 @@ class Table:
             data.restore()
             self._dataset = data
 
-    def tidy(self, rows_each: int = 1024, *, terms: bool = False, erase: bool = False) -> None:
+    def tidy(self, rows_each: int = 1024, *, indexes: bool = False, erase: bool = False) -> None:
         """Put small fragments together, and delete versions that nobody reads any more.
 
         With `erase`, all older versions while no other process writes, except those with a name.
-        With `terms` their index is built anew: it has those of deleted rows.
+        With `indexes` those of terms and vectors are built anew: they have those of deleted rows.
         """
         alone = erase and self._place.alone()
         self.refresh()
         try:
             with self._change() as data:
-                for known in data.describe_indices() if terms else ():
+                for known in data.describe_indices() if indexes else ():
                     data.drop_index(known.name)
                 data.optimize.compact_files(
                     target_rows_per_fragment=rows_each, materialize_deletions_threshold=0.0
                 )
-                if terms and data.count_rows() >= _INDEXED:
+                rows = data.count_rows() if indexes else 0
+                if rows >= _TERMS_INDEXED:
                     data.create_scalar_index("terms", "LABEL_LIST")
+                if rows >= _VECTORS_INDEXED:
+                    data.create_index(
+                        "vector", "IVF_RQ", metric="dot", num_partitions=-(-rows // _PARTITION)
+                    )
                 data.cleanup_old_versions(
                     timedelta(0) if alone else _KEPT,
                     delete_unverified=alone,
@@ -810,14 +815,20 @@ def _any_of(column: str, numbers: Iterable[int]) -> str:
 
 _ROWS_EACH = 1 << 16  # passages in one file: about 100 MB
 
-# From so many passages on, terms have an index.
-_INDEXED = 5_000
+# From so many passages on, terms have an index, and so have vectors: of a bit for each number in
+# partitions of about so many passages. The best of all partitions, several times as many as asked
+# for, are compared exactly: of the 50 nearest of 50,000 and 200,000 it finds .998 and all.
+_TERMS_INDEXED = 5_000
+_VECTORS_INDEXED = 20_000
+_PARTITION = 4096
+_EVERY_PARTITION = 1 << 20
+_COMPARED_EXACTLY = 4  # times the passages asked for
 
 _NUMBERS = ("number", "document")
 
 
 class LanceIndex:
-    """Passages' vectors and terms in one table; search by vector is exact."""
+    """Passages' vectors and terms in one table."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -864,7 +875,11 @@ class LanceIndex:
         where = _to_filter(scope)
         if where == _NOTHING:
             return []
-        nearest = {"column": "vector", "q": vector, "k": limit, "metric": "dot", "use_index": False}
+        nearest: dict[str, Any] = {"column": "vector", "q": vector, "k": limit, "metric": "dot"}
+        if scope.within is None:  # passages newer than the index are compared exactly, all of them
+            nearest |= {"nprobes": _EVERY_PARTITION, "refine_factor": _COMPARED_EXACTLY}
+        else:
+            nearest["use_index"] = False
         found = self.table.read([*_NUMBERS, "_distance"], where, nearest=nearest, prefilter=True)
         rows = zip(*(found[name].to_pylist() for name in (*_NUMBERS, "_distance")), strict=True)
         return [ScoredPassage(number, document, 1 - far) for number, document, far in rows]
@@ -929,7 +944,7 @@ class LanceIndex:
         pass  # each change is a commit
 
     def optimise(self, *, erase: bool = True) -> None:
-        self.table.tidy(_ROWS_EACH, terms=True, erase=erase)
+        self.table.tidy(_ROWS_EACH, indexes=True, erase=erase)
 
     def close(self) -> None:
         pass

@@ -116,13 +116,13 @@ def test_interrupted_it_goes_on_where_it_was(colligate: Any, answers: Any, licen
     answers.say["agent"] = answers.agent
     answers.served.clear()
 
-    finished = colligate(*command)
+    finished = colligate.here(*command)
     assert finished.returncode == 0, finished.stderr
     assert answers.counted() == {"agent": 3, "statements": 1}
     assert len({c["document"] for c in json.loads(finished.stdout)["citations"]}) == 5
     # What was kept is for going on alone: who asks again is answered anew.
     answers.served.clear()
-    assert colligate(*command).returncode == 0
+    assert colligate.here(*command).returncode == 0
     assert answers.counted() == {"coordinator": 1, "agent": 5, "statements": 1}
 
 

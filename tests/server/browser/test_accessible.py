@@ -93,7 +93,8 @@ async def test_the_reference_of_the_api_fits_a_small_screen(chromium, served):
 
 async def violations(page: Page, options: dict[str, Any] | None = None) -> list[str]:
     """What breaks a rule, with a few places of each."""
-    result = await Axe().run(page, options=options)
+    # Of what breaks none, axe then collects less: it takes a third of the time.
+    result = await Axe().run(page, options={"resultTypes": ["violations"], **(options or {})})
     return [
         f"{rule['id']} ({rule['impact']}) at {[node['target'] for node in rule['nodes'][:3]]}: "
         + " ".join(rule["nodes"][0]["failureSummary"].split())
