@@ -242,6 +242,19 @@ UNUSABLE = {
 }
 
 
+async def test_a_small_reader_whose_quotes_do_not_say_its_short_answer_has_none(asked, reply):
+    stray = reply(SAID, short="Mayor Bloom", found=True)
+    answer, _, noted = await asked(stray, name="a-1.5b")
+    assert (answer.found, answer.text) == (False, NOT_FOUND)
+    assert "nothing that it cites says its short answer" in noted[-1]
+    answer, *_ = await asked(stray, name="a-1.5b", known=[KNOWN])
+    assert answer.text == "The rent is 900 euros. [1]"
+    answer, *_ = await asked(stray, name="a-70b")
+    assert (answer.found, answer.short) == (True, None)
+    answer, *_ = await asked(reply(SAID, short="900 euros"), name="a-1.5b")
+    assert (answer.found, answer.short) == (True, "900 euros")
+
+
 @pytest.mark.parametrize("replies", UNUSABLE.values(), ids=UNUSABLE)
 async def test_what_earlier_steps_verified_is_the_answer_of_a_reader_that_fails(asked, replies):
     answer, _, noted = await asked(*replies, known=[KNOWN], paid=True)

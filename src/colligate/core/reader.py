@@ -75,7 +75,8 @@ async def read(
     `messages` replaces the prompt around the passages; the reply is that of `form`. A reader that
     claims to have found the answer but quotes nothing is asked once more, unless a sentence of the
     passages holds its short answer. The answer is found if at least one statement is cited: what
-    has no place in a document is never passed on.
+    has no place in a document is never passed on. Of a small reader's one answer the short form
+    must be said there too: what it cites otherwise is hardly ever an answer (docs/benchmarks.md).
 
     `known` are statements that earlier steps verified. They are the answer if the reader fails or
     claims an answer that cannot be cited; without them the answer is then not found. `otherwise`
@@ -107,9 +108,13 @@ async def read(
         else:
             for each in cited.dropped:
                 run.warn(each)
-            if cited.citations or not reply.found:
+            stray = form is Form.SHORT and reply.short_answer.strip() and not cited.short
+            stray = bool(stray and cited.citations and is_small(run.model(role)))
+            if (cited.citations and not stray) or not reply.found:
                 return _finish(refused, cited, run)
             problem, short = "nothing that it states can be cited", reply.short_answer
+            if stray:
+                problem, short = "nothing that it cites says its short answer", ""
             if otherwise is not None and not known:
                 known, short = await otherwise(), ""
     if not known:
