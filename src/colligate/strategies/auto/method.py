@@ -268,6 +268,9 @@ class _Inquiry:
             return False
         if answer is None or self._find_missing(answer, [hit.passage for hit in hits]):
             return False
+        answer = await check_subject(answer, run)
+        if not answer.found:
+            return False
         self.done.append("read 1 passage, which states the answer by itself")
         self.best = answer
         return True
