@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from colligate.models import Message
-from colligate.models.hf.loading import find_source, import_transformers
+from colligate.models.hf.loading import import_transformers
 from colligate.models.hf.model import HFModel
-from colligate.models.weights import pull
 from support.models import ask
 
 pytestmark = pytest.mark.model
@@ -21,7 +20,7 @@ PROMPT = [Message("user", "What does a lighthouse keeper do all day?")]
 
 
 @pytest.fixture
-def adapter(tmp_path: Path) -> Callable[[int], Path]:
+def adapter(smollm2_folder: Path, tmp_path: Path) -> Callable[[int], Path]:
     """`adapter(seed)` is a folder that peft wrote: a small random LoRA that fits the model."""
 
     def make(seed: int) -> Path:
@@ -29,8 +28,7 @@ def adapter(tmp_path: Path) -> Callable[[int], Path]:
         import torch
 
         library = import_transformers()
-        source = find_source(str(pull("smollm2-135m")["model"]))
-        config = library.AutoConfig.from_pretrained(source.place, gguf_file=source.gguf_file)
+        config = library.AutoConfig.from_pretrained(smollm2_folder)
         # Its adapters are as wide as the layers they are put on: the rest may be small.
         config.vocab_size, config.intermediate_size = 8, 8
         config.bos_token_id = config.eos_token_id = config.pad_token_id = 0
