@@ -102,7 +102,8 @@ async def fill(path: Path, engine: str, size: int, words: Words) -> None:
     store = LanceStore(path, 0) if engine == "lance" else LibraryStore(path, 0)
     catalogue = await store.lock_catalogue()
     for n in range(size // PASSAGES):
-        catalogue.store(FileRecord(Path(f"/{n}"), 0, 0, 0, str(n)), [make_document(n, words)])
+        file = FileRecord(Path(f"/{n}"), 0, 0, 0, str(n))
+        catalogue.store([(file, [make_document(n, words)])])
     store.close()
 
 

@@ -105,6 +105,7 @@ async def test_searches_while_documents_come_and_go(library, folder, write):
 @pytest.mark.parametrize("phase", ["reading", "embedding", "optimising", "searching", "closing"])
 async def test_cancelled_anywhere_it_leaves_nothing_behind(library, folder, phase):
     reached = asyncio.Event()
+    others = set(list_children()) - left.ids()  # of other tests: servers
 
     def note(progress):
         if progress.phase == phase:
@@ -122,7 +123,7 @@ async def test_cancelled_anywhere_it_leaves_nothing_behind(library, folder, phas
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert not [t.name for t in threading.enumerate() if t.name.startswith("parsing")]
-    assert set(list_children()) == left.ids()  # they read nothing
+    assert set(list_children()) - left.ids() <= others  # what is left reads nothing
     assert len((await library.add(folder)).document_ids) == 3
     assert await library.verify() == []
     assert await library.search("fish", k=1)

@@ -23,6 +23,7 @@ from colligate.library.protocols import (
     FileRecord,
     IndexEntry,
     PassageStore,
+    ReadFile,
     StoredPassage,
     StoredText,
 )
@@ -190,26 +191,27 @@ class Catalogue:
         with self._transaction() as db:
             _write_file(db, file)
 
-    def store(
-        self, file: FileRecord, documents: Sequence[tuple[Document, list[Span]]]
-    ) -> list[int]:
-        """Replace a file's documents by these; return which are pending.
+    def store(self, files: Sequence[ReadFile]) -> list[int]:
+        """Replace the documents of files; return which are pending.
 
         New documents are pending, and those that no file has any more are being removed. A
         document that is stored already stays as it is.
         """
+        stored: list[int] = []
         with self._transaction() as db:
-            before = _linked_documents(db, file.path)
-            _write_file(db, file)
-            _link(db, file.path, [])
-            kept = {_keep_document(db, document) for document, _ in documents}
-            _remove_unlinked(db, before - kept)
-            numbers = [
-                _keep_document(db, document) or _add_document(db, document, spans)
-                for document, spans in documents
-            ]
-            _link(db, file.path, numbers)
-            return [number for number in numbers if _is_pending(db, number)]
+            for file, documents in files:
+                before = _linked_documents(db, file.path)
+                _write_file(db, file)
+                _link(db, file.path, [])
+                kept = {_keep_document(db, document) for document, _ in documents}
+                _remove_unlinked(db, before - kept)
+                numbers = [
+                    _keep_document(db, document) or _add_document(db, document, spans)
+                    for document, spans in documents
+                ]
+                _link(db, file.path, numbers)
+                stored += numbers
+            return [number for number in dict.fromkeys(stored) if _is_pending(db, number)]
 
     def forget_file(self, path: Path) -> None:
         """Delete a file's record and remove the documents that no other file has."""
@@ -527,6 +529,8 @@ def forget_missing(catalogue: DocumentStore, files: Iterable[Path]) -> list[Path
 
 # Copying a library
 
+_CHARACTERS_TOGETHER = 4_000_000  # of the documents that are stored at once
+
 
 def copy_catalogue(source: DocumentStore, target: DocumentStore) -> None:
     """Copy files with their documents, as pending, and the facts about the library."""
@@ -536,13 +540,18 @@ def copy_catalogue(source: DocumentStore, target: DocumentStore) -> None:
     def place(file: FileRecord) -> int:
         return min((numbers[id_] for id_ in source.documents_of(file.path)), default=0)
 
+    group: list[ReadFile] = []
     for file in sorted(files, key=place):
         documents = []
         for id_ in source.documents_of(file.path):
             if document := source.document(numbers[id_]):
                 passages = source.passages_of(numbers[id_])
                 documents.append((document, [Span(id_, p.start, p.end) for p in passages]))
-        target.store(file, documents)
+        group.append((file, documents))
+        if sum(len(each.text) for _, read in group for each, _ in read) > _CHARACTERS_TOGETHER:
+            target.store(group)
+            group = []
+    target.store(group)
     facts = {key: source.meta(key) for key in ("chunker", "embedder", "dimension", _FOLDERS)}
     target.set_meta(**{key: value for key, value in facts.items() if value is not None})
 

@@ -142,7 +142,7 @@ class _TemporaryStore:
         catalogue = Catalogue(Path(MEMORY))
         # Stored as one file: two documents with equal texts then stay two.
         passages = [(each, cut_passages(each, self._chunker)) for each in self._documents]
-        catalogue.store(FileRecord(Path(), 0, 0, 0, ""), passages)
+        catalogue.store([(FileRecord(Path(), 0, 0, 0, ""), passages)])
         self._catalogue = catalogue
 
     def _make_index(self) -> None:

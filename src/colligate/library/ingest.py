@@ -40,7 +40,7 @@ from colligate.errors import (
 )
 from colligate.library.catalogue import resolve_path
 from colligate.library.parsing import ParserPool
-from colligate.library.protocols import DocumentStore, FileRecord
+from colligate.library.protocols import DocumentStore, FileRecord, ReadFile
 from colligate.library.sources import cut_passages
 from colligate.plugins import plugins
 
@@ -137,9 +137,10 @@ class Ingestion:
     async def run(
         self, files: Sequence[Path], workers: int, result: Ingested
     ) -> AsyncIterator[list[int]]:
-        """Bring the catalogue up to date, and yield each stored file's documents for the index.
+        """Bring the catalogue up to date, and yield the stored files' documents for the index.
 
-        What happened to each file is added to `result`.
+        Files that are read while others are stored are stored together, in their order. What
+        happened to each file is added to `result`.
         """
         jobs: list[_Job] = []
         uncompared = deque(files)
@@ -185,14 +186,20 @@ class Ingestion:
             return (await asyncio.wait(ahead, return_when=asyncio.FIRST_COMPLETED))[0].pop()
 
         try:
-            for done in range(len(jobs)):
+            done = 0
+            while done < len(jobs):
                 parse_ahead()
                 first = next(iter(ahead.values()))
                 self._report(Progress("reading", done, len(jobs), str(first.path)))
-                future = await find_next()
-                job = ahead.pop(future)
-                late.discard(future)
-                yield await in_thread(self._finish, job, future.result(), result)
+                ready = [await find_next()]
+                rest = (each for each in ahead if each is not ready[0])
+                ready += itertools.takewhile(lambda each: each.done() and each not in late, rest)
+                late.difference_update(ready)
+                for at, each in enumerate(ready[1:], done + 1):
+                    self._report(Progress("reading", at, len(jobs), str(ahead[each].path)))
+                done += len(ready)
+                group = [(ahead.pop(each), each.result()) for each in ready]
+                yield await in_thread(self._finish, group, result)
             self._report(Progress("reading", len(jobs), len(jobs)))
         finally:
             for future in ahead:
@@ -264,15 +271,20 @@ class Ingestion:
             return _Parsed(outcome.sha256, error=error)
         return _Parsed(outcome.sha256, documents, read.warnings)
 
-    def _finish(self, job: _Job, parsed: _Parsed, result: Ingested) -> list[int]:
-        """Record the result of a file; return its documents that are to be indexed."""
+    def _finish(self, group: Sequence[tuple[_Job, _Parsed]], result: Ingested) -> list[int]:
+        """Record the results of files; return their documents that are to be indexed."""
+        stored = [each for job, parsed in group if (each := self._take(job, parsed, result))]
+        return self._catalogue.store(stored) if stored else []
+
+    def _take(self, job: _Job, parsed: _Parsed, result: Ingested) -> ReadFile | None:
+        """Return what is to be stored of a file; record one that failed, or is the same."""
         record = dataclasses.replace(
             job.record, sha256=parsed.sha256 if _is_unchanged(job) else "", warnings=parsed.warnings
         )
         if parsed.error is not None:
             result.failed.append((job.path, parsed.error))
             self._note_failure(job, record, parsed.error)
-            return []
+            return None
         if parsed.documents is None:
             assert job.known is not None
             same = dataclasses.replace(
@@ -280,15 +292,14 @@ class Ingestion:
             )
             self._catalogue.note_file(same)
             self._skip(job, result)
-            return []
+            return None
         documents = parsed.documents
         if address := result.addresses.get(job.path):
             documents = [(dataclasses.replace(d, source=address), spans) for d, spans in documents]
-        pending = self._catalogue.store(record, documents)
         was_read = job.known is not None and not job.known.failure
         (result.updated if was_read else result.added).append(job.path)
         result.warnings.extend(parsed.warnings)
-        return pending
+        return record, documents
 
     def _note_failure(self, job: _Job, record: FileRecord, error: ColligateError) -> None:
         """Record that a file cannot be read, so that it is tried again only when it changes."""

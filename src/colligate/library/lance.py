@@ -47,6 +47,7 @@ from colligate.library.protocols import (
     FileRecord,
     IndexEntry,
     PassageStore,
+    ReadFile,
     Scope,
     ScoredPassage,
     StoredPassage,
@@ -506,20 +507,22 @@ class LanceCatalogue:
     def note_file(self, file: FileRecord) -> None:
         self._change(lambda: self._put_file(file))
 
-    def store(
-        self, file: FileRecord, documents: Sequence[tuple[Document, list[Span]]]
-    ) -> list[int]:
+    def store(self, files: Sequence[ReadFile]) -> list[int]:
         def change() -> list[int]:
-            before = set(self._linked_to(file.path))
-            self._put_file(file, [])
-            kept = {self._keep(document) for document, _ in documents}
-            self._remove_unlinked(before - kept)
-            numbers = [
-                self._keep(document) or self._add(document, spans) for document, spans in documents
-            ]
-            self._put_file(file, numbers)
+            stored: list[int] = []
+            for file, documents in files:
+                before = set(self._linked_to(file.path))
+                self._put_file(file, [])
+                kept = {self._keep(document) for document, _ in documents}
+                self._remove_unlinked(before - kept)
+                numbers = [
+                    self._keep(document) or self._add(document, spans)
+                    for document, spans in documents
+                ]
+                self._put_file(file, numbers)
+                stored += numbers
             pending = DocumentState.PENDING
-            return [number for number in numbers if self._rows[number].state == pending]
+            return [each for each in dict.fromkeys(stored) if self._rows[each].state == pending]
 
         return self._change(change)
 

@@ -122,10 +122,8 @@ class DocumentStore(Protocol):
         """Record how a file was found; its documents, if any, stay as they are."""
         ...
 
-    def store(
-        self, file: FileRecord, documents: Sequence[tuple[Document, list[Span]]]
-    ) -> list[int]:
-        """Replace a file's documents by these, in one transaction; return which are pending."""
+    def store(self, files: Sequence[ReadFile]) -> list[int]:
+        """Replace the documents of files, in one transaction; return which are pending."""
         ...
 
     def forget_file(self, path: Path) -> None:
@@ -236,6 +234,10 @@ class FileRecord:
     sha256: str
     warnings: tuple[str, ...] = ()
     failure: tuple[str, ...] = ()
+
+
+ReadFile = tuple[FileRecord, Sequence[tuple[Document, list[Span]]]]
+"""A file and the documents that were read from it, each with the spans of its passages."""
 
 
 @dataclass(frozen=True, slots=True)
