@@ -25,7 +25,7 @@ QUESTION = (
     "How many days does a violator have to cure a first violation under the GPL version 3, "
     "and how many under the Mozilla Public License 2.0?"
 )
-STRATEGIES = ["duquad", "rdr2", "dualrag", "spd-rag", "longrefiner"]
+STRATEGIES = ["auto", "duquad", "rdr2", "dualrag", "spd-rag", "longrefiner"]
 AN_HOUR = 3_600_000  # milliseconds: small models on small machines are slow
 
 
@@ -46,6 +46,10 @@ def main() -> None:
                 if strategy == given.strategies[0]:
                     follow_citation(page)
                     save(page, given.out / "citation.png")
+                    if page.get_by_role("button", name="Page", exact=True).count():
+                        page.get_by_role("button", name="Page", exact=True).click()
+                        settle(page)
+                        save(page, given.out / "page.png")
         if given.compare:
             with open_page(browser, given, "dark") as page:
                 compare(page, given.url, given.question, given.compare)
@@ -69,7 +73,9 @@ def ask(page: Page, url: str, question: str, strategy: str) -> None:
     """Ask and wait for the answer."""
     page.goto(url)
     page.get_by_label("Question").fill(question)
-    page.get_by_label("Strategy").select_option(strategy)
+    if strategy != "auto":  # which is chosen already
+        page.get_by_text("For researchers").click()
+        page.get_by_label("Strategy").select_option(strategy)
     page.get_by_role("button", name="Ask").click()
     page.locator(".outcome[aria-busy=false]").wait_for()
     settle(page)

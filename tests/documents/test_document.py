@@ -104,3 +104,19 @@ def test_clean_text_can_be_encoded_and_is_clean(text: str) -> None:
     assert clean_text(clean) == clean
     if text.isprintable():
         assert clean == text
+
+
+@pytest.mark.parametrize(
+    ("rows", "head"),
+    [
+        ("| 2015 | | |\n|---|---|---|\n| Sales | 5 | 6 |\n| 2014 | | |\n", "2014"),
+        ("| | Q1 | Q2 |\n|---|---|---|\n| Fiscal 2014: | | |\n| Costs | 1 | 2 |\n",
+         "Q1 | Q2 | Fiscal 2014:"),
+        ("| | 2015 | 2014 |\n|---|---|---|\n| Assets | | |\n| Cash | 1 | 2 |\n", "2015 | 2014"),
+        ("| Year |\n|---|\n| 2013 |\n| 2014 |\n", "Year"),
+    ],
+)  # fmt: skip
+def test_a_row_below_a_period_has_it_in_the_head_of_its_table(rows: str, head: str) -> None:
+    document = make(f"# Report\n\n{rows}| Sales | 7 | 8 |\n", "Report", "a")
+    row = document.span(document.text.rindex("| Sales"), len(document))
+    assert document.table_head(row) == head

@@ -25,6 +25,8 @@ SHEETS = frozenset(
 )
 _AUTHORS = ("authors", "author", "from")  # "from" is an e-mail's
 _LONGEST_HEAD = 300  # characters
+_NEAR = 20_000  # characters above a span in which a period is looked for
+_PERIOD = re.compile(r".{,40}\b(?:19|20)\d\d\b.{,10}")
 _NOT_RULE = re.compile(r"[^|\s:+=-]")  # what the rule under a table's head does not have
 
 
@@ -128,15 +130,20 @@ class Document:
     def table_head(self, span: Span) -> str:
         """Return the head of the table that a span continues; empty if it begins in none.
 
-        The head is the first row with a word in it.
+        The head is the first row with a word in it. A later row that has nothing but a period
+        ("2014") is its last part, or takes its place if the first row is such a row too.
         """
         node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
         start, end = node.span.start, span.start
         if node.kind is not Kind.TABLE or not (word := _NOT_RULE.search(self.text, start, end)):
             return ""
         line = self.text.rfind("\n", start, word.start()) + 1 or start
-        row = self.text[line:end].partition("\n")[0]
-        return " | ".join(filter(None, map(str.strip, row.split("|"))))[:_LONGEST_HEAD]
+        after = self.text.find("\n", line, end) + 1 or end
+        head = self.text[line:after]
+        above = self.text[max(after, end - _NEAR) : end]
+        period = next(filter(_is_period, reversed(above.splitlines())), "")
+        parts = period if _is_period(head) and period else f"{head}|{period}"
+        return " | ".join(filter(None, map(str.strip, parts.split("|"))))[:_LONGEST_HEAD]
 
     def section_of(self, span: Span) -> tuple[str, ...]:
         """Return the heading path around a span, outermost first."""
@@ -167,6 +174,12 @@ class Document:
                 f"no characters {span.start}-{span.end} of {span.document_id} here",
                 f"this is {self.id} with {len(self.text)} characters",
             )
+
+
+def _is_period(row: str) -> bool:
+    """Return whether a row of several cells has text in one alone, which names a year."""
+    own = [cell for cell in map(str.strip, row.split("|")) if cell]
+    return row.count("|") > 2 and len(own) == 1 and bool(_PERIOD.fullmatch(own[0]))
 
 
 @dataclass(frozen=True, slots=True)
