@@ -541,6 +541,7 @@ def copy_catalogue(source: DocumentStore, target: DocumentStore) -> None:
         return min((numbers[id_] for id_ in source.documents_of(file.path)), default=0)
 
     group: list[ReadFile] = []
+    characters = 0
     for file in sorted(files, key=place):
         documents = []
         for id_ in source.documents_of(file.path):
@@ -548,9 +549,10 @@ def copy_catalogue(source: DocumentStore, target: DocumentStore) -> None:
                 passages = source.passages_of(numbers[id_])
                 documents.append((document, [Span(id_, p.start, p.end) for p in passages]))
         group.append((file, documents))
-        if sum(len(each.text) for _, read in group for each, _ in read) > _CHARACTERS_TOGETHER:
+        characters += sum(len(document.text) for document, _ in documents)
+        if characters > _CHARACTERS_TOGETHER:
             target.store(group)
-            group = []
+            group, characters = [], 0
     target.store(group)
     facts = {key: source.meta(key) for key in ("chunker", "embedder", "dimension", _FOLDERS)}
     target.set_meta(**{key: value for key, value in facts.items() if value is not None})
