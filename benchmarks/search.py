@@ -49,6 +49,7 @@ from colligate.models.embedders import MiniLM
 DIMENSION = 384
 PASSAGES, WORDS, VOCABULARY = 50, 120, 50_000
 QUESTIONS, QUESTION_WORDS, K = 200, 10, 10
+FILES_TOGETHER = 100
 
 
 class RandomVectors:
@@ -101,10 +102,15 @@ async def fill(path: Path, engine: str, size: int, words: Words) -> None:
     """Store documents as pending, as ingestion does."""
     store = LanceStore(path, 0) if engine == "lance" else LibraryStore(path, 0)
     catalogue = await store.lock_catalogue()
-    for n in range(size // PASSAGES):
-        file = FileRecord(Path(f"/{n}"), 0, 0, 0, str(n))
-        catalogue.store([(file, [make_document(n, words)])])
+    files = [
+        (FileRecord(Path(f"/{n}"), 0, 0, 0, str(n)), [make_document(n, words)])
+        for n in range(size // PASSAGES)
+    ]
+    begun = time.perf_counter()
+    for at in range(0, len(files), FILES_TOGETHER):
+        catalogue.store(files[at : at + FILES_TOGETHER])
     store.close()
+    say(f"search {size}: storing the documents", time.perf_counter() - begun, "s")
 
 
 async def time_searches(search: Callable[[str], Awaitable[object]], words: Words) -> list[float]:
@@ -127,9 +133,7 @@ def say(figure: str, value: float, unit: str, against: str | None = None) -> Non
 async def measure(size: int, engine: str, folder: Path) -> None:
     words = Words()
     path = folder / "library"
-    begun = time.perf_counter()
     await fill(path, engine, size, words)
-    say(f"search {size}: storing the documents", time.perf_counter() - begun, "s")
     begun = time.perf_counter()
     async with AsyncLibrary(path, embedder=RandomVectors()) as library:
         await library.index_pending()
