@@ -249,6 +249,8 @@ async def test_a_small_reader_whose_quotes_do_not_say_its_short_answer_has_none(
     assert "nothing that it cites says its short answer" in noted[-1]
     answer, *_ = await asked(stray, name="a-1.5b", known=[KNOWN])
     assert answer.text == "The rent is 900 euros. [1]"
+    answer, *_ = await asked(reply(SAID, short="True", found=True), name="a-1.5b")
+    assert answer.found  # what it cites may well say so
     answer, *_ = await asked(stray, name="a-70b")
     assert (answer.found, answer.short) == (True, None)
     answer, *_ = await asked(reply(SAID, short="900 euros"), name="a-1.5b")

@@ -108,12 +108,13 @@ async def read(
         else:
             for each in cited.dropped:
                 run.warn(each)
-            stray = form is Form.SHORT and reply.short_answer.strip() and not cited.short
-            stray = bool(stray and cited.citations and is_small(run.model(role)))
+            short = reply.short_answer.strip()
+            unsaid = bool(short) and not cited.short and not _VERDICT.match(short)
+            stray = unsaid and form is Form.SHORT and is_small(run.model(role))
             if (cited.citations and not stray) or not reply.found:
                 return _finish(refused, cited, run)
-            problem, short = "nothing that it states can be cited", reply.short_answer
-            if stray:
+            problem = "nothing that it states can be cited"
+            if cited.citations:
                 problem, short = "nothing that it cites says its short answer", ""
             if otherwise is not None and not known:
                 known, short = await otherwise(), ""
@@ -194,6 +195,8 @@ async def _ask_again(
         return None
     return reply.value
 
+
+_VERDICT = re.compile(r"\W*(?:yes|no|not|true|false|correct|incorrect)\b", re.I)
 
 _AGAIN = """\
 You say that the passages contain the answer, but "statements" is empty: without a quote nobody \
