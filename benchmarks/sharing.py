@@ -105,6 +105,7 @@ def kill_writers(place: str, folder: Path, kills: int, files: int, chance: rando
             if found["problems"] or lost or wrong or len(there) > len({t for t, _ in there}):
                 failures.append(f"kill {done}: {found['problems']} {len(lost)} {len(wrong)}")
             before = there
+            print(f"{done} kills, {len(failures)} failures", file=sys.stderr)
             continue
         if indexing.returncode:
             failures.append(f"ends with {indexing.returncode}: {said[-300:]!r}")
