@@ -29,7 +29,7 @@ from colligate.library.ray import RayWorkers
 
 _RETRIES = 3  # of a question whose worker or node died
 
-Remote = tuple[Outcome, list[dict[str, Any]], int]
+RemoteAnswer = tuple[Outcome, list[dict[str, Any]], int]
 """An answer from a worker: the outcome, its events as JSON, and the tokens that it spent."""
 
 
@@ -57,7 +57,7 @@ class RayAnswerers:
         for each in made:
             self._free.put_nowait(each)
 
-    async def answer(self, dataset: Dataset, question: Question, entry: SuiteEntry) -> Remote:
+    async def answer(self, dataset: Dataset, question: Question, entry: SuiteEntry) -> RemoteAnswer:
         """Return the answer of a worker that has nothing to do, as soon as there is one.
 
         Raises:
@@ -66,7 +66,7 @@ class RayAnswerers:
         worker = await self._free.get()
         try:
             with self._workers.translate_errors():
-                answered: Remote = await worker.answer.remote(dataset, question, entry)
+                answered: RemoteAnswer = await worker.answer.remote(dataset, question, entry)
                 return answered
         finally:
             self._free.put_nowait(worker)
@@ -101,7 +101,7 @@ class _Worker:
         self._stack = AsyncExitStack()  # closed by the end of the process
         self._opened: tuple[Answerer, CorpusResolver] | None = None
 
-    async def answer(self, dataset: Dataset, question: Question, entry: SuiteEntry) -> Remote:
+    async def answer(self, dataset: Dataset, question: Question, entry: SuiteEntry) -> RemoteAnswer:
         answerer, corpora = self._opened or await self._open()
         before = answerer.spending.tokens
         plain = entry.method.reader == "plain"
