@@ -101,7 +101,7 @@ async def contents(path, embedder):
             "problems": await library.verify(),
             "documents": [(info.id, info.passages) for info in await library.documents()],
             "hits": {
-                query: [(hit.passage.id, round(hit.score, 6)) for hit in found]
+                query: [(hit.passage.id, round(hit.score, 4)) for hit in found]
                 for query, found in hits.items()
             },
         }

@@ -39,7 +39,8 @@ def adapter(smollm2_folder: Path, tmp_path: Path) -> Callable[[int], Path]:
             for name, matrix in model.named_parameters():
                 if "lora_" in name:
                     torch.nn.init.normal_(matrix, std=0.1)
-            model.save_pretrained(tmp_path / str(seed))
+            # peft would add the embeddings: there are fewer words than in the base's folder.
+            model.save_pretrained(tmp_path / str(seed), save_embedding_layers=False)
         return tmp_path / str(seed)
 
     return make

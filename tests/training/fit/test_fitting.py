@@ -414,7 +414,7 @@ def test_a_loss_that_is_no_number(train: Any) -> None:
     [
         ("bundled", "only models that transformers loads"),
         ("openai:gpt-x", "only models that transformers loads"),
-        ("hf:no/such/folder", "it does not exist"),
+        ("hf:no/such/folder", "does not exist"),
         ("hf:tiny+adapter", "it names an adapter"),
     ],
 )
