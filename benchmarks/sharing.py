@@ -4,12 +4,12 @@
         [--files 40] [--seed 0]
 
 PLACE is a folder or s3://bucket/name, in which libraries on Lance tables are made (in a folder one
-process writes, so give `--writers 1`). First `colligate index` is killed with SIGKILL at random
+process writes, so give `--writers 1`). `colligate index` is killed with SIGKILL at random
 moments, each library until it is finished. A failure is a library that does not verify after a
 kill, a document that was there before and is not any more, one that is there twice or in half, or
 an end that differs from a library that was made undisturbed.
 
-Then `--writers` processes add files one by one while `--readers` processes ask `--questions`
+Before that `--writers` processes add files one by one while `--readers` processes ask `--questions`
 questions together, each of one version (`AsyncLibrary.pin`). A failure is an error, a search or a
 list of documents that changes within a question, a passage of a document that is not in its list,
 or whose text is not its document's, and an end in which a file is missing or there twice. No model

@@ -2,14 +2,12 @@
 
 import pytest
 
-from colligate.core.apart import JudgedAlone, asks_several, is_of_other_years
+from colligate.core.apart import JudgedAlone, asks_several
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Trace
-from colligate.core.reader import keep_table_head
 from colligate.errors import BudgetExceeded, ServerFailed
 from colligate.library import InMemorySources
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
-from support.documents import make
 from support.runs import NOTHING, document, judge_by_words
 
 BAKERY = "# Bakery\n\nThe bakery opened in 1904. Its owner was Ada Mercer."
@@ -335,17 +333,3 @@ async def test_a_passage_that_cannot_be_read_costs_the_joined_answer_only_its_pa
 )
 def test_which_questions_ask_for_several_things(question, several):
     assert asks_several(question) is several
-
-
-def test_rows_of_a_table_are_of_the_years_above_them():
-    rows = "| 2015 | | |\n|---|---|---|\n| Sales | 5 | 6 |\n| 2014 | | |\n| Sales | 7 | 8 |\n"
-    table = make(f"# Report\n\n{rows}", "Report", "r")
-    older, newer = (table.text.index(f"| Sales | {n}") for n in (7, 5))
-    passages = [
-        keep_table_head(table.passage(table.span(start, start + 17)), table)
-        for start in (older, newer)
-    ]
-    said = [is_of_other_years(f"What were sales in {year}?", passages[0]) for year in (2014, 2015)]
-    assert said == [False, True]
-    assert not is_of_other_years("What were sales in 2015?", passages[1])
-    assert not is_of_other_years("What were the sales?", passages[0])

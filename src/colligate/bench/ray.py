@@ -22,7 +22,6 @@ from colligate.bench.participants import ModelNames, open_participants
 from colligate.bench.plan import Plan, SuiteEntry
 from colligate.bench.question import Question
 from colligate.bench.suites import Dataset
-from colligate.concurrency import in_thread
 from colligate.core.events import Trace
 from colligate.jobs.spending import Spending
 from colligate.library.ray import RayWorkers
@@ -46,6 +45,7 @@ class Opening:
     data: Path
     indexes: Path
     timeout: float | None
+    traces: bool
 
 
 class RayAnswerers:
@@ -73,12 +73,10 @@ class RayAnswerers:
 
 
 @asynccontextmanager
-async def open_answerers(address: str, count: int, opening: Opening) -> AsyncIterator[RayAnswerers]:
-    """Open `count` workers of the cluster at an address (`RayWorkers`), spread over its nodes.
-
-    They share its GPUs, if it has some.
-    """
-    workers = await in_thread(RayWorkers, address)
+async def open_answerers(
+    workers: RayWorkers, count: int, opening: Opening
+) -> AsyncIterator[RayAnswerers]:
+    """Open `count` workers of a cluster, spread over its nodes; they share its GPUs, if any."""
     made: list[Any] = []
     try:
         with workers.translate_errors():
@@ -89,7 +87,6 @@ async def open_answerers(address: str, count: int, opening: Opening) -> AsyncIte
     finally:
         for each in made:
             ray.kill(each)
-        await in_thread(workers.close)
 
 
 @ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=_RETRIES)
@@ -108,7 +105,8 @@ class _Worker:
         async with corpora.open_sources(dataset, question) as sources:
             strategy = entry.for_question(question)
             outcome, trace = await answerer.answer(strategy, question.text, sources, plain=plain)
-        return outcome, trace.to_json(), answerer.spending.tokens - before
+        events = trace.to_json() if self._opening.traces else []
+        return outcome, events, answerer.spending.tokens - before
 
     async def _open(self) -> tuple[Answerer, CorpusResolver]:
         opening, spending = self._opening, Spending()

@@ -46,10 +46,12 @@ from colligate.jobs.files import lock_folder
 from colligate.jobs.identity import adapter_records, path_digest, prompt_digests, versions
 from colligate.jobs.job import Job, utc_now
 from colligate.jobs.spending import MANY_CALLS, Spending
+from colligate.library.library import open_cluster
 from colligate.library.sources import Sources
 
 if TYPE_CHECKING:
     from colligate.bench.ray import RayAnswerers
+    from colligate.library.ray import RayWorkers
 
 RunJob = Job[Key, Row, Provenance]
 
@@ -138,12 +140,13 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
     _check_workers(request)
     with lock_folder(request.out):
         async with AsyncExitStack() as stack:
+            cluster = await stack.enter_async_context(open_cluster(request.workers))
             who, planned = await open_participants(request.names, planned, spending, stack, trace)
             if request.replies is not None:
                 who = cache_replies(who, request.replies, stack)
             record = await asyncio.to_thread(_make_provenance, request, planned, who)
             indexes = request.indexes or request.out / INDEXES
-            remote = await _open_remote(request, planned, indexes, stack)
+            remote = await _open_remote(request, planned, indexes, cluster, stack)
             corpora = CorpusResolver(
                 request.data, indexes, who.embedder, trace, "lance" if remote else None
             )
@@ -193,14 +196,16 @@ def _check_workers(request: BenchRequest) -> None:
         if given:
             why = "the workers share no budget, no file and no object"
             raise UsageError(f"{what} cannot be used with workers on Ray", why, "leave one out")
-    if request.workers.partition(":")[0] != "ray":
-        raise UsageError(f"no workers {request.workers!r}", "", "give ray or ray:HOST:PORT")
 
 
 async def _open_remote(
-    request: BenchRequest, planned: Plan, indexes: Path, stack: AsyncExitStack
+    request: BenchRequest,
+    planned: Plan,
+    indexes: Path,
+    cluster: RayWorkers | None,
+    stack: AsyncExitStack,
 ) -> RayAnswerers | None:
-    if request.workers is None:
+    if cluster is None:
         return None
     # Imported here: it needs the extra `scale`, and takes a second.
     from colligate.bench.ray import Opening, open_answerers
@@ -211,9 +216,9 @@ async def _open_remote(
         replace(planned, datasets=()),
         *await asyncio.to_thread(lambda: (request.data.absolute(), indexes.absolute())),
         request.timeout,
+        request.traces,
     )
-    _, _, address = request.workers.partition(":")
-    return await stack.enter_async_context(open_answerers(address, request.concurrency, opening))
+    return await stack.enter_async_context(open_answerers(cluster, request.concurrency, opening))
 
 
 def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) -> Provenance:

@@ -52,7 +52,6 @@ _ONE = re.compile(r"\bthe (?:most|least|first|last|best|only|\w+est)\b", re.I)
 # that answer had .57 or more and the question's words; of the others one had .51, not the words.
 _LEAST_JOINED = 0.5
 _SUREST = 2
-_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 MOST_APART = 10  # passages that are judged: a worse one in the search is hardly ever the surest
 _MISSING = 0.4  # share of the question's words that only other passages may have
 _REPLY_TOKENS = 60
@@ -99,14 +98,12 @@ async def read_ranked(
 
     With `reading=auto` a small reader that gives the odds of labels judges each passage apart
     and reads the surest alone, and all together only if no passage alone is sure. `why` follows
-    the rank of a passage in the evidence. If all odds are below `least_odds` nothing is read. Rows
-    of a table of other years than the question names are left out, if there is anything else.
+    the rank of a passage in the evidence. If all odds are below `least_odds` nothing is read.
     """
     hits = [
         Hit(keep_table_head(hit.passage, await run.document(hit.passage.document_id)), hit.score)
         for hit in hits
     ]
-    hits = [hit for hit in hits if not is_of_other_years(question, hit.passage)] or hits
     surest: list[Passage] = []
     if hits and reads_apart(run, reading, form):
         best = sorted(hits, key=lambda hit: -hit.score)[:MOST_APART]
@@ -394,19 +391,6 @@ def asks_several(question: str) -> bool:
     False
     """
     return bool(_SEVERAL.search(question)) and not _ONE.search(question)
-
-
-def is_of_other_years(question: str, passage: Passage) -> bool:
-    """Return whether a passage is rows of a table whose head names other years than the question.
-
-    Without a year in the question or in the head it is not.
-    """
-    if not (passage.section and passage.text.startswith("|")):
-        return False
-    asked, head, text = (
-        set(_YEAR.findall(each)) for each in (question, passage.section[-1], passage.text)
-    )
-    return bool(asked and head) and asked.isdisjoint(head | text)
 
 
 def repeats_question(short: str, question: str) -> bool:

@@ -25,8 +25,8 @@ SHEETS = frozenset(
 )
 _AUTHORS = ("authors", "author", "from")  # "from" is an e-mail's
 _LONGEST_HEAD = 300  # characters
-_NEAR = 20_000  # characters above a span in which a period is looked for
-_PERIOD = re.compile(r".{,40}\b(?:19|20)\d\d\b.{,10}")
+_NEAR = 4_000  # characters above a span in which a period is looked for
+_PERIOD = re.compile(r"[\s|]*[^|]{,40}\b(?:19|20)\d\d\b[^|]{,10}[\s|]*")
 _NOT_RULE = re.compile(r"[^|\s:+=-]")  # what the rule under a table's head does not have
 
 
@@ -178,8 +178,7 @@ class Document:
 
 def _is_period(row: str) -> bool:
     """Return whether a row of several cells has text in one alone, which names a year."""
-    own = [cell for cell in map(str.strip, row.split("|")) if cell]
-    return row.count("|") > 2 and len(own) == 1 and bool(_PERIOD.fullmatch(own[0]))
+    return row.count("|") > 2 and _PERIOD.fullmatch(row) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,7 +289,7 @@ class AsyncLibrary:
             await in_thread(find_language_data, self._ocr)
         await in_thread(require_reader, self._pdf)
         result = Ingested()
-        async with _open_cluster(workers) as cluster, self._change():
+        async with open_cluster(workers) as cluster, self._change():
             catalogue = await self._lock_catalogue(report)
             await in_thread(record_chunker, catalogue, self._chunker)
             # Listed first: a disk may be unmounted while the others are read.
@@ -742,14 +742,16 @@ def _open_store(given: Path | str, wait: float, engine: str | None) -> LibrarySt
 
 
 @asynccontextmanager
-async def _open_cluster(workers: int | str | None) -> AsyncIterator[RayWorkers | None]:
+async def open_cluster(workers: int | str | None) -> AsyncIterator[RayWorkers | None]:
     """Open the Ray cluster that `workers` names; None if it names none."""
     if not isinstance(workers, str):
         yield None
         return
     scheme, _, address = workers.partition(":")
     if scheme != "ray":
-        raise UsageError(f"no workers {workers!r}", "its name is unknown", "give N or ray")
+        raise UsageError(
+            f"no workers {workers!r}", "its name is unknown", "give ray or ray:HOST:PORT"
+        )
     # Imported here: it needs the extra `scale`, and takes a second.
     from colligate.library.ray import RayWorkers
 
