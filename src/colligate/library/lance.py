@@ -3,6 +3,7 @@
 catalogue.lance   documents with their texts, files, and facts: one table, so each change is one
                   commit
 passages.lance    the passages' vectors and terms
+words.lance       which passages have which terms, once there are many: made from the former
 
 Readers take no lock. Each change to the catalogue also replaces one row, the clock: of two writers
 at the same time one meets a conflict, reads again and repeats its change. So numbers are given out
@@ -74,7 +75,7 @@ except ImportError as error:
 
 T = TypeVar("T")
 
-CATALOGUE, PASSAGES = "catalogue.lance", "passages.lance"
+CATALOGUE, PASSAGES, WORDS = "catalogue.lance", "passages.lance", "words.lance"
 
 _TRIES = 100  # times that a change meets another writer's before it is given up
 _COMMITS = 64  # after so many, small fragments are put together
@@ -108,6 +109,14 @@ class TablesPlace:
                 if "already exists" not in str(error):
                     raise
                 made = lance.dataset(self._name(name), storage_options=self._options)
+            return Table(made, self)
+
+    def replace(self, name: str, rows: pa.Table) -> Table:
+        """Make these rows all that a table has, whether there is one already or not."""
+        with self.translate_errors():
+            made = lance.write_dataset(
+                rows, self._name(name), mode="overwrite", storage_options=self._options
+            )
             return Table(made, self)
 
     def delete(self, name: str) -> None:
@@ -187,6 +196,11 @@ class Table:
         with self._place.translate_errors():
             return self._dataset.to_table(list(columns), filter=where, **more)
 
+    def take(self, rows: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """Return rows by their places in the version that was read last."""
+        with self._place.translate_errors():
+            return self._dataset.take(list(rows), list(columns))
+
     def count(self) -> int:
         """Return the number of rows."""
         self.refresh()
@@ -245,7 +259,7 @@ class Table:
         """Put small fragments together, and delete versions that nobody reads any more.
 
         With `erase`, all older versions while no other process writes, except those with a name.
-        With `indexes` those of terms and vectors are built anew: they have those of deleted rows.
+        With `indexes` that of vectors is built anew: it has those of deleted rows.
         """
         alone = erase and self._place.alone()
         self.refresh()
@@ -257,9 +271,7 @@ class Table:
                     target_rows_per_fragment=rows_each, materialize_deletions_threshold=0.0
                 )
                 rows = data.count_rows() if indexes else 0
-                if rows >= _TERMS_INDEXED:
-                    data.create_scalar_index("terms", "LABEL_LIST")
-                if rows >= _VECTORS_INDEXED:
+                if rows >= _INDEXED:
                     data.create_index(
                         "vector", "IVF_RQ", metric="dot", num_partitions=-(-rows // _PARTITION)
                     )
@@ -821,20 +833,128 @@ _ROWS_EACH = 1 << 16  # passages in one file: about 100 MB
 # From so many passages on, terms have an index, and so have vectors: of a bit for each number in
 # partitions of about so many passages. The best of all partitions, several times as many as asked
 # for, are compared exactly: of the 50 nearest of 50,000 and 200,000 it finds .998 and all.
-_TERMS_INDEXED = 5_000
-_VECTORS_INDEXED = 20_000
+_INDEXED = 20_000
 _PARTITION = 4096
 _EVERY_PARTITION = 1 << 20
 _COMPARED_EXACTLY = 4  # times the passages asked for
 
 _NUMBERS = ("number", "document")
+_VERSIONS = 2  # whose words are in memory
+
+
+@dataclass(frozen=True, slots=True)
+class _Inverted:
+    """Which rows have which terms: `rows[starts[i]:starts[i + 1]]` have `terms[i]`."""
+
+    terms: NDArray[np.uint32]  # in order, each once
+    starts: NDArray[np.int64]
+    rows: NDArray[np.int32]  # from 0
+    weights: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, found: pa.Table) -> _Inverted:
+        """Invert the terms of rows."""
+        lists, weights = (found[name].combine_chunks() for name in ("terms", "weights"))
+        rows = np.arange(len(found), dtype=np.int32)
+        rows = np.repeat(rows, lists.value_lengths().to_numpy())
+        ids = lists.flatten().to_numpy()
+        order = np.argsort(ids, kind="stable")
+        terms, starts = np.unique(ids[order], return_index=True)
+        starts = np.append(starts, len(ids))
+        return cls(terms, starts, rows[order], weights.flatten().to_numpy()[order])
+
+    def find(self, term: int) -> _Posting | None:
+        """Return the rows that have a term, and its weight in each."""
+        if (at := _find_place(self.terms, term)) is None:
+            return None
+        part = slice(self.starts[at], self.starts[at + 1])
+        return self.rows[part], self.weights[part]
+
+    def to_table(self, numbers: NDArray[np.int64]) -> pa.Table:
+        """Return a row for each term; the first one also has the numbers of all passages."""
+        lists = (self.rows, self.weights)
+        columns = [pa.LargeListArray.from_arrays(self.starts, each) for each in lists]
+        rest = [None] * (len(self.terms) - 1)
+        columns.append(pa.array([numbers, *rest], pa.large_list(pa.int64())))
+        return pa.table([self.terms, *columns], ["term", "rows", "weights", "numbers"])
+
+
+_Posting = tuple[NDArray[Any], NDArray[np.float32]]
+
+
+def _find_place(terms: NDArray[np.uint32], term: int) -> int | None:
+    at = int(np.searchsorted(terms, np.uint32(term)))
+    return at if at < len(terms) and terms[at] == term else None
+
+
+class _Words:
+    """Which passages of one version have which terms.
+
+    The table of words may be of an older or a newer version: passages that it lacks are read from
+    their own table, and those it has besides are left out. A number's terms never change.
+
+    Attributes:
+        numbers: all passages, in order.
+        documents: the document of each.
+    """
+
+    def __init__(self, passages: Table, words: Table | None) -> None:
+        found = passages.read(_NUMBERS).sort_by("number")
+        self.numbers, self.documents = (found[name].to_numpy() for name in _NUMBERS)
+        self._words = words
+        self._terms = np.empty(0, np.uint32)
+        old = np.empty(0, np.int64)
+        if words:
+            self._terms = words.read(["term"])["term"].to_numpy()
+            old = words.take([0], ["numbers"])["numbers"].combine_chunks().flatten().to_numpy()
+        self._places = self._find_places(old)
+        is_new = np.ones(len(self.numbers), bool)
+        is_new[self._places[self._places >= 0]] = False
+        of = _to_filter(Scope(set(self.documents[is_new].tolist()))) if len(old) else None
+        found = passages.read([*_NUMBERS, "terms", "weights"], of)
+        places = self._find_places(found["number"].to_numpy())
+        keep = (places >= 0) & is_new[places]
+        self._new_places = places[keep]
+        self._new = _Inverted.of(found.filter(pa.array(keep)))
+
+    def find(self, terms: Sequence[int]) -> dict[int, _Posting]:
+        """Return for each term that any passage has their places and its weight in each."""
+        found_at = ((term, _find_place(self._terms, term)) for term in terms)
+        at = {term: place for term, place in found_at if place is not None}
+        parts: dict[int, list[_Posting]] = {term: [] for term in terms}
+        if self._words and at:
+            taken = self._words.take(list(at.values()), ["rows", "weights"])
+            rows, weights = (taken[name].combine_chunks() for name in ("rows", "weights"))
+            for i, term in enumerate(at):
+                places = self._places[rows[i].values.to_numpy()]
+                is_here = places >= 0
+                parts[term].append((places[is_here], weights[i].values.to_numpy()[is_here]))
+        for term, found in parts.items():
+            if new := self._new.find(term):
+                found.append((self._new_places[new[0]], new[1]))
+        return {
+            term: (np.concatenate([p for p, _ in found]), np.concatenate([w for _, w in found]))
+            for term, found in parts.items()
+            if found
+        }
+
+    def _find_places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where passages are among those of this version; those that are not there: -1."""
+        if not len(self.numbers):
+            return np.full(len(numbers), -1)
+        at = np.searchsorted(self.numbers, numbers)
+        at[at == len(self.numbers)] = 0
+        return np.where(self.numbers[at] == numbers, at, -1)
 
 
 class LanceIndex:
-    """Passages' vectors and terms in one table."""
+    """Passages' vectors and terms in one table, and an index of the terms in another."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, place: TablesPlace) -> None:
         self.table = table
+        self._place = place
+        self._words = LRUCache[int, _Words](_VERSIONS)
+        self._reading = threading.Lock()
 
     @classmethod
     def make(cls, place: TablesPlace, dimension: int) -> LanceIndex:
@@ -848,11 +968,13 @@ class LanceIndex:
                 pa.field("weights", pa.list_(pa.float32())),
             ]
         )
-        return cls(place.make(PASSAGES, schema.empty_table()))
+        return cls(place.make(PASSAGES, schema.empty_table()), place)
 
     def pin(self) -> LanceIndex:
         """Return the index as it is now."""
-        return LanceIndex(self.table.pin())
+        pinned = copy.copy(self)  # what was read of the words serves both
+        pinned.table = self.table.pin()
+        return pinned
 
     @property
     def dimension(self) -> int:
@@ -894,26 +1016,40 @@ class LanceIndex:
         """
         if not terms:
             return []
-        listed = ",".join(f"arrow_cast({id_}, 'UInt32')" for id_ in terms.ids)
-        where = f"array_has_any(terms, make_array({listed}))"
-        found = self.table.read([*_NUMBERS, "terms", "weights"], where).combine_chunks()
-        total = self.table.count()
-        numbers, documents = (found[name].to_numpy() for name in _NUMBERS)
-        lists = found["terms"].combine_chunks()
-        of = np.repeat(np.arange(len(found)), lists.value_lengths().to_numpy())
-        ids = lists.flatten().to_numpy()
-        weights = found["weights"].combine_chunks().flatten().to_numpy()
-        scores = np.zeros(len(found), np.float32)
+        words = self._find_words()
+        try:
+            found = words.find(terms.ids)
+        except LibraryDamaged:  # perhaps the files of its version were erased a moment ago
+            self._words.clear()
+            words = self._find_words()
+            found = words.find(terms.ids)
+        total = len(words.numbers)
+        scores = np.zeros(total, np.float32)
         for id_, weight in zip(terms.ids, terms.weights, strict=True):
-            at = np.flatnonzero(ids == id_)
-            idf = np.log(np.float32((total - len(at) + 0.5) / (len(at) + 0.5)) + np.float32(1))
-            scores[of[at]] += np.float32(weight) * idf * weights[at]
-        keep = np.isin(documents, list(scope.without), invert=True)
+            if id_ in found:
+                at, weights = found[id_]
+                idf = np.log(np.float32((total - len(at) + 0.5) / (len(at) + 0.5)) + np.float32(1))
+                scores[at] += np.float32(weight) * idf * weights
+        keep = scores > 0
+        if scope.without:
+            keep &= np.isin(words.documents, list(scope.without), invert=True)
         if scope.within is not None:
-            keep &= np.isin(documents, list(scope.within))
+            keep &= np.isin(words.documents, list(scope.within))
         best = np.flatnonzero(keep)
+        if len(best) > limit:  # equal scores are in order of the passages, so all of them are kept
+            least = np.partition(scores[best], -limit)[-limit]
+            best = best[scores[best] >= least]
         best = best[np.argsort(-scores[best], kind="stable")][:limit]
-        return [ScoredPassage(int(numbers[i]), int(documents[i]), float(scores[i])) for i in best]
+        numbers, documents = words.numbers[best].tolist(), words.documents[best].tolist()
+        return list(map(ScoredPassage, numbers, documents, scores[best].tolist()))
+
+    def _find_words(self) -> _Words:
+        """Return the terms of this version."""
+        with self._reading:
+            version = self.table.refresh()
+            if (words := self._words.get(version)) is None:
+                words = self._words[version] = _Words(self.table, self._place.open(WORDS))
+            return words
 
     def entries(self, document: int) -> list[IndexEntry]:
         names = [*_NUMBERS, "vector", "terms", "weights"]
@@ -948,6 +1084,13 @@ class LanceIndex:
 
     def optimise(self, *, erase: bool = True) -> None:
         self.table.tidy(_ROWS_EACH, indexes=True, erase=erase)
+        found = self.table.read(["number", "terms", "weights"]).sort_by("number")
+        inverted = _Inverted.of(found)
+        if len(found) < _INDEXED or not len(inverted.terms):
+            self._place.delete(WORDS)
+            return
+        words = self._place.replace(WORDS, inverted.to_table(found["number"].to_numpy()))
+        words.tidy(_ROWS_EACH, erase=erase)
 
     def close(self) -> None:
         pass
@@ -1057,8 +1200,8 @@ class LanceStore(LibraryStore):
             self._drop_index(catalogue)
 
     def _open_tables(self) -> list[Table]:
-        """Open the catalogue's table, then that of the passages, if there are any."""
-        tables = (self._place.open(each) for each in (CATALOGUE, PASSAGES))
+        """Open the catalogue's table, then those of the passages and words, if there are any."""
+        tables = (self._place.open(each) for each in (CATALOGUE, PASSAGES, WORDS))
         return [table for table in tables if table]
 
     def end_change(self) -> None:
@@ -1121,10 +1264,10 @@ class LanceStore(LibraryStore):
 
     def _load_index(self, catalogue: DocumentStore, dimension: int | None) -> None:
         table = self._place.open(PASSAGES)
-        index = LanceIndex(table) if table else None
+        index = LanceIndex(table, self._place) if table else None
         searchable = catalogue.is_searchable()
         if index and dimension not in (None, index.dimension) and not searchable:
-            self._place.delete(PASSAGES)  # another embedder's, of documents that are gone
+            self._delete_index()  # another embedder's, of documents that are gone
             index = None
         if index is None and dimension is not None:
             index = LanceIndex.make(self._place, dimension)
@@ -1137,6 +1280,7 @@ class LanceStore(LibraryStore):
         self._index = index
 
     def _delete_index(self) -> None:
+        self._place.delete(WORDS)
         self._place.delete(PASSAGES)
 
 
