@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ray
-
 from colligate.bench.corpus import CorpusResolver
 from colligate.bench.outcome import Answerer, Outcome
 from colligate.bench.participants import ModelNames, open_participants
@@ -25,8 +23,7 @@ from colligate.bench.suites import Dataset
 from colligate.core.events import Trace
 from colligate.jobs.spending import Spending
 from colligate.library.ray import RayWorkers
-
-_RETRIES = 3  # of a question whose worker or node died
+from colligate.models.ray import RETRIES, ray
 
 RemoteAnswer = tuple[Outcome, list[dict[str, Any]], int]
 """An answer from a worker: the outcome, its events as JSON, and the tokens that it spent."""
@@ -89,7 +86,7 @@ async def open_answerers(
             ray.kill(each)
 
 
-@ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=_RETRIES)
+@ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=RETRIES)
 class _Worker:
     """Answers questions on a node, one at a time."""
 

@@ -8,16 +8,11 @@ passages are sent to the workers: they need no disk in common.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
-import socket
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,70 +21,14 @@ from numpy.typing import NDArray
 
 from colligate.concurrency import in_thread
 from colligate.documents.reading import Limits, Reading
-from colligate.errors import LibraryError, MissingExtra
 from colligate.library.parsing import ParsedFile, ParserPool
 from colligate.models import Embedder
 from colligate.models.names import open_embedder
-
-# Ray would report its use to its makers, and warn of a change to come.
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-
-try:
-    import ray
-    from ray.exceptions import RayError, RayTaskError
-except ImportError as error:
-    raise MissingExtra(
-        "workers on Ray need ray",
-        f"{error.name or 'it'} is not installed",
-        "pip install 'colligate[scale]'",
-    ) from error
-
-_RETRIES = 3  # of a task whose worker or node died
-_PATIENCE = 10.0  # seconds for a cluster to answer
+from colligate.models.ray import RETRIES, RayCluster, ray
 
 
-class RayWorkers:
-    """The workers of a cluster, or of one on this machine that ends when this is closed.
-
-    Args:
-        address: "HOST:PORT" of a cluster, or "auto" for the one that this machine belongs to; empty
-            for one of its own. A connection that the program has is kept.
-
-    Raises:
-        LibraryError: there is no cluster, or its workers have another release of colligate.
-    """
-
-    def __init__(self, address: str = "") -> None:
-        self.where = address or "this machine"
-        self._is_own = not ray.is_initialized()
-        with self.translate_errors():
-            if self._is_own:
-                _require_answer(address)
-                with warnings.catch_warnings():
-                    # What is started are other programs: Lance need not warn of forks.
-                    warnings.filterwarnings("ignore", "lance is not fork-safe")
-                    ray.init(
-                        address or "local",
-                        include_dashboard=None if address else False,
-                        log_to_driver=False,
-                        logging_level=logging.ERROR,
-                    )
-            try:
-                there = ray.get(_find_release.remote())
-            except BaseException:
-                self.close()
-                raise
-            if there != version("colligate"):
-                self.close()
-                why = f"its workers have colligate {there}, this is {version('colligate')}"
-                raise LibraryError(f"cannot use Ray at {self.where}", why, "install the same one")
-
-    @property
-    def count(self) -> int:
-        """How many tasks run at once."""
-        with self.translate_errors():
-            return max(1, int(ray.cluster_resources().get("CPU", 1)))
+class RayWorkers(RayCluster):
+    """The workers of a cluster, on which files are read and passages embedded."""
 
     def parsers(self, reader: str, limits: Limits) -> RayParsers:
         """Return what reads files on the workers, in place of a `ParserPool`."""
@@ -98,25 +37,6 @@ class RayWorkers:
     def embedder(self, name: str, own: Embedder) -> RayEmbedder:
         """Return an embedder that embeds passages on the workers; `own` is the one of this name."""
         return RayEmbedder(self, name, own)
-
-    def close(self) -> None:
-        """End the connection, and a cluster of its own. Safe to call twice."""
-        if self._is_own and ray.is_initialized():
-            ray.shutdown()
-
-    @contextmanager
-    def translate_errors(self) -> Iterator[None]:
-        """Raise Ray's errors as errors of colligate."""
-        try:
-            yield
-        except RayTaskError as error:
-            why = str(error.cause or error).strip().rpartition("\n")[2]
-            hint = "install the same release of colligate, with its extras, on all nodes"
-            raise LibraryError(f"a worker of Ray at {self.where} failed", why, hint) from error
-        except (RayError, OSError, RuntimeError, ValueError) as error:
-            why = str(error).strip().partition("\n")[0]
-            hint = "check that it runs (`ray status`); what was read is kept"
-            raise LibraryError(f"cannot use Ray at {self.where}", why, hint) from error
 
 
 class RayParsers:
@@ -187,22 +107,10 @@ class RayEmbedder:
         """Do nothing: whoever opened the embedder closes it."""
 
 
-def _require_answer(address: str) -> None:
-    """Raise `OSError` unless something listens at "HOST:PORT": Ray would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-
-
 # On the workers
 
 
-@ray.remote(max_retries=_RETRIES)  # type: ignore[untyped-decorator]
-def _find_release() -> str:
-    return version("colligate")
-
-
-@ray.remote(max_retries=_RETRIES)  # type: ignore[untyped-decorator]
+@ray.remote(max_retries=RETRIES)  # type: ignore[untyped-decorator]
 def _read(path: str, data: bytes, reader: str, limits: Limits) -> ParsedFile:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         # Below the same folders and with the same name: a title may come from them.
@@ -213,7 +121,7 @@ def _read(path: str, data: bytes, reader: str, limits: Limits) -> ParsedFile:
     return _rename(parsed, lambda text: text.replace(str(copy), path))
 
 
-@ray.remote(max_retries=_RETRIES)  # type: ignore[untyped-decorator]
+@ray.remote(max_retries=RETRIES)  # type: ignore[untyped-decorator]
 def _embed(name: str, texts: list[str]) -> NDArray[np.float32]:
     import asyncio
 

@@ -5,6 +5,7 @@
     hf:NAME-OR-PATH[+ADAPTER]    transformers in this process
     openai:MODEL[@BASE_URL]      any OpenAI-compatible endpoint
     openai/MODEL, ollama/MODEL   the same, as others write it
+    ray:bundled, ray:gguf:..., ray:hf:...  on every node of a Ray cluster
     SCHEME:NAME                  a plug-in: an entry point SCHEME in the group `colligate.models`
 
 Opening a name may read or download weights: it blocks, so call it from a thread in async code.
@@ -19,12 +20,13 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.parse import urlsplit
 
 from colligate.concurrency import Slots
-from colligate.errors import EndpointUnreachable, UnknownModel, UsageError, closest
+from colligate.errors import EndpointUnreachable, ModelError, UnknownModel, UsageError, closest
 from colligate.models.base import (
     Capability,
     ChatModel,
@@ -49,6 +51,7 @@ MODEL_FORMS = (
     "openai:MODEL[@BASE_URL]",
     "openai/MODEL",
     "ollama/MODEL",
+    "ray:bundled|gguf:...|hf:...",
 )
 EMBEDDER_FORMS = ("minilm", "static", "e5", "openai:MODEL[@BASE_URL]", "st:NAME-OR-PATH")
 RERANKER_FORMS = (
@@ -102,6 +105,15 @@ def open_model(
         pinned = rest in _pinned_models() and not Path(rest).exists()
         target = str(pull(rest, on_progress)["model"]) if pinned else rest
         return HFModel(target, name=name, **options)
+    if kind == "ray" and split_name(rest)[0] in ("bundled", "gguf", "hf"):
+        from colligate.models.ray import RayCluster, RayModel
+
+        address = options.pop("address", os.environ.get("RAY_ADDRESS", "auto"))
+        copies = options.pop("copies", None)
+        # Here its tokens are counted: its weights are not loaded.
+        here = open_model(rest, on_progress=on_progress, options=options)
+        open_there = partial(open_model, rest, options=options)
+        return RayModel(RayCluster(address, ModelError), here, open_there, copies)
     if kind not in OPTIONS and kind in plugins("models") and rest:
         opener: Callable[..., ChatModel] = load_plugin("models", kind)
         if "with_key" in inspect.signature(opener).parameters:
@@ -565,6 +577,7 @@ OPTIONS: Mapping[str, Mapping[str, type]] = {
     "hf": {"context_tokens": int, "parallel": int, "device": str, "dtype": str},
     "openai": _ENDPOINT,
     "ollama": _ENDPOINT,
+    "ray": {"address": str, "copies": int, **_LLAMACPP, "device": str, "dtype": str},
 }
 """Backend -> option -> type. Numbers are above 0, `draft` may be 0; `timeout` is seconds without a
 byte arriving."""
