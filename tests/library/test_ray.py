@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +98,25 @@ async def test_no_cluster_is_an_error_of_one_line(open_library, folder, workers,
             await library.add(folder, workers=workers)
         assert await library.documents() == []
     assert "\n" not in str(raised.value)
+
+
+def test_a_cluster_that_asks_for_a_token_is_reached(folder, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("0" * 64)
+    environment = {k: v for k, v in os.environ.items() if k != "RAY_AUTH_MODE"}
+    environment["RAY_AUTH_TOKEN_PATH"] = str(token)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    start += ["--include-dashboard=false", "--num-cpus=1", "--node-ip-address=127.0.0.1"]
+    start += [f"--port={address.rpartition(':')[2]}"]
+    command = [sys.executable, "-m", "colligate", "index", str(folder), "--embedder", "static"]
+    command += ["--library", str(tmp_path / "library"), "--workers", f"ray:{address}"]
+    with subprocess.Popen(start, env=environment, stdout=subprocess.PIPE, text=True) as head:
+        try:
+            assert any("Ray runtime started" in line for line in head.stdout)
+            indexed = subprocess.run(command, env=environment, capture_output=True, text=True)
+        finally:
+            head.terminate()
+    assert indexed.returncode == 0, indexed.stderr
+    assert "3 added" in indexed.stdout

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,10 +37,14 @@ from colligate.models.base import (
 # Ray would report its use to its makers, and warn of a change to come.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-# A cluster that was started where there is a token asks for it; Ray sends it only if told to.
-if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or (
-    Path.home() / ".ray" / "auth_token"
-).exists():
+# A cluster that was started where there is a token asks for it, and Ray sends it only if told to
+# before it is imported. A program that has imported it decides for itself.
+_HAS_TOKEN = (
+    "RAY_AUTH_TOKEN" in os.environ
+    or "RAY_AUTH_TOKEN_PATH" in os.environ
+    or (Path.home() / ".ray" / "auth_token").exists()
+)
+if _HAS_TOKEN and "ray" not in sys.modules:
     os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 try:
