@@ -1,11 +1,12 @@
 """Measure search: milliseconds, memory and disk by size, or how well two searches are joined.
 
-    python benchmarks/search.py --sizes 1000 20000 200000 [--engine edge|lance]
+    python benchmarks/search.py --sizes 1000 20000 200000 [--engine edge|lance] [--questions 200]
     python benchmarks/search.py --data DIR --indexes CACHE
 
 Each size is a fresh library of documents of 50 passages of about 120 words, drawn from a
 vocabulary by Zipf's law, with random unit vectors of 384 dimensions. The time of a search is
-all of `AsyncLibrary.search` except embedding the query, which takes no time here.
+all of `AsyncLibrary.search` except embedding the query, which takes no time here. How many of the
+50 nearest passages are found is counted for Lance tables, whose index of vectors is not exact.
 
 With `--data` (a folder with `dev/`) dense search and BM25 are joined in several ways (`JOINS`) over
 five sets, which are indexed in `CACHE` once (MiniLM; tens of minutes): all documents that a set's
@@ -41,14 +42,15 @@ from colligate.bench.significance import paired_bootstrap
 from colligate.core.run import standardise
 from colligate.documents import Document, Hit, Span, flat_tree
 from colligate.library import AsyncLibrary, SearchMode
-from colligate.library.lance import LanceStore
-from colligate.library.protocols import FileRecord
+from colligate.library.lance import LanceIndex, LanceStore
+from colligate.library.protocols import FileRecord, Scope
 from colligate.library.store import LibraryStore
 from colligate.models.embedders import MiniLM
 
 DIMENSION = 384
 PASSAGES, WORDS, VOCABULARY = 50, 120, 50_000
-QUESTIONS, QUESTION_WORDS, K = 200, 10, 10
+QUESTION_WORDS, K = 10, 10
+NEAREST, TRIES = 50, 20
 FILES_TOGETHER = 100
 
 
@@ -113,10 +115,12 @@ async def fill(path: Path, engine: str, size: int, words: Words) -> None:
     say(f"search {size}: storing the documents", time.perf_counter() - begun, "s")
 
 
-async def time_searches(search: Callable[[str], Awaitable[object]], words: Words) -> list[float]:
+async def time_searches(
+    search: Callable[[str], Awaitable[object]], words: Words, questions: int
+) -> list[float]:
     """Return the milliseconds of each question, sorted."""
     times = []
-    for question in [words.draw(QUESTION_WORDS) for _ in range(QUESTIONS)]:
+    for question in [words.draw(QUESTION_WORDS) for _ in range(questions)]:
         begun = time.perf_counter()
         hits = await search(question)
         times.append((time.perf_counter() - begun) * 1000)
@@ -130,7 +134,7 @@ def say(figure: str, value: float, unit: str, against: str | None = None) -> Non
     print(json.dumps(line), flush=True)
 
 
-async def measure(size: int, engine: str, folder: Path) -> None:
+async def measure(size: int, engine: str, folder: Path, questions: int) -> None:
     words = Words()
     path = folder / "library"
     await fill(path, engine, size, words)
@@ -142,9 +146,24 @@ async def measure(size: int, engine: str, folder: Path) -> None:
     name = "passages.lance" if engine == "lance" else "index"
     index = sum(file.stat().st_blocks * 512 for file in (path / name).rglob("*"))
     say(f"search {size}: disk", disk / 1e6, "MB", f"index {index / 1e6:.0f} MB")
+    say(f"search {size}: memory for building", _resident(), "MB", "resident, at most")
 
 
-async def ask(size: int, engine: str, folder: Path) -> None:
+async def find_recall(folder: Path) -> float:
+    """Return the share of the nearest passages that the index of vectors finds."""
+    index = await LanceStore(folder / "library", 0).open_index()
+    assert isinstance(index, LanceIndex)
+    queries = await RandomVectors().embed(["?"] * TRIES)
+    found = 0
+    for query in queries:
+        ours = index.search_vector(query, NEAREST, Scope())
+        nearest = {"column": "vector", "q": query, "k": NEAREST, "metric": "dot"}
+        exact = index.table.read(["number"], nearest=nearest | {"use_index": False})
+        found += len({each.passage for each in ours} & set(exact["number"].to_pylist()))
+    return found / (NEAREST * TRIES)
+
+
+async def ask(size: int, engine: str, folder: Path, questions: int) -> None:
     words = Words()
     async with AsyncLibrary(folder / "library", embedder=RandomVectors()) as library:
         before = _resident()
@@ -159,11 +178,13 @@ async def ask(size: int, engine: str, folder: Path) -> None:
             "hybrid within one document": lambda q: library.search(q, k=K, documents=one),
         }
         for kind, search in kinds.items():
-            times = await time_searches(search, words)
+            times = await time_searches(search, words, questions)
             goal = "goal < 20 ms" if size == 20_000 and kind == "hybrid" else None
             say(f"search {size}: {kind} p50", statistics.median(times), "ms", goal)
             say(f"search {size}: {kind} p95", times[int(len(times) * 0.95)], "ms", goal)
         say(f"search {size}: memory for searching", _resident() - before, "MB", "resident, grown")
+    if engine == "lance":
+        say(f"search {size}: nearest passages found", await find_recall(folder), "share")
 
 
 def _resident() -> float:
@@ -302,17 +323,18 @@ def _say_differences(where: str, ways: Mapping[str, Sequence[tuple[str, float, f
                 say(figure, float(np.mean(first)), "mean", against)
 
 
-Step = Callable[[int, str, Path], Awaitable[None]]
+Step = Callable[[int, str, Path, int], Awaitable[None]]
 
 
-def _run(step: Step, size: int, engine: str, folder: Path) -> None:
-    asyncio.run(step(size, engine, folder))  # type: ignore[arg-type]
+def _run(step: Step, size: int, engine: str, folder: Path, questions: int) -> None:
+    asyncio.run(step(size, engine, folder, questions))  # type: ignore[arg-type]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 20_000])
     parser.add_argument("--engine", choices=["edge", "lance"], default="edge")
+    parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--data", type=Path, help="a folder of data sets")
     parser.add_argument("--indexes", type=Path, help="a folder that keeps their libraries")
     given = parser.parse_args()
@@ -323,9 +345,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for step in (measure, ask):  # separate processes, to measure memory
                 context = multiprocessing.get_context("spawn")
-                process = context.Process(
-                    target=_run, args=(step, size, given.engine, Path(folder))
-                )
+                args = (step, size, given.engine, Path(folder), given.questions)
+                process = context.Process(target=_run, args=args)
                 process.start()
                 process.join()
                 if process.exitcode:

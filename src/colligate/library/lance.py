@@ -259,7 +259,7 @@ class Table:
         """Put small fragments together, and delete versions that nobody reads any more.
 
         With `erase`, all older versions while no other process writes, except those with a name.
-        With `indexes` that of vectors is built anew: it has those of deleted rows.
+        With `indexes` those of documents and vectors are built anew: they have deleted rows.
         """
         alone = erase and self._place.alone()
         self.refresh()
@@ -272,6 +272,7 @@ class Table:
                 )
                 rows = data.count_rows() if indexes else 0
                 if rows >= _INDEXED:
+                    data.create_scalar_index("document", "BTREE")
                     data.create_index(
                         "vector", "IVF_RQ", metric="dot", num_partitions=-(-rows // _PARTITION)
                     )
