@@ -638,6 +638,52 @@ def test_the_first_row_of_a_table_in_a_pdf_is_a_head_only_if_it_has_years():
     assert found.text == "Costs, 2014: 5; 2015: 6 [1] Heating: 70, 80 [2]"
 
 
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        ("|  | (in thousands, except per share data) |\n", "in thousands, except per share data"),
+        ("Sales are given in U.S. dollars in millions.\n\n", "U.S. dollars in millions"),
+        ("Sales grew in Spain.\n\n", ""),
+    ],
+)
+def test_a_row_of_figures_is_said_with_the_unit_of_its_table(unit, said):
+    rows = ["| Sales | 186,678 | 122,641 |", "| Growth | 52% | 9% |"]
+    head = "|  | 2016 | 2015 |\n|---|---|---|\n"
+    above = [head, unit] if unit.startswith("|") else [unit, head]
+    document = make("".join(above) + "\n".join(rows) + "\n", "Accounts", "accounts")
+    stated = [
+        Stated(row, (Place(Span("accounts", at, at + len(row)), "exact"),))
+        for row in rows
+        for at in [document.text.index(row)]
+    ]
+    found = write_answer(stated, {"accounts": document}, ())
+    unit = f" ({said})" if said else ""
+    sales = f"Sales, 2016: 186,678; 2015: 122,641{unit} [1]"
+    assert found.text == f"{sales} Growth, 2016: 52%; 2015: 9% [2]"
+
+
+def test_a_short_answer_is_not_taken_from_the_row_of_another_name():
+    text = """\
+| Union | Share | Agreements |
+|---|---|---|
+| Society of Engineers | 11% | Two expire in October 2022. |
+| in Aerospace (SPEEA) |
+| Automobile Workers (UAW) | 1% | One expires in October 2024. |
+"""
+    document = make(text, "Unions", "unions")
+    passages = [document.passage(Span("unions", 0, len(text)))]
+
+    def find(short, name):
+        question = f"When do the agreements with {name} expire?"
+        found, _ = find_short_answer(short, question, passages, {"unions": document}, alone=True)
+        return found and found.sentence
+
+    assert find("October 2024", "SPEEA") is None
+    assert "Engineers" in find("October 2022", "SPEEA")
+    assert "Automobile" in find("October 2024", "UAW")
+    assert "Automobile" in find("October 2024", "Boeing")
+
+
 def test_words_that_are_quoted_twice_are_one_citation():
     once, twice = (cited(joined(PAYS, *[(1, PAYS)] * times)) for times in (1, 3))
     assert once.text.endswith("[1]")

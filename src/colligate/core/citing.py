@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -306,7 +307,8 @@ def find_short_answer(
     With None is said if all such sentences say the opposite. It holds the short answer word for
     word and, with its title and headings, enough of the words of question and answer; of several
     the one with most. If a model read the passage `alone`, that shows that it is about the
-    question, and the short answer is enough. Of a long sentence the part around the short answer is
+    question, and the short answer is enough; not in a table's row if the question names another
+    one. Of a long sentence the part around the short answer is
     stated. With `titled` words of the title answer for the document (`TITLE`), if a sentence has
     enough of the question's words: "Which of these leases end in May?"
     """
@@ -320,6 +322,8 @@ def find_short_answer(
         if alone or found.enough(NEAR)
     ]
     for _, passage, span in sorted(rated, key=lambda each: -each[0]):
+        if checker.is_of_another_row(span, passage):
+            continue
         sentence = _without_marks(visible_text(span, documents[span.document_id], passage))
         if titled and _is_title(short, passage):
             return Stated(sentence, (Place(span, TITLE),)), ""
@@ -537,6 +541,25 @@ class _Checker:
             if held and len(span) <= _LONGEST_QUOTE:
                 yield span, support(f"{question} {short}", _in_context(passage, seen))
 
+    def is_of_another_row(self, span: Span, passage: Passage) -> bool:
+        """Return whether a row of a table lacks a name of the question that other rows have.
+
+        Rows below it with a label alone are a part of it.
+        """
+        document = self.documents[passage.document_id]
+        table = document.tree.node_at(span.start)
+        if table.kind is not Kind.TABLE:
+            return False
+        end = min(table.span.end, passage.span.end)
+        below = document.text[span.end : end].lstrip("\n").splitlines()
+        own = takewhile(lambda line: not any(_split_cells(line)[1:]), below)
+        row = " ".join([document.slice(span), *own])
+        capitalised = (word for word in self.question.split()[1:] if word[0].isupper())
+        names = set(split_content_words(" ".join(capitalised)))
+        rows = document.text[max(table.span.start, passage.span.start) : end]
+        named = names.intersection(split_content_words(rows))
+        return not named <= set(split_content_words(_in_context(passage, row)))
+
     def _source(self, place: Place) -> str:
         """Return what the reader saw of a place, after its title and headings."""
         passage = self.documents[place.span.document_id].passage(place.span)
@@ -589,7 +612,8 @@ def write_answer(
 ) -> Cited:
     """Join the statements, number their marks, and record the place of each in the answer.
 
-    Rows of tables are written in words. The short answer must have support as a statement must.
+    Rows of tables are written in words, with the unit of their figures. The short answer must have
+    support as a statement must.
     """
     text = ""
     stretches: dict[Place, list[tuple[int, int]]] = {}
@@ -657,11 +681,15 @@ def _say_rows(stated: Stated, documents: Mapping[str, Document]) -> str:
         if table.kind is not Kind.TABLE:
             continue
         certain = document.media_type == "text/markdown" or document.row_of(span) is not None
+        unit = document.table_unit(span)
         above = document.text[table.span.start : span.start].splitlines()
         for line in document.slice(span).splitlines():
             row = _frame(line)
             is_row = is_row or row in said or said.strip("|… ") in row
-            said = said.replace(row, f"{_say_row(line, above, certain)}. ")
+            in_words = _say_row(line, above, certain)
+            if unit and any(map(_AMOUNT.search, _split_cells(line)[1:])):
+                in_words += f" ({unit})"
+            said = said.replace(row, f"{in_words}. ")
             above.append(line)
     if not is_row:
         return stated.sentence
@@ -711,6 +739,7 @@ def _split_cells(row: str) -> list[str]:
 _BAR = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"|:?-{3,}:?")
 _FIGURE = re.compile(r"\d|^[-–—]$")
+_AMOUNT = re.compile(r"^(?!(?:19|20)\d\d$|.*%).*\d")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!,)")
 _LETTER_OR_YEAR = re.compile(rf"[^\W\d_]|{_YEAR.pattern}")
 _SIGN_ALONE = re.compile(r"(?<!\S)([$€£¥]),(?= )|,(?= [%)](?:,|\Z))")

@@ -145,6 +145,15 @@ class Document:
         parts = period if _is_period(head) and period else f"{head}|{period}"
         return " | ".join(filter(None, map(str.strip, parts.split("|"))))[:_LONGEST_HEAD]
 
+    def table_unit(self, span: Span) -> str:
+        """Return the unit of a table's figures as it is printed last in or over the rows before a
+        span ("in thousands, except per share data"); empty if there is none, or outside tables."""
+        node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
+        if node.kind is not Kind.TABLE:
+            return ""
+        found = list(_UNIT.finditer(self.text, max(0, node.span.start - _CAPTION), span.start))
+        return " ".join(found[-1][0].split()) if found else ""
+
     def section_of(self, span: Span) -> tuple[str, ...]:
         """Return the heading path around a span, outermost first."""
         return self.tree.section_path(span)
@@ -174,6 +183,14 @@ class Document:
                 f"no characters {span.start}-{span.end} of {span.document_id} here",
                 f"this is {self.id} with {len(self.text)} characters",
             )
+
+
+_CAPTION = 300  # characters before a table that may have its unit
+_UNIT = re.compile(
+    r"(?:(?:\b(?:(?:u\.?s\.? )?dollars|amounts) |\$ ?)?\bin (?:thousands|millions|billions)"
+    r"|\b(?:thousands|millions|billions) of (?:u\.?s\.? )?dollars)\b(?:,? except[^()|\n]{,60})?",
+    re.I,
+)
 
 
 def _is_period(row: str) -> bool:
