@@ -253,6 +253,25 @@ async def test_a_small_reader_whose_quotes_do_not_say_its_short_answer_has_none(
     assert answer.found  # what it cites may well say so
     answer, *_ = await asked(stray, name="a-70b")
     assert (answer.found, answer.short) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("question", "stated", "found"),
+    [
+        ("How many tenants are there?", "The tenant pays for the flat in Mill Street.", False),
+        ("What does the tenant pay for?", "The tenant pays for the flat in Mill Street.", True),
+        ("How many euros are paid?", "The tenant pays 900 euros a month.", True),
+    ],
+)
+async def test_a_small_reader_says_a_number_where_one_is_asked_for(
+    asked, reply, question, stated, found
+):
+    quote = "The tenant pays 900 euros a month for the flat in Mill Street."
+    said = reply((1, quote, stated), short="", found=True)
+    answer, *_ = await asked(said, name="a-1.5b", question=question)
+    assert answer.found is found
+    answer, *_ = await asked(said, name="a-70b", question=question)
+    assert answer.found
     answer, *_ = await asked(reply(SAID, short="900 euros"), name="a-1.5b")
     assert (answer.found, answer.short) == (True, "900 euros")
 

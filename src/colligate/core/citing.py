@@ -274,7 +274,7 @@ def resolve(
     placed: dict[str, list[Place]] = {}
     dropped: dict[str, list[str]] = {}
     for statement in statements:
-        sentence = _without_marks(statement.sentence)
+        sentence = remove_marks(statement.sentence)
         if not sentence:
             continue
         places = placed.setdefault(sentence, [])
@@ -324,7 +324,7 @@ def find_short_answer(
     for _, passage, span in sorted(rated, key=lambda each: -each[0]):
         if checker.is_of_another_row(span, passage):
             continue
-        sentence = _without_marks(visible_text(span, documents[span.document_id], passage))
+        sentence = remove_marks(visible_text(span, documents[span.document_id], passage))
         if titled and _is_title(short, passage):
             return Stated(sentence, (Place(span, TITLE),)), ""
         if place := checker.read_short(Place(span, "short answer"), short):
@@ -635,7 +635,7 @@ def write_answer(
         sources.append(_in_context(passage, passage.text))
         meaning = place.meaning if len(meanings[place]) == 1 else Meaning.UNCLEAR
         citations.append(make_citation(document, place.span, answer_spans, place.how, meaning))
-    short = _without_marks(short)
+    short = remove_marks(short)
     foreign = any(
         _other_language(f"{question} {short}", documents[place.span.document_id])
         for place in stretches
@@ -747,7 +747,7 @@ _SIGN_ALONE = re.compile(r"(?<!\S)([$€£¥]),(?= )|,(?= [%)](?:,|\Z))")
 _MARK = re.compile(r"\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\]")
 
 
-def _without_marks(sentence: str) -> str:
+def remove_marks(sentence: str) -> str:
     """Remove the model's own citation marks: only ours are checked."""
     return " ".join(_MARK.sub("", sentence).split())
 

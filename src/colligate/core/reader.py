@@ -28,6 +28,7 @@ from colligate.core.citing import (
     Stated,
     Statement,
     cite,
+    remove_marks,
     resolve,
     write_answer,
 )
@@ -36,6 +37,7 @@ from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape, render_text
 from colligate.core.run import Run
+from colligate.core.support import is_number, split_content_words
 from colligate.documents import Document, Passage, Span
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, ChatModel, Message, Role
@@ -77,6 +79,7 @@ async def read(
     passages holds its short answer. The answer is found if at least one statement is cited: what
     has no place in a document is never passed on. Of a small reader's one answer the short form
     must be said there too: what it cites otherwise is hardly ever an answer (docs/benchmarks.md).
+    Its answer to "how many" must have a number.
 
     `known` are statements that earlier steps verified. They are the answer if the reader fails or
     claims an answer that cannot be cited; without them the answer is then not found. `otherwise`
@@ -110,12 +113,16 @@ async def read(
                 run.warn(each)
             short = reply.short_answer.strip()
             unsaid = bool(short) and not cited.short and not _VERDICT.match(short)
-            stray = unsaid and form is Form.SHORT and is_small(run.model(role))
+            uncounted = bool(cited.citations) and _lacks_number(question, cited)
+            stray = uncounted or (unsaid and form is Form.SHORT)
+            stray = stray and is_small(run.model(role))
             if (cited.citations and not stray) or not reply.found:
                 return _finish(refused, cited, run)
             problem = "nothing that it states can be cited"
             if cited.citations:
                 problem, short = "nothing that it cites says its short answer", ""
+                if uncounted:
+                    problem = "it gives no number, which the question asks for"
             if otherwise is not None and not known:
                 known, short = await otherwise(), ""
     if not known:
@@ -195,6 +202,23 @@ async def _ask_again(
         return None
     return reply.value
 
+
+def _lacks_number(question: str, cited: Cited) -> bool:
+    """Return whether an answer to "how many" has neither a number nor a word for one.
+
+    Percentages count if the question speaks of them.
+    """
+    if not (asked := _HOW_MANY.search(question)):
+        return False
+    text = remove_marks(f"{cited.short} {cited.text}")
+    if "percent" not in question[asked.end() :].casefold():
+        text = _PERCENTAGE.sub("", text)
+    return not (_COUNT.search(text) or any(map(is_number, split_content_words(text))))
+
+
+_HOW_MANY = re.compile(r"\bhow many\b", re.I)
+_PERCENTAGE = re.compile(r"\d[\d.,]*\s*(?:%|percent\b)", re.I)
+_COUNT = re.compile(r"\b(?:no|none|neither|nobody|both|half|dozens?|hundreds|thousands)\b", re.I)
 
 _VERDICT = re.compile(r"\W*(?:yes|no|not|true|false|correct|incorrect)\b", re.I)
 
