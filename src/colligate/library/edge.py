@@ -27,9 +27,9 @@ from colligate.private import make_private_folder
 
 _DENSE, _SPARSE, _DOCUMENT = "dense", "bm25", "document"
 
-# Kilobytes of vectors from which a graph (HNSW) is built: 100,000 MiniLM passages. Below it
-# search is exact, which is fast enough and gives the same order every time.
-_GRAPH_FROM = 150_000
+# No graph of vectors (HNSW) is built: for 200,000 passages it takes seven minutes and saves 30 ms a
+# search (docs/decisions/0009-library.md). Exact search also gives the same order every time.
+_GRAPH_FROM = 1 << 40  # kilobytes
 
 _PAGE = 10_000  # passages listed at once
 _MOST = 1 << 31
@@ -49,7 +49,11 @@ class EdgeIndex:
         check_space(path)
         dense = {}
         if dimension is not None:
-            dense[_DENSE] = qdrant.EdgeVectorParams(size=dimension, distance=qdrant.Distance.Dot)
+            dense[_DENSE] = qdrant.EdgeVectorParams(
+                size=dimension,
+                distance=qdrant.Distance.Dot,
+                on_disk=True,  # mapped: opening does not read them all
+            )
         config = qdrant.EdgeConfig(
             vectors=dense,
             sparse_vectors={_SPARSE: qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)},
