@@ -46,8 +46,8 @@ def main() -> None:
                 if strategy == given.strategies[0]:
                     follow_citation(page)
                     save(page, given.out / "citation.png")
-                    if page.get_by_role("button", name="Page", exact=True).count():
-                        page.get_by_role("button", name="Page", exact=True).click()
+                    if page.get_by_role("button", name="Page of the PDF").count():
+                        page.get_by_role("button", name="Page of the PDF").click()
                         settle(page)
                         save(page, given.out / "page.png")
         if given.compare:

@@ -41,7 +41,17 @@ function headers(extra: Record<string, string> = {}): Record<string, string> {
   return token ? { ...extra, authorization: `Bearer ${token}` } : extra;
 }
 
+let first: Promise<unknown> | null = null;
+
+/** Ask the server. Other requests wait for the first: a missing token is found out once. */
 async function request(path: string, init: RequestInit = {}): Promise<Response> {
+  if (first) await first;
+  const asked = attempt(path, init);
+  first ??= asked.catch(() => undefined);
+  return asked;
+}
+
+async function attempt(path: string, init: RequestInit): Promise<Response> {
   for (;;) {
     let response: Response;
     try {

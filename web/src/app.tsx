@@ -1,12 +1,13 @@
 import type { FunctionComponent } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { locked } from "./api";
 import { DocumentSheet } from "./parts/sheet";
 import { Locked } from "./parts/locked";
 import { Mark, Moon, Sun } from "./parts/icons";
 import { ProblemNote } from "./parts/problem";
 import { link, route } from "./route";
 import { about, libraries, library, loadAll, theme, trouble } from "./state";
-import { AskView } from "./views/ask";
+import { AskView, isInView } from "./views/ask";
 import { CompareView } from "./views/compare";
 import { DocumentView } from "./views/document";
 import { LibraryView } from "./views/library";
@@ -17,13 +18,14 @@ const VIEWS: Record<string, [title: string, view: FunctionComponent]> = {
   compare: ["Compare", CompareView],
   library: ["Library", LibraryView],
   runs: ["Runs", RunsView],
-  run: ["Replay", ReplayView],
+  run: ["Run", ReplayView],
   document: ["Document", DocumentView],
 };
 const SHOWN = ["ask", "compare", "library", "runs"];
 
 export function App() {
-  const name = route.value.view in VIEWS ? route.value.view : "ask";
+  const { view } = route.value;
+  const name = !(view in VIEWS) || (view === "run" && isInView(route.value)) ? "ask" : view;
   const [title, View] = VIEWS[name] ?? ["Ask", AskView];
   const main = useRef<HTMLElement>(null);
   const shown = useRef(name);
@@ -54,7 +56,7 @@ export function App() {
             </button>
           </ProblemNote>
         )}
-        <View />
+        {!locked.value && <View />}
       </main>
       <footer class="foot">
         <span>colligate {about.value?.version}</span>

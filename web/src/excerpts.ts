@@ -1,10 +1,11 @@
-// The text of spans, fetched when it is shown and kept while the page is open.
+// The text and the place of spans, fetched when they are shown and kept while the page is open.
 import { useEffect, useState } from "preact/hooks";
 import * as api from "./api";
+import { path } from "./blocks";
 
 const MOST_KEPT = 2000;
 const AT_ONCE = 4;
-const known = new Map<string, Promise<string>>();
+const known = new Map<string, Promise<unknown>>();
 const line: (() => void)[] = [];
 let going = 0;
 
@@ -19,29 +20,49 @@ async function turn<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-export function textOf(library: string, id: string, start: number, end: number): Promise<string> {
-  const key = JSON.stringify([library, id, start, end]);
-  let text = known.get(key);
-  if (!text) {
-    if (known.size >= MOST_KEPT) known.delete(known.keys().next().value ?? "");
-    text = turn(async () => (await api.documentText(library, id, start, end)).text);
-    text.catch(() => known.delete(key));
-    known.set(key, text);
-  }
-  return text;
-}
-
-/** The text of a span, null until it is loaded (or if the document was removed). */
-export function useText(library: string, id: string, start: number, end: number): string | null {
-  const [text, setText] = useState<string | null>(null);
+/** What `load` brings, null until it is there (or if the document was removed). */
+function useKept<T>(about: (string | number)[], load: () => Promise<T>): T | null {
+  const key = JSON.stringify(about);
+  const [found, setFound] = useState<T | null>(null);
   useEffect(() => {
     let wanted = true;
-    setText(null);
-    textOf(library, id, start, end).then(
-      (found) => wanted && setText(found),
+    setFound(null);
+    let coming = known.get(key) as Promise<T> | undefined;
+    if (!coming) {
+      if (known.size >= MOST_KEPT) known.delete(known.keys().next().value ?? "");
+      coming = turn(load);
+      coming.catch(() => known.delete(key));
+      known.set(key, coming);
+    }
+    coming.then(
+      (it) => wanted && setFound(it),
       () => undefined,
     );
     return () => void (wanted = false);
-  }, [library, id, start, end]);
-  return text;
+  }, [key]);
+  return found;
+}
+
+/** The text of a range. */
+export function useText(library: string, id: string, start: number, end: number): string | null {
+  return useKept([library, id, start, end], async () => {
+    return (await api.documentText(library, id, start, end)).text;
+  });
+}
+
+/** The titles of the sections around a place of a document, and its page. */
+export function usePlace(library: string, id: string, at: number) {
+  const outline = useKept([library, id], async () => {
+    const [{ nodes }, { pages }] = await Promise.all([
+      api.tree(library, id),
+      api.documentText(library, id, 0, 0),
+    ]);
+    return { nodes: nodes.filter((node) => node.kind === "section"), pages };
+  });
+  if (!outline) return null;
+  const within = new Set(path(outline.nodes, at));
+  return {
+    section: outline.nodes.filter((node) => within.has(node.id)).map((node) => node.title),
+    page: outline.pages.findLast((page) => page.start <= at)?.number ?? null,
+  };
 }

@@ -1,4 +1,5 @@
 // Numbers, times and texts for people.
+import type { Citation } from "./types";
 
 const whole = new Intl.NumberFormat("en-GB");
 const short = new Intl.NumberFormat("en-GB", { notation: "compact", maximumFractionDigits: 1 });
@@ -58,8 +59,16 @@ export function day(began: string | number): string {
   });
 }
 
-/** A warning without the option of the command line that it ends with. */
-export const withoutOption = (text: string): string => text.replace(/: --yes reads all$/, "");
+/** The first words of a question, as the name of a file. */
+export const firstWords = (question: string): string =>
+  (question.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? ["answer"])
+    .slice(0, 8)
+    .join("-")
+    .slice(0, 60);
+
+/** A warning without the clause, its last, that names an option of the command line. */
+export const withoutOption = (text: string): string =>
+  text.replace(/[,:;.(][^,:;.(]*--yes.*$/s, "");
 
 /** An answer without the marks of headings that it quotes; one # may mean "number". */
 export const withoutHashes = (text: string): string =>
@@ -78,4 +87,17 @@ export function oneLine(text: string, most = 160): string {
     .replace(/\s+/g, " ")
     .trim();
   return line.length > most ? `${line.slice(0, most).trimEnd()}…` : line;
+}
+
+/** The section, page, row, date and file of a citation, and whether the answer is in other words. */
+export function place(
+  citation: Pick<Citation, "section" | "title" | "page" | "row" | "date" | "source" | "meaning">,
+): string {
+  const section = citation.section.filter((title) => title !== citation.title);
+  const page = citation.page === null ? "" : `page ${citation.page}`;
+  const row = citation.row ? `row ${citation.row}` : "";
+  const words = citation.meaning === "unclear" ? "in other words" : "";
+  return [section.slice(-2).join(" › "), page, row, citation.date, citation.source, words]
+    .filter(Boolean)
+    .join(" · ");
 }

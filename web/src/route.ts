@@ -37,4 +37,5 @@ export function link(
 
 export function go(address: string): void {
   location.hash = address;
+  hash.value = address; // at once: the event comes later
 }

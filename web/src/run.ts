@@ -176,21 +176,24 @@ export function lastOf<Name extends keyof Events>(
 }
 
 export type Spent = {
+  /** Calls that write text, and those that only judge; both with the one under way. */
   calls: number;
+  judgements: number;
   input: number;
   output: number;
   /** The call under way: what it reads and how long that takes, by the calls before. */
-  reading: { tokens: number; seconds: number | null } | null;
+  reading: { writes: boolean; tokens: number; seconds: number | null } | null;
   /** What it has written so far, in tokens; of calls at the same time, the one that said so last. */
   writing: number;
 };
 
 /** The usage of models so far, what is being read included; after the run the answer has its own. */
 export function spent(events: readonly TraceEvent[]): Spent {
-  const sum: Spent = { calls: 0, input: 0, output: 0, reading: null, writing: 0 };
+  const sum: Spent = { calls: 0, judgements: 0, input: 0, output: 0, reading: null, writing: 0 };
   for (const event of events) {
     if (is(event, "asking"))
       sum.reading = {
+        writes: event.what === "chat",
         tokens: event.prompt_tokens,
         seconds: event.seconds ?? null,
       };
@@ -198,10 +201,11 @@ export function spent(events: readonly TraceEvent[]): Spent {
     if (!is(event, "asked") && !is(event, "measured")) continue;
     sum.reading = null;
     sum.writing = 0;
-    sum.calls += is(event, "asked") ? 1 : 0;
+    sum[is(event, "asked") ? "calls" : "judgements"] += 1;
     sum.input += event.usage.input_tokens;
     sum.output += event.usage.output_tokens;
   }
+  if (sum.reading) sum[sum.reading.writes ? "calls" : "judgements"] += 1;
   sum.input += sum.reading?.tokens ?? 0;
   sum.output += sum.writing;
   return sum;

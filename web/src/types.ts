@@ -171,7 +171,7 @@ export type Events = {
   retrieved: { query: string; spans: Span[]; scores: number[]; how: string; seconds: number };
   scored: { signal: string; spans: Span[]; scores: number[] };
   pruned: { spans: Span[]; reason: string };
-  asking: { prompt_tokens: number; seconds?: number | null };
+  asking: { what: string; prompt_tokens: number; seconds?: number | null };
   writing: { tokens: number };
   asked: { reply: string; usage: TokenUsage; seconds: number };
   measured: { usage: TokenUsage; seconds: number };

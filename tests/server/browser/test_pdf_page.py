@@ -43,7 +43,7 @@ async def test_the_page_of_a_citation_is_shown_with_its_words_marked(page, serve
     await upload(page, served, "tower", {"rules.pdf": text_pdf(RULES)})
     await ask(page, served, "When does the bell of the tower ring in the morning?")
     await page.locator("a.cite").first.click()
-    await page.get_by_role("button", name="Page", exact=True).press("Enter")
+    await page.get_by_role("button", name="Page of the PDF").press("Enter")
     shown = page.get_by_role("img", name="Page 2 of")
     await expect(shown).to_be_in_viewport()
     await expect(page.locator(".box").first).to_be_in_viewport()
@@ -61,7 +61,7 @@ async def test_the_page_of_a_citation_is_shown_with_its_words_marked(page, serve
     await expect(page.locator("dialog .text")).not_to_be_visible()
     await expect(page.locator(".drawn img")).to_be_in_viewport()
     assert await page.evaluate("document.documentElement.scrollWidth") <= 360
-    await page.get_by_role("button", name="Page", exact=True).click()
+    await page.get_by_role("button", name="Page of the PDF").click()
     await expect(page.locator("dialog .text")).to_be_visible()
 
 
@@ -75,7 +75,7 @@ async def test_without_its_file_a_document_is_shown_as_text(look, served, upload
     gone = {"title": "Not here", "detail": "the file is no longer on this machine", "status": 404}
     await page.route("**/picture?*", lambda route: route.fulfill(json=gone, status=404))
     await page.goto(f"{served}#/document/gone/{document['id']}")
-    await page.get_by_role("button", name="Page", exact=True).click()
+    await page.get_by_role("button", name="Page of the PDF").click()
     await expect(page.get_by_role("status")).to_have_text(gone["detail"])
     await expect(page.locator(".text")).to_contain_text("rings at nine")
     assert all("404" in looked.complaints.pop() for _ in [*looked.complaints])

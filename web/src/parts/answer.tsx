@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { pieces } from "../marks";
-import { oneLine, withoutHashes, withoutOption } from "../format";
+import { oneLine, place, withoutHashes, withoutOption } from "../format";
 import type { Answer, Citation, LocatedPassage, Span } from "../types";
 import { Excerpt, Few, InLibrary, SpanLink } from "./spans";
 
@@ -122,7 +122,7 @@ function Warning({ text, readAll }: { text: string; readAll?: (() => void) | und
       {readAll && (
         <>
           <button type="button" onClick={readAll}>
-            Read all {/[\d,]+$/.exec(said)?.[0]} documents
+            Read all {said.match(/\d[\d,]*/g)?.at(-1)} documents
           </button>{" "}
           This takes many model calls.
         </>
@@ -166,17 +166,4 @@ export function Located({
       </div>
     </InLibrary.Provider>
   );
-}
-
-/** The section, page, row, date and file of a citation, and whether the answer is in other words. */
-function place(
-  citation: Pick<Citation, "section" | "title" | "page" | "row" | "date" | "source" | "meaning">,
-): string {
-  const section = citation.section.filter((title) => title !== citation.title);
-  const page = citation.page === null ? "" : `page ${citation.page}`;
-  const row = citation.row ? `row ${citation.row}` : "";
-  const words = citation.meaning === "unclear" ? "in other words" : "";
-  return [section.slice(-2).join(" › "), page, row, citation.date, citation.source, words]
-    .filter(Boolean)
-    .join(" · ");
 }

@@ -5,14 +5,14 @@ import type { Usage } from "../types";
 /** The cost of a run so far, or in total. */
 export function Cost({ run }: { run: Run }) {
   const usage = run.answer.value?.usage;
-  if (usage) return <Spent usage={usage} took={run.seconds.value} />;
   const now = spent(run.events.value);
-  const { reading, writing } = now;
+  const { judgements, reading, writing } = now;
+  if (usage) return <Spent usage={usage} judgements={judgements} took={run.seconds.value} />;
   return (
     <>
       <p class="cost" aria-hidden="true">
         <Figure value={seconds(run.seconds.value)} of={run.busy.value ? "so far" : "total"} />
-        <Figure value={compact(now.calls)} of={now.calls === 1 ? "model call" : "model calls"} />
+        <Calls calls={now.calls} judgements={judgements} />
         <Figure value={compact(now.input)} of="tokens read" />
         <Figure value={compact(now.output)} of="written" />
       </p>
@@ -30,7 +30,7 @@ export function Cost({ run }: { run: Run }) {
   );
 }
 
-function Spent({ usage, took }: { usage: Usage; took: number }) {
+function Spent({ usage, judgements, took }: { usage: Usage; judgements: number; took: number }) {
   const roles = Object.entries(usage.by_role).filter(
     ([, sums]) => sums["calls"] || sums["scoring_passes"],
   );
@@ -38,10 +38,7 @@ function Spent({ usage, took }: { usage: Usage; took: number }) {
     <details class="cost-details">
       <summary class="cost">
         <Figure value={seconds(took)} of="total" />
-        <Figure
-          value={compact(usage.calls)}
-          of={usage.calls === 1 ? "model call" : "model calls"}
-        />
+        <Calls calls={usage.calls} judgements={judgements} />
         <Figure value={compact(usage.input_tokens)} of="tokens read" />
         <Figure value={compact(usage.output_tokens)} of="written" />
         <Figure value={dollars(usage.cost_usd)} of="" />
@@ -50,7 +47,7 @@ function Spent({ usage, took }: { usage: Usage; took: number }) {
         <thead>
           <tr>
             <th scope="col">Role</th>
-            <th scope="col">Calls</th>
+            <th scope="col">Model calls</th>
             <th scope="col">Read</th>
             <th scope="col">Written</th>
           </tr>
@@ -69,6 +66,7 @@ function Spent({ usage, took }: { usage: Usage; took: number }) {
       <p class="quiet">
         {counted(usage.retrieval_rounds, "search", "searches")},{" "}
         {counted(usage.scoring_passes, "scoring pass", "scoring passes")}
+        {judgements > 0 && ". In a judgement a model scores texts and writes nothing."}
       </p>
       <Split usage={usage} />
     </details>
@@ -87,6 +85,18 @@ function Split({ usage: { split, seconds: total } }: { usage: Usage }) {
         .map(([what, took]) => `${what} ${seconds(took)}`)
         .join(", ")}
     </p>
+  );
+}
+
+/** Calls that write text, and those in which a model only judges. */
+function Calls({ calls, judgements }: { calls: number; judgements: number }) {
+  return (
+    <>
+      <Figure value={compact(calls)} of={calls === 1 ? "model call" : "model calls"} />
+      {judgements > 0 && (
+        <Figure value={compact(judgements)} of={judgements === 1 ? "judgement" : "judgements"} />
+      )}
+    </>
   );
 }
 

@@ -70,6 +70,7 @@ async function send(files: File[]): Promise<void> {
 export function Drop() {
   const [over, setOver] = useState(false);
   const field = useRef<HTMLInputElement>(null);
+  const folder = useRef<HTMLInputElement>(null);
   const now = arrival.value;
   const limit = about.value?.limits["upload_bytes"];
   return (
@@ -96,7 +97,16 @@ export function Drop() {
             onClick={() => field.current?.click()}
             disabled={now?.busy}
           >
-            choose them
+            choose files
+          </button>{" "}
+          or{" "}
+          <button
+            type="button"
+            class="link"
+            onClick={() => folder.current?.click()}
+            disabled={now?.busy}
+          >
+            a folder
           </button>
         </p>
         <p class="quiet">
@@ -112,6 +122,19 @@ export function Drop() {
           aria-label="Files to add"
           onChange={(event) => {
             void send([...(event.currentTarget.files ?? [])]);
+            event.currentTarget.value = "";
+          }}
+        />
+        <input
+          ref={folder}
+          class="unseen"
+          type="file"
+          {...{ webkitdirectory: true }}
+          tabIndex={-1}
+          aria-label="Folder to add"
+          onChange={(event) => {
+            const all = [...(event.currentTarget.files ?? [])];
+            void send(all.filter((file) => !/(^|\/)\./.test(file.webkitRelativePath))); // hidden
             event.currentTarget.value = "";
           }}
         />

@@ -26,7 +26,8 @@ export function Locked() {
       >
         <h2 id="locked-title">This server needs a token</h2>
         <p class="quiet">
-          <code>colligate serve</code> printed it when it started. It is kept in this tab only.
+          Whoever started the server has it: <code>colligate serve</code> printed it, or it was set
+          there. It is kept in this tab only.
         </p>
         {wanted === "wrong" && <p role="alert">This is not the token of this server.</p>}
         <label>

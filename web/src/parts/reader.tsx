@@ -92,7 +92,7 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
             disabled={unseen !== null}
             onClick={() => (paged.value = !isPaged)}
           >
-            Page
+            {text.media_type === "application/pdf" ? "Page of the PDF" : "Picture"}
           </button>
           {paged.value && unseen && <span role="status">{unseen.detail ?? unseen.title}</span>}
         </p>

@@ -54,7 +54,7 @@ export function RunPane({ run, replayed = false }: { run: Run; replayed?: boolea
             <progress value={progress.done} max={progress.total} />
           </label>
         )}
-        <Picture events={events} />
+        <Picture events={events} passages={!!run.answer.value || !lastOf(events, "located")} />
         {events.length > 0 && <Steps events={events} />}
       </section>
     </InLibrary.Provider>

@@ -1,8 +1,8 @@
 import { createContext, type ComponentChildren } from "preact";
 import { useContext, useState } from "preact/hooks";
-import { useText } from "../excerpts";
+import { usePlace, useText } from "../excerpts";
 import { link } from "../route";
-import { count, oneLine } from "../format";
+import { count, oneLine, place } from "../format";
 import { opened, titleOf } from "../state";
 import type { Span } from "../types";
 
@@ -51,6 +51,13 @@ export function Excerpt({ span, most = 220 }: { span: Span; most?: number }) {
   const text = useText(library, span.document_id, span.start, end);
   if (text === null) return <span class="excerpt waiting">…</span>;
   return <span class="excerpt">{oneLine(text, most)}</span>;
+}
+
+/** The sections and the page of a span. */
+export function Place({ span }: { span: Span }) {
+  const found = usePlace(useContext(InLibrary), span.document_id, span.start);
+  const title = useTitle(span.document_id);
+  return <small>{found && place({ ...found, title })}</small>;
 }
 
 export function useTitle(id: string): string {

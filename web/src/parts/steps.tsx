@@ -1,5 +1,6 @@
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
-import { seconds } from "../format";
+import { counted, seconds } from "../format";
+import { spent } from "../run";
 import { sentences } from "../sentences";
 import { titleOf } from "../state";
 import type { TraceEvent } from "../types";
@@ -17,7 +18,7 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
   const steps = sentences(events);
   const all = calls ? steps : steps.filter(({ sentence }) => sentence.tone !== "call");
   const shown = earlier ? all : all.slice(-MOST);
-  const hidden = steps.filter(({ sentence }) => sentence.tone === "call").length;
+  const { calls: asked, judgements } = spent(events);
   useEffect(() => {
     const { current } = box;
     if (current && followed.current) current.scrollTop = current.scrollHeight;
@@ -26,14 +27,15 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
     <div class="steps">
       <header>
         <h2 class="cap">Steps</h2>
-        {hidden > 0 && (
+        {asked + judgements > 0 && (
           <label class="check">
             <input
               type="checkbox"
               checked={calls}
               onChange={(event) => setCalls(event.currentTarget.checked)}
             />
-            Model calls ({hidden})
+            Show {counted(asked, "model call")}
+            {judgements > 0 && `, ${counted(judgements, "judgement")}`}
           </label>
         )}
       </header>

@@ -1,5 +1,5 @@
 import { Bar, shares } from "../parts/bar";
-import { DocumentTitle, Excerpt, Few, SpanLink, overlaps, spanKey } from "../parts/spans";
+import { DocumentTitle, Excerpt, Few, Place, SpanLink, overlaps, spanKey } from "../parts/spans";
 import { lastOf, of } from "../run";
 import { counted, oneLine, score, seconds } from "../format";
 import type { EventOf, Span, TraceEvent } from "../types";
@@ -28,7 +28,10 @@ export function PassagesPicture({ events }: { events: readonly TraceEvent[] }) {
           <h3>
             {oneLine(search.query, 160)}
             <small>
-              {search.how}, {counted(search.spans.length, "passage")}, {seconds(search.seconds)}
+              {search.how} search, {counted(search.spans.length, "passage")},{" "}
+              {seconds(search.seconds)}
+              {scored.length > 0 &&
+                ". The order and the bars are of this search, the numbers of a later step."}
             </small>
           </h3>
           <ol>
@@ -87,7 +90,7 @@ function Rows({ search, scored, pruned, cited, shortened }: Made) {
     <Few all={search.spans} most={10}>
       {(span, at) => {
         const left = pruned.find((event) => event.spans.some((each) => overlaps(each, span)));
-        const behind = cited.some((each) => overlaps(each, span));
+        const behind = cited.find((each) => overlaps(each, span));
         const short = shortened.get(spanKey(span));
         return (
           <li key={spanKey(span)} class={behind ? "cited" : left ? "pruned" : undefined}>
@@ -106,13 +109,12 @@ function Rows({ search, scored, pruned, cited, shortened }: Made) {
                   </span>
                 );
               })}
+              {short && <span class="tag">{Math.round(100 * short.share)}% kept</span>}
+              <Place span={behind ?? span} />
               {short ? (
-                <>
-                  <span class="tag">{Math.round(100 * short.share)}% kept</span>
-                  <span class="excerpt">{oneLine(short.text, 260)}</span>
-                </>
+                <span class="excerpt">{oneLine(short.text, 260)}</span>
               ) : (
-                <Excerpt span={span} />
+                <Excerpt span={behind ?? span} />
               )}
             </div>
           </li>

@@ -19,11 +19,11 @@ const PICTURES: [signs: (keyof Events)[], picture: (shown: Shown) => preact.JSX.
     [["retrieved", "scored", "shortened"], PassagesPicture],
   ];
 
-/** How a strategy works, drawn from its events. */
-export function Picture({ events }: Shown) {
+/** How a strategy works, drawn from its events; without `passages`, which are shown beside it, if so. */
+export function Picture({ events, passages }: Shown & { passages: boolean }) {
   const kinds = new Set(events.map((event) => event.event));
   const found = PICTURES.find(([signs]) => signs.some((sign) => kinds.has(sign)));
-  if (!found) return null;
-  const Drawn = found[1];
+  const Drawn = found?.[1];
+  if (!Drawn || (Drawn === PassagesPicture && !passages)) return null;
   return <Drawn events={events} />;
 }

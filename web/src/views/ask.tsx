@@ -8,9 +8,9 @@ import { Arrow, Stop } from "../parts/icons";
 import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
 import { Few, InLibrary, SpanLink, useSearch } from "../parts/spans";
-import { link } from "../route";
+import { go, link, type Route } from "../route";
 import { Run, lastOf } from "../run";
-import { counted, oneLine } from "../format";
+import { counted, firstWords, oneLine } from "../format";
 import { about, asFailure, current, documentsOf, library } from "../state";
 import type { Answer, DocumentInfo, Tree } from "../types";
 
@@ -27,7 +27,8 @@ const earlier = signal<Run[]>([]); // the turns of the conversation before the r
 function ask(asked: string, before: Run[] = []): void {
   if (!asked) return;
   earlier.value = before;
-  start(library.value, {
+  // A follow-up stays in the library of the answer before.
+  start(before.at(-1)?.library ?? library.value, {
     question: asked,
     strategy: strategy.value,
     parameters: asValues(strategy.value, parameters.value),
@@ -40,6 +41,7 @@ function ask(asked: string, before: Run[] = []): void {
 }
 
 function start(library: string, asked: api.Asked): void {
+  go(link("ask"));
   run.value?.cancel();
   run.value = new Run(library, asked.question, asked.strategy);
   void run.value.ask(asked);
@@ -71,12 +73,20 @@ function positive(text: string): number | null {
   return text && number > 0 ? number : null;
 }
 
+/** Whether the run of an address is the one in this view, and is not to be replayed. */
+export const isInView = ({ parts, query }: Route): boolean =>
+  run.value?.id === parts[0] && !query.has("replay");
+
 export function AskView() {
   const filled = !!current.value?.documents; // not before it is known
   const now = run.value;
   useEffect(() => {
     chosen.value = [];
   }, [library.value]);
+  const ended = now && !now.busy.value && now.id;
+  useEffect(() => {
+    if (ended) history.replaceState(null, "", link("run", [ended]));
+  }, [ended]);
   return (
     <div class={now ? "ask asked" : "ask"}>
       <div class="left">
@@ -302,7 +312,7 @@ function Earlier() {
   );
 }
 
-function FollowUp({ before }: { before: Run[] }) {
+export function FollowUp({ before }: { before: Run[] }) {
   const text = useSignal("");
   return (
     <form
@@ -393,8 +403,16 @@ function DocumentChoice() {
   );
 }
 
-/** How a run ended; `again` asks once more with what is changed in the request. */
-export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) => void }) {
+/** How a run ended; `again` asks once more with what is changed in the request, `replay` replays. */
+export function Outcome({
+  run,
+  again,
+  replay,
+}: {
+  run: Run;
+  again?: (asked: api.Asked) => void;
+  replay?: () => void;
+}) {
   const answer = run.answer.value;
   const { asked } = run;
   const problem = run.problem.value;
@@ -438,7 +456,7 @@ export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) =
           readAll={again && asked ? () => again({ ...asked, yes: true }) : undefined}
         />
       )}
-      {run.id && !run.busy.value && <After run={run} />}
+      {run.id && !run.busy.value && <After run={run} replay={replay} />}
     </section>
   );
 }
@@ -450,7 +468,7 @@ const isDocumented = (answer: Answer): boolean =>
   answer.citations.some((each) => each.authors || each.date);
 
 /** What can be done with a run that has ended: replay it, copy, download or send its answer. */
-function After({ run }: { run: Run }) {
+function After({ run, replay }: { run: Run; replay: (() => void) | undefined }) {
   const said = useSignal("");
   const answer = run.answer.value;
   const address = link("run", [run.id]);
@@ -486,12 +504,18 @@ function After({ run }: { run: Run }) {
               key={ending}
               type="button"
               aria-label={`Download as ${name}`}
-              onClick={() => act(download(run.id, ending), "Downloaded")}
+              onClick={() => act(download(run, ending), "Downloaded")}
             >
               ↓ {name}
             </button>
           ))}
-      <a href={address}>Replay this run</a>
+      {replay ? (
+        <button type="button" class="link" onClick={replay}>
+          Replay this run
+        </button>
+      ) : (
+        <a href={link("run", [run.id], { replay: 1 })}>Replay this run</a>
+      )}
       <span role="status">{said.value}</span>
     </div>
   );
@@ -505,10 +529,10 @@ async function copy(text: Promise<string>): Promise<void> {
 }
 
 /** A link could not send the token, so the file is fetched and given to the browser. */
-async function download(run: string, ending: string): Promise<void> {
+async function download({ id, question }: Run, ending: string): Promise<void> {
   const anchor = document.createElement("a");
-  anchor.href = URL.createObjectURL(await (await api.answerFile(run, ending)).blob());
-  anchor.download = `answer.${ending}`;
+  anchor.href = URL.createObjectURL(await (await api.answerFile(id, ending)).blob());
+  anchor.download = `${firstWords(question)}.${ending}`;
   anchor.click();
   setTimeout(() => URL.revokeObjectURL(anchor.href), 60_000);
 }

@@ -10,7 +10,7 @@ import { Run } from "../run";
 import { day, seconds, timeOf } from "../format";
 import { asFailure, library } from "../state";
 import type { Problem, RunInfo } from "../types";
-import { Outcome } from "./ask";
+import { FollowUp, Outcome } from "./ask";
 
 export function RunsView() {
   const [list, setList] = useState<RunInfo[] | null>(null);
@@ -32,6 +32,10 @@ export function RunsView() {
   return (
     <div class="runs">
       <h1>Runs</h1>
+      <p class="quiet">
+        Questions asked of this server. Those that <code>colligate ask</code> answers without it are
+        not listed.
+      </p>
       {problem && <ProblemNote problem={problem} />}
       {list?.length === 0 && (
         <p class="quiet">
@@ -93,6 +97,7 @@ export function ReplayView() {
     api.runById(id).then(
       (info) => {
         run = new Run(info.library ?? library.value, info.question, info.strategy);
+        if (!again && !route.value.query.has("replay")) run.skip();
         replayed.value = run;
         void run.replay(id, info);
       },
@@ -111,12 +116,8 @@ export function ReplayView() {
         {run && (
           <>
             <h1>{run.question}</h1>
-            <Outcome run={run} />
-            {!run.busy.value && (
-              <button type="button" onClick={() => setAgain(again + 1)}>
-                Play again
-              </button>
-            )}
+            <Outcome run={run} replay={() => setAgain(again + 1)} />
+            {run.answer.value && <FollowUp before={[run]} />}
           </>
         )}
       </div>
