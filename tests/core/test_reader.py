@@ -215,6 +215,12 @@ async def test_a_short_answer_that_a_passage_holds_is_cited_without_a_second_cal
     assert len(calls) == 1
 
 
+async def test_a_reader_that_takes_its_answer_back_when_asked_to_quote_has_none(asked, reply):
+    claimed, denied = reply(short="900 euros a week", found=True), reply(SAID, found=False)
+    answer, calls, _ = await asked(claimed, denied)
+    assert (answer.found, len(calls)) == (False, 2)
+
+
 async def test_a_reply_without_its_verdict_is_what_it_states(asked, reply):
     stated = json.loads(reply(SAID, short="900 euros"))
     del stated["found"]

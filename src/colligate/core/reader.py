@@ -116,7 +116,8 @@ async def read(
             uncounted = bool(cited.citations) and _lacks_number(question, cited)
             stray = uncounted or (unsaid and form is Form.SHORT)
             stray = stray and is_small(run.model(role))
-            if (cited.citations and not stray) or not reply.found:
+            is_final = not stray if cited.citations else not reply.found
+            if is_final:
                 return _finish(refused, cited, run)
             problem = "nothing that it states can be cited"
             if cited.citations:
@@ -166,7 +167,8 @@ async def _ask(
     if reply.found and not (reply.statements or cited.citations):
         said = Message("assistant", first.completions[-1].text)
         again = [*messages, said, Message("user", _AGAIN)]
-        if (second := await _ask_again(again, spec, role, run)) is not None:
+        second = await _ask_again(again, spec, role, run)
+        if second is not None and second.found:  # else its statements are there by force
             reply, cited = second, await check(second)
     _report(reply, run)
     return reply, cited
