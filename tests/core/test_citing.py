@@ -593,6 +593,10 @@ ACCOUNTS = """# Accounts
         ("| Net cash | (16,483) | |", "Net cash, 2014: (16,483)"),
         ("| Auditor | Smith | Jones \\| Brown |", "Auditor, 2014: Smith; 2015: Jones | Brown"),
         (
+            "Smith: “| Auditor | Smith | Jones \\| Brown |”",
+            "Smith: “Auditor, 2014: Smith; 2015: Jones | Brown”",
+        ),
+        (
             "| Total revenues | $ 5,504,656 | $ 6,779,511 | | Net cash | (16,483) | |",
             "Total revenues, 2014: $ 5,504,656; 2015: $ 6,779,511. Net cash, 2014: (16,483)",
         ),

@@ -689,13 +689,13 @@ def _say_rows(stated: Stated, documents: Mapping[str, Document]) -> str:
             in_words = _say_row(line, above, certain)
             if unit and any(map(_AMOUNT.search, _split_cells(line)[1:])):
                 in_words += f" ({unit})"
-            said = said.replace(row, f"{in_words}. ")
+            said = said.replace(row, f"{in_words.removesuffix('.')}. ")
             above.append(line)
     if not is_row:
         return stated.sentence
     # What is left are rules, parts of rows, and rows that no place has.
     cells = [cell for cell in _split_cells(said) if not _RULE.fullmatch(cell)]
-    return ", ".join(cells).removesuffix(".").replace("\\|", "|")
+    return ", ".join(cells).removesuffix(".").replace(". ”", "”").replace("\\|", "|")
 
 
 def _say_row(row: str, above: Sequence[str] = (), certain: bool = False) -> str:
