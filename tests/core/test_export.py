@@ -98,7 +98,7 @@ QUOTE = "Fees (table):\n| late | 10 % |\n# 1. *No* <b>credit</b> & $5_000 ![x](h
 PLACE = {
     **citation("Rules & <b>laws</b>", ["Rules", "Fees"], 3),
     **{"document": "rules-1", "quote": QUOTE, "source": "/office/rules.pdf"},
-    **{"date": "2024-05-01", "authors": "Mercer, Ada; Bob {O'Neil} and C. Roe"},
+    **{"date": "2024-05-01", "authors": "Mercer, Ada; Bob {O'Neil} and C. Roe & Co"},
 }
 USAGE = {"calls": 1, "input_tokens": 678, "output_tokens": 76, "seconds": 4.8, "cost_usd": 0.002}
 USAGE["by_role"] = {}
@@ -184,7 +184,7 @@ def test_documents_are_listed_once_as_bibtex(paid):
     assert written == (
         "@misc{rules-1,\n"
         "  title = {{Rules \\& <b>laws</b>}},\n"
-        "  author = {{Mercer, Ada} and Bob {\\textbraceleft}O'Neil{\\textbraceright} and C. Roe},\n"
+        "  author = {{Mercer, Ada} and Bob {\\textbraceleft}O'Neil{\\textbraceright} and C. Roe \\& Co},\n"
         "  year = {2024},\n"
         "  month = {5},\n"
         "  note = {rules.pdf, pages 3, 9},\n"

@@ -307,7 +307,7 @@ def _write_entry(document: str, citations: list[Mapping[str, Any]]) -> str:
 
 
 def _split_authors(authors: str) -> list[str]:
-    return [name for each in re.split(r";|\band\b|&", authors) if (name := each.strip())]
+    return [name for each in re.split(r";|\band\b", authors) if (name := each.strip())]
 
 
 def _write_author(name: str) -> str:
