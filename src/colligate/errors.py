@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from rapidfuzz import fuzz, process
 
@@ -137,7 +140,21 @@ class MissingCapability(ModelError):
 
 
 class MissingExtra(ModelError):
-    """An optional package is not installed."""
+    """An optional package is not installed. A hint of pip's becomes one that fits where we run."""
+
+    def __init__(self, what: str, why: str = "", hint: str = "") -> None:
+        fitting = hint.replace("pip install 'colligate", f"{find_installer()} 'colligate")
+        super().__init__(what, why, fitting)
+
+
+def find_installer() -> str:
+    """Return the command that installs into this environment, which pipx or uv may have made."""
+    made = Path(sys.prefix)
+    if (made / "pipx_metadata.json").exists():
+        return f"pipx runpip {shlex.quote(made.name)} install"
+    if (made / "uv-receipt.toml").exists():
+        return f"uv pip install --python {shlex.quote(str(made))}"
+    return "pip install"
 
 
 class WeightsUnavailable(ModelError):

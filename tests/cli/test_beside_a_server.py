@@ -192,7 +192,7 @@ def test_models_and_files_that_the_server_does_not_have_are_refused(
     (folder / "new.md").write_text("# New\n\nThis is not in the library.\n")
     files = ask(colligate, folder)
     assert files.returncode == 2
-    assert "add the files at the server" in files.stderr.splitlines()[-1]
+    assert "add the files on its page, http" in files.stderr.splitlines()[-1]
     for command in ("index", "sync"):
         done = colligate.here(command, folder, "--embedder", "static")
         assert done.returncode == 1

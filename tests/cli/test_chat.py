@@ -47,12 +47,18 @@ def chat(colligate: Any, chatting: list[str]) -> Callable[..., tuple[int, str, s
     return run
 
 
-def test_each_line_is_a_question_that_may_point_back(chat: Any) -> None:
+def test_each_line_is_a_question_that_may_point_back(
+    chat: Any, colligate: Any, chatting: list[str]
+) -> None:
+    at = chatting.index("--model")
+    colligate.environment["COLLIGATE_MODEL"] = chatting[at + 1]
+    del chatting[at : at + 2]
     status, out, err = chat(f"{FIRST}\n\nAnd how high is it?\n")
     assert status == 0, err
     assert "It was built in 1871. [1]" in out
     assert "It is 41 metres high. [1]" in out
     assert f"asked as: {WHOLE}" in err
+    assert err.count("model: openai:reader@") == 1
     assert "Traceback" not in err
 
 

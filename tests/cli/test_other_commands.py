@@ -236,6 +236,9 @@ def test_doctor_says_how_to_fix_it(colligate: Any, openai_server: Any, tmp_path:
     status, checks = _doctor(colligate)
     assert status == 1
     assert "bundled" in checks["model"]["found"]
+    assert "strategy spd-rag" not in checks, "one line says it of all"
+    assert "bundled cannot run yet" in checks["other strategies"]["found"]
+    assert "the first question fetches it" in checks["model weights"]["hint"]
     assert "colligate models pull qwen2.5-coder-1.5b" in checks["model weights"]["hint"]
     assert "colligate models pull wordllama-256" in checks["embedder"]["hint"]
 
@@ -255,7 +258,7 @@ def test_doctor_describes_llama_cpp(colligate: Any, openai_server: Any, tmp_path
     del colligate.environment["COLLIGATE_LLAMA"]
     colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
     _, checks = _doctor(colligate, *named)
-    assert checks["llama.cpp"]["hint"] == "colligate models pull llama.cpp"
+    assert checks["llama.cpp"]["hint"].endswith("now: colligate models pull llama.cpp")
 
 
 def test_doctor_with_a_library_that_cannot_be_opened(

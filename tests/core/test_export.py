@@ -98,10 +98,10 @@ QUOTE = "Fees (table):\n| late | 10 % |\n# 1. *No* <b>credit</b> & $5_000 ![x](h
 PLACE = {
     **citation("Rules & <b>laws</b>", ["Rules", "Fees"], 3),
     **{"document": "rules-1", "quote": QUOTE, "source": "/office/rules.pdf"},
-    **{"date": "2024-05-01", "authors": "Mercer, Ada; Bob {O'Neil} and C. Roe"},
+    **{"date": "2024-05-01", "authors": "Mercer, Ada; Bob {O'Neil} and C. Roe & Co"},
 }
 USAGE = {"calls": 1, "input_tokens": 678, "output_tokens": 76, "seconds": 4.8, "cost_usd": 0.002}
-USAGE["by_role"] = {}
+USAGE |= {"by_role": {}, "scoring_passes": 24}
 
 
 def whole(text: str, *citations: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -152,7 +152,10 @@ def test_a_file_says_the_answer_its_sources_and_what_it_took(paid, ending):
     where = "[1] Rules & <b>laws</b> › Rules › Fees, page 3, 2024-05-01 (/office/rules.pdf)"
     assert lines[4:6] == [where, squeeze(QUOTE)]
     assert lines[-3:-1] == ["Warnings", "notes.md <img> was read in part"]
-    assert lines[-1] == "colligate, auto; 1 call, 678 tokens in, 76 out, $0.0020, 4.8 s"
+    assert (
+        lines[-1]
+        == "colligate, auto; 1 call, 678 tokens in, 76 out, $0.0020, 24 texts judged, 4.8 s"
+    )
 
 
 @given(TEXTS, TEXTS.filter(str.strip), TEXTS)
@@ -184,7 +187,8 @@ def test_documents_are_listed_once_as_bibtex(paid):
     assert written == (
         "@misc{rules-1,\n"
         "  title = {{Rules \\& <b>laws</b>}},\n"
-        "  author = {{Mercer, Ada} and Bob {\\textbraceleft}O'Neil{\\textbraceright} and C. Roe},\n"
+        "  author = {{Mercer, Ada} and Bob {\\textbraceleft}O'Neil{\\textbraceright} "
+        "and C. Roe \\& Co},\n"
         "  year = {2024},\n"
         "  month = {5},\n"
         "  note = {rules.pdf, pages 3, 9},\n"
@@ -210,5 +214,11 @@ def test_an_answer_replaces_a_file_and_keeps_its_permissions(tmp_path):
     assert "In 1871." in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     given.export(str(tmp_path / "new.md"))
-    assert stat.S_IMODE((tmp_path / "new.md").stat().st_mode) == 0o600
-    assert {each.name for each in tmp_path.iterdir()} == {"real.html", "link.HTML", "new.md"}
+    (usual := tmp_path / "usual").touch()
+    assert (tmp_path / "new.md").stat().st_mode == usual.stat().st_mode, "it is to be handed on"
+    assert {each.name for each in tmp_path.iterdir()} == {
+        "real.html",
+        "link.HTML",
+        "new.md",
+        "usual",
+    }

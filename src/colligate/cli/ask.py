@@ -68,10 +68,10 @@ async def ask_command(
     paths: options.Paths = None,
     *,
     output: Annotated[
-        Path | None,
+        list[Path] | None,
         options.option(
             "Also write the answer with its sources to FILE, as its ending says: .md, .html, "
-            ".docx, or .bib for the documents cited.",
+            ".docx, or .bib for the documents cited; may be repeated.",
             options.OUTPUT,
             "--output",
             "-o",
@@ -92,17 +92,17 @@ async def ask_command(
     from colligate.core.export import choose_format
 
     require_text(question)
-    if output is not None:
-        choose_format(output)
+    for file in output or []:
+        choose_format(file)
     asker = Asker(paths or [], asked, models, run, models.load_settings())
     with watch_run(run.trace) as watcher:
         async with asker.open_engine() as engine:
             answer = await asker.ask(question, engine, watcher)
     status = show(answer, run, watcher)
-    if output is not None:
-        for left_out in answer.export(output):
+    for file in output or []:
+        for left_out in answer.export(file):
             warn(left_out)
-        note(f"written to {output}")
+        note(f"written to {file}")
     return status
 
 
@@ -179,7 +179,7 @@ class Asker:
             raise UsageError(
                 f"the library {library.path} takes no files at the moment",
                 f"the server at {server.url} holds it, and not all of these are in it as they are",
-                "add the files at the server, or give another --library",
+                f"add the files on its page, {server.url}, or give another --library",
             )
         return await server.ask(
             question,

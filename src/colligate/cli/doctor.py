@@ -21,7 +21,7 @@ from rich.text import Text
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, command
 from colligate.cli.display import print_json, print_result, to_one_line
-from colligate.errors import ColligateError
+from colligate.errors import ColligateError, find_installer
 
 if TYPE_CHECKING:
     from colligate.cli.roles import RoleModel
@@ -37,6 +37,7 @@ _COMPILED = (
 )
 _LOCAL = ("torch", "transformers", "sentence_transformers")
 _SPARE_BYTES = 200_000_000
+_PULL = "the first question fetches it, or now: colligate models pull {}"
 _STATES = {
     (True, True): ("ok", "green"),
     (True, False): ("ok", "green"),
@@ -104,6 +105,7 @@ async def run_checks(
     """Make the checks one after another and yield each; `given` is what options name."""
     from colligate.cli.roles import find_models
     from colligate.core.strategy import list_strategies
+    from colligate.engine import DEFAULT_STRATEGY
     from colligate.session import DEFAULT_EMBEDDER
 
     yield _check_python()
@@ -130,8 +132,11 @@ async def run_checks(
         yield await _check_verifier(settings.verifier, found)
     yield await _check_library(embedder.name, settings.library)
     yield _check_space([*(model.named.name for model in found.values()), embedder.name])
-    for name in list_strategies():
+    blocked = next((one.problem for one in found.values() if one.blocks and one.problem), None)
+    for name in [DEFAULT_STRATEGY] if blocked else list_strategies():
         yield _check_strategy(name, found)
+    if blocked:
+        yield Check("other strategies", False, f"cannot run: {blocked.what}", needed=False)
 
 
 def _fail(name: str, error: ColligateError, hint: str = "") -> Check:
@@ -162,7 +167,7 @@ def _check_packages() -> Check:
 def _check_extras() -> Check:
     missing = [name for name in _LOCAL if find_spec(name) is None]
     found = f"without {', '.join(missing)}" if missing else "installed"
-    hint = "for models through torch: pip install 'colligate[local]'"
+    hint = f"for models through torch: {find_installer()} 'colligate[local]'"
     return Check("extra 'local'", not missing, found, hint, needed=False)
 
 
@@ -225,7 +230,7 @@ def _check_weights(name: str, weights: str) -> Check:
     files = find_weights(weights)
     size = f"{PINNED[weights].size / 1e6:,.0f} MB"
     found = f"{weights} in {next(iter(files.values())).parent}" if files else f"{weights}, {size}"
-    return Check(name, files is not None, found, f"colligate models pull {weights}")
+    return Check(name, files is not None, found, _PULL.format(weights))
 
 
 def _check_llama(models: list[str]) -> Check:
@@ -238,7 +243,7 @@ def _check_llama(models: list[str]) -> Check:
     try:
         folder = find_libraries()
         if folder is None:
-            hint = f"colligate models pull {LIBRARY}"
+            hint = _PULL.format(LIBRARY)
             return Check(LIBRARY, False, f"{VERSION} is not on this machine", hint, needed)
         facts = describe_library(folder)
     except ColligateError as error:

@@ -80,7 +80,7 @@ async def open_to_change(
             raise LibraryLocked(
                 f"cannot index into the library {library.path}",
                 f"the server at {server.url} holds it",
-                "send the files to the server, or stop it",
+                f"add the files on its page, {server.url}, or stop it",
             )
         yield engine
 

@@ -37,7 +37,6 @@ from colligate.core.events import (
     Asking,
     Event,
     Listener,
-    Measured,
     Noted,
     Progressed,
     Writing,
@@ -108,6 +107,7 @@ class Watcher:
         self._display = display
         self._trace = trace
         self._warned: set[str] = set()
+        self._noted: set[str] = set()
 
     def see(self, event: Event) -> None:
         """Take one event. May be called from any thread."""
@@ -115,6 +115,10 @@ class Watcher:
             self._trace.write(event)
         if isinstance(event, Noted) and event.warning:
             self._warned.add(event.text)
+        elif isinstance(event, Noted):
+            if event.text in self._noted:
+                return
+            self._noted.add(event.text)
         self._display.show(event)
 
     @property
@@ -244,10 +248,10 @@ class LineDisplay:
             case Progressed():
                 self._show_progress(event)
             case Asking(model=model, what=what):
-                self._calls += 1
+                self._calls += what == "chat"
                 last = self._find_due(f"asking {model} {what}")
                 if last is not None:
-                    call = f", call {self._calls:,}" if last else ""
+                    call = f", call {self._calls:,}" if last and what == "chat" else ""
                     note(_format_asking(model, what) + call + _format_estimate(event))
 
     def paused(self) -> AbstractContextManager[None]:
@@ -303,13 +307,14 @@ class BarDisplay:
             case Progressed():
                 self._show_progress(event)
             case Asking(model=model, what=what, prompt_tokens=tokens):
-                self._calls += 1
+                self._calls += what == "chat"
+                call = f"call {self._calls:,}, " if what == "chat" else ""
                 asking = _format_asking(model, what) + _format_estimate(event)
-                self._show_step(f"call {self._calls:,}, {tokens:,} tokens: {asking}")
+                self._show_step(f"{call}{tokens:,} tokens: {asking}")
             case Writing(model=model, tokens=tokens):
                 written = f"{model} has written about {pluralize(tokens, 'token')}"
                 self._show_step(f"call {self._calls:,}: {written}")
-            case Asked(model=model) | Measured(model=model):
+            case Asked(model=model):
                 self._show_step(f"call {self._calls:,}: {model} replied")
             case _:
                 if line := event.line():
@@ -360,7 +365,7 @@ class AmountColumn(ProgressColumn):
 
 
 def _format_asking(model: str, what: str) -> str:
-    return f"asking {model}" + ("" if what == "chat" else f" for {what}")
+    return f"asking {model}" if what == "chat" else f"{model} is judging"
 
 
 def _format_estimate(event: Asking) -> str:

@@ -153,7 +153,8 @@ class Scored(Event):
     seconds: float = 0.0
 
     def line(self) -> str:
-        return f"scored {pluralize(len(self.spans), 'passage')} by {self.signal}"
+        passages = pluralize(len(self.spans), "passage")
+        return f"compared {passages} with the question ({self.signal})"
 
 
 @dataclass(frozen=True)
@@ -195,8 +196,8 @@ class Asking(Event):
     seconds: float | None = None
 
     def line(self) -> str:
-        wanted = "" if self.what == "chat" else f" for {self.what}"
-        return f"asking the {self.role} {self.model}{wanted}"
+        whom = f"the {self.role} {self.model}"
+        return f"asking {whom}" if self.what == "chat" else f"{whom} is judging"
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ class Measured(Event):
     bounded: tuple[str, ...] = ()
 
     def line(self) -> str:
-        return f"the {self.role} {self.model} measured {self.signal}"
+        return f"the {self.role} {self.model} has judged"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 from colligate.core.events import pluralize
 from colligate.errors import ColligateError, UsageError
-from colligate.private import make_private_file
 
 # The start of an image, of a tag, comment or link in angle brackets, and of a link definition
 # (`[1]: address`). After an odd number of backslashes it is text already.
@@ -77,13 +76,15 @@ def describe_usage(usage: Mapping[str, Any], model: str = "") -> str:
     """Return what a run cost (the object `usage` of `ask --json`) in one line."""
     tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
     cost = f", ${usage['cost_usd']:.4f}" if usage["cost_usd"] else ""
+    passes = usage.get("scoring_passes", 0)
+    judged = f", {pluralize(passes, 'text')} judged" if passes else ""
     by = f"{model}: " if model else ""
     counts = {role: sums["calls"] for role, sums in usage["by_role"].items() if sums["calls"]}
     roles = [f"{role} {calls:,}" for role, calls in counts.items()]
     calls = pluralize(usage["calls"], "call") + (f" ({', '.join(roles)})" if len(roles) > 1 else "")
     split = [f"{what} {took:.1f}" for what, took in usage.get("split", {}).items() if took >= 0.05]
     parts = f" ({', '.join(split)})" if len(split) > 1 else ""
-    return f"{by}{calls}, {tokens}{cost}, {usage['seconds']:.1f} s{parts}"
+    return f"{by}{calls}, {tokens}{cost}{judged}, {usage['seconds']:.1f} s{parts}"
 
 
 def render_event(event: Mapping[str, Any]) -> str:
@@ -142,7 +143,7 @@ def write_export(answer: Mapping[str, Any], path: Path) -> list[str]:
     path = path.resolve()  # a link stays, and what it leads to is replaced
     fresh = path.with_name(f"{path.name}.new")
     try:
-        make_private_file(fresh)
+        fresh.touch()  # what is handed on is as public as other files
         if path.exists():  # what exists keeps its permissions
             shutil.copymode(path, fresh)
         fresh.write_bytes(content)
@@ -307,7 +308,7 @@ def _write_entry(document: str, citations: list[Mapping[str, Any]]) -> str:
 
 
 def _split_authors(authors: str) -> list[str]:
-    return [name for each in re.split(r";|\band\b|&", authors) if (name := each.strip())]
+    return [name for each in re.split(r";|\band\b", authors) if (name := each.strip())]
 
 
 def _write_author(name: str) -> str:

@@ -13,9 +13,10 @@ import pytest
 from colligate.cli import progress
 from colligate.cli.progress import LineDisplay, watch_run
 from colligate.core import Event
-from colligate.core.events import Asked, Asking, Progressed
+from colligate.core.events import Asked, Asking, Measured, Progressed, Scored
 from colligate.documents import Span
 from colligate.models import Usage
+from colligate.strategies.auto.events import Classified, Escalated
 from colligate.strategies.dualrag.events import (
     Gathered,
     Identified,
@@ -107,6 +108,16 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             "synthesis level 1: 3 texts in 2 groups",
         ),
         (Synthesised(1, 0, (FoundThere("a", (SPAN,)),)), "synthesis level 1: 1 finding"),
+        (
+            Classified({"fact": 0.2, "steps": 0.14, "each": 0.66, "overview": 0.0}),
+            "the question seems to need one fact from each of many documents (66%)",
+        ),
+        (
+            Escalated("several steps", "dualrag"),
+            "several steps: looking up one step after the other (dualrag)",
+        ),
+        (Escalated("nothing found", "search"), "nothing found: reading the next passages"),
+        (Scored("minilm", (SPAN,), (0.5,)), "compared 1 passage with the question (minilm)"),
         (Event(), ""),
     ],
 )
@@ -131,6 +142,14 @@ def test_the_bar_of_documents_stays_while_their_agents_work(terminal: Any) -> No
     assert "12 of 40" in bar
     [step] = terminal(Progressed("reading documents", 40, 40, "The last"), *calls)
     assert "call 1: m replied" in step
+
+
+def test_only_calls_that_write_are_counted_as_calls(terminal: Any) -> None:
+    judged = Measured("labels", "scorer", "m", (0.5,), Usage(900), 0.1)
+    [step] = terminal(Asking("scorer", "m", "labels", 900))
+    assert "900 tokens: m is judging" in step
+    [step] = terminal(judged, Asking("reader", "m", "chat", 900))
+    assert "call 1, 900 tokens: asking m" in step
 
 
 def test_in_a_log_the_documents_are_counted_once(capsys: Any) -> None:

@@ -51,6 +51,7 @@ def make_pdf(
     title: str = "",
     made: str = "",
     author: str = "",
+    creator: str = "",
     encrypted: bool = False,
 ) -> bytes:
     """A small PDF. `outline` holds (title, level from 1, page from 0), in order."""
@@ -80,7 +81,8 @@ def make_pdf(
         root += f" /Outlines {first_mark} 0 R"
         _add_outline(objects, first_mark, first_page, outline)
     objects[1] = (root + " >>").encode()
-    facts = f"/Title ({_escape(title)}) /Author ({author}) /CreationDate ({made})"
+    facts = f"/Title ({_escape(title)}) /Author ({author}) /Creator ({creator})"
+    facts += f" /CreationDate ({made})"
     objects[6] = f"<< {facts} >>".encode()
     trailer = "/Root 1 0 R /Info 6 0 R /ID [<00112233445566778899aabbccddeeff> <00>]"
     if encrypted:
@@ -190,8 +192,39 @@ def test_the_date_is_that_of_the_title_page_or_else_of_the_file() -> None:
     assert read(dated).metadata["date"] == "2018-03-03"
 
 
-def test_the_file_says_who_wrote_it() -> None:
-    assert read(make_pdf([page("Report", *body(120))], author="Ada Mercer")).authors == "Ada Mercer"
+@pytest.mark.parametrize(
+    ("author", "creator", "authors"),
+    [
+        ("Ada Mercer", "", "Ada Mercer"),
+        ("EDGAR Online, a division of R.R. Donnelley", "EDGAR PDF Generator", ""),
+        ("Kaleidoscope - kscope.io", "Chromium", ""),
+        ("anonymous", "", ""),
+        ("Ada Mercer, ada@example.com", "Word", "Ada Mercer, ada@example.com"),
+    ],
+)
+def test_the_file_says_who_wrote_it_and_not_with_which_program(
+    author: str, creator: str, authors: str
+) -> None:
+    data = make_pdf([page("Report", *body(120))], author=author, creator=creator)
+    assert read(data).authors == authors
+
+
+@pytest.mark.parametrize(
+    ("dated", "date"),
+    [
+        ("Date of Report (Date of earliest event reported): July 1, 2022", "2022-07-01"),
+        ("Securities Exchange Act of 1934 For the fiscal year ended May 26, 2019", "2019-05-26"),
+    ],
+)
+def test_a_report_to_the_sec_has_the_name_of_its_company_its_form_and_its_date(
+    dated: str, date: str
+) -> None:
+    lines = [heading(150, "FORM 8-K", 13), *body(180, 1, text="Line. " * 30)]
+    lines += [*body(210, 1, text=dated), heading(250, "Amcor plc", 13)]
+    lines += body(280, 1, text="(Exact name of registrant as specified in its charter)")
+    data = make_pdf([page("UNITED STATES", *lines)], made="D:20230504120000Z")
+    document = read(data, "amcor_8k.pdf")
+    assert (document.title, document.date) == ("Amcor plc, Form 8-K", date)
 
 
 def test_outline_promotes_a_title_that_looks_like_body_text() -> None:

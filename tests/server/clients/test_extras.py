@@ -16,11 +16,26 @@ def no_mcp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server", None)
 
 
-def test_the_command_names_the_extra(no_mcp, capsys, tmp_path):
+@pytest.mark.parametrize(
+    ("made_by", "command"),
+    [
+        ("", "; pip install"),
+        ("pipx_metadata.json", "; pipx runpip colli install"),
+        ("uv-receipt.toml", "; uv pip install --python {}"),
+    ],
+)
+def test_the_command_names_the_extra_and_what_installs_it_here(
+    no_mcp, capsys, tmp_path, monkeypatch, made_by, command
+):
+    prefix = tmp_path / "colli"
+    prefix.mkdir()
+    if made_by:
+        (prefix / made_by).touch()
+    monkeypatch.setattr(sys, "prefix", str(prefix))
     assert main(["mcp", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert "pip install 'colligate[mcp]'" in err
+    assert f"{command.format(prefix)} 'colligate[mcp]'" in err
 
 
 async def test_the_server_reports_it_and_serves_the_rest(no_mcp, serve):

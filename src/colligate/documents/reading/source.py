@@ -134,6 +134,10 @@ _DATE = re.compile(
 )
 _TITLE_LINES = 12
 _LONGEST_TITLE_LINE = 120  # characters: a longer line is already the text
+# Of reports under the Exchange Act of 1934: the words before a period count only on a title page.
+_DATE_LABEL = re.compile(
+    r"\bdate of report\b|\b1934\W+for the (?:fiscal year|quarterly period) ended\b", re.IGNORECASE
+)
 _BIOGRAPHY = re.compile(r"\b(?:born|died)\b", re.IGNORECASE)
 
 
@@ -161,8 +165,12 @@ def parse_date(text: str) -> str:
 
 
 def _find_date(text: str) -> str:
-    """Return the date on a title page: in a short line before the text begins."""
-    lines = [line.strip() for line in text[: _TITLE_LINES * 500].splitlines() if line.strip()]
+    """Return the date on a title page: a labelled one, or in a short line before the text."""
+    page = text[: _TITLE_LINES * 500]
+    for label in _DATE_LABEL.finditer(page):
+        if labelled := parse_date(page[label.end() :][:_LONGEST_TITLE_LINE]):
+            return labelled
+    lines = [line.strip() for line in page.splitlines() if line.strip()]
     for line in lines[:_TITLE_LINES]:
         if len(line) > _LONGEST_TITLE_LINE:
             break

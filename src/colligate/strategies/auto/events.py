@@ -6,6 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from colligate.core.events import Event
+from colligate.strategies.auto.prompts import QuestionKind
+
+_DOING = {
+    "dualrag": "looking up one step after the other",
+    "spd-rag": "reading each document",
+    "duquad": "reading again with another choice of passages",
+    "rdr2": "following the headings of the best documents",
+    "longrefiner": "reading the best documents by their headings",
+    "search": "reading the next passages",
+}
 
 
 @dataclass(frozen=True)
@@ -16,7 +26,7 @@ class Classified(Event):
 
     def line(self) -> str:
         kind = max(self.odds, key=lambda name: self.odds[name])
-        return f"the question takes {kind} ({self.odds[kind]:.2f})"
+        return f"the question seems to need {QuestionKind(kind).meaning} ({self.odds[kind]:.0%})"
 
 
 @dataclass(frozen=True)
@@ -27,7 +37,8 @@ class Escalated(Event):
     to: str
 
     def line(self) -> str:
-        return f"{self.why}: asking {self.to}"
+        by = "" if self.to == "search" else f" ({self.to})"
+        return f"{self.why}: {_DOING[self.to]}{by}"
 
     @property
     def lasting(self) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pypdfium2
@@ -52,7 +53,7 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
         tree=partial(markdown_tree, structure=structure),
         title=_choose_title(clean_line(facts.get("Title", "")), pages, source.stem),
         metadata={
-            "authors": clean_line(facts.get("Author", "")),
+            "authors": _find_authors(facts),
             "created_at": _MADE.sub(r"\1-\2-\3", facts.get("CreationDate", "")),
             "ocr": source.limits.ocr if is_recognised else "",
             "pdf": DOCLING if source.limits.pdf == DOCLING else "",
@@ -256,25 +257,49 @@ def _corrupt(source: SourceFile, why: str) -> CorruptFile:
     return source.error(CorruptFile, f"the PDF is damaged ({why})", "fetch it again")
 
 
+_NO_AUTHOR = re.compile(r"anonymous$|[^@]*\w\.(?:com|io|net)\b", re.I)
+
+
+def _find_authors(facts: Mapping[str, str]) -> str:
+    """Return the authors; empty if that is the program's firm, which has the program's name."""
+    author = clean_line(facts.get("Author", ""))
+    first, *_ = author.split() or [""]
+    programs = f"{facts.get('Creator', '')} {facts.get('Producer', '')}".split()
+    return "" if first in programs or _NO_AUTHOR.match(author) else author
+
+
 _NO_TITLE = re.compile(
     r"untitled|unbenannt|sans titre|document\d*$|microsoft (word|powerpoint|excel) ?-|slide ?1$"
-    r"|title$|\S+\.(\w{2,4}|book|indd)$|[\d\W_]*$|\S*[/\\]\S+$|\(.*\)$",
+    r"|title$|for immediate release$|\S+\.(\w{2,4}|book|indd)$|[\d\W_]*$|\S*[/\\]\S+$|\(.*\)$",
     re.I,
 )
 
 
 def _choose_title(metadata: str, pages: Sequence[PageLayout], stem: str) -> str:
-    """Return the first sensible title: the metadata's, page 1's first heading, or the stem."""
+    """Return the first sensible title: the metadata's, the name of the company that files the
+    report, page 1's first heading, or the stem."""
     shown = [
         dehyphenate_lines(block.lines)
         for page in pages[:1]
         for block in page.blocks
         if block.kind == "heading" and block.level == 1
     ]
-    for title in [metadata, *shown[:1]]:
+    for title in [metadata, *_find_registrant(pages), *shown[:1]]:
         if 3 <= len(title) <= 200 and not _NO_TITLE.match(title) and title != stem:
             return title
     return clean_line(re.sub(r"[_]+|(?<=\w)-(?=\w)", " ", stem)) or "Untitled"
+
+
+_FORM = re.compile(r"\bForm (\d+-[A-Z]+)\b", re.I)
+
+
+def _find_registrant(pages: Sequence[PageLayout]) -> Iterator[str]:
+    """Yield the company and the form of a report to the SEC, whose first page labels the name."""
+    texts = [dehyphenate_lines(block.lines) for page in pages[:1] for block in page.blocks]
+    form = next((f", Form {found[1].upper()}" for found in map(_FORM.search, texts) if found), "")
+    for name, label in pairwise(texts):
+        if label.lower().startswith("(exact name of registrant"):
+            yield name.replace(" .", ".") + form
 
 
 # Blocks as Markdown.
