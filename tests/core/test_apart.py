@@ -125,7 +125,7 @@ async def test_what_no_passage_covers_alone_is_read_together(ask_small, reply, q
     lind, mercer = (f"{name}: “Its owner was {name}.”" for name in ("Otto Lind", "Ada Mercer"))
     assert answer.text == f"{lind} [1] {mercer} [2]"
     assert len(answer.evidence) == 3
-    assert any("earlier steps had verified" in warning for warning in run.warnings)
+    assert any("earlier steps found and checked" in warning for warning in run.warnings)
 
 
 async def test_a_claim_without_a_place_is_seen_by_a_run_that_keeps_no_events(make_run, reply):

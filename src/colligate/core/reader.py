@@ -129,7 +129,7 @@ async def read(
     if not known:
         run.warn(f"the reader gives no answer: {problem}")
         return _finish(refused, Cited("", (), ()), run)
-    run.warn(f"the answer is what earlier steps had verified: {problem}")
+    run.warn(f"the answer is what earlier steps found and checked, not the last reply: {problem}")
     ids = {place.span.document_id for each in known for place in each.places}
     documents = {name: await run.document(name) for name in ids}
     cited = write_answer(known, documents, (), short=short, question=question)

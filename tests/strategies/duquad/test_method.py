@@ -384,7 +384,7 @@ async def test_what_an_agent_quoted_is_the_answer_if_the_judge_gives_none(make_r
     answer, run, _ = await asked(make_run, QUOTED, replies=replies)
     assert answer.text == "The rent is 900 euros. [1]"  # of the agent with the better document
     assert (answer.short, answer.citations[0].quote) == ("900 euros", MILL)
-    assert any("earlier steps had verified" in warning for warning in run.warnings)
+    assert any("earlier steps found and checked" in warning for warning in run.warnings)
 
 
 @pytest.mark.parametrize("judge", UNUSABLE)
