@@ -27,9 +27,11 @@ from colligate.private import make_private_folder
 
 _DENSE, _SPARSE, _DOCUMENT = "dense", "bm25", "document"
 
-# No graph of vectors (HNSW) is built: for 200,000 passages it takes seven minutes and saves 30 ms a
-# search (docs/decisions/0009-library.md). Exact search also gives the same order every time.
-_GRAPH_FROM = 1 << 40  # kilobytes
+# Kilobytes of vectors (20,000 MiniLM passages) from which an index is written in the form that opens
+# without being read. It has no graph of vectors (HNSW): for 200,000 passages one takes seven minutes
+# and saves 30 ms a search (docs/decisions/0009-library.md). Exact search has one order every time.
+_COMPACT_FROM = 30_000
+_NO_GRAPH = qdrant.HnswIndexConfig(m=0, ef_construct=4, full_scan_threshold=1 << 40)
 
 _PAGE = 10_000  # passages listed at once
 _MOST = 1 << 31
@@ -53,13 +55,14 @@ class EdgeIndex:
                 size=dimension,
                 distance=qdrant.Distance.Dot,
                 on_disk=True,  # mapped: opening does not read them all
+                hnsw_config=_NO_GRAPH,
             )
         config = qdrant.EdgeConfig(
             vectors=dense,
             sparse_vectors={_SPARSE: qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)},
             # `optimise` must erase everything that was removed.
             optimizers=qdrant.EdgeOptimizersConfig(
-                deleted_threshold=1e-9, vacuum_min_vector_number=1, indexing_threshold=_GRAPH_FROM
+                deleted_threshold=1e-9, vacuum_min_vector_number=1, indexing_threshold=_COMPACT_FROM
             ),
             wal_enabled=False,
         )
