@@ -261,6 +261,7 @@ async def test_a_snapshot_that_is_deleted_leaves_no_byte(
         assert await find(library)
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_what_keeps_no_versions_has_no_snapshots(library, folder):
     await library.add(folder)
     assert await library.snapshots() == []

@@ -576,6 +576,7 @@ async def test_cancelled_work_is_finished_by_the_next_call(library, folder):
 # A full disk
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_a_full_disk_is_the_librarys_fault_not_the_files(library, folder, write):
     await library.add(folder)
     catalogue = await library._store.lock_catalogue()
@@ -589,6 +590,7 @@ async def test_a_full_disk_is_the_librarys_fault_not_the_files(library, folder, 
     assert await library.verify() == []
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_a_full_disk_is_reported_before_the_index_is_written(library, folder, monkeypatch):
     full = shutil.disk_usage(folder)._replace(free=5 << 20)
     with monkeypatch.context() as patched:
@@ -598,6 +600,7 @@ async def test_a_full_disk_is_reported_before_the_index_is_written(library, fold
     assert (await library.add(folder)).passages > 0
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_space_is_looked_for_before_each_batch(library, write_records, monkeypatch):
     write_records("many.jsonl", **{str(n): f"Number {n}." for n in range(3_000)})
     folder = library.path.parent / "documents"
@@ -635,6 +638,7 @@ def test_an_error_of_the_disk_is_no_damage_where_the_disk_is_full(tmp_path, monk
     assert isinstance(fail(1 << 30), LibraryDamaged)
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_an_index_that_cannot_be_flushed_any_more_can_be_closed(library, folder):
     class FullDisk:
         def flush(self):
@@ -650,6 +654,7 @@ async def test_an_index_that_cannot_be_flushed_any_more_can_be_closed(library, f
     assert await library.verify() == []
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_nobody_else_can_read_a_new_library(library, folder):
     before = os.umask(0o022)
     try:

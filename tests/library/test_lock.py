@@ -36,6 +36,7 @@ def holder(full):
         process.kill()
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_a_second_process_is_told_who_holds_it(full, folder, holder):
     with pytest.raises(LibraryLocked) as raised:
         await full.search("fish", k=1)
@@ -52,6 +53,7 @@ async def test_lists_and_documents_are_read_while_another_holds_it(full, holder)
     assert "earthworms" in (await full.document(infos[0].id)).text
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_it_waits_for_the_holder_and_reports_it(open_library, folder, holder):
     steps = []
 
@@ -69,6 +71,7 @@ async def test_it_waits_for_the_holder_and_reports_it(open_library, folder, hold
     assert str(holder.pid) in waiting[0].file
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_a_killed_holder_holds_nothing(full, holder):
     holder.kill()
     holder.wait()
@@ -85,6 +88,7 @@ async def test_two_libraries_of_one_process_exclude_each_other(library, open_lib
         assert len((await other.add(folder)).unchanged) == 3
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_a_lock_that_cannot_be_signed_is_released(full):
     in_the_way = full.path / "holder.new"
     in_the_way.mkdir()

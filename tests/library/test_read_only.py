@@ -58,6 +58,7 @@ async def test_it_is_not_changed(locked):
         assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_it_is_served_without_being_held(locked):
     await locked.hold()
     assert find_holder(locked.path) is None
@@ -70,6 +71,7 @@ def interrupted(full):
     (full.path / "catalogue.sqlite-wal").write_bytes(b"what it wrote")
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_a_log_that_was_not_written_out_is_reported(interrupted, locked):
     with pytest.raises(LibraryError, match="open the library once where it can be written"):
         await locked.documents()

@@ -73,6 +73,7 @@ async def test_removal_leaves_no_trace_in_any_file(library, folder, secret, engi
     assert find_text(library) == []
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_removal_leaves_no_trace_in_the_write_ahead_log(library, secret):
     (removed,) = (await library.add(secret, index=False)).document_ids
     assert "catalogue.sqlite-wal" in find_text(library)

@@ -34,6 +34,7 @@ async def test_a_whole_library_has_no_problems(full):
     assert await full.verify() == []
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_passages_missing_from_the_index(full):
     with open_index(full) as index:
         index.remove_passages([1, 2])
@@ -46,6 +47,7 @@ async def test_passages_missing_from_the_index(full):
     assert await full.search("earthworms", k=1, mode=SearchMode.SPARSE)
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_passages_of_no_document(full):
     with open_index(full) as index:
         vector = np.zeros(64, dtype=np.float32)
@@ -55,6 +57,7 @@ async def test_passages_of_no_document(full):
     assert await full.verify() == []
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_text_that_is_not_what_was_stored(full, folder):
     with open_catalogue(full) as db:
         db.execute("UPDATE documents SET text = replace(text, 'setts', 'holes')")
@@ -66,6 +69,7 @@ async def test_text_that_is_not_what_was_stored(full, folder):
     assert [path.name for path in (await full.add(folder)).added] == ["badger.md"]
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_a_passage_beyond_its_text(full):
     with open_catalogue(full) as db:
         db.execute('UPDATE passages SET "end" = 10000 WHERE number = 1')
@@ -73,6 +77,7 @@ async def test_a_passage_beyond_its_text(full):
     assert "reaches beyond its text" in problem
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 @pytest.mark.parametrize("damage", ["missing", "garbled"])
 async def test_a_lost_index_is_reported_and_rebuilt(full, damage):
     shutil.rmtree(full.path / "index")
@@ -86,6 +91,7 @@ async def test_a_lost_index_is_reported_and_rebuilt(full, damage):
     assert await full.search("fish", k=1)
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_half_a_surrogate_pair_of_an_older_library_is_replaced(full):
     with open_catalogue(full) as db:
         db.execute("UPDATE documents SET metadata = ?", (r'{"attachments": "caf\udce9.txt"}',))
@@ -94,6 +100,7 @@ async def test_half_a_surrogate_pair_of_an_older_library_is_replaced(full):
     assert await full.verify() == []
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_a_library_of_another_version(full):
     with open_catalogue(full) as db:
         db.execute("PRAGMA user_version = 99")
@@ -101,12 +108,14 @@ async def test_a_library_of_another_version(full):
         await full.documents()
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_a_catalogue_that_is_no_database(full):
     (full.path / "catalogue.sqlite").write_text("just some text, long enough to be no header" * 9)
     with pytest.raises(LibraryDamaged, match="file is not a database"):
         await full.documents()
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_a_database_of_something_else(full):
     (full.path / "catalogue.sqlite").unlink()
     with open_catalogue(full) as db:
@@ -115,6 +124,7 @@ async def test_a_database_of_something_else(full):
         await full.documents()
 
 
+@pytest.mark.parametrize("engine", ["edge"])  # of its own files
 async def test_a_torn_catalogue(full):
     file = full.path / "catalogue.sqlite"
     data = file.read_bytes()

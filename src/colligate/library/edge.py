@@ -27,9 +27,10 @@ from colligate.private import make_private_folder
 
 _DENSE, _SPARSE, _DOCUMENT = "dense", "bm25", "document"
 
-# Kilobytes of vectors (20,000 MiniLM passages) from which an index is written in the form that opens
-# without being read. It has no graph of vectors (HNSW): for 200,000 passages one takes seven minutes
-# and saves 30 ms a search (docs/decisions/0009-library.md). Exact search has one order every time.
+# Kilobytes of vectors (20,000 MiniLM passages) from which an index is written in the form that
+# opens without being read. It has no graph of vectors (HNSW): for 200,000 passages one takes seven
+# minutes and saves 30 ms a search (docs/decisions/0009-library.md). Exact search also gives one
+# order every time.
 _COMPACT_FROM = 30_000
 _NO_GRAPH = qdrant.HnswIndexConfig(m=0, ef_construct=4, full_scan_threshold=1 << 40)
 
