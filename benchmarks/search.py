@@ -1,6 +1,7 @@
 """Measure search: milliseconds, memory and disk by size, or how well two searches are joined.
 
     python benchmarks/search.py --sizes 1000 20000 200000 [--engine edge|lance] [--questions 200]
+        [--place s3://BUCKET/NAME]
     python benchmarks/search.py --data DIR --indexes CACHE
 
 Each size is a fresh library of documents of 50 passages of about 120 words, drawn from a
@@ -100,9 +101,9 @@ def make_document(number: int, words: Words) -> tuple[Document, list[Span]]:
     return Document(id_, id_, text, flat_tree(id_, len(text)), language="en"), spans
 
 
-async def fill(path: Path, engine: str, size: int, words: Words) -> None:
+async def fill(path: Path, place: str, engine: str, size: int, words: Words) -> None:
     """Store documents as pending, as ingestion does."""
-    store = LanceStore(path, 0) if engine == "lance" else LibraryStore(path, 0)
+    store = LanceStore(path, 0, place) if engine == "lance" else LibraryStore(path, 0)
     catalogue = await store.lock_catalogue()
     files = [
         (FileRecord(Path(f"/{n}"), 0, 0, 0, str(n)), [make_document(n, words)])
@@ -134,12 +135,12 @@ def say(figure: str, value: float, unit: str, against: str | None = None) -> Non
     print(json.dumps(line), flush=True)
 
 
-async def measure(size: int, engine: str, folder: Path, questions: int) -> None:
+async def measure(size: int, engine: str, folder: Path, place: str, questions: int) -> None:
     words = Words()
     path = folder / "library"
-    await fill(path, engine, size, words)
+    await fill(path, place, engine, size, words)
     begun = time.perf_counter()
-    async with AsyncLibrary(path, embedder=RandomVectors()) as library:
+    async with AsyncLibrary(place or path, embedder=RandomVectors()) as library:
         await library.index_pending()
     say(f"search {size}: building the index", time.perf_counter() - begun, "s")
     disk = sum(file.stat().st_blocks * 512 for file in path.rglob("*"))
@@ -149,9 +150,9 @@ async def measure(size: int, engine: str, folder: Path, questions: int) -> None:
     say(f"search {size}: memory for building", _resident(), "MB", "resident, at most")
 
 
-async def find_recall(folder: Path) -> float:
+async def find_recall(folder: Path, place: str) -> float:
     """Return the share of the nearest passages that the index of vectors finds."""
-    index = await LanceStore(folder / "library", 0).open_index()
+    index = await LanceStore(folder / "library", 0, place).open_index()
     assert isinstance(index, LanceIndex)
     queries = await RandomVectors().embed(["?"] * TRIES)
     found = 0
@@ -163,9 +164,10 @@ async def find_recall(folder: Path) -> float:
     return found / (NEAREST * TRIES)
 
 
-async def ask(size: int, engine: str, folder: Path, questions: int) -> None:
+async def ask(size: int, engine: str, folder: Path, place: str, questions: int) -> None:
     words = Words()
-    async with AsyncLibrary(folder / "library", embedder=RandomVectors()) as library:
+    where = place or folder / "library"
+    async with AsyncLibrary(where, embedder=RandomVectors()) as library:
         before = _resident()
         begun = time.perf_counter()
         await library.search("first question", k=K)
@@ -184,7 +186,7 @@ async def ask(size: int, engine: str, folder: Path, questions: int) -> None:
             say(f"search {size}: {kind} p95", times[int(len(times) * 0.95)], "ms", goal)
         say(f"search {size}: memory for searching", _resident() - before, "MB", "resident, grown")
     if engine == "lance":
-        say(f"search {size}: nearest passages found", await find_recall(folder), "share")
+        say(f"search {size}: nearest passages found", await find_recall(folder, place), "share")
 
 
 def _resident() -> float:
@@ -323,11 +325,11 @@ def _say_differences(where: str, ways: Mapping[str, Sequence[tuple[str, float, f
                 say(figure, float(np.mean(first)), "mean", against)
 
 
-Step = Callable[[int, str, Path, int], Awaitable[None]]
+Step = Callable[[int, str, Path, str, int], Awaitable[None]]
 
 
-def _run(step: Step, size: int, engine: str, folder: Path, questions: int) -> None:
-    asyncio.run(step(size, engine, folder, questions))  # type: ignore[arg-type]
+def _run(step: Step, size: int, engine: str, folder: Path, place: str, questions: int) -> None:
+    asyncio.run(step(size, engine, folder, place, questions))  # type: ignore[arg-type]
 
 
 def main() -> None:
@@ -335,6 +337,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 20_000])
     parser.add_argument("--engine", choices=["edge", "lance"], default="edge")
     parser.add_argument("--questions", type=int, default=200)
+    parser.add_argument("--place", default="", help="a bucket for Lance tables: s3://BUCKET/NAME")
     parser.add_argument("--data", type=Path, help="a folder of data sets")
     parser.add_argument("--indexes", type=Path, help="a folder that keeps their libraries")
     given = parser.parse_args()
@@ -345,7 +348,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for step in (measure, ask):  # separate processes, to measure memory
                 context = multiprocessing.get_context("spawn")
-                args = (step, size, given.engine, Path(folder), given.questions)
+                place = f"{given.place}/{size}" if given.place else ""
+                args = (step, size, given.engine, Path(folder), place, given.questions)
                 process = context.Process(target=_run, args=args)
                 process.start()
                 process.join()
