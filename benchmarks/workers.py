@@ -99,7 +99,7 @@ def kill_often(folder: Path, kills: int, chance: random.Random) -> None:
         timer.join()
         while len(nodes) < 2:
             nodes.append(cluster.add_node(num_cpus=1))
-        print(f"{killed.total()} kills, {len(failures)} failures", file=sys.stderr)
+        print(f"{killed.total()} kills, {len(failures)} failures {failures[-1:]}", file=sys.stderr)
     ray.shutdown()
     cluster.shutdown()
     for what, count in killed.items():

@@ -39,6 +39,13 @@ def place(engine, tmp_path, request):
 
 
 @pytest.fixture
+def in_a_folder(engine):
+    """For tests of what a bucket has not: a folder of its own with a lock, and speed."""
+    if engine == "s3":
+        pytest.skip("a library in a bucket has no folder and no lock")
+
+
+@pytest.fixture
 def open_library(place, embedder, engine):
     """`open_library(**options)` is the test's library; its options are those of `AsyncLibrary`."""
 

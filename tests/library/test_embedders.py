@@ -53,6 +53,7 @@ async def test_an_interrupted_library_equals_a_whole_one(library, name, tmp_path
             assert await whole.search(query, k=4) == await library.search(query, k=4)
 
 
+@pytest.mark.usefixtures("in_a_folder")
 async def test_an_embedder_is_refused_by_the_name_that_opens_it(library, name, write):
     await library.add(write("bridge.txt", FACTS["bridge"]))
     await library.close()

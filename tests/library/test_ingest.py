@@ -87,6 +87,7 @@ async def test_a_file_with_another_date_and_the_same_bytes_is_unchanged(library,
     assert len((await library.add(folder)).unchanged) == 3
 
 
+@pytest.mark.usefixtures("in_a_folder")
 async def test_an_old_date_is_trusted_and_a_new_one_is_not(library, write):
     old, new = write("old.md", "# A\n\nApples.\n"), write("new.md", "# B\n\nApples.\n")
     os.utime(old, (1, 1))

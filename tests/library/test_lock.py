@@ -79,6 +79,7 @@ async def test_a_killed_holder_holds_nothing(full, holder):
     assert await full.search("fish", k=1)
 
 
+@pytest.mark.usefixtures("in_a_folder")
 async def test_two_libraries_of_one_process_exclude_each_other(library, open_library, folder):
     await library.add(folder)
     async with open_library() as other:
@@ -98,6 +99,7 @@ async def test_a_lock_that_cannot_be_signed_is_released(full):
     assert await full.search("fish", k=1)
 
 
+@pytest.mark.usefixtures("in_a_folder")
 async def test_it_can_be_held_before_it_is_used(library, open_library):
     assert find_holder(library.path) is None
     await library.hold()

@@ -41,6 +41,7 @@ async def locked(full, embedder):
             yield library
 
 
+@pytest.mark.usefixtures("in_a_folder")
 async def test_it_is_listed_shown_and_searched(locked):
     infos = await locked.documents()
     assert [info.title for info in infos] == ["Badgers", "Herons", "Otters"]
@@ -51,6 +52,7 @@ async def test_it_is_listed_shown_and_searched(locked):
         assert "setts" in hit.passage.text
 
 
+@pytest.mark.usefixtures("in_a_folder")
 async def test_it_is_not_changed(locked):
     for change in (locked.add([]), locked.remove(["x"]), locked.verify()):
         with pytest.raises(LibraryError, match="name a folder you can write") as raised:
