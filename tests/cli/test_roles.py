@@ -275,7 +275,7 @@ def test_a_scorer_that_does_not_answer_is_not_in_the_way_of_ask(
     status, checks = _doctor(colligate, *named, "--scorer", "gguf:none.gguf")
     assert status == 1, "ask would stop at this name"
     assert checks["scorer answers"]["needed"] is True
-    assert checks["strategy retrieve-read"]["ok"] is False
+    assert checks["other strategies"]["ok"] is False
 
 
 def test_a_server_that_does_not_say_what_it_has(colligate: Any, here: Path) -> None:

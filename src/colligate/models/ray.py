@@ -9,6 +9,7 @@ spread over the nodes. A call whose node died is made again on another. Tokens a
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import os
 import socket
@@ -204,20 +205,16 @@ class RayModel(WrappedModel):
     async def with_adapter(self, adapter: str | Path) -> ChatModel:
         """Return the same copies with an adapter, which every node opens by this name."""
         assert isinstance(self._model, AdapterModel)
-        adapted = object.__new__(RayModel)
-        adapted.__dict__ |= self.__dict__ | {
-            "_model": await self._model.with_adapter(adapter),
-            "_adapter": str(adapter),
-            "_copies": list(self._copies),
-        }
+        adapted = copy.copy(self)  # with the same copies, and one count of their calls
+        adapted._model = await self._model.with_adapter(adapter)
+        adapted._adapter = str(adapter)
         return adapted
 
     async def aclose(self) -> None:
         if self._adapter is None:
-            for each in self._copies:
-                ray.kill(each)
+            while self._copies:
+                ray.kill(self._copies.pop())
             self._cluster.close()
-        self._copies.clear()
         await self._model.aclose()
 
     async def _call(self, prompt: str, what: str, *given: Any, **options: Any) -> Any:
