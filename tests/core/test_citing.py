@@ -647,13 +647,15 @@ def test_the_first_row_of_a_table_in_a_pdf_is_a_head_only_if_it_has_years():
     [
         ("|  | (in thousands, except per share data) |\n", "in thousands, except per share data"),
         ("Sales are given in U.S. dollars in millions.\n\n", "U.S. dollars in millions"),
-        ("Sales grew in Spain.\n\n", ""),
+        ("(in millions of dollars)\n\n", "in millions of dollars"),
+        ("It is sold in millions of homes.\n\n", ""),
+        ("| Costs (in thousands) |\n|---|\n| 5 |\n\nHomes:\n\n", ""),
     ],
 )
 def test_a_row_of_figures_is_said_with_the_unit_of_its_table(unit, said):
     rows = ["| Sales | 186,678 | 122,641 |", "| Growth | 52% | 9% |"]
     head = "|  | 2016 | 2015 |\n|---|---|---|\n"
-    above = [head, unit] if unit.startswith("|") else [unit, head]
+    above = [head, unit] if unit.startswith("|  |") else [unit, head]
     document = make("".join(above) + "\n".join(rows) + "\n", "Accounts", "accounts")
     stated = [
         Stated(row, (Place(Span("accounts", at, at + len(row)), "exact"),))

@@ -221,6 +221,20 @@ async def test_a_reader_that_takes_its_answer_back_when_asked_to_quote_has_none(
     assert (answer.found, len(calls)) == (False, 2)
 
 
+async def test_a_percentage_does_not_say_how_many_unless_it_is_asked_for(make_run, reply):
+    owned = make("# Firms\n\nThe firm in Japan is owned to 100%.\n")
+    passages = [owned.passage(Span("d", 0, len(owned.text)))]
+    stated = reply(
+        (1, "owned to 100%", "The firm in Japan is owned to 100%."), short="", found=True
+    )
+    async with InMemorySources([owned]) as sources:
+        for asked_for, found in (("people work", False), ("percent are owned", True)):
+            run, _ = make_run(sources, [stated], name="a-1.5b")
+            question = f"How many {asked_for} in Japan?"
+            answer = await read(question, passages, run, strategy="s", evidence=())
+            assert answer.found is found
+
+
 async def test_a_reply_without_its_verdict_is_what_it_states(asked, reply):
     stated = json.loads(reply(SAID, short="900 euros"))
     del stated["found"]

@@ -30,7 +30,12 @@ from colligate.core.fit import reserve_reading
 from colligate.core.prompts import build_messages, render_question
 from colligate.core.reader import Form, fit_reader, is_small, keep_table_head, read, render_passages
 from colligate.core.run import Run, standardise, titled_text
-from colligate.core.support import commands_reader, is_number, split_content_words
+from colligate.core.support import (
+    commands_reader,
+    find_capitalised,
+    is_number,
+    split_content_words,
+)
 from colligate.documents import Hit, Passage, Span
 from colligate.errors import BudgetExceeded, ColligateError, ModelError
 from colligate.models import Capability, LabelOdds, Role
@@ -403,6 +408,5 @@ def _find_covering(question: str, passages: Sequence[Passage]) -> list[bool]:
     the numbers and names, and most of the others."""
     words = [set(split_content_words(titled_text(passage))) for passage in passages]
     asked = set(split_content_words(question)) & set().union(*words)
-    capitalised = (word for word in question.split()[1:] if word[0].isupper())
-    needed = {*filter(is_number, asked), *split_content_words(" ".join(capitalised))} & asked
+    needed = {*filter(is_number, asked), *find_capitalised(question)} & asked
     return [needed <= own and len(asked - own) <= _MISSING * len(asked) for own in words]

@@ -23,6 +23,7 @@ from colligate.core.support import (
     QUOTED,
     Support,
     commands_reader,
+    find_capitalised,
     find_supporting_sentences,
     has_all_numbers,
     is_number,
@@ -307,10 +308,10 @@ def find_short_answer(
     With None is said if all such sentences say the opposite. It holds the short answer word for
     word and, with its title and headings, enough of the words of question and answer; of several
     the one with most. If a model read the passage `alone`, that shows that it is about the
-    question, and the short answer is enough; not in a table's row if the question names another
-    one. Of a long sentence the part around the short answer is
-    stated. With `titled` words of the title answer for the document (`TITLE`), if a sentence has
-    enough of the question's words: "Which of these leases end in May?"
+    question, and the short answer is enough. A row of a table does not count if the question names
+    another row. Of a long sentence the part around the short answer is stated. With `titled` words
+    of the title answer for the document (`TITLE`), if a sentence has enough of the question's
+    words: "Which of these leases end in May?"
     """
     checker = _Checker(question, passages, documents)
     rated = [
@@ -554,10 +555,8 @@ class _Checker:
         below = document.text[span.end : end].lstrip("\n").splitlines()
         own = takewhile(lambda line: not any(_split_cells(line)[1:]), below)
         row = " ".join([document.slice(span), *own])
-        capitalised = (word for word in self.question.split()[1:] if word[0].isupper())
-        names = set(split_content_words(" ".join(capitalised)))
         rows = document.text[max(table.span.start, passage.span.start) : end]
-        named = names.intersection(split_content_words(rows))
+        named = find_capitalised(self.question).intersection(split_content_words(rows))
         return not named <= set(split_content_words(_in_context(passage, row)))
 
     def _source(self, place: Place) -> str:

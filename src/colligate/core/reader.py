@@ -112,18 +112,15 @@ async def read(
             for each in cited.dropped:
                 run.warn(each)
             short = reply.short_answer.strip()
-            unsaid = bool(short) and not cited.short and not _VERDICT.match(short)
-            uncounted = bool(cited.citations) and _lacks_number(question, cited)
-            stray = uncounted or (unsaid and form is Form.SHORT)
-            stray = stray and is_small(run.model(role))
-            is_final = not stray if cited.citations else not reply.found
-            if is_final:
-                return _finish(refused, cited, run)
-            problem = "nothing that it states can be cited"
+            problem = "" if not reply.found else "nothing that it states can be cited"
             if cited.citations:
-                problem, short = "nothing that it cites says its short answer", ""
-                if uncounted:
-                    problem = "it gives no number, which the question asks for"
+                problem = ""
+                if is_small(run.model(role)):
+                    problem = _find_stray(question, short, cited, form)
+            if not problem:
+                return _finish(refused, cited, run)
+            if cited.citations:
+                short = ""
             if otherwise is not None and not known:
                 known, short = await otherwise(), ""
     if not known:
@@ -205,6 +202,15 @@ async def _ask_again(
     return reply.value
 
 
+def _find_stray(question: str, short: str, cited: Cited, form: Form) -> str:
+    """Return why what a small reader cites is not its answer; empty if it may be."""
+    if _lacks_number(question, cited):
+        return "it gives no number, which the question asks for"
+    if form is Form.SHORT and short and not cited.short and not _VERDICT.match(short):
+        return "nothing that it cites says its short answer"
+    return ""
+
+
 def _lacks_number(question: str, cited: Cited) -> bool:
     """Return whether an answer to "how many" has neither a number nor a word for one.
 
@@ -220,7 +226,10 @@ def _lacks_number(question: str, cited: Cited) -> bool:
 
 _HOW_MANY = re.compile(r"\bhow many\b", re.I)
 _PERCENTAGE = re.compile(r"\d[\d.,]*\s*(?:%|percent\b)", re.I)
-_COUNT = re.compile(r"\b(?:no|none|neither|nobody|both|half|dozens?|hundreds|thousands)\b", re.I)
+_COUNT = re.compile(
+    r"\b(?:no|none|neither|nobody|single|once|twice|both|pair|couple|half|dozens?|hundreds|thousands)\b",
+    re.I,
+)
 
 _VERDICT = re.compile(r"\W*(?:yes|no|not|true|false|correct|incorrect)\b", re.I)
 

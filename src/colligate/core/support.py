@@ -175,6 +175,12 @@ def split_content_words(text: str) -> list[str]:
     return found
 
 
+def find_capitalised(question: str) -> set[str]:
+    """Return the content words of a question that begin with a capital, but for its first word."""
+    capitalised = (word for word in question.split()[1:] if word[0].isupper())
+    return set(split_content_words(" ".join(capitalised)))
+
+
 def is_number(word: str) -> bool:
     """Return whether a content word is a number."""
     return word[:1].isdigit()

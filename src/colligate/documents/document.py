@@ -151,7 +151,9 @@ class Document:
         node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
         if node.kind is not Kind.TABLE:
             return ""
-        found = list(_UNIT.finditer(self.text, max(0, node.span.start - _CAPTION), span.start))
+        near = max(0, node.span.start - _CAPTION)
+        start = max(near, self.text.rfind("|\n", near, node.span.start))  # not of a table before
+        found = list(_UNIT.finditer(self.text, start, span.start))
         return " ".join(found[-1][0].split()) if found else ""
 
     def section_of(self, span: Span) -> tuple[str, ...]:
@@ -187,8 +189,10 @@ class Document:
 
 _CAPTION = 300  # characters before a table that may have its unit
 _UNIT = re.compile(
-    r"(?:(?:\b(?:(?:u\.?s\.? )?dollars|amounts) |\$ ?)?\bin (?:thousands|millions|billions)"
-    r"|\b(?:thousands|millions|billions) of (?:u\.?s\.? )?dollars)\b(?:,? except[^()|\n]{,60})?",
+    r"(?:(?:\b(?:(?:u\.?s\.? )?dollars|amounts) |\$ ?)?"
+    r"\bin (?:thousands|millions|billions)\b(?! of)"
+    r"|\b(?:in )?(?:thousands|millions|billions) of (?:u\.?s\.? )?dollars\b)"
+    r"(?:,? except[^()|\n]{,60})?",
     re.I,
 )
 

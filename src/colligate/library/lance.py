@@ -1085,13 +1085,13 @@ class LanceIndex:
 
     def optimise(self, *, erase: bool = True) -> None:
         self.table.tidy(_ROWS_EACH, indexes=True, erase=erase)
-        found = self.table.read(["number", "terms", "weights"]).sort_by("number")
-        inverted = _Inverted.of(found)
-        if len(found) < _INDEXED or not len(inverted.terms):
+        if self.table.count() < _INDEXED:
             self._place.delete(WORDS)
             return
-        words = self._place.replace(WORDS, inverted.to_table(found["number"].to_numpy()))
-        words.tidy(_ROWS_EACH, erase=erase)
+        found = self.table.read(["number", "terms", "weights"]).sort_by("number")
+        rows = _Inverted.of(found).to_table(found["number"].to_numpy())
+        with suppress(LibraryLocked):  # another process makes it now
+            self._place.replace(WORDS, rows).tidy(_ROWS_EACH, erase=erase)
 
     def close(self) -> None:
         pass

@@ -213,7 +213,9 @@ class RayModel(WrappedModel):
     async def aclose(self) -> None:
         if self._adapter is None:
             while self._copies:
-                ray.kill(self._copies.pop())
+                copy_ = self._copies.pop()
+                if ray.is_initialized():  # else another model has ended the connection, and all
+                    ray.kill(copy_)
             self._cluster.close()
         await self._model.aclose()
 

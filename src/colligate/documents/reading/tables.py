@@ -34,7 +34,8 @@ def _find_separator(text: str) -> str:
     """Return what cuts most of the first rows into the same number of cells."""
 
     def rate(separator: str) -> int:
-        widths = Counter(map(len, islice(_iter_rows(text, separator), _SAMPLED)))
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        widths = Counter(map(len, islice(rows, _SAMPLED)))
         return max((count for width, count in widths.items() if width > 1), default=0)
 
     return max(_SEPARATORS, key=rate)
