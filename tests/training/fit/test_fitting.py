@@ -227,9 +227,11 @@ def test_what_is_computed_again_to_save_memory_learns_the_same(tmp_path: Path, t
     assert learnt[-1] < learnt[0]
 
 
-def test_a_signal_is_handled_as_before_afterwards(whole: Fitted) -> None:
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+def test_a_signal_is_handled_as_before_afterwards(train: Callable[..., Fitted]) -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    train()
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 @pytest.fixture
