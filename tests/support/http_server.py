@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import io
+import faulthandler
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -219,10 +220,23 @@ def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
         server.should_exit = True
         thread.join(60)
         if thread.is_alive():
-            stacks = io.StringIO()
-            for task in asyncio.all_tasks(server.loop):
-                task.print_stack(file=stacks)
-            pytest.fail(f"the server does not stop; what it waits for:\n{stacks.getvalue()}")
+            tasks = "\n".join(map(_describe, asyncio.all_tasks(server.loop)))
+            with tempfile.TemporaryFile("w+") as stacks:
+                faulthandler.dump_traceback(stacks)
+                stacks.seek(0)
+                threads = stacks.read()
+            pytest.fail(f"the server does not stop; what it waits for:\n{tasks}\n{threads}")
+
+
+def _describe(task: asyncio.Task[Any]) -> str:
+    """Return where a waiting task stands, the outermost call first."""
+    lines, waits = [task.get_name()], cast("Any", task.get_coro())
+    while waits is not None:
+        frame = getattr(waits, "cr_frame", None) or getattr(waits, "gi_frame", None)
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else repr(waits)
+        lines.append(f"  {where}")
+        waits = getattr(waits, "cr_await", None) or getattr(waits, "gi_yieldfrom", None)
+    return "\n".join(lines)
 
 
 def _url(server: uvicorn.Server) -> str:

@@ -19,11 +19,13 @@ import os
 import platform
 import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -80,6 +82,8 @@ CATALOGUE, PASSAGES, WORDS = "catalogue.lance", "passages.lance", "words.lance"
 _TRIES = 100  # times that a change meets another writer's before it is given up
 _COMMITS = 64  # after so many, small fragments are put together
 _KEPT = timedelta(hours=1)  # age of versions that other processes may still read
+# Seconds in which the newest version is not looked for again: in a bucket each look is a request.
+_FRESH = 0.01
 
 
 @dataclass
@@ -154,7 +158,8 @@ class TablesPlace:
 class Table:
     """One Lance table; one thread changes it at a time.
 
-    Reads see its newest version; with `pinned` the one it was opened with, until that is erased.
+    Reads see the version that was the newest at most `_FRESH` seconds ago; with `pinned` the one it
+    was opened with, until that is erased.
     """
 
     def __init__(
@@ -165,24 +170,26 @@ class Table:
         self._pinned = pinned
         self._changing = threading.Lock()
         self._commits = 0
+        self._looked = time.monotonic()
 
     @property
     def schema(self) -> pa.Schema:
         return self._dataset.schema
 
-    def refresh(self) -> int:
-        """Find which version is the newest, and return it."""
-        if self._pinned:
+    def refresh(self, *, again: bool = False) -> int:
+        """Find which version is the newest, and return it; with `again` look in any case."""
+        if self._pinned or (not again and time.monotonic() < self._looked + _FRESH):
             return int(self._dataset.version)
         with self._place.translate_errors():
             newest = self._dataset.latest_version
             if newest != self._dataset.version:
                 self._dataset = self._dataset.checkout_version(newest)
+            self._looked = time.monotonic()
             return int(newest)
 
     def pin(self) -> Table:
         """Return this table as it is now: later changes are not seen."""
-        self.refresh()
+        self.refresh(again=True)
         return Table(self._dataset, self._place, pinned=True)
 
     def read(self, columns: Sequence[str], where: str | None = None, **more: Any) -> pa.Table:
@@ -192,7 +199,7 @@ class Table:
             return self._dataset.to_table(list(columns), filter=where, **more)
         except (OSError, ValueError):  # perhaps the files of this version were erased a moment ago
             self._pinned = False
-            self.refresh()
+            self.refresh(again=True)
         with self._place.translate_errors():
             return self._dataset.to_table(list(columns), filter=where, **more)
 
@@ -312,7 +319,11 @@ class Table:
         """Yield a copy of the newest version to change: reads under way keep the one they have."""
         with self._changing, self._place.translate_errors():
             data = self._dataset.checkout_version(version or self._dataset.version)
-            yield data
+            try:
+                yield data
+            except BaseException:
+                self._looked = -inf  # another process may have changed the table
+                raise
             self._dataset = data
 
     def _tidy_sometimes(self) -> None:
@@ -392,7 +403,7 @@ class LanceCatalogue:
 
     def is_at(self, other: LanceCatalogue) -> bool:
         """Return whether both see the same version of the table."""
-        return self.table.refresh() == other.table.refresh()
+        return self.table.refresh() == other.table.refresh(again=True)
 
     # Documents and passages
 
