@@ -542,8 +542,8 @@ async def test_reopened_it_finds_the_same(library, open_library, folder):
 
 async def test_searching_while_adding_sees_whole_documents_only(library, folder, write):
     await library.add(folder)
-    for n in range(12):
-        parts = [f"## Part {p}\n\nRivers {n} {p} " + "flow " * 40 for p in range(30)]
+    for n in range(6):
+        parts = [f"## Part {p}\n\nRivers {n} {p} " + "flow " * 40 for p in range(20)]
         write(f"long-{n}.md", "# Long\n\n" + "\n\n".join(parts))
     adding = asyncio.create_task(library.add(folder))
     searches = []
@@ -555,7 +555,7 @@ async def test_searching_while_adding_sees_whole_documents_only(library, folder,
             break
     await adding
     assert len(searches) > 2
-    assert searches[-1].total() > 12 * 30
+    assert searches[-1].total() > 6 * 20
     for seen in searches:
         assert seen  # earlier documents stay in view
         assert all(count == searches[-1][document] for document, count in seen.items())
