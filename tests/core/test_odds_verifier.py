@@ -1,5 +1,7 @@
 """`--verifier odds`: the reader's label odds drop what a cited sentence denies."""
 
+import json
+
 import pytest
 
 from colligate import Engine
@@ -30,11 +32,12 @@ def ask(tmp_path):
 
     odds = ()
 
-    async def asked(given, said=SAID, *, name="scripted", verifier="odds"):
+    async def asked(given, said=SAID, *, times=1, name="scripted", verifier="odds"):
         nonlocal odds
         odds = given
-        reply = statement_reply(SOURCE, said, "yard")
-        model = ScriptedModel(lambda call: reply, name, labels=judge)
+        reply = json.loads(statement_reply(SOURCE, said, "yard"))
+        reply["statements"] *= times
+        model = ScriptedModel(lambda call: json.dumps(reply), name, labels=judge)
         library, strategy = tmp_path / "library", RetrieveRead(reading="together")
         async with Engine(model, embedder="static", verifier=verifier, library=library) as engine:
             answer = await engine.ask(QUESTION, [tmp_path / "rules.md"], strategy=strategy)
@@ -56,6 +59,12 @@ async def test_what_is_not_denied_is_cited(ask, odds, meaning):
     assert [each.meaning for each in answer.citations] == [meaning]
     assert SOURCE in prompts[0]
     assert SAID in prompts[0]
+
+
+async def test_what_is_stated_several_times_is_judged_once(ask):
+    answer, prompts = await ask((0.9, 0.05, 0.05), times=3)
+    assert answer.text.count(SAID[:-1]) == 1
+    assert len(prompts) == 1
 
 
 async def test_what_is_denied_is_not_in_the_answer(ask):

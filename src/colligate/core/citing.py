@@ -353,6 +353,8 @@ class _Checker:
     passages: Sequence[Passage]
     documents: Mapping[str, Document]
     verifier: Verifier | None = None
+    # What was read once: small models state and quote the same several times.
+    _read: dict[tuple[str, str, str], Meaning] = field(default_factory=dict)
 
     def place(self, sentence: str, quoted: Statement | Quote) -> tuple[Place | None, str]:
         """Return the place of a sentence with one quote, or why it has none.
@@ -515,7 +517,10 @@ class _Checker:
             return place
         *_, span = place.span, *find_supporting_sentences(sentence, document, place.span)
         seen = visible_text(span, document, self._passage_of(span))
-        meaning = check_meaning(sentence, document.title, seen, self.verifier)
+        pair = (sentence, document.title, seen)
+        if pair not in self._read:
+            self._read[pair] = check_meaning(*pair, self.verifier)
+        meaning = self._read[pair]
         return None if meaning is Meaning.CONTRADICTS else replace(place, meaning=meaning)
 
     def read_short(self, place: Place, short: str) -> Place | None:
