@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
+from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -160,7 +161,8 @@ class Lines(logging.Handler):
 
 def test_a_line_that_is_repeated_is_held_back_and_counted(monkeypatch):
     now = 1000.0
-    monkeypatch.setattr(connections.time, "monotonic", lambda: now)
+    # Not of the module `time` itself: an event loop of another thread would wait by it for hours.
+    monkeypatch.setattr(connections, "time", SimpleNamespace(monotonic=lambda: now))
     log, lines = logging.Logger("test"), Lines()
     lines.addFilter(Repetitions())
     log.addHandler(lines)
