@@ -269,7 +269,7 @@ class Table:
         With `indexes` those of documents and vectors are built anew: they have deleted rows.
         """
         alone = erase and self._place.alone()
-        self.refresh()
+        self.refresh(again=True)
         try:
             with self._change() as data:
                 for known in data.describe_indices() if indexes else ():
@@ -295,7 +295,7 @@ class Table:
 
     def list_leftovers(self) -> list[str]:
         """Return the files of this table that are not of its newest version."""
-        self.refresh()
+        self.refresh(again=True)
         with self._place.translate_errors():
             found = self._dataset.explain_cleanup_old_versions(
                 timedelta(0),
