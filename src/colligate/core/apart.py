@@ -98,22 +98,21 @@ async def read_ranked(
     reading: WayOfReading = "auto",
     known: Sequence[Stated] = (),
     least_odds: float = _LEAST_APART,
+    judged: Mapping[Passage, float] | None = None,
 ) -> Answer:
     """Return the answer from passages with scores; `known` as in `read`.
 
     With `reading=auto` a small reader that gives the odds of labels judges each passage apart
     and reads the surest alone, and all together only if no passage alone is sure. `why` follows
     the rank of a passage in the evidence. If all odds are below `least_odds` nothing is read.
+    `judged` are the odds of passages that need not be judged again.
     """
-    hits = [
-        Hit(keep_table_head(hit.passage, await run.document(hit.passage.document_id)), hit.score)
-        for hit in hits
-    ]
+    hits = await _keep_table_heads(hits, run)
     surest: list[Passage] = []
     if hits and reads_apart(run, reading, form):
         best = sorted(hits, key=lambda hit: -hit.score)[:MOST_APART]
         try:
-            apart = await _read_apart(question, best, run, strategy, least_odds)
+            apart = await _read_apart(question, best, run, strategy, least_odds, judged or {})
         except (BudgetExceeded, ModelError) as error:
             run.warn(f"the passages are not read apart: {error}")
         else:
@@ -160,8 +159,21 @@ def reads_apart(run: Run, reading: WayOfReading, form: Form) -> bool:
     return reading == "apart" or (reading == "auto" and suits)
 
 
+async def _keep_table_heads(hits: Sequence[Hit], run: Run) -> list[Hit]:
+    """Return passages inside tables with the heads of these (`keep_table_head`)."""
+    return [
+        Hit(keep_table_head(hit.passage, await run.document(hit.passage.document_id)), hit.score)
+        for hit in hits
+    ]
+
+
 async def _read_apart(
-    question: str, hits: Sequence[Hit], run: Run, strategy: str, least_odds: float
+    question: str,
+    hits: Sequence[Hit],
+    run: Run,
+    strategy: str,
+    least_odds: float,
+    known: Mapping[Passage, float],
 ) -> Answer | list[Passage]:
     """Return the answer of the surest passage, or the surest two if all must be read together.
 
@@ -179,8 +191,10 @@ async def _read_apart(
     passages = [hit.passage for hit in hits]
     covering = _find_covering(question, passages)
     several = asks_several(question) and len({each.document_id for each in passages}) > 1
-    with reserve_reading(run):
-        first = (await judge(question, passages[0], run)).odds["Yes"]
+    first = known.get(passages[0])
+    if first is None:
+        with reserve_reading(run):
+            first = (await judge(question, passages[0], run)).odds["Yes"]
     if not several and _is_clear(question, hits, first, _CLEAR):
         if found := await _read_first(question, hits[0], run, strategy, first):
             return found
@@ -211,17 +225,27 @@ async def _read_apart(
 
 
 async def read_if_clear(
-    question: str, hits: Sequence[Hit], run: Run, *, strategy: str, least_odds: float
+    question: str,
+    hits: Sequence[Hit],
+    run: Run,
+    *,
+    strategy: str,
+    least_odds: float,
+    judged: dict[Passage, float],
 ) -> Answer | None:
     """Return the answer of the best passage alone if that clearly contains one, otherwise None.
+
+    The odds of the passage are put into `judged`.
 
     Raises:
         BudgetExceeded, ModelError: it cannot be judged or read.
     """
     if asks_several(question):
         return None
+    hits = await _keep_table_heads(hits, run)
     with reserve_reading(run):
         odds = (await judge(question, hits[0].passage, run)).odds["Yes"]
+    judged[hits[0].passage] = odds
     if not _is_clear(question, hits, odds, least_odds):
         return None
     return await _read_first(question, hits[0], run, strategy, odds)

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from colligate.core.events import Located, Trace
+from colligate.core.apart import JudgedAlone
+from colligate.core.events import Located, Measured, Trace
 from colligate.errors import BudgetExceeded, ServerFailed
 from colligate.library import InMemorySources
 from colligate.models.base import LabelOdds
@@ -77,13 +78,32 @@ async def test_one_fact_takes_one_call_and_the_answer_says_what_was_done(ask_sma
     answer, run, model = await ask_small(DIRECTOR)
     assert (answer.strategy, answer.short, len(model.calls)) == ("auto", "Ada Mercer", 1)
     assert [citation.span.document_id for citation in answer.citations] == ["harbour"]
-    assert answer.how == "read 1 passage of 1 document"
+    assert answer.how == "read 1 passage, which states the answer by itself"
     assert answer.to_json()["how"] == answer.how
     [located] = list_events(run, Located)
     assert located.line().startswith("located: Silver Harbour")
     assert [type(event) for _, event in run.trace.events].index(Located) == 1  # after the search
-    assert list_events(run, Classified)
+    assert not list_events(run, Classified)
     assert not list_events(run, Escalated)
+
+
+async def test_a_question_that_does_not_name_what_it_asks_for_is_classified_first(ask_small):
+    asked = "What year is Silver Harbour from?"
+    answer, run, _ = await ask_small(asked, answers={asked: ("a film of 1971", "1971")})
+    assert answer.how == "read 1 passage of 1 document"
+    first, *_ = list_events(run, Measured)
+    assert first.labels == KINDS
+    assert list_events(run, Classified)
+
+
+async def test_no_passage_is_judged_twice(ask_small):
+    _, run, _ = await ask_small("Who was the cook of Red Clay?", answers={})
+    events = [event for _, event in run.trace.events]
+    first = events[: next(n for n, each in enumerate(events) if isinstance(each, Escalated))]
+    [judged] = [each for each in first if isinstance(each, JudgedAlone)]
+    asked = [each.labels for each in first if isinstance(each, Measured)]
+    assert asked.count(KINDS) == 1
+    assert asked.count(("Yes", "No")) == len(judged.spans)
 
 
 async def test_a_chain_is_followed_at_once(ask_small):

@@ -1,9 +1,10 @@
 """`auto`: read first, check, and do more only where something is missing.
 
 1. Look: how many documents there are, and how long; a few short ones are read whole. One search;
-   what it located is shown at once. Classify the question by the odds of four kinds, which takes no
-   call: one fact, several steps, one fact from each of many documents, an overview. A reader
-   without odds is not asked: it is one fact.
+   what it located is shown at once. If the question names what it asks for ("when", "how many"),
+   and the best passage alone clearly answers it, that is the answer. Otherwise classify the
+   question by the odds of four kinds, which takes no call: one fact, several steps, one fact from
+   each of many documents, an overview. A reader without odds is not asked: it is one fact.
 2. Read: the search is reranked, spread over documents, and read once. A question of several steps
    goes to DualRAG at once, unless the best passage alone clearly answers it, and one about each
    document to SPD-RAG, because a reader that is shown a part of what such a question takes answers
@@ -77,6 +78,11 @@ _SEVERAL = re.compile(
 )
 _AND = re.compile(r"\band\b", re.I)
 _WHO = re.compile(r"\bwho(?:m|se)?\b", re.I)
+# How a question begins that asks for a fact, whether it takes several steps or not.
+_NAMED = re.compile(
+    r"(?:^|,)\W*(?:\w+\s+)?(?:who(?:m|se)?|when|where|which|how (?:many|much|long|old|often))\b",
+    re.I,
+)
 _ALL_STEPS = 0.75  # odds that one passage answers several steps; 13 real chains had .67 at most
 _HARDLY = 0.1  # odds of one fact below which a question of steps need not be sure
 _WHOLE = 16_000  # characters of all documents together that a large reader reads whole
@@ -119,6 +125,8 @@ class Auto:
             return await read(question, [], run, strategy=self.name, evidence=())
         inquiry = _Inquiry(question, self, run, infos)
         await inquiry.locate()
+        if inquiry.names_a_fact and await inquiry.read_at_once():
+            return inquiry.finish()
         with reserve_reading(run):
             kind = await inquiry.classify()
         left = _METHODS[self.effort]
@@ -163,12 +171,20 @@ class _Inquiry:
         self.spent = False  # whether the token budget ended a method
         self.rival: _Rival | None = None  # what contradicts the answer, until that is decided
         self.passage_odds: dict[Span, float] = {}  # of those that were judged alone
+        self.judged: dict[Passage, float] = {}  # the same of the best one, before it was read
+        self.ranked = False  # whether `hits` are in the reranker's order
         run.trace.listen(self._note_odds)
 
     @property
     def joins(self) -> bool:
         """Whether what passages of several documents say, each read alone, is joined."""
         return reads_apart(self.run, "auto", self.form) and asks_several(self.question)
+
+    @property
+    def names_a_fact(self) -> bool:
+        """Whether the question asks for one thing by its name, and so not for an overview."""
+        asked = _NAMED.search(self.question) and not _SEVERAL.search(self.question)
+        return bool(asked) and self.auto.effort != "low"
 
     def _note_odds(self, event: Event) -> None:
         if isinstance(event, JudgedAlone):
@@ -212,8 +228,7 @@ class _Inquiry:
     async def read_first(self, kind: QuestionKind) -> None:
         """Read the best passages, apart or together as it suits the reader."""
         auto, run = self.auto, self.run
-        if not self.whole:
-            self.hits = await run.reorder(self.question, self.hits, mode=auto.mode)
+        await self._rank()
         if kind is QuestionKind.EACH:
             best = {hit.passage.document_id: hit for hit in reversed(self.hits)}
             first = sorted(best.values(), key=lambda hit: -hit.score)[:MOST_APART]
@@ -231,12 +246,19 @@ class _Inquiry:
             strategy=auto.name,
             form=self.form,
             reading="together" if kind is QuestionKind.OVERVIEW else "auto",
+            judged=self.judged,
         )
         self.best = await check_subject(self.best, run)
         if self.best.found:
             self.missing = self._find_missing(self.best, self.shown)
             if not self.missing and auto.effort != "low":
                 await self._find_rival(self.best, first)
+
+    async def _rank(self) -> None:
+        """Put the passages that were found in the reranker's order, once."""
+        if not (self.whole or self.ranked):
+            self.hits = await self.run.reorder(self.question, self.hits, mode=self.auto.mode)
+            self.ranked = True
 
     async def _find_rival(self, best: Answer, hits: Sequence[Hit]) -> None:
         """Look for another sure passage that contradicts the one that was read."""
@@ -253,15 +275,21 @@ class _Inquiry:
     async def read_at_once(self) -> bool:
         """Read the best passage if it alone very likely holds the answer; return whether it does.
 
-        A long question for one fact sounds like several steps.
+        A long question for one fact sounds like several steps. It is tried once.
         """
         auto, run = self.auto, self.run
-        if not (self.hits and reads_apart(run, "auto", self.form)):
+        if self.judged or not (self.hits and reads_apart(run, "auto", self.form)):
             return False
-        hits = spread(await run.reorder(self.question, self.hits, mode=auto.mode), self.k)
+        await self._rank()
+        hits = spread(self.hits, self.k)
         try:
             answer = await read_if_clear(
-                self.question, hits, run, strategy=auto.name, least_odds=_ALL_STEPS
+                self.question,
+                hits,
+                run,
+                strategy=auto.name,
+                least_odds=_ALL_STEPS,
+                judged=self.judged,
             )
         except (BudgetExceeded, ModelError) as error:
             run.warn(f"the best passage is not read alone: {error}")
@@ -404,8 +432,7 @@ class _Inquiry:
 
     async def _read_on(self) -> tuple[str, Answer]:
         """Read the next passages of the search."""
-        if not self.shown and not self.whole:  # another method was asked first
-            self.hits = await self.run.reorder(self.question, self.hits, mode=self.auto.mode)
+        await self._rank()
         rest = [hit for hit in self.hits if hit.passage not in self.shown]
         more = spread(rest, self.k)
         before = "more " if self.shown else ""
