@@ -55,6 +55,23 @@ def count_rows(library):
     return found
 
 
+@pytest.mark.parametrize("engine", ["lance"])
+async def test_the_newest_version_is_not_looked_for_each_time_but_own_changes_are_seen(
+    open_library, folder, monkeypatch
+):
+    monkeypatch.setattr("colligate.library.lance._FRESH", 3600)
+    looks, plain = [], lance.LanceDataset.latest_version.fget
+    counted = property(lambda dataset: looks.append(1) or plain(dataset))
+    async with open_library() as library:
+        await library.add(folder)
+        monkeypatch.setattr(lance.LanceDataset, "latest_version", counted)
+        assert await find(library)
+        assert looks == []
+        await library.remove([next(info.id for info in await library.documents())])
+        assert len(await titles(library)) == 2
+        assert looks
+
+
 @EVERYWHERE
 async def test_documents_are_added_found_changed_and_opened_again(
     open_library, folder, write, embedder

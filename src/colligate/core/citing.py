@@ -353,8 +353,8 @@ class _Checker:
     passages: Sequence[Passage]
     documents: Mapping[str, Document]
     verifier: Verifier | None = None
-    # What was read once: small models state and quote the same several times.
-    _read: dict[tuple[str, str, str], Meaning] = field(default_factory=dict)
+    # What was compared before: small models state and quote the same several times.
+    _meanings: dict[tuple[str, str, str], Meaning] = field(default_factory=dict)
 
     def place(self, sentence: str, quoted: Statement | Quote) -> tuple[Place | None, str]:
         """Return the place of a sentence with one quote, or why it has none.
@@ -518,9 +518,9 @@ class _Checker:
         *_, span = place.span, *find_supporting_sentences(sentence, document, place.span)
         seen = visible_text(span, document, self._passage_of(span))
         pair = (sentence, document.title, seen)
-        if pair not in self._read:
-            self._read[pair] = check_meaning(*pair, self.verifier)
-        meaning = self._read[pair]
+        if pair not in self._meanings:
+            self._meanings[pair] = check_meaning(*pair, self.verifier)
+        meaning = self._meanings[pair]
         return None if meaning is Meaning.CONTRADICTS else replace(place, meaning=meaning)
 
     def read_short(self, place: Place, short: str) -> Place | None:

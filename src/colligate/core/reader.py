@@ -112,11 +112,11 @@ async def read(
             for each in cited.dropped:
                 run.warn(each)
             short = reply.short_answer.strip()
-            problem = "" if not reply.found else "nothing that it states can be cited"
-            if cited.citations:
-                problem = ""
-                if is_small(run.model(role)):
-                    problem = _find_stray(question, short, cited, form)
+            if not cited.citations:
+                problem = "nothing that it states can be cited" if reply.found else ""
+            else:
+                small = is_small(run.model(role))
+                problem = _find_stray(question, short, cited, form) if small else ""
             if not problem:
                 return _finish(refused, cited, run)
             if cited.citations:
