@@ -17,7 +17,7 @@ from colligate.core.run import Run
 from colligate.core.support import split_content_words
 from colligate.documents import Span
 from colligate.errors import ModelError
-from colligate.models import Message, Role
+from colligate.models import Message, Role, keep_beginning
 
 _TURNS = 3  # the last ones, which a question may refer to
 _SHOWN = 300  # characters of an answer that the reader sees
@@ -117,7 +117,7 @@ async def complete_question(question: str, history: Sequence[Turn], run: Run) ->
         return question
     asked = Message("user", _render(history[-_TURNS:], question))
     try:
-        reply = await run.chat([*_PROMPT, asked], role=Role.READER, max_tokens=_REPLY)
+        reply = await run.chat([*_BEGINNING, asked], role=Role.READER, max_tokens=_REPLY)
     except ModelError as error:
         run.warn(f"the question is asked as it is, without the conversation: {error}")
         return question
@@ -152,14 +152,16 @@ def _line(text: str) -> str:
     return escape(" ".join(text.split()))
 
 
-_PROMPT = (
-    Message("system", _INSTRUCTION),
-    *(
-        message
-        for turns, question, alone in _EXAMPLES
-        for message in (
-            Message("user", _render([Turn(*turn) for turn in turns], question)),
-            Message("assistant", alone),
-        )
-    ),
+_BEGINNING = keep_beginning(
+    [
+        Message("system", _INSTRUCTION),
+        *(
+            message
+            for turns, question, alone in _EXAMPLES
+            for message in (
+                Message("user", _render([Turn(*turn) for turn in turns], question)),
+                Message("assistant", alone),
+            )
+        ),
+    ]
 )

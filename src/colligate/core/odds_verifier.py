@@ -7,7 +7,7 @@ import asyncio
 from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.errors import BudgetExceeded, ModelError
-from colligate.models import Message, Role
+from colligate.models import Message, Role, keep_beginning
 
 _INSTRUCTION = """\
 You compare a claim with a sentence of a document. Reply with one word. \
@@ -62,13 +62,15 @@ def _pair(sentence: str, claim: str) -> str:
     return f"Sentence: {one}\nClaim: {other}"
 
 
-_TURNS = (
-    Message("system", _INSTRUCTION),
-    *(
-        message
-        for sentence, said, label in _EXAMPLES
-        for message in (Message("user", _pair(sentence, said)), Message("assistant", label))
-    ),
+_BEGINNING = keep_beginning(
+    [
+        Message("system", _INSTRUCTION),
+        *(
+            message
+            for sentence, said, label in _EXAMPLES
+            for message in (Message("user", _pair(sentence, said)), Message("assistant", label))
+        ),
+    ]
 )
 _LABELS = ("states", "denies", "silent")
 _SILENT = 0.5  # odds of `silent` up to which only the other two are compared
@@ -98,7 +100,7 @@ class OddsVerifier:
     async def _ask(self, claim: str, source: str) -> tuple[float, float, float]:
         asked = Message("user", _pair(source, claim))
         try:
-            judged = await self._run.labels([*_TURNS, asked], _LABELS, role=Role.READER)
+            judged = await self._run.labels([*_BEGINNING, asked], _LABELS, role=Role.READER)
         except (BudgetExceeded, ModelError) as error:
             self._run.warn(f"what is cited is not verified: {error}")
             return 0.0, 0.0, 1.0

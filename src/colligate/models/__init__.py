@@ -20,6 +20,7 @@ from colligate.models.base import (
     Usage,
     Verifier,
 )
+from colligate.models.prompts import keep_beginning
 
 __all__ = [
     "AdapterModel",
@@ -40,4 +41,5 @@ __all__ = [
     "Role",
     "Usage",
     "Verifier",
+    "keep_beginning",
 ]

@@ -5,7 +5,7 @@ The chat template's marks become control tokens; the text of a message never doe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -13,6 +13,18 @@ from colligate.errors import ContextTooSmall, ModelError, RequestRefused
 from colligate.models.base import Message, blunt, encodable, marks
 
 _THINK = "<think>"
+
+_BEGINNINGS: list[tuple[Message, ...]] = []
+
+
+def keep_beginning(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Declare messages that prompts begin with in every run, and return them.
+
+    A model in this process may keep on disk what it computed of them. They are constants of a
+    module: no text of a document or a user may be in them.
+    """
+    _BEGINNINGS.append(tuple(messages))
+    return _BEGINNINGS[-1]
 
 
 class Prompts:
@@ -69,6 +81,14 @@ class Prompts:
         """Return the token ids of a rendered prompt; its marks are control tokens."""
         ids = self._tokenizer.encode(rendered, special=True)
         return ids if self.has_template else self._bos + ids
+
+    def encode_beginnings(self) -> list[list[int]]:
+        """Return the token ids of each beginning that `keep_beginning` declared."""
+        found = []
+        for messages in _BEGINNINGS:
+            with suppress(RequestRefused):  # such a prompt is refused as a whole
+                found.append(self.encode(self.render(messages, answer=False)))
+        return found
 
     def encode_literal(self, text: str, *, beginning: bool = False) -> list[int]:
         """Return the token ids of a text, never a control token.

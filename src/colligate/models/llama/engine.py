@@ -30,6 +30,7 @@ from colligate.models.llama.api import (
     load_adapter,
     read_tensor,
 )
+from colligate.models.llama.beginnings import Beginnings
 from colligate.models.local import Tokens, choose_layers, count_shared
 from colligate.models.prompts import check_fits
 
@@ -85,6 +86,7 @@ class LlamaEngine:
         library: LlamaLibrary,
         path: Path,
         name: str,
+        beginnings: Beginnings,
         *,
         context: int,
         parallel: int,
@@ -93,6 +95,7 @@ class LlamaEngine:
     ) -> None:
         self.model = Model(library, path)
         self.name = name
+        self._beginnings = beginnings
         self._limit = parallel
         self._draft = 0 if self.model.recurrent else draft
         self._threads = _ThreadCount(threads)
@@ -208,6 +211,8 @@ class LlamaEngine:
             if self._context.restore(sequence.slot, data):
                 best, computed = None, attended
                 self._context.cut(sequence.slot, computed)
+        if self._restore_beginning(sequence, computed):
+            best, computed = None, sequence.constant
         if best is not None:
             self._context.copy(best.slot, sequence.slot, computed)
             if best in self._kept:  # it is of use
@@ -218,6 +223,16 @@ class LlamaEngine:
             sequence.answer.cached_tokens = computed
         self._active.append(sequence)
         return True
+
+    def _restore_beginning(self, sequence: _Sequence, computed: int) -> bool:
+        """Restore from disk what is the same in every run, if it is more than is computed."""
+        if sequence.request.adapter or self.model.recurrent:
+            return False
+        sequence.constant = self._beginnings.match(sequence.ids[: sequence.first_scored - 1])
+        if sequence.constant <= computed + _WORTH_SHARING:
+            return False
+        data = self._beginnings.load(sequence.ids[: sequence.constant])
+        return data is not None and self._context.restore(sequence.slot, data)
 
     def _find_longest_shared(self, sequence: _Sequence) -> tuple[_Sequence | None, int]:
         """Return the sequence that shares the longest computed beginning, and its tokens."""
@@ -313,6 +328,8 @@ class LlamaEngine:
                 part = _Part(sequence, start, (*sequence.ids[start:], *draft), start)
             else:
                 end = min(start + room, sequence.to_compute)
+                if start < sequence.constant:  # what is kept of it is not mixed with the rest
+                    end = min(end, sequence.constant)
                 # No more logits than there is room for.
                 output = sequence.first_scored - 1
                 if end > output:
@@ -331,6 +348,9 @@ class LlamaEngine:
         """Take a part's logits, which begin at a row of the batch."""
         sequence, answer = part.sequence, part.sequence.answer
         sequence.computed = part.end
+        if part.end == sequence.constant:
+            beginning = sequence.ids[: sequence.constant]
+            self._beginnings.save(beginning, self._context.save(sequence.slot))
         if answer is None:
             for place in range(max(part.start, part.logits_from), part.end):
                 logits = self._context.logits(row + place - part.start)
@@ -479,6 +499,7 @@ class _Sequence:
         self.answer = answer
         self.slot = -1
         self.computed = 0
+        self.constant = 0  # tokens at its beginning that are the same in every run
         self.scores: list[float] = []
         self._size = len(request.ids)
         room = 0 if answer is None else answer.max_tokens + 1

@@ -23,6 +23,7 @@ from colligate.models.decoding import GeneratedText, GenerationRequest
 from colligate.models.gguf import read_header
 from colligate.models.llama.adapters import convert_adapter
 from colligate.models.llama.api import Model, load_library
+from colligate.models.llama.beginnings import Beginnings
 from colligate.models.llama.engine import AttentionRequest, LlamaEngine, Request, ScoreRequest
 from colligate.models.llama.libraries import VERSION, pull_libraries
 from colligate.models.local import LocalBackend, LocalModel, Pair, Work
@@ -90,7 +91,10 @@ class _Backend(LocalBackend):
 
     def load(self) -> None:
         library = load_library(pull_libraries())
-        self._engine = LlamaEngine(library, self._path, self.name, **self._options)
+        beginnings = Beginnings(
+            home() / "beginnings", _version(self._path), self.prompts.encode_beginnings()
+        )
+        self._engine = LlamaEngine(library, self._path, self.name, beginnings, **self._options)
 
     def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
         """Load a GGUF file, a folder of PEFT or a hub name; what is not GGUF is converted once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from colligate.core.prompts import escape
-from colligate.models import Message
+from colligate.models import Message, keep_beginning
 
 
 class QuestionKind(StrEnum):
@@ -77,11 +77,18 @@ _EXAMPLES = (
 )
 
 
+_BEGINNING = keep_beginning(
+    [
+        Message("system", _INSTRUCTION),
+        *(
+            message
+            for asked, kind in _EXAMPLES
+            for message in (Message("user", asked), Message("assistant", kind.value))
+        ),
+    ]
+)
+
+
 def kind_messages(question: str) -> list[Message]:
     """Return the prompt: examples as turns of a conversation, then the question."""
-    turns = [
-        message
-        for asked, kind in _EXAMPLES
-        for message in (Message("user", asked), Message("assistant", kind.value))
-    ]
-    return [Message("system", _INSTRUCTION), *turns, Message("user", escape(question.strip()))]
+    return [*_BEGINNING, Message("user", escape(question.strip()))]

@@ -13,7 +13,7 @@ from colligate.core.citing import Joined, Stated, Statement
 from colligate.core.prompts import build_messages, enclose, escape, render_question
 from colligate.core.reader import Form, keep_table_head, reader_messages, render_passages
 from colligate.documents import Document, Passage, Span
-from colligate.models import Message
+from colligate.models import Message, keep_beginning
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -124,14 +124,21 @@ _ASKED_OF_EACH = (
 )
 
 
+_BEGINNING = keep_beginning(
+    [
+        Message("system", _ASK_EACH),
+        *(
+            message
+            for asked, each in _ASKED_OF_EACH
+            for message in (Message("user", asked), Message("assistant", each))
+        ),
+    ]
+)
+
+
 def question_messages(question: str) -> list[Message]:
     """Return the prompt whose reply is the question to ask of each document."""
-    turns = [
-        message
-        for asked, each in _ASKED_OF_EACH
-        for message in (Message("user", asked), Message("assistant", each))
-    ]
-    return [Message("system", _ASK_EACH), *turns, Message("user", escape(question.strip()))]
+    return [*_BEGINNING, Message("user", escape(question.strip()))]
 
 
 # The agent of one document

@@ -1,0 +1,89 @@
+"""What prompts begin with in every run is computed once, and kept on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from colligate.models import ChatRequest, Completion, Message, keep_beginning
+from colligate.models.llama.model import LlamaCpp
+from colligate.models.weights import home, pull
+
+BEGINNING = keep_beginning(
+    [
+        Message("system", "You sort words. Reply with animal, plant or thing, and nothing else."),
+        *(
+            Message(role, text)
+            for word, kind in (("oak", "plant"), ("fox", "animal"), ("spoon", "thing"))
+            for role, text in (("user", word), ("assistant", kind))
+        ),
+    ]
+)
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory with the weights and libraries, and nothing else."""
+    pull("smollm2-135m")
+    for name in ("models", "llama"):
+        (tmp_path / name).symlink_to(home() / name)
+    monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
+    return tmp_path
+
+
+async def ask(*messages: Message) -> Completion:
+    """Ask a model that was just opened, as another command would."""
+    model = LlamaCpp(pull("smollm2-135m")["model"], name="smollm2", context_tokens=512)
+    try:
+        return await model.chat(ChatRequest(messages, max_tokens=6))
+    finally:
+        await model.aclose()
+
+
+async def test_another_command_does_not_compute_the_beginning_again(own_home: Path) -> None:
+    asked = Message("user", "heron")
+    first, second = await ask(*BEGINNING, asked), await ask(*BEGINNING, asked)
+    assert first.usage.cached_tokens == 0
+    assert 60 < second.usage.cached_tokens < second.usage.input_tokens - 5
+    assert second.text == first.text
+    other = await ask(*BEGINNING, Message("user", "fern"))
+    assert other.usage.cached_tokens == second.usage.cached_tokens
+
+
+async def test_only_what_was_declared_is_kept(own_home: Path) -> None:
+    secret = [Message("system", "You are brief."), Message("user", "The code is 4711. " * 20)]
+    await ask(*secret)
+    assert not (own_home / "beginnings").exists()
+    await ask(*BEGINNING, *secret[1:])
+    [file] = (own_home / "beginnings").iterdir()
+    assert (await ask(*secret)).usage.cached_tokens == 0
+    assert [file] == list((own_home / "beginnings").iterdir())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: b"",
+    ],
+    ids=["cut", "another bit", "empty"],
+)
+async def test_a_damaged_file_is_computed_again(
+    own_home: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    asked = [*BEGINNING, Message("user", "heron")]
+    first = await ask(*asked)
+    [file] = (own_home / "beginnings").iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    again = await ask(*asked)
+    assert (again.text, again.usage.cached_tokens) == (first.text, 0)
+    assert file.read_bytes() == whole
+
+
+async def test_an_answer_does_not_need_the_disk(own_home: Path) -> None:
+    (own_home / "beginnings").write_text("a file where the folder should be")
+    assert (await ask(*BEGINNING, Message("user", "heron"))).text
