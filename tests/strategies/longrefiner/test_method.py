@@ -408,6 +408,19 @@ async def test_a_text_without_headings_is_structured_by_the_model_once(make_run)
     assert "## Chapter" not in refined.text  # the model's title is not text of the document
 
 
+async def test_a_skeleton_may_not_be_longer_than_its_text(make_run):
+    _, _, model = await refine(make_run, sparse(), write([]), documents=[BOOK])
+    (call,) = filter(structures, model.calls)
+    assert call.max_tokens <= estimate_tokens(BOOK.text) + 128
+
+
+async def test_a_text_of_two_paragraphs_is_not_worth_a_call(make_run):
+    for words, calls in ((300, 0), (900, 1)):
+        text = " ".join(f"The mill stands there {i}." for i in range(words // 5))
+        _, _, model = await refine(make_run, sparse(), write([]), documents=[document("m", text)])
+        assert len([*filter(structures, model.calls)]) == calls
+
+
 async def test_a_structure_that_covers_little_is_not_used_and_reported(make_run):
     skeleton = "<section: A>Chapter 0, part 0: the old"
     _, run, _ = await refine(make_run, sparse(), [skeleton], documents=[BOOK])

@@ -63,13 +63,13 @@ class Structurer:
     ) -> Article:
         """Return a document's abstract, sections, sub-sections and paragraphs.
 
-        Only what lies inside `within`, if given. A document with no more words than one paragraph
+        Only what lies inside `within`, if given. A document with no more words than two paragraphs
         is not worth a call.
         """
         own = any(not node.synthetic for node in document.tree.sections)
         source = self.source
         if source is Structuring.AUTO:
-            short = len(document.text.split()) <= self.most_words
+            short = len(document.text.split()) <= 2 * self.most_words
             source = Structuring.HEADINGS if own or short else Structuring.MODEL
         tree, event = document.tree, Structured(document.id, "headings" if own else "chunks", 0)
         if source is Structuring.MODEL:
@@ -111,13 +111,16 @@ class Structurer:
         parts = list(split_parts(document, most))
         skeletons, fresh = [], False
         for done, span in enumerate(parts):
-            messages = self._make_prompt(document.slice(span))
-            key = _make_key(model, messages, most // 2)
+            text = document.slice(span)
+            messages = self._make_prompt(text)
+            # A skeleton is shorter than its text: a model that repeats itself is stopped.
+            longest = min(most // 2, estimate_tokens(text) + _TAGS_TOKENS)
+            key = _make_key(model, messages, longest)
             skeleton = await asyncio.to_thread(run.store.get, key)
             if not isinstance(skeleton, str):
                 fresh = True
                 run.emit(Progressed("structuring", done, len(parts), document.title))
-                reply = await run.chat(messages, role=Role.WORKER, max_tokens=most // 2)
+                reply = await run.chat(messages, role=Role.WORKER, max_tokens=longest)
                 skeleton = reply.text
                 await asyncio.to_thread(run.store.put, key, skeleton, [document.id])
                 run.emit(Progressed("structuring", done + 1, len(parts), document.title))
@@ -129,6 +132,7 @@ class Structurer:
 
 
 _LEAST_TOKENS = 256  # of text in one call
+_TAGS_TOKENS = 128  # that the tags and titles of a short text may take
 
 
 def split_parts(document: Document, most_tokens: int) -> Iterator[Span]:
