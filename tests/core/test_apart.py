@@ -57,6 +57,24 @@ async def test_a_clear_first_passage_of_the_search_is_read_without_judging_other
     assert list_judged(run) == [(0.7,)]
 
 
+async def test_a_line_with_nothing_but_the_title_is_not_judged(ask_small):
+    title = "The Great Mill of Dorne"
+    page = f"# {title}\n\n{title} - Encyclopedia\n\n## Owners\n\nIts owner was Otto Lind."
+    question = "Who was the owner of the mill?"
+    answer, run, _ = await ask_small(question, {"Otto": 0.5}, "Otto Lind", texts=(page,))
+    assert answer.short == "Otto Lind"
+    assert list_judged(run) == [(0.5,)]
+
+
+async def test_a_number_of_the_question_in_other_words_is_an_answer(ask_small):
+    season = "# Season 7\n\nThe season had only seven episodes."
+    question = "How many episodes had season 7?"
+    answer, _, _ = await ask_small(question, {"seven": 0.9}, "seven", texts=(season,))
+    assert answer.short == "seven"
+    answer, _, _ = await ask_small(question, {"seven": 0.9}, "season 7", NOTHING, texts=(season,))
+    assert not answer.found
+
+
 async def test_a_clear_first_passage_without_the_answer_leaves_it_to_the_others(ask_small, reply):
     together = reply((1, "Its owner was Ada Mercer.", "The owner was Ada Mercer."))
     question = "Who was the owner of the bakery?"

@@ -58,6 +58,7 @@ _ONE = re.compile(r"\bthe (?:most|least|first|last|best|only|\w+est)\b", re.I)
 _LEAST_JOINED = 0.5
 _SUREST = 2
 MOST_APART = 10  # passages that are judged: a worse one in the search is hardly ever the surest
+_TITLE_ALONE = 0.75  # share of a passage's words from which it says no more than its title
 _MISSING = 0.4  # share of the question's words that only other passages may have
 _REPLY_TOKENS = 60
 
@@ -110,7 +111,7 @@ async def read_ranked(
     hits = await _keep_table_heads(hits, run)
     surest: list[Passage] = []
     if hits and reads_apart(run, reading, form):
-        best = sorted(hits, key=lambda hit: -hit.score)[:MOST_APART]
+        best = sorted(_drop_titles(hits), key=lambda hit: -hit.score)[:MOST_APART]
         try:
             apart = await _read_apart(question, best, run, strategy, least_odds, judged or {})
         except (BudgetExceeded, ModelError) as error:
@@ -165,6 +166,20 @@ async def _keep_table_heads(hits: Sequence[Hit], run: Run) -> list[Hit]:
         Hit(keep_table_head(hit.passage, await run.document(hit.passage.document_id)), hit.score)
         for hit in hits
     ]
+
+
+def _drop_titles(hits: Sequence[Hit]) -> Sequence[Hit]:
+    """Return the passages that say more than their title and headings, if there are any.
+
+    A search for a name finds first the line that has nothing but this name.
+    """
+
+    def says_more(passage: Passage) -> bool:
+        words = set(split_content_words(passage.text))
+        above = set(split_content_words(" ".join([passage.full_title, *passage.section])))
+        return len(words & above) < _TITLE_ALONE * len(words)
+
+    return [hit for hit in hits if says_more(hit.passage)] or hits
 
 
 async def _read_apart(
@@ -242,7 +257,7 @@ async def read_if_clear(
     """
     if asks_several(question):
         return None
-    hits = await _keep_table_heads(hits, run)
+    hits = await _keep_table_heads(_drop_titles(hits), run)
     with reserve_reading(run):
         odds = (await judge(question, hits[0].passage, run)).odds["Yes"]
     judged[hits[0].passage] = odds
@@ -421,9 +436,19 @@ def asks_several(question: str) -> bool:
 
 
 def repeats_question(short: str, question: str) -> bool:
-    """Return whether an answer only has words of a question that offers no choice."""
-    words = set(split_content_words(short))
-    choice = " or " in f" {question.casefold()} "
+    """Return whether an answer only has words of a question that offers no choice.
+
+    A number in other words is an answer.
+
+    >>> repeats_question("season 7", "How many episodes has season 7?")
+    True
+    >>> repeats_question("seven", "How many episodes has season 7?")
+    False
+    """
+    words, asked = set(split_content_words(short)), question.casefold()
+    if any(map(is_number, words)) and short.casefold().strip(" .\"'") not in asked:
+        return False
+    choice = " or " in f" {asked} "
     return bool(words) and not choice and words <= set(split_content_words(question))
 
 
