@@ -75,6 +75,23 @@ async def test_a_number_of_the_question_in_other_words_is_an_answer(ask_small):
     assert not answer.found
 
 
+@pytest.mark.parametrize(
+    ("reply", "short"),
+    [
+        ("The owner of the mill was Otto Lind.", "Otto Lind"),
+        ("Lind", "Otto Lind"),
+        ("Otto Linď", "Otto Linď"),
+        ("The owner was not Otto Lind.", None),
+        ("The owner, Otto, was of the mill and Lind.", None),
+    ],
+    ids=["a sentence", "a part of the name", "another accent", "denied", "not together"],
+)
+async def test_what_counts_as_the_words_of_the_passage(ask_small, reply, short):
+    answer, _, _ = await ask_small("Who was the owner of the mill?", {"Otto": 0.9}, reply, NOTHING)
+    assert answer.short == short
+    assert answer.found == (short is not None)
+
+
 async def test_a_clear_first_passage_without_the_answer_leaves_it_to_the_others(ask_small, reply):
     together = reply((1, "Its owner was Ada Mercer.", "The owner was Ada Mercer."))
     question = "Who was the owner of the bakery?"

@@ -2,6 +2,7 @@ import pytest
 
 from colligate.core.support import (
     NEAR,
+    complete_name,
     find_supporting_sentences,
     has_all_numbers,
     split_content_words,
@@ -87,6 +88,28 @@ def test_each_chinese_character_is_a_word():
     assert split_content_words("违反者") == ["违", "反", "者"]
 
 
-def test_accents_and_scripts_are_kept_apart():
-    assert split_content_words("résumé") != split_content_words("resume")
+def test_accents_of_latin_letters_do_not_count_and_scripts_are_kept_apart():
+    assert split_content_words("Lumière") == split_content_words("Lumiere")
+    assert split_content_words("май") != split_content_words("маи")
     assert split_content_words("Лицензия") == ["лицензия"]
+
+
+def test_a_verb_that_ends_in_y_has_one_stem():
+    assert split_content_words("play plays played playing") == ["play"] * 4
+    assert split_content_words("company companies") == ["compan"] * 2
+
+
+@pytest.mark.parametrize(
+    ("short", "sentence", "full"),
+    [
+        ("Murray", "It was written by Mitch Murray in 1962.", "Mitch Murray"),
+        ("Mitch", "Mitch Murray wrote it.", "Mitch Murray"),
+        ("Harris", "It stars Rhys Darby, Neil Patrick Harris, and others.", "Neil Patrick Harris"),
+        ("Murray", "Yesterday Murray said so.", "Murray"),
+        ("Murray", "He left. Murray stayed.", "Murray"),
+        ("Otto Lind", "Dr. Otto Lind came.", "Otto Lind"),
+        ("seven", "Only Seven Sisters stayed.", "seven"),
+    ],
+)
+def test_a_name_of_one_word_is_completed(short, sentence, full):
+    assert complete_name(short, sentence) == full

@@ -31,8 +31,11 @@ from colligate.core.prompts import build_messages, render_question
 from colligate.core.reader import Form, fit_reader, is_small, keep_table_head, read, render_passages
 from colligate.core.run import Run, standardise, titled_text
 from colligate.core.support import (
+    WHO,
     commands_reader,
+    complete_name,
     find_capitalised,
+    find_core,
     is_number,
     split_content_words,
 )
@@ -332,7 +335,7 @@ async def _answer_alone(
     for passage, short, stated in read:
         if stated is None and by_title:
             short = passage.title
-            stated, _ = await _find_sentence(short, question, passage, run)
+            _, stated, _ = await _find_sentence(short, question, passage, run)
         if stated is None or passage.document_id in seen:
             continue
         seen.add(passage.document_id)
@@ -393,7 +396,9 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
     short = (await run.chat(messages, max_tokens=_REPLY_TOKENS)).text.strip()
     if short.strip(" .\"'").casefold() == "none" or repeats_question(short, question):
         return "", None
-    stated, problem = await _find_sentence(short, question, passage, run)
+    short, stated, problem = await _find_sentence(short, question, passage, run)
+    if stated is None and not problem and (core := find_core(short, question)):
+        short, stated, problem = await _find_sentence(core, question, passage, run)
     if problem:
         run.warn(problem)
     if stated is None and commands_reader(passage.text):
@@ -403,16 +408,19 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
 
 async def _find_sentence(
     short: str, question: str, passage: Passage, run: Run
-) -> tuple[Stated | None, str]:
-    """Return a short answer with the sentence of a passage that holds it, as one statement."""
+) -> tuple[str, Stated | None, str]:
+    """Return a short answer, a person's name in full, and as one statement with the sentence of a
+    passage that holds it."""
     documents = await run.documents_of([passage])
     titled = asks_several(question)
     stated, problem = await asyncio.to_thread(
         find_short_answer, short, question, [passage], documents, alone=True, titled=titled
     )
+    if stated is not None and WHO.search(question):
+        short = complete_name(short, stated.sentence)
     if stated is not None and short.casefold() != stated.sentence.casefold():
         stated = replace(stated, sentence=f"{short.rstrip('.')}: “{stated.sentence}”")
-    return stated, problem
+    return short, stated, problem
 
 
 async def judge(question: str, passage: Passage, run: Run) -> LabelOdds:

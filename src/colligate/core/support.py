@@ -159,13 +159,23 @@ _NUMBER_WORDS = {word: str(number) for number, word in enumerate(_COUNTED.split(
 }
 
 
+# Models leave out accents: Lumière, Lumiere. Of Latin letters alone: й and и are two letters.
+_PLAIN = {
+    code: plain[0]
+    for code in (*range(0xC0, 0x250), *range(0x1E00, 0x1F00))
+    if len(plain := unicodedata.normalize("NFD", chr(code))) > 1 and plain[0].isascii()
+} | {ord("’"): "'"}
+
+
 def split_content_words(text: str) -> list[str]:
     """Return the content words of a text in order, case-folded and roughly stemmed.
 
     >>> split_content_words("The licences terminate after thirty days.")
     ['licenc', 'terminat', '30', 'day']
+    >>> split_content_words("Lumière") == split_content_words("Lumiere")
+    True
     """
-    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    folded = unicodedata.normalize("NFKC", text).casefold().translate(_PLAIN)
     found = []
     for match in WORD.finditer(folded):
         word = match.group()
@@ -179,6 +189,52 @@ def find_capitalised(question: str) -> set[str]:
     """Return the content words of a question that begin with a capital, but for its first word."""
     capitalised = (word for word in question.split()[1:] if word[0].isupper())
     return set(split_content_words(" ".join(capitalised)))
+
+
+_DENIES = re.compile(r"\b(?:no|not|never|neither|nor)\b|n['’]t\b", re.I)
+
+
+def find_core(reply: str, question: str) -> str:
+    """Return the words of a sentence that its question lacks; "" if they are not together.
+
+    >>> find_core("The mill was built by Otto Lind in Dorne.", "Who built the mill in Dorne?")
+    'Otto Lind'
+    >>> find_core("The mill was not built by Otto Lind.", "Who built the mill?")
+    ''
+    """
+    asked = set(split_content_words(question))
+    tokens = list(re.finditer(r"\S+", reply))
+    words = [set(split_content_words(token[0])) for token in tokens]
+    new = [place for place, own in enumerate(words) if own - asked]
+    if not new or _DENIES.search(reply):
+        return ""
+    first, last = new[0], new[-1]
+    if any(own and own <= asked for own in words[first:last]):
+        return ""
+    while first > 1 and not words[first - 1] and tokens[first - 1][0][0].isupper():
+        first -= 1  # "May" 5, "The" Who: function words that are names here
+    return reply[tokens[first].start() : tokens[last].end()].strip(" .,;:\"'")
+
+
+WHO = re.compile(r"\bwho(?:m|se)?\b", re.I)
+_NAME_PART = r"[^\W\d_a-z][\w'’-]*\.?"
+
+
+def complete_name(short: str, sentence: str) -> str:
+    """Return a name of one word as a sentence has it in full; the first word of the sentence, which
+    has a capital in any case, is not put before it.
+
+    >>> complete_name("Murray", "It was written by Mitch Murray in 1962.")
+    'Mitch Murray'
+    """
+    if not re.fullmatch(_NAME_PART, short):
+        return short
+    name = re.escape(short.rstrip("."))
+    full = re.search(
+        rf"(?<=[\w,] )(?:{_NAME_PART} ){{0,3}}{name}(?: {_NAME_PART}){{0,3}}", sentence
+    )
+    found = full or re.match(rf"{name}(?: {_NAME_PART}){{0,3}}", sentence)
+    return found[0].rstrip(".") if found else short
 
 
 def is_number(word: str) -> bool:
@@ -195,5 +251,6 @@ def _stem(word: str) -> str:
         return word
     for ending in ("ations", "ation", "ings", "ing", "ies", "ied", "es", "ed", "s", "e", "y"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[: -len(ending)]
+            stem = word[: -len(ending)]
+            return word if ending == "y" and stem[-1] in "aeou" else stem  # play, plays
     return word

@@ -50,7 +50,7 @@ from colligate.core.reader import Form, is_small, read
 from colligate.core.run import Run, titled_text
 from colligate.core.strategy import Calls, Needs
 from colligate.core.subject import check_subject
-from colligate.core.support import is_number, split_content_words
+from colligate.core.support import WHO, is_number, split_content_words
 from colligate.core.units import rank_documents
 from colligate.core.versions import show_other
 from colligate.documents import Document, Hit, Passage, Span
@@ -77,7 +77,6 @@ _SEVERAL = re.compile(
     r"\b(each|every|all|both|these|those|among|across|compar\w+|trends?|chang\w+|list)\b", re.I
 )
 _AND = re.compile(r"\band\b", re.I)
-_WHO = re.compile(r"\bwho(?:m|se)?\b", re.I)
 # How a question begins that asks for a fact, whether it takes several steps or not.
 _NAMED = re.compile(
     r"(?:^|,)\W*(?:\w+\s+)?(?:who(?:m|se)?|when|where|which|how (?:many|much|long|old|often))\b",
@@ -522,7 +521,7 @@ def contradict(one: str, other: str, question: str) -> bool:
     ):
         return True
     names = [_list_names(one), _list_names(other)]
-    return bool(_WHO.search(question)) and all(names) and names[0].isdisjoint(names[1])
+    return bool(WHO.search(question)) and all(names) and names[0].isdisjoint(names[1])
 
 
 def _list_names(short: str) -> set[str]:
