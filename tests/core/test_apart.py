@@ -92,6 +92,21 @@ async def test_what_counts_as_the_words_of_the_passage(ask_small, reply, short):
     assert answer.found == (short is not None)
 
 
+@pytest.mark.parametrize(
+    ("question", "reply", "short"),
+    [
+        ("When did the mill open?", "1921", "3 May 1921"),
+        ("In which year did the mill open?", "1921", "1921"),
+        ("Where did the mill open?", "1921", None),
+        ("Who opened the mill?", "1921", None),
+    ],
+)
+async def test_a_date_is_given_in_full_and_is_no_place(ask_small, reply, question, short):
+    texts = ("# Mill\n\nOtto Lind opened the mill on 3 May 1921 in Dorne.",)
+    answer, _, _ = await ask_small(question, {"Otto": 0.9}, reply, NOTHING, texts=texts)
+    assert answer.short == short
+
+
 async def test_a_clear_first_passage_without_the_answer_leaves_it_to_the_others(ask_small, reply):
     together = reply((1, "Its owner was Ada Mercer.", "The owner was Ada Mercer."))
     question = "Who was the owner of the bakery?"

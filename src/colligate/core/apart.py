@@ -25,6 +25,7 @@ from colligate.core.citing import (
     find_short_answer,
     write_answer,
 )
+from colligate.core.computing import complete_date
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.prompts import build_messages, render_question
@@ -62,6 +63,8 @@ _LEAST_JOINED = 0.5
 _SUREST = 2
 MOST_APART = 10  # passages that are judged: a worse one in the search is hardly ever the surest
 _TITLE_ALONE = 0.75  # share of a passage's words from which it says no more than its title
+_WHEN = re.compile(r"\bwhen\b", re.I)
+_NO_NUMBER = re.compile(r"\W*(?:where|who(?:m|se)?)\b", re.I)
 _MISSING = 0.4  # share of the question's words that only other passages may have
 _REPLY_TOKENS = 60
 
@@ -394,7 +397,8 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
     one statement."""
     messages = build_messages(_ANSWER, render_passages([passage]), render_question(question))
     short = (await run.chat(messages, max_tokens=_REPLY_TOKENS)).text.strip()
-    if short.strip(" .\"'").casefold() == "none" or repeats_question(short, question):
+    says_none = short.strip(" .\"'").casefold() == "none"
+    if says_none or repeats_question(short, question) or _is_other_kind(short, question):
         return "", None
     short, stated, problem = await _find_sentence(short, question, passage, run)
     if stated is None and not problem and (core := find_core(short, question)):
@@ -409,18 +413,25 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
 async def _find_sentence(
     short: str, question: str, passage: Passage, run: Run
 ) -> tuple[str, Stated | None, str]:
-    """Return a short answer, a person's name in full, and as one statement with the sentence of a
-    passage that holds it."""
+    """Return a short answer in full, and as one statement with the sentence of a passage that holds
+    it."""
     documents = await run.documents_of([passage])
     titled = asks_several(question)
     stated, problem = await asyncio.to_thread(
         find_short_answer, short, question, [passage], documents, alone=True, titled=titled
     )
-    if stated is not None and WHO.search(question):
-        short = complete_name(short, stated.sentence)
+    if stated is not None:
+        short = _complete(short, question, stated.sentence)
     if stated is not None and short.casefold() != stated.sentence.casefold():
         stated = replace(stated, sentence=f"{short.rstrip('.')}: “{stated.sentence}”")
     return short, stated, problem
+
+
+def _complete(short: str, question: str, sentence: str) -> str:
+    """Return a part of a person's name or of a date as a sentence has it in full."""
+    if WHO.search(question):
+        return complete_name(short, sentence)
+    return complete_date(short, sentence) if _WHEN.search(question) else short
 
 
 async def judge(question: str, passage: Passage, run: Run) -> LabelOdds:
@@ -441,6 +452,12 @@ def asks_several(question: str) -> bool:
     False
     """
     return bool(_SEVERAL.search(question)) and not _ONE.search(question)
+
+
+def _is_other_kind(short: str, question: str) -> bool:
+    """Return whether an answer is a number, and the question asks for a place or a person."""
+    words = split_content_words(short)
+    return bool(words) and all(map(is_number, words)) and _NO_NUMBER.match(question) is not None
 
 
 def repeats_question(short: str, question: str) -> bool:

@@ -262,6 +262,23 @@ def _explain_dates(number: Number, sources: Sequence[str]) -> Computed | None:
     return None
 
 
+def complete_date(short: str, sentence: str) -> str:
+    """Return a part of a date as a sentence has it in full, if it is a part of one date alone.
+
+    >>> complete_date("1942", "The law was passed on June 22, 1942.")
+    'June 22, 1942'
+    """
+
+    def spell(text: str) -> str:
+        return " ".join(["", *re.findall(r"\w+", text.casefold()), ""])
+
+    part = spell(short)
+    whole = {
+        date[0] for date in _DATE.finditer(sentence) if part.strip() and part in spell(date[0])
+    }
+    return whole.pop() if len(whole) == 1 else short
+
+
 def read_value(text: str) -> tuple[str, tuple[Decimal, ...]] | None:
     """Return the kind and the value of the date or number of a short answer.
 
