@@ -47,6 +47,7 @@ from colligate.models import Capability, LabelOdds, Role
 # Odds of the likeliest passage below which nothing is answered from it.
 _LEAST_APART = 0.3
 _LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
+_LEAST_NAMED = 0.2  # of one that has the question's names where a surer one lacks them
 # Odds from which a passage is sure by itself: if it is the search's best, no other is judged. Of 28
 # questions of two sets 10 had such odds, and each would have been read from that passage anyway.
 _CLEAR = 0.6
@@ -232,8 +233,11 @@ async def _read_apart(
         for at in order
     )
     chosen = [at for at in order if odds[at] >= _LEAST_JOINED and covering[at]] if several else []
-    if not chosen and max(odds) >= least_odds and covering[order[0]]:
-        chosen = order[:1]
+    if not chosen and max(odds) >= least_odds:
+        # Too unsure to be read with others, a passage that lacks a name is about something else.
+        alone = max(odds) < _LEAST_TOGETHER
+        about = [at for at in order if covering[at] and odds[at] >= _LEAST_NAMED]
+        chosen = about[:1] if alone or covering[order[0]] else []
     best = [passages[at] for at in chosen]
     if best and (found := await _answer_alone(question, best, run, strategy, evidence)):
         return found
@@ -428,10 +432,15 @@ async def _find_sentence(
 
 
 def _complete(short: str, question: str, sentence: str) -> str:
-    """Return a part of a person's name or of a date as a sentence has it in full."""
-    if WHO.search(question):
-        return complete_name(short, sentence)
-    return complete_date(short, sentence) if _WHEN.search(question) else short
+    """Return a part of a person's name or of a date as a sentence has it in full.
+
+    Words of the question are no part of the name: "Ewan McGregor to Play Lumiere".
+    """
+    if not WHO.search(question):
+        return complete_date(short, sentence) if _WHEN.search(question) else short
+    full = complete_name(short, sentence)
+    added = set(split_content_words(full)) - set(split_content_words(short))
+    return short if added.intersection(split_content_words(question)) else full
 
 
 async def judge(question: str, passage: Passage, run: Run) -> LabelOdds:
