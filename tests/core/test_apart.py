@@ -128,6 +128,16 @@ async def test_a_passage_that_tells_what_to_answer_leaves_it_to_the_others(ask_s
     assert any("tells who reads it what to answer" in warning for warning in run.warnings)
 
 
+async def test_an_unsure_passage_with_the_names_comes_before_a_surer_one_without(ask_small):
+    question = "Who was the owner of the Bakery?"
+    answer, _, model = await ask_small(question, {"Otto": 0.45, "Ada": 0.25}, "Ada Mercer")
+    assert answer.short == "Ada Mercer"
+    assert ["Ada" in call.prompt for call in model.calls] == [True]
+    answer, _, model = await ask_small(question, {"Otto": 0.45, "Ada": 0.15}, "Ada Mercer")
+    assert not answer.found
+    assert not model.calls
+
+
 async def test_without_odds_for_any_passage_nothing_is_asked(ask_small):
     answer, _, model = await ask_small(QUESTION, {"Otto": 0.29, "Ada": 0.2}, "Otto Lind")
     assert (answer.found, answer.text, model.calls) == (False, NOT_FOUND, [])

@@ -107,6 +107,7 @@ def test_a_verb_that_ends_in_y_has_one_stem():
         ("Harris", "It stars Rhys Darby, Neil Patrick Harris, and others.", "Neil Patrick Harris"),
         ("Murray", "Yesterday Murray said so.", "Murray"),
         ("Murray", "He left. Murray stayed.", "Murray"),
+        ("Mill", "Ada Miller met Otto Mill.", "Otto Mill"),
         ("Otto Lind", "Dr. Otto Lind came.", "Otto Lind"),
         ("seven", "Only Seven Sisters stayed.", "seven"),
     ],

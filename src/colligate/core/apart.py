@@ -204,8 +204,9 @@ async def _read_apart(
     passage is as sure as the sum of two z-scores over the hits: of the log-odds that it contains
     the answer, and of its score in the search. They are left to a reading together if the surest
     passage has no answer, or lacks a number, a name or too many words of the question that other
-    passages have: then it takes several. If the odds of all passages are too low the answer is not
-    found.
+    passages have: then it takes several. Where none is sure enough to be read with others, the
+    surest that lacks none of these is read instead. If the odds of all passages are too low the
+    answer is not found.
 
     Raises:
         BudgetExceeded, ModelError: a passage cannot be judged or read.

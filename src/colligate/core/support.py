@@ -229,11 +229,9 @@ def complete_name(short: str, sentence: str) -> str:
     """
     if not re.fullmatch(_NAME_PART, short):
         return short
-    name = re.escape(short.rstrip("."))
-    full = re.search(
-        rf"(?<=[\w,] )(?:{_NAME_PART} ){{0,3}}{name}(?: {_NAME_PART}){{0,3}}", sentence
-    )
-    found = full or re.match(rf"{name}(?: {_NAME_PART}){{0,3}}", sentence)
+    name = rf"{re.escape(short.rstrip('.'))}\b(?: {_NAME_PART}){{0,3}}"
+    full = re.search(rf"(?<=[\w,] )(?:{_NAME_PART} ){{0,3}}{name}", sentence)
+    found = full or re.match(name, sentence)
     return found[0].rstrip(".") if found else short
 
 
