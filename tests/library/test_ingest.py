@@ -553,7 +553,7 @@ async def test_searching_while_adding_sees_whole_documents_only(library, folder,
         searches.append(Counter(hit.passage.document_id for hit in hits))
         if last:
             break
-    await adding
+    assert not (await adding).problems
     assert len(searches) > 2
     assert searches[-1].total() > 6 * 20
     for seen in searches:
