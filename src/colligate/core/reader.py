@@ -166,9 +166,23 @@ async def _ask(
         again = [*messages, said, Message("user", _AGAIN)]
         second = await _ask_again(again, spec, role, run)
         if second is not None and second.found:  # else its statements are there by force
-            reply, cited = second, await check(second)
+            if _agree(reply.short_answer, second.short_answer) or not is_small(run.model(role)):
+                reply, cited = second, await check(second)
+            else:
+                run.emit(Noted("asked for quotes, the reader gives another answer: neither counts"))
     _report(reply, run)
     return reply, cited
+
+
+def _agree(one: str, other: str) -> bool:
+    """Return whether two short answers share a word, and one has all numbers of the other.
+
+    An empty one agrees with any.
+    """
+    first, second = (set(split_content_words(each)) for each in (one, other))
+    numbers, others = (set(filter(is_number, words)) for words in (first, second))
+    alike = numbers <= others or others <= numbers
+    return not (first and second) or (bool(first & second) and alike)
 
 
 def _finish(refused: Answer, cited: Cited, run: Run) -> Answer:
