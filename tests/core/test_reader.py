@@ -187,6 +187,15 @@ async def test_one_that_quotes_nothing_again_is_a_refusal(again, asked, reply):
     assert len(calls) == 2
 
 
+@pytest.mark.parametrize(("name", "found"), [("a-1.5b", False), ("a-70b", True)])
+async def test_a_small_reader_that_quotes_for_another_answer_has_none(asked, reply, name, found):
+    answer, calls, _ = await asked(
+        reply(short="700 pounds", found=True), reply(SAID, short="900 euros"), name=name
+    )
+    assert answer.found == found
+    assert len(calls) == 2
+
+
 async def test_a_reader_that_found_nothing_is_believed(asked, reply):
     answer, calls, noted = await asked(reply(found=False), known=[KNOWN])
     assert not answer.found

@@ -102,7 +102,7 @@ async def read(
             run.emit(Answered(bool(plain), plain, ()))
             return replace(refused, text=plain, found=bool(plain), short=brief or None)
         try:
-            reply, cited = await _ask(question, passages, asked, FORMS[form], role, run)
+            reply, cited, wavers = await _ask(question, passages, asked, FORMS[form], role, run)
         except (BudgetExceeded, ModelError) as error:
             own = run.model(role).name  # a reranker's or another scorer's passes show nothing of it
             if not any(call.kind == "chat" or call.model == own for call in run.meter.calls):
@@ -121,7 +121,7 @@ async def read(
                 return _finish(refused, cited, run)
             if cited.citations:
                 short = ""
-            if otherwise is not None and not known:
+            if otherwise is not None and not (known or wavers):
                 known, short = await otherwise(), ""
     if not known:
         run.warn(f"the reader gives no answer: {problem}")
@@ -142,8 +142,9 @@ async def _ask(
     spec: FormSpec,
     role: Role,
     run: Run,
-) -> tuple[ReaderReply | JoinedReply, Cited]:
-    """Return the reader's reply and what can be cited of it."""
+) -> tuple[ReaderReply | JoinedReply, Cited, bool]:
+    """Return the reader's reply, what can be cited of it, and whether a small reader that was
+    asked for quotes gave another answer: then neither counts."""
     documents = await run.documents_of(passages)
 
     async def check(reply: ReaderReply | JoinedReply) -> Cited:
@@ -161,17 +162,19 @@ async def _ask(
 
     first = await run.structured(messages, spec.reply, role=role, max_tokens=spec.tokens)
     reply, cited = first.value, await check(first.value)
+    wavers = False
     if reply.found and not (reply.statements or cited.citations):
         said = Message("assistant", first.completions[-1].text)
         again = [*messages, said, Message("user", _AGAIN)]
         second = await _ask_again(again, spec, role, run)
         if second is not None and second.found:  # else its statements are there by force
-            if _agree(reply.short_answer, second.short_answer) or not is_small(run.model(role)):
-                reply, cited = second, await check(second)
-            else:
+            agrees = _agree(reply.short_answer, second.short_answer)
+            if wavers := not agrees and is_small(run.model(role)):
                 run.emit(Noted("asked for quotes, the reader gives another answer: neither counts"))
+            else:
+                reply, cited = second, await check(second)
     _report(reply, run)
-    return reply, cited
+    return reply, cited, wavers
 
 
 def _agree(one: str, other: str) -> bool:
