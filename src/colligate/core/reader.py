@@ -33,6 +33,7 @@ from colligate.core.citing import (
     write_answer,
 )
 from colligate.core.compress import CompressedPassage
+from colligate.core.computing import find_larger
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape, render_text
@@ -178,14 +179,13 @@ async def _ask(
 
 
 def _agree(one: str, other: str) -> bool:
-    """Return whether two short answers share a word, and one has all numbers of the other.
+    """Return whether two short answers share a word and are not two numbers or dates.
 
     An empty one agrees with any.
     """
     first, second = (set(split_content_words(each)) for each in (one, other))
-    numbers, others = (set(filter(is_number, words)) for words in (first, second))
-    alike = numbers <= others or others <= numbers
-    return not (first and second) or (bool(first & second) and alike)
+    shared = not first.isdisjoint(second) and find_larger(one, other) is None
+    return shared or not (first and second)
 
 
 def _finish(refused: Answer, cited: Cited, run: Run) -> Answer:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from colligate.models.local import Tokens, count_shared
 
-_MOST = 24  # files: 28 KB for each token of `bundled`, about 15 MB for a beginning
+_MOST = 24  # files: 28 KB for each token of `bundled`, 15 to 20 MB for a beginning
 _DIGEST = 32  # bytes at the start of a file: the SHA-256 of the rest
 
 

@@ -113,7 +113,7 @@ class Structurer:
         for done, span in enumerate(parts):
             text = document.slice(span)
             messages = self._make_prompt(text)
-            # A skeleton is shorter than its text: a model that repeats itself is stopped.
+            # A skeleton is shorter than its text: a model that does not end is stopped.
             longest = min(most // 2, estimate_tokens(text) + _TAGS_TOKENS)
             key = _make_key(model, messages, longest)
             skeleton = await asyncio.to_thread(run.store.get, key)
