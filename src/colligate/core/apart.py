@@ -36,7 +36,7 @@ from colligate.core.support import (
     commands_reader,
     complete_name,
     find_capitalised,
-    find_core,
+    find_new_words,
     is_number,
     split_content_words,
 )
@@ -406,8 +406,8 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
     if says_none or repeats_question(short, question) or _is_other_kind(short, question):
         return "", None
     short, stated, problem = await _find_sentence(short, question, passage, run)
-    if stated is None and not problem and (core := find_core(short, question)):
-        short, stated, problem = await _find_sentence(core, question, passage, run)
+    if stated is None and not problem and (new := find_new_words(short, question)):
+        short, stated, problem = await _find_sentence(new, question, passage, run)
     if problem:
         run.warn(problem)
     if stated is None and commands_reader(passage.text):

@@ -24,7 +24,7 @@ from colligate.core.support import (
     Support,
     commands_reader,
     find_capitalised,
-    find_core,
+    find_new_words,
     find_supporting_sentences,
     has_all_numbers,
     is_number,
@@ -257,9 +257,9 @@ def cite(
     if not any(each.places for each in stated):
         looked_up = short if found else ""
         answering, problem = find_short_answer(looked_up, question, passages, documents)
-        if not (answering or problem) and (core := find_core(looked_up, question)):
-            short = core
-            answering, problem = find_short_answer(core, question, passages, documents)
+        if not (answering or problem) and (new := find_new_words(looked_up, question)):
+            short = new
+            answering, problem = find_short_answer(new, question, passages, documents)
         dropped += (problem,) if problem else ()
         if answering is None:
             return Cited("", (), dropped)

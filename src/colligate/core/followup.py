@@ -153,15 +153,9 @@ def _line(text: str) -> str:
 
 
 _BEGINNING = keep_beginning(
-    [
-        Message("system", _INSTRUCTION),
-        *(
-            message
-            for turns, question, alone in _EXAMPLES
-            for message in (
-                Message("user", _render([Turn(*turn) for turn in turns], question)),
-                Message("assistant", alone),
-            )
-        ),
-    ]
+    _INSTRUCTION,
+    (
+        (_render([Turn(*turn) for turn in turns], question), alone)
+        for turns, question, alone in _EXAMPLES
+    ),
 )

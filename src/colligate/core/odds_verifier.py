@@ -63,14 +63,7 @@ def _pair(sentence: str, claim: str) -> str:
 
 
 _BEGINNING = keep_beginning(
-    [
-        Message("system", _INSTRUCTION),
-        *(
-            message
-            for sentence, said, label in _EXAMPLES
-            for message in (Message("user", _pair(sentence, said)), Message("assistant", label))
-        ),
-    ]
+    _INSTRUCTION, ((_pair(sentence, said), label) for sentence, said, label in _EXAMPLES)
 )
 _LABELS = ("states", "denies", "silent")
 _SILENT = 0.5  # odds of `silent` up to which only the other two are compared

@@ -194,12 +194,12 @@ def find_capitalised(question: str) -> set[str]:
 _DENIES = re.compile(r"\b(?:no|not|never|neither|nor)\b|n['’]t\b", re.I)
 
 
-def find_core(reply: str, question: str) -> str:
+def find_new_words(reply: str, question: str) -> str:
     """Return the words of a sentence that its question lacks; "" if they are not together.
 
-    >>> find_core("The mill was built by Otto Lind in Dorne.", "Who built the mill in Dorne?")
+    >>> find_new_words("The mill was built by Otto Lind in Dorne.", "Who built the mill in Dorne?")
     'Otto Lind'
-    >>> find_core("The mill was not built by Otto Lind.", "Who built the mill?")
+    >>> find_new_words("The mill was not built by Otto Lind.", "Who built the mill?")
     ''
     """
     asked = set(split_content_words(question))

@@ -17,13 +17,18 @@ _THINK = "<think>"
 _BEGINNINGS: list[tuple[Message, ...]] = []
 
 
-def keep_beginning(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Declare messages that prompts begin with in every run, and return them.
+def keep_beginning(system: str, examples: Iterable[tuple[str, str]]) -> tuple[Message, ...]:
+    """Return what prompts begin with in every run: an instruction, and examples as turns.
 
-    A model in this process may keep on disk what it computed of them. They are constants of a
-    module: no text of a document or a user may be in them.
+    A model in this process may keep on disk what it computed of it. It is a constant of a module:
+    no text of a document or a user may be in it.
     """
-    _BEGINNINGS.append(tuple(messages))
+    turns = (
+        message
+        for asked, reply in examples
+        for message in (Message("user", asked), Message("assistant", reply))
+    )
+    _BEGINNINGS.append((Message("system", system), *turns))
     return _BEGINNINGS[-1]
 
 

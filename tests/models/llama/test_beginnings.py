@@ -12,14 +12,8 @@ from colligate.models.llama.model import LlamaCpp
 from colligate.models.weights import home, pull
 
 BEGINNING = keep_beginning(
-    [
-        Message("system", "You sort words. Reply with animal, plant or thing, and nothing else."),
-        *(
-            Message(role, text)
-            for word, kind in (("oak", "plant"), ("fox", "animal"), ("spoon", "thing"))
-            for role, text in (("user", word), ("assistant", kind))
-        ),
-    ]
+    "You sort words. Reply with animal, plant or thing, and nothing else.",
+    [("oak", "plant"), ("fox", "animal"), ("spoon", "thing")],
 )
 
 

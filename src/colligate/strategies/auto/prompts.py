@@ -77,16 +77,7 @@ _EXAMPLES = (
 )
 
 
-_BEGINNING = keep_beginning(
-    [
-        Message("system", _INSTRUCTION),
-        *(
-            message
-            for asked, kind in _EXAMPLES
-            for message in (Message("user", asked), Message("assistant", kind.value))
-        ),
-    ]
-)
+_BEGINNING = keep_beginning(_INSTRUCTION, ((asked, kind.value) for asked, kind in _EXAMPLES))
 
 
 def kind_messages(question: str) -> list[Message]:

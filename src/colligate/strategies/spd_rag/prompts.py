@@ -124,16 +124,7 @@ _ASKED_OF_EACH = (
 )
 
 
-_BEGINNING = keep_beginning(
-    [
-        Message("system", _ASK_EACH),
-        *(
-            message
-            for asked, each in _ASKED_OF_EACH
-            for message in (Message("user", asked), Message("assistant", each))
-        ),
-    ]
-)
+_BEGINNING = keep_beginning(_ASK_EACH, _ASKED_OF_EACH)
 
 
 def question_messages(question: str) -> list[Message]:
