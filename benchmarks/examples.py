@@ -1,12 +1,13 @@
 """Measure the answers to `examples/questions.jsonl` over the licences of `examples/`.
 
     python benchmarks/examples.py [--model bundled] [--strategy auto] [--set NAME=VALUE]
-        [--reranker NAME] [--skip N] [--limit N]
+        [--reranker NAME] [--skip N] [--limit N] [--library DIR]
 
 Counts, for answerable questions, answers that contain a known answer (in the cited sentences or the
 short answer, in lower case and without punctuation; of an answer that joins documents all parts)
 and citations into a document that contains the answer; for the others, refusals. Every question is
-written to standard error when it ends.
+written to standard error when it ends. `--library` keeps the library and the model's replies in a
+folder: after a change of the code, only what is asked in other words is asked again.
 """
 
 from __future__ import annotations
@@ -52,8 +53,11 @@ async def measure(arguments: argparse.Namespace) -> None:
     lines = (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()
     questions = [json.loads(line) for line in lines][skip:][:limit]
     right, refused, cited_right, citations, seconds, retrieved = 0, 0, 0, 0, [], 0
+    kept = arguments.library
     with tempfile.TemporaryDirectory() as library:
-        async with Engine(model=model, reranker=arguments.reranker, library=library) as engine:
+        async with Engine(
+            model=model, reranker=arguments.reranker, library=kept or library, cache=bool(kept)
+        ) as engine:
             await engine.add([EXAMPLES / "licences"])
             titles = {
                 info.id: Path(info.source).name
@@ -101,4 +105,5 @@ if __name__ == "__main__":
     parser.add_argument("--limit", type=int)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--reranker")
+    parser.add_argument("--library")
     asyncio.run(measure(parser.parse_args()))
