@@ -169,6 +169,7 @@ class Table:
         self._place = place
         self._pinned = pinned
         self._changing = threading.Lock()
+        self._setting = threading.Lock()
         self._commits = 0
         self._looked = time.monotonic()
 
@@ -181,11 +182,14 @@ class Table:
         if self._pinned or (not again and time.monotonic() < self._looked + _FRESH):
             return int(self._dataset.version)
         with self._place.translate_errors():
-            newest = self._dataset.latest_version
-            if newest != self._dataset.version:
-                self._dataset = self._dataset.checkout_version(newest)
+            known = self._dataset
+            newest = known.latest_version
+            found = known if newest == known.version else known.checkout_version(newest)
+            with self._setting:
+                if self._dataset is known:  # otherwise a change here has made a newer one
+                    self._dataset = found
             self._looked = time.monotonic()
-            return int(newest)
+            return int(self._dataset.version)
 
     def pin(self) -> Table:
         """Return this table as it is now: later changes are not seen."""
@@ -260,7 +264,8 @@ class Table:
         with self._changing, self._place.translate_errors():
             data = self._dataset.checkout_version(name)
             data.restore()
-            self._dataset = data
+            with self._setting:
+                self._dataset = data
 
     def tidy(self, rows_each: int = 1024, *, indexes: bool = False, erase: bool = False) -> None:
         """Put small fragments together, and delete versions that nobody reads any more.
@@ -324,7 +329,8 @@ class Table:
             except BaseException:
                 self._looked = -inf  # another process may have changed the table
                 raise
-            self._dataset = data
+            with self._setting:
+                self._dataset = data
 
     def _tidy_sometimes(self) -> None:
         self._commits += 1
