@@ -279,7 +279,7 @@ def resolve(
     placed: dict[str, list[Place]] = {}
     dropped: dict[str, list[str]] = {}
     for statement in statements:
-        sentence = remove_marks(statement.sentence)
+        sentence = remove_model_marks(statement.sentence)
         if not sentence:
             continue
         places = placed.setdefault(sentence, [])
@@ -329,7 +329,7 @@ def find_short_answer(
     for _, passage, span in sorted(rated, key=lambda each: -each[0]):
         if checker.is_of_another_row(span, passage):
             continue
-        sentence = remove_marks(visible_text(span, documents[span.document_id], passage))
+        sentence = remove_model_marks(visible_text(span, documents[span.document_id], passage))
         if titled and _is_title(short, passage):
             return Stated(sentence, (Place(span, TITLE),)), ""
         if place := checker.read_short(Place(span, "short answer"), short):
@@ -643,7 +643,7 @@ def write_answer(
         sources.append(_in_context(passage, passage.text))
         meaning = place.meaning if len(meanings[place]) == 1 else Meaning.UNCLEAR
         citations.append(make_citation(document, place.span, answer_spans, place.how, meaning))
-    short = remove_marks(short)
+    short = remove_model_marks(short)
     foreign = any(
         _other_language(f"{question} {short}", documents[place.span.document_id])
         for place in stretches
@@ -755,7 +755,7 @@ _SIGN_ALONE = re.compile(r"(?<!\S)([$€£¥]),(?= )|,(?= [%)](?:,|\Z))")
 _MARK = re.compile(r"\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\]")
 
 
-def remove_marks(sentence: str) -> str:
+def remove_model_marks(sentence: str) -> str:
     """Remove the model's own citation marks: only ours are checked."""
     return " ".join(_MARK.sub("", sentence).split())
 

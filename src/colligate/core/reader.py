@@ -28,7 +28,7 @@ from colligate.core.citing import (
     Stated,
     Statement,
     cite,
-    remove_marks,
+    remove_model_marks,
     resolve,
     write_answer,
 )
@@ -235,7 +235,7 @@ def _lacks_number(question: str, cited: Cited) -> bool:
     """
     if not (asked := _HOW_MANY.search(question)):
         return False
-    text = remove_marks(f"{cited.short} {cited.text}")
+    text = remove_model_marks(f"{cited.short} {cited.text}")
     if "percent" not in question[asked.end() :].casefold():
         text = _PERCENTAGE.sub("", text)
     return not (_COUNT.search(text) or any(map(is_number, split_content_words(text))))

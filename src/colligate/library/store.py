@@ -319,7 +319,7 @@ def _erase_traces(library: Path, documents: Collection[str], sources: Collection
     """
     runs = library / RUNS_FOLDER
     if runs.is_dir():
-        found = (file for file in runs.iterdir() if mentions(file, documents))
+        found = (file for file in runs.iterdir() if holds_id(file, documents))
         for run in {file.with_suffix("") for file in found}:
             for suffix in (".jsonl", ".json", ".new"):
                 run.with_name(run.name + suffix).unlink(missing_ok=True)
@@ -335,7 +335,7 @@ def _erase_traces(library: Path, documents: Collection[str], sources: Collection
                 file.parent.rmdir()
 
 
-def mentions(file: Path, documents: Collection[str]) -> bool:
+def holds_id(file: Path, documents: Collection[str]) -> bool:
     """Return whether a file of JSON lines has one of these document ids as a string."""
     ids = {json.dumps(document)[1:-1].encode() for document in documents}
     try:

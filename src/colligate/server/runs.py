@@ -29,7 +29,7 @@ from colligate.core.strategy import Strategy, list_strategies, load_strategy
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError, UsageError
 from colligate.library.sources import parse_conditions
-from colligate.library.store import RUNS_FOLDER, mentions
+from colligate.library.store import RUNS_FOLDER, holds_id
 from colligate.library.web import hide_folders
 from colligate.private import make_private_file, make_private_folder
 from colligate.server.config import ServerConfig
@@ -156,7 +156,7 @@ class Runs:
         for run in self.list_runs(library):
             if not run.ended:
                 run.removed |= frozenset(documents)
-            if await in_thread(run.mentions, documents):
+            if await in_thread(run.holds_id, documents):
                 await self.forget(run)
 
     async def aclose(self, grace: float = 0.0) -> None:
@@ -221,7 +221,7 @@ class Runs:
         self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, state, outcome)
         if run.removed:
-            holds_text: bool = await in_thread(run.mentions, run.removed)
+            holds_text: bool = await in_thread(run.holds_id, run.removed)
             if holds_text:
                 await self._delete(run)
 
@@ -460,7 +460,7 @@ class RecordedRun:
         """Return what is kept of it beside its outcome."""
         return {**self.to_json(), "earlier": self.earlier}
 
-    def mentions(self, documents: Collection[str]) -> bool:
+    def holds_id(self, documents: Collection[str]) -> bool:
         """Return whether it may hold text of one of these documents."""
         return self.earlier is None or self.files.mention(documents)
 
@@ -642,7 +642,7 @@ class RunFiles:
         """Return whether they name one of these documents, or were erased already."""
         if not self.events.exists():
             return True
-        return any(mentions(file, documents) for file in (self.events, self.summary))
+        return any(holds_id(file, documents) for file in (self.events, self.summary))
 
     def delete(self) -> None:
         """Delete both."""

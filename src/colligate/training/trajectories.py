@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from colligate.bench.metrics.answers import remove_marks
+from colligate.bench.metrics.answers import remove_citation_marks
 from colligate.core.answer import Answer
 from colligate.core.events import Asked, Event, to_plain
 from colligate.core.run import Run
@@ -146,8 +146,8 @@ async def read_trajectory(id_: str, question: str, run: Run, answer: Answer) -> 
         question=question,
         steps=tuple(steps),
         stop=next((each.reason.value for each in _select(Stopped, events)), ""),
-        answer=remove_marks(answer.text) if answer.found else "",
-        short=remove_marks(answer.short or "") if answer.found else "",
+        answer=remove_citation_marks(answer.text) if answer.found else "",
+        short=remove_citation_marks(answer.short or "") if answer.found else "",
         found=answer.found,
         cited=tuple(each.span for each in answer.citations) if answer.found else (),
         calls=calls,

@@ -10,7 +10,7 @@ from colligate.bench.metrics.answers import (
     normalise_dual,
     normalise_squad,
     prepare_alce,
-    remove_marks,
+    remove_citation_marks,
 )
 
 
@@ -36,9 +36,12 @@ def test_dual_takes_letters_apart_from_their_accents() -> None:
 
 
 def test_marks_of_citations_are_no_part_of_an_answer() -> None:
-    assert remove_marks("In May [1][12]. Cold [uncited]. Both [1, 3].") == "In May. Cold. Both."
-    assert remove_marks("x[0] looks like one") == "x looks like one"
-    assert remove_marks("[sic] and [1a] stay") == "[sic] and [1a] stay"
+    assert (
+        remove_citation_marks("In May [1][12]. Cold [uncited]. Both [1, 3].")
+        == "In May. Cold. Both."
+    )
+    assert remove_citation_marks("x[0] looks like one") == "x looks like one"
+    assert remove_citation_marks("[sic] and [1a] stay") == "[sic] and [1a] stay"
 
 
 def test_an_answer_of_alce_is_one_line_without_citations() -> None:

@@ -48,12 +48,12 @@ def score_separately(score: Score, outcome: Outcome) -> dict[str, float]:
 
 def take_whole(outcome: Outcome) -> str:
     """Return the whole answer without marks; empty where it refused or failed."""
-    return remove_marks(outcome.text) if outcome.answered else ""
+    return remove_citation_marks(outcome.text) if outcome.answered else ""
 
 
 def take_short(outcome: Outcome) -> str:
     """Return the short answer; empty where there is none, or it refused or failed."""
-    return remove_marks(outcome.short) if outcome.answered else ""
+    return remove_citation_marks(outcome.short) if outcome.answered else ""
 
 
 def take_final(outcome: Outcome) -> str:
@@ -88,10 +88,10 @@ _MARK = re.compile(r"\s*\[(?:\d+(?:\s*[,;]\s*\d+)*|uncited)\]")
 Normaliser = Callable[[str], str]
 
 
-def remove_marks(text: str) -> str:
+def remove_citation_marks(text: str) -> str:
     """Return a text without the marks of its citations.
 
-    >>> remove_marks("It rained in May [1][2]. It was cold [uncited].")
+    >>> remove_citation_marks("It rained in May [1][2]. It was cold [uncited].")
     'It rained in May. It was cold.'
     """
     return _MARK.sub("", text).strip()
@@ -123,4 +123,4 @@ def first_line(text: str) -> str:
 
 def prepare_alce(text: str) -> str:
     """Prepare an answer as ALCE's evaluation does: stripped, its first line, no citations."""
-    return remove_marks(first_line(text.strip()))
+    return remove_citation_marks(first_line(text.strip()))

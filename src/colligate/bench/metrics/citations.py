@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from colligate.bench.metrics.answers import remove_marks
+from colligate.bench.metrics.answers import remove_citation_marks
 from colligate.bench.metrics.evidence import collect_documents
 from colligate.bench.metrics.groups import Backends, Entails, Measures, MetricGroup
 from colligate.bench.outcome import Outcome, Piece
@@ -51,7 +51,7 @@ async def nli_citation_measures(outcome: Outcome, nli: Entails) -> dict[str, flo
             continue
         pieces = [outcome.citations[mark - 1] for mark in each.marks[:AT_MOST]]
         given += len(pieces)
-        claim = remove_marks(each.text)
+        claim = remove_citation_marks(each.text)
         if await nli.entails(_join(pieces), claim):
             supported += 1
             precise += await _count_needed(pieces, claim, nli)
