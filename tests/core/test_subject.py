@@ -14,6 +14,7 @@ SAID = "The river rises in the mountains of Bolivia."
     ("question", "names"),
     [
         ("Where is the source of the Kraai River?", [["Kraai"]]),
+        ("What does the Artistic License allow?", [["Artistic"]]),
         ("Who wrote Rudyard Kipling's poems in New York?", [["Rudyard", "Kipling"], ["York"]]),
         ("Which album did Ratata and Pak Nam-gi make in March?", [["Ratata"], ["Pak", "Nam-gi"]]),
         ("Is the EU or the CEO of IBM named, and what is it?", []),

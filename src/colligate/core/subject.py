@@ -28,16 +28,17 @@ _SHORTEST = 3  # letters of a word that tells one name from another
 # Words of names that tell what kind of thing it is: a river of another name is another river.
 _KINDS = frozenset(
     """
-    article association award bank battle bay bill book border bridge building castle cathedral
-    championship church city club college committee company conference conservatory corporation
-    council county court cup department district division election empire festival film form group
-    high hospital house inc institute international island item king kingdom lake league ltd major
-    middle mount mountain mountains museum national new north northern ocean olympics page paper
-    park party peninsula president prince province queen region report republic river road saint
-    school science sea section series song south southern state states station street super table
-    team theatre tour tower town treaty university valley war west western world east eastern
-    january february march april may june july august september october november december monday
-    tuesday wednesday thursday friday saturday sunday
+    act agreement article association award bank battle bay bill book border bridge building castle
+    cathedral championship church city club code college committee company conference conservatory
+    constitution contract corporation council county court cup department district division east
+    eastern election empire festival film form group high hospital house inc institute international
+    island item king kingdom lake law league lease licence license ltd major middle mount mountain
+    mountains museum national new north northern ocean olympics page paper park party peninsula
+    policy president prince protocol province public queen region report republic river road saint
+    school science sea section series song south southern standard state states station street super
+    table team theatre tour tower town treaty university valley war west western world january
+    february march april may june july august september october november december monday tuesday
+    wednesday thursday friday saturday sunday
     """.split()
 )
 
