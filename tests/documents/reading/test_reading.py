@@ -123,6 +123,26 @@ def test_apache_2_has_its_sections_though_titles_run_into_the_text() -> None:
     assert path_of(document, "cross-claim")[-1] == "3. Grant of Patent License."
 
 
+@pytest.mark.parametrize(
+    ("first", "title"),
+    [
+        ("Boost Software License - Version 1.0", "Boost Software License - Version 1.0"),
+        ("\n\n  Notes of the Meeting in Dorne", "Notes of the Meeting in Dorne"),
+        ("The mill was built in 1904", "memo"),
+        ("Dear Otto Lind,", "memo"),
+        ("Otto Lind\n12 Mill Lane", "memo"),
+        ("Table of Contents", "memo"),
+        ("Chapter 1 The Mill", "memo"),
+        ("Summary", "memo"),
+    ],
+)
+def test_a_text_may_begin_with_its_title(tmp_path: Path, first: str, title: str) -> None:
+    text = f"{first}\n\nThe mill stands on the river."
+    assert write_and_read(tmp_path / "memo.txt", text).title == title
+    assert write_and_read(tmp_path / "memo.py", text).title == "memo"
+    assert write_and_read(tmp_path / "alone.txt", first).title == "alone"
+
+
 def test_gpl_2_has_sections_told_by_number_alone() -> None:
     path = path_of(licence("GPL-2.txt"), "conditions are imposed on you")
     assert path[-1] == "7."

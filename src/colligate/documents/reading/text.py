@@ -38,9 +38,23 @@ _PROSE = {"", ".txt", ".text"}
 
 
 def read_text(source: SourceFile) -> Document:
-    """Read a text file; only prose, and not source code, is searched for headings."""
+    """Read a text file; only prose, and not source code, is searched for headings and a title."""
     prose = suffix_of(source.path) in _PROSE or source.path.name == source.stem
-    return make_document(source, source.text, tree=partial(text_tree, prose=prose))
+    title = _find_title(source.text) if prose else None
+    return make_document(source, source.text, tree=partial(text_tree, prose=prose), title=title)
+
+
+_BEGINNING = 2000  # characters that are searched for a title
+_NO_TITLE = re.compile(r"[.,;:!?]$|^(?:table of )?contents$", re.IGNORECASE)
+
+
+def _find_title(text: str) -> str | None:
+    """Return the line that a text begins with if it is on its own and written as a title is."""
+    first, *rest = _split_blocks(text.lstrip()[:_BEGINNING]) or [[]]
+    if len(first) != 1 or not rest or len(first[0].text.split()) < 2:
+        return None
+    line = first[0].text
+    return None if _NO_TITLE.search(line) or _KEYWORD.match(line) or not _is_title(line) else line
 
 
 def text_tree(text: str, document_id: str, *, prose: bool = True) -> Tree:
