@@ -99,6 +99,7 @@ async def test_what_counts_as_the_words_of_the_passage(ask_small, reply, short):
         ("In which year did the mill open?", "1921", "1921"),
         ("Where did the mill open?", "1921", None),
         ("Who opened the mill?", "1921", None),
+        ("What was the date of the opening of the mill?", "Otto Lind", None),
     ],
 )
 async def test_a_date_is_given_in_full_and_is_no_place(ask_small, reply, question, short):

@@ -290,9 +290,12 @@ async def test_a_small_reader_whose_quotes_do_not_say_its_short_answer_has_none(
         ("How many tenants are there?", "The tenant pays for the flat in Mill Street.", False),
         ("What does the tenant pay for?", "The tenant pays for the flat in Mill Street.", True),
         ("How many euros are paid?", "The tenant pays 900 euros a month.", True),
+        ("In what year does the tenant pay?", "The tenant pays for the flat.", False),
+        ("What is the first date of the rent?", "The tenant pays for the flat.", False),
+        ("Is the date of the rent known?", "The tenant pays for the flat.", True),
     ],
 )
-async def test_a_small_reader_says_a_number_where_one_is_asked_for(
+async def test_a_small_reader_says_a_number_or_date_where_one_is_asked_for(
     asked, reply, question, stated, found
 ):
     quote = "The tenant pays 900 euros a month for the flat in Mill Street."

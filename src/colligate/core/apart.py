@@ -25,7 +25,7 @@ from colligate.core.citing import (
     find_short_answer,
     write_answer,
 )
-from colligate.core.computing import complete_date
+from colligate.core.computing import complete_date, lacks_date
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.prompts import build_messages, render_question
@@ -465,9 +465,11 @@ def asks_several(question: str) -> bool:
 
 
 def _is_other_kind(short: str, question: str) -> bool:
-    """Return whether an answer is a number, and the question asks for a place or a person."""
+    """Return whether an answer is a number, and the question asks for a place or a person, or it
+    has no date, and the question asks for one."""
     words = split_content_words(short)
-    return bool(words) and all(map(is_number, words)) and _NO_NUMBER.match(question) is not None
+    number = bool(words) and all(map(is_number, words))
+    return lacks_date(question, short) or (number and _NO_NUMBER.match(question) is not None)
 
 
 def repeats_question(short: str, question: str) -> bool:

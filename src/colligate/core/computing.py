@@ -279,6 +279,23 @@ def complete_date(short: str, sentence: str) -> str:
     return whole.pop() if len(whole) == 1 else short
 
 
+_ASKS_DATE = re.compile(
+    r"\b(?:what|which) (?:year|date|century|decade)\b|"
+    r"\bwhat (?:is|was|are|were) the (?:\w+ )?dates?\b",
+    re.IGNORECASE,
+)
+_TIME = re.compile(rf"\d|\b(?:{_NAMED_MONTH}|centur(?:y|ies)|decades?)\b", re.IGNORECASE)
+
+
+def lacks_date(question: str, text: str) -> bool:
+    """Return whether a question asks for a year or a date by this word, and a text has neither.
+
+    >>> lacks_date("What is the date of birth of Otto Lind?", "Otto Lind was a miller.")
+    True
+    """
+    return _ASKS_DATE.search(question) is not None and _TIME.search(text) is None
+
+
 def read_value(text: str) -> tuple[str, tuple[Decimal, ...]] | None:
     """Return the kind and the value of the date or number of a short answer.
 

@@ -33,7 +33,7 @@ from colligate.core.citing import (
     write_answer,
 )
 from colligate.core.compress import CompressedPassage
-from colligate.core.computing import find_larger
+from colligate.core.computing import find_larger, lacks_date
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape, render_text
@@ -80,7 +80,7 @@ async def read(
     passages holds its short answer. The answer is found if at least one statement is cited: what
     has no place in a document is never passed on. Of a small reader's one answer the short form
     must be said there too: what it cites otherwise is hardly ever an answer (docs/benchmarks.md).
-    Its answer to "how many" must have a number.
+    Its answer to "how many" must have a number, that to "which year" a date.
 
     `known` are statements that earlier steps verified. They are the answer if the reader fails or
     claims an answer that cannot be cited; without them the answer is then not found. `otherwise`
@@ -223,6 +223,8 @@ def _find_stray(question: str, short: str, cited: Cited, form: Form) -> str:
     """Return why what a small reader cites is not its answer; empty if it may be."""
     if _lacks_number(question, cited):
         return "it gives no number, which the question asks for"
+    if lacks_date(question, remove_model_marks(f"{cited.short} {cited.text}")):
+        return "it gives no date, which the question asks for"
     if form is Form.SHORT and short and not cited.short and not _VERDICT.match(short):
         return "nothing that it cites says its short answer"
     return ""
