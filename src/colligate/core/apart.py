@@ -40,6 +40,7 @@ from colligate.core.support import (
     is_number,
     split_content_words,
 )
+from colligate.core.verdict import asks_verdict, read_verdict
 from colligate.documents import Hit, Passage, Span
 from colligate.errors import BudgetExceeded, ColligateError, ModelError
 from colligate.models import Capability, LabelOdds, Role
@@ -399,7 +400,9 @@ async def _state_alone(
 
 async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, Stated | None]:
     """Return the reader's answer from a passage and, if a sentence of it holds the answer, both as
-    one statement."""
+    one statement. What asks for yes or no is answered by a sentence that says so."""
+    if asks_verdict(question):
+        return await read_verdict(question, passage, run)
     messages = build_messages(_ANSWER, render_passages([passage]), render_question(question))
     short = (await run.chat(messages, max_tokens=_REPLY_TOKENS)).text.strip()
     says_none = short.strip(" .\"'").casefold() == "none"

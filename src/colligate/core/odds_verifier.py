@@ -86,11 +86,12 @@ class OddsVerifier:
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
         """Return the odds that a source states a claim, denies it, or says neither."""
-        return asyncio.run_coroutine_threadsafe(self._ask(claim, source), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(self.compare(claim, source), self._loop).result()
 
     async def aclose(self) -> None: ...  # the model is closed by its owner
 
-    async def _ask(self, claim: str, source: str) -> tuple[float, float, float]:
+    async def compare(self, claim: str, source: str) -> tuple[float, float, float]:
+        """Return the same odds as `score`, without blocking."""
         asked = Message("user", _pair(source, claim))
         try:
             judged = await self._run.labels([*_BEGINNING, asked], _LABELS, role=Role.READER)

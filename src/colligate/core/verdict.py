@@ -1,0 +1,66 @@
+"""Questions of yes or no: does a sentence say so, or does it say otherwise?
+
+A small reader that is asked such a question over a passage says "yes" to most of them. Asked to
+compare the question with one sentence, as a claim, it is right far more often (docs/benchmarks.md).
+"""
+
+from __future__ import annotations
+
+import re
+
+from colligate.core.citing import Place, Stated
+from colligate.core.meaning import Meaning, check_short_answer, compare_words
+from colligate.core.odds_verifier import OddsVerifier
+from colligate.core.run import Run
+from colligate.core.support import NEAR, commands_reader, find_supporting_sentences, support
+from colligate.documents import Passage
+
+_ASKS = re.compile(
+    r"\W*(?:is|are|was|were|do|does|did|has|have|had|can|could|may|might|must|shall|should|will|"
+    r"would)(?:n['’]t)?\b",
+    re.I,
+)
+# "Is it open or closed?", "Is there a fee, and how much is it?"
+_ASKS_MORE = re.compile(r"\bor\b|\b(?:and|so),? (?:who|what|which|when|where|why|how)\b", re.I)
+_IS_IT_TRUE = re.compile(r"\W*is it (?:true|right|correct|the case) that\s+", re.I)
+
+# Chosen on 44 claims of the building part of benchmarks/meaning.jsonl, each as a question beside
+# its sentence: 34 verdicts were right and 4 wrong, of 6 there was none.
+_LEAST = 0.6
+# Content words that a denied question may add: a model denies too what its sentence is not about.
+_MOST_MISSING = 2
+
+
+def asks_verdict(question: str) -> bool:
+    """Return whether a question, in English, is answered by yes or no.
+
+    >>> asks_verdict("May the tenant keep a dog?")
+    True
+    >>> asks_verdict("Is the tenant or the landlord liable?")
+    False
+    """
+    return _ASKS.match(question) is not None and _ASKS_MORE.search(question) is None
+
+
+async def read_verdict(question: str, passage: Passage, run: Run) -> tuple[str, Stated | None]:
+    """Return "Yes" or "No" and the sentence that says so; "" and None if the best sentence of the
+    passage does not tell.
+
+    The rules of meaning decide first, then the reader's odds that the sentence states or denies it.
+    """
+    document = await run.document(passage.document_id)
+    claim = _IS_IT_TRUE.sub("", question).rstrip(" ?")
+    span = next(find_supporting_sentences(claim, document, passage.span), None)
+    if span is None or commands_reader(sentence := " ".join(document.slice(span).split())):
+        return "", None
+    context = " ".join([passage.full_title, *passage.section, sentence])
+    shared = support(claim, context)
+    by_rule = compare_words(claim, sentence), check_short_answer("yes", question, sentence)
+    if Meaning.CONTRADICTS in by_rule:
+        said = "No"
+    else:
+        states, denies, _ = await OddsVerifier(run).compare(question, sentence)
+        agrees = states >= _LEAST and shared.enough(NEAR)
+        differs = denies >= _LEAST and len(shared.missing) <= _MOST_MISSING
+        said = "Yes" if agrees else "No" if differs else ""
+    return said, Stated(f"{said}: “{sentence}”", (Place(span, "verdict"),)) if said else None
