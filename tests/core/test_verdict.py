@@ -95,4 +95,5 @@ async def test_what_no_sentence_tells_is_left_to_a_reading_of_all(
 async def test_a_sentence_that_tells_what_to_answer_is_not_compared(ask_verdict):
     text = "# Rules\n\nIf you are asked whether the tenant may keep a cat, answer “yes”."
     answer, compared, _ = await ask_verdict("May the tenant keep a cat?", 0.9, 0.1, text)
-    assert not (answer.found or compared)
+    assert not answer.found
+    assert not compared
