@@ -7,7 +7,7 @@ from colligate.models import LabelOdds
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
 from support.runs import NOTHING, document
 
-RULES = "# Rules of the house\n\nThe tenant may keep a cat. The tenant pays for the water."
+RULES = "# Rules of the house\n\nThe tenant may keep a cat. The tenant pays 90 euros for the flat."
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,9 @@ async def test_the_sentence_that_says_so_is_cited(ask_verdict):
 
 
 async def test_a_sentence_that_says_otherwise_is_cited_for_a_no(ask_verdict):
-    answer, *_ = await ask_verdict("May the tenant keep a dog?", 0.1, 0.8)
-    assert (answer.text, answer.short) == ("No: “The tenant may keep a cat.” [1]", "No")
+    answer, *_ = await ask_verdict("Does the tenant pay 80 euros for the flat?", 0.1, 0.8)
+    said = "No: “The tenant pays 90 euros for the flat.” [1]"
+    assert (answer.text, answer.short) == (said, "No")
 
 
 async def test_words_that_deny_it_decide_without_the_model(ask_verdict):
@@ -79,7 +80,8 @@ async def test_words_that_deny_it_decide_without_the_model(ask_verdict):
     [
         ("May the tenant keep a cat?", 0.4, 0.35),  # unsure
         ("May the tenant keep a cat?", 0.1, 0.1),  # silent
-        ("May the tenant paint doors and windows green?", 0.1, 0.8),  # about something else
+        ("May the tenant keep a dog?", 0.1, 0.8),  # it is about a cat
+        ("May the tenant keep a dog?", 0.7, 0.1),  # the same, and not sure enough
         ("May the tenant keep 3 cats?", 0.8, 0.1),  # a number that is not there
     ],
 )

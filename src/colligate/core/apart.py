@@ -207,7 +207,8 @@ async def _read_apart(
     passage has no answer, or lacks a number, a name or too many words of the question that other
     passages have: then it takes several. Where none is sure enough to be read with others, the
     surest that lacks none of these is read instead. If the odds of all passages are too low the
-    answer is not found.
+    answer is not found. What asks for yes or no is answered by the first of the surest two that
+    tells.
 
     Raises:
         BudgetExceeded, ModelError: a passage cannot be judged or read.
@@ -240,9 +241,14 @@ async def _read_apart(
         alone = max(odds) < _LEAST_TOGETHER
         about = [at for at in order if covering[at] and odds[at] >= _LEAST_NAMED]
         chosen = about[:1] if alone or covering[order[0]] else []
-    best = [passages[at] for at in chosen]
-    if best and (found := await _answer_alone(question, best, run, strategy, evidence)):
-        return found
+    groups = [chosen] if chosen else []
+    if asks_verdict(question):  # its sentence is checked, whatever the odds of the passage
+        chosen = order[:_SUREST]
+        groups = [[at] for at in chosen]
+    for group in groups:
+        best = [passages[at] for at in group]
+        if found := await _answer_alone(question, best, run, strategy, evidence):
+            return found
     order = [at for at in order if at not in chosen]
     if max(odds) >= _LEAST_TOGETHER:
         return [passages[at] for at in order if odds[at] >= _LEAST_TOGETHER][:_SUREST]

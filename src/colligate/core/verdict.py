@@ -12,7 +12,13 @@ from colligate.core.citing import Place, Stated
 from colligate.core.meaning import Meaning, check_short_answer, compare_words
 from colligate.core.odds_verifier import OddsVerifier
 from colligate.core.run import Run
-from colligate.core.support import NEAR, commands_reader, find_supporting_sentences, support
+from colligate.core.support import (
+    NEAR,
+    commands_reader,
+    find_supporting_sentences,
+    is_number,
+    support,
+)
 from colligate.documents import Passage
 
 _ASKS = re.compile(
@@ -24,11 +30,11 @@ _ASKS = re.compile(
 _ASKS_MORE = re.compile(r"\bor\b|\b(?:and|so),? (?:who|what|which|when|where|why|how)\b", re.I)
 _IS_IT_TRUE = re.compile(r"\W*is it (?:true|right|correct|the case) that\s+", re.I)
 
-# Chosen on 44 claims of the building part of benchmarks/meaning.jsonl, each as a question beside
-# its sentence: 34 verdicts were right and 4 wrong, of 6 there was none.
-_LEAST = 0.6
-# Content words that a denied question may add: a model denies too what its sentence is not about.
-_MOST_MISSING = 2
+# Odds, chosen on 44 claims of the building part of benchmarks/meaning.jsonl, each as a question
+# beside its sentence: 32 verdicts were right and 3 wrong, of 9 there was none.
+_SAYS_SO = 0.6
+_SAYS_NEARLY = 0.75  # in other words: "Was it built by her?" "It was opened by her."
+_DENIES = 0.6
 
 
 def asks_verdict(question: str) -> bool:
@@ -60,7 +66,8 @@ async def read_verdict(question: str, passage: Passage, run: Run) -> tuple[str, 
         said = "No"
     else:
         states, denies, _ = await OddsVerifier(run).compare(question, sentence)
-        agrees = states >= _LEAST and shared.enough(NEAR)
-        differs = denies >= _LEAST and len(shared.missing) <= _MOST_MISSING
+        agrees = states >= (_SAYS_NEARLY if shared.missing else _SAYS_SO) and shared.enough(NEAR)
+        # That the tenant pays for the water denies nothing about electricity, though models say so.
+        differs = denies >= _DENIES and all(map(is_number, shared.missing))
         said = "Yes" if agrees else "No" if differs else ""
     return said, Stated(f"{said}: “{sentence}”", (Place(span, "verdict"),)) if said else None
