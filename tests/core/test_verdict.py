@@ -81,7 +81,7 @@ async def test_words_that_deny_it_decide_without_the_model(ask_verdict):
         ("May the tenant keep a cat?", 0.4, 0.35),  # unsure
         ("May the tenant keep a cat?", 0.1, 0.1),  # silent
         ("May the tenant keep a dog?", 0.1, 0.8),  # it is about a cat
-        ("May the tenant keep a dog?", 0.7, 0.1),  # the same, and not sure enough
+        ("May the tenant keep a dog?", 0.5, 0.3),  # the same, and not sure enough
         ("May the tenant keep 3 cats?", 0.8, 0.1),  # a number that is not there
     ],
 )
