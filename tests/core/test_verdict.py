@@ -75,6 +75,12 @@ async def test_words_that_deny_it_decide_without_the_model(ask_verdict):
     assert not compared
 
 
+async def test_words_that_say_it_decide_without_the_model(ask_verdict):
+    answer, compared, _ = await ask_verdict("Is it true that the tenant may keep a cat?", 0.1, 0.9)
+    assert (answer.text, answer.short) == ("Yes: “The tenant may keep a cat.” [1]", "Yes")
+    assert not compared
+
+
 @pytest.mark.parametrize(
     ("question", "states", "denies"),
     [

@@ -61,9 +61,11 @@ async def read_verdict(question: str, passage: Passage, run: Run) -> tuple[str, 
         return "", None
     context = " ".join([passage.full_title, *passage.section, sentence])
     shared = support(claim, context)
-    by_rule = compare_words(claim, sentence), check_short_answer("yes", question, sentence)
-    if Meaning.CONTRADICTS in by_rule:
+    by_words = compare_words(claim, sentence)
+    if Meaning.CONTRADICTS in (by_words, check_short_answer("yes", question, sentence)):
         said = "No"
+    elif by_words is Meaning.SUPPORTS:
+        said = "Yes"
     else:
         states, denies, _ = await OddsVerifier(run).compare(question, sentence)
         agrees = states >= (_SAYS_NEARLY if shared.missing else _SAYS_SO) and shared.enough(NEAR)
