@@ -404,6 +404,8 @@ async def test_one_sure_passage_or_low_effort_takes_no_second_reading(ask_rules)
         ("Ada Mercer", "Mercer", DIRECTOR, False),
         ("London", "England", "Where was she born?", False),
         ("may be terminated", "may not be terminated", "What is the rule?", True),
+        ("Yes", "No", "May the tenant appeal?", True),
+        ("Yes", "Yes", "May the tenant appeal?", False),
         ("a boat", "for fishing", "What is it for?", False),
         ("", "Otto Lind", DIRECTOR, False),
     ],

@@ -500,14 +500,16 @@ def choose_kind(question: str, odds: Mapping[str, float]) -> QuestionKind:
 def contradict(one: str, other: str, question: str) -> bool:
     """Return whether two short answers to a question cannot both be right.
 
-    They are two dates or two numbers of a kind, or one says the opposite of the other, or they are
-    other persons. One place may lie in another, and a thing may have two names: these say nothing.
+    They are yes and no, two dates or two numbers of a kind, or one says the opposite of the other,
+    or they are other persons. One place may lie in another, and a thing may have two names: these say nothing.
 
     >>> contradict("180 days", "within 270 days", "How long may a tenant appeal?")
     True
     >>> contradict("in 1921", "on 3 May 1921", "When was it opened?")
     False
     """
+    if {one, other} == {"Yes", "No"}:
+        return True
     values = [value for value in (read_value(one), read_value(other)) if value is not None]
     kinds = {kind for kind, _ in values}
     # Of "180" and "270 days" one leaves the unit to the question.
