@@ -501,7 +501,8 @@ def contradict(one: str, other: str, question: str) -> bool:
     """Return whether two short answers to a question cannot both be right.
 
     They are yes and no, two dates or two numbers of a kind, or one says the opposite of the other,
-    or they are other persons. One place may lie in another, and a thing may have two names: these say nothing.
+    or they are other persons. One place may lie in another, and a thing may have two names: these
+    say nothing.
 
     >>> contradict("180 days", "within 270 days", "How long may a tenant appeal?")
     True
