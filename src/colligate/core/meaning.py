@@ -29,7 +29,7 @@ class Meaning(StrEnum):
     UNCLEAR = "unclear"
 
 
-_YES = re.compile(r"\W*yes\b", re.I)
+YES = re.compile(r"\W*yes\b", re.I)
 _SAYS = 0.6  # share of a question's words from which a sentence speaks of the same
 _SENTENCE = 4  # words: a verifier is not asked about less
 
@@ -70,7 +70,7 @@ def check_short_answer(short: str, question: str, source: str) -> Meaning:
     >>> check_short_answer("Yes", "May it be terminated?", "It may not be terminated.").value
     'contradicts'
     """
-    if _YES.match(short):
+    if YES.match(short):
         return _read_yes(question, source)
     asked = _Text(question).has((_HEDGES - _FREE).intersection(_Text(source).words))
     if asked or not _VERB.search(short):
