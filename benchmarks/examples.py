@@ -4,7 +4,8 @@
         [--reranker NAME] [--skip N] [--limit N] [--library DIR]
 
 Counts, for answerable questions, answers that contain a known answer (in the cited sentences or the
-short answer, in lower case and without punctuation; of an answer that joins documents all parts)
+short answer, in lower case and without punctuation; of an answer that joins documents all parts,
+each in one of its known forms)
 and citations into a document that contains the answer; for the others, refusals. Every question is
 written to standard error when it ends. `--library` keeps the library and the model's replies in a
 folder: after a change of the code, only what is asked in other words is asked again.
@@ -39,11 +40,16 @@ def is_right(question: dict[str, Any], answer: Answer) -> bool:
     cited = [answer.text[start:end] for c in answer.citations for start, end in c.answer_spans]
     said = normalise(" ".join([*cited, answer.short or ""]))
     joins = len(question["documents"]) > 1
+    forms: dict[int, list[list[str]]] = {}  # known answers as their parts, by the number of these
+    for known in question["answers"]:
+        parts = re.split(r", | and ", known) if joins else [known]
+        forms.setdefault(len(parts), []).append(parts)
     return answer.found and any(
-        all(f" {normalise(part)} " in f" {said} " for part in known.split(" and "))
-        if joins
-        else f" {normalise(known)} " in f" {said} "
-        for known in question["answers"]
+        all(
+            any(f" {normalise(form)} " in f" {said} " for form in part)
+            for part in zip(*group, strict=True)
+        )
+        for group in forms.values()
     )
 
 

@@ -274,6 +274,30 @@ async def test_a_chain_begins_with_what_the_reading_verified(ask, reply):
     assert any("leaves out Red, Clay" in each for each in run.warnings)  # nothing new was cited
 
 
+@pytest.mark.parametrize(
+    ("also", "left"),
+    [
+        ("Red Clay is a film of 1980 by Otto Lind.", ""),
+        ("Ada Mercer, born on 3 May 1921 in Lund, liked boats.", "Red, Clay"),
+    ],
+)
+async def test_what_a_method_finds_is_checked_for_what_was_missing(ask, reply, also, left):
+    made = [document(*each) for each in TEXTS.items()]
+    read = []
+
+    def say(call):
+        if "statements" not in (call.schema or {}).get("properties", {}):
+            return NOTHING
+        read.append(call)
+        said = "Silver Harbour is a film of 1971 by Ada Mercer." if len(read) == 1 else also
+        return reply(*((number, said, said) for number in (1, 2)))
+
+    question = "Who directed Silver Harbour, and who Red Clay?"
+    _, run, _ = await ask(Auto(mode="sparse", k=2), question, made, say)
+    warned = [each for each in run.warnings if "may be incomplete" in each]
+    assert warned == ([f"the answer may be incomplete: it leaves out {left}"] if left else [])
+
+
 async def test_what_was_read_whole_is_not_read_again(ask):
     made = [document(*each) for each in TEXTS.items()]
     answer, run, model = await ask(Auto(mode="sparse", effort="high"), "Who?", made)

@@ -382,9 +382,10 @@ class _Inquiry:
             before = self.best.evidence if self.best else ()
             evidence = tuple(dict.fromkeys((*before, *answer.evidence)))
             self.best = answer if answer.found else replace(answer, evidence=evidence)
-        # Methods check their parts themselves, but one that was missing has a citation of its own.
+        # What was missing has a citation of its own.
         elif not {each.span for each in answer.citations} <= {c.span for c in self.best.citations}:
-            self.best, self.missing = answer, []
+            still = self._find_missing(answer, self.shown)
+            self.best, self.missing = answer, [word for word in self.missing if word in still]
 
     async def _answer_by(self, method: str) -> tuple[str, Answer]:
         """Return what a method does, in words, and its answer."""
@@ -463,7 +464,8 @@ class _Inquiry:
         passages of the first reading have them."""
         spans = [citation.span for citation in answer.citations]
         cited = [each for each in passages if any(each.span.overlaps(span) for span in spans)]
-        said = split_content_words(" ".join([answer.text, *map(titled_text, cited)]))
+        quoted = [" ".join([c.title, *c.section, c.quote]) for c in answer.citations]
+        said = split_content_words(" ".join([answer.text, *quoted, *map(titled_text, cited)]))
         left = set(split_content_words(" ".join(map(titled_text, passages)))) - set(said)
         needed = find_needed(self.question)
         return [word for word in needed if left.intersection(split_content_words(word))]
