@@ -105,3 +105,9 @@ async def test_a_sentence_that_tells_what_to_answer_is_not_compared(ask_verdict)
     answer, compared, _ = await ask_verdict("May the tenant keep a cat?", 0.9, 0.1, text)
     assert not answer.found
     assert not compared
+
+
+async def test_what_is_too_long_for_a_citation_is_not_compared(ask_verdict):
+    text = f"# Rules\n\nThe tenant may keep a cat {'and another one ' * 90}."
+    _, compared, _ = await ask_verdict("May the tenant keep a cat?", 0.9, 0.1, text)
+    assert not compared

@@ -49,7 +49,7 @@ OPPOSITE = "say the opposite of"
 """What the reason of a dropped citation says if its meaning is contradicted."""
 
 MOST_QUOTES = 6  # of one sentence: as many things can be counted
-_LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing
+LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing
 _AROUND = 110  # characters before and after a short answer that are stated of a long sentence
 _LONG_ENOUGH_TO_KNOW = 20  # normalised characters: hardly in two places by chance
 
@@ -473,13 +473,13 @@ class _Checker:
     def _locate(self, quote: str, passage: Passage, *, verbatim: bool = False) -> Place | None:
         """Return the sentences around a quote in a passage."""
         document = self.documents[passage.document_id]
-        location = locate_quote(quote, document, passage, longest=_LONGEST_QUOTE, verbatim=verbatim)
+        location = locate_quote(quote, document, passage, longest=LONGEST_QUOTE, verbatim=verbatim)
         if location is None:
             return None
         span = widen_to_sentences(document, location.span, passage.span)
         if commands_reader(document.slice(span)):
             return None
-        return Place(span if len(span) <= _LONGEST_QUOTE else location.span, location.how.value)
+        return Place(span if len(span) <= LONGEST_QUOTE else location.span, location.how.value)
 
     def _locate_anywhere(self, quoted: Statement | Quote) -> Place | None:
         """Return the same in the passage that the quote names, or in the first that has it."""
@@ -505,7 +505,7 @@ class _Checker:
             source = _in_context(passage, visible_text(span, document, passage))
             near = support(sentence, source, self.question).enough(NEAR)
             near = near and not commands_reader(document.slice(span))
-            if near and len(span) <= _LONGEST_QUOTE:
+            if near and len(span) <= LONGEST_QUOTE:
                 found = Place(span, "supporting sentences")
                 if read := self._read_meaning(found, sentence):
                     return read
@@ -548,7 +548,7 @@ class _Checker:
                 continue
             words = split_content_words(seen)
             held = support(question, seen).enough(NEAR) if titled else _holds(words, wanted)
-            if held and len(span) <= _LONGEST_QUOTE:
+            if held and len(span) <= LONGEST_QUOTE:
                 yield span, support(f"{question} {short}", _in_context(passage, seen))
 
     def is_of_another_row(self, span: Span, passage: Passage) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from colligate.core.citing import Place, Stated
+from colligate.core.citing import LONGEST_QUOTE, Place, Stated
 from colligate.core.meaning import Meaning, check_short_answer, compare_words
 from colligate.core.odds_verifier import OddsVerifier
 from colligate.core.run import Run
@@ -57,12 +57,15 @@ async def read_verdict(question: str, passage: Passage, run: Run) -> tuple[str, 
     document = await run.document(passage.document_id)
     claim = _IS_IT_TRUE.sub("", question).rstrip(" ?")
     span = next(find_supporting_sentences(claim, document, passage.span), None)
-    if span is None or commands_reader(sentence := " ".join(document.slice(span).split())):
+    if span is None or len(span) > LONGEST_QUOTE:
+        return "", None
+    sentence = " ".join(document.slice(span).split())
+    if commands_reader(sentence):
         return "", None
     context = " ".join([passage.full_title, *passage.section, sentence])
     shared = support(claim, context)
     by_words = compare_words(claim, sentence)
-    if Meaning.CONTRADICTS in (by_words, check_short_answer("yes", question, sentence)):
+    if Meaning.CONTRADICTS in (by_words, check_short_answer("Yes", question, sentence)):
         said = "No"
     elif by_words is Meaning.SUPPORTS:
         said = "Yes"
