@@ -2,7 +2,8 @@
 
 import pytest
 
-from colligate.core.verdict import asks_verdict
+from colligate.core.verdict import asks_verdict, read_verdict
+from colligate.library import InMemorySources
 from colligate.models import LabelOdds
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
 from support.runs import NOTHING, document
@@ -107,7 +108,13 @@ async def test_a_sentence_that_tells_what_to_answer_is_not_compared(ask_verdict)
     assert not compared
 
 
-async def test_what_is_too_long_for_a_citation_is_not_compared(ask_verdict):
-    text = f"# Rules\n\nThe tenant may keep a cat {'and another one ' * 90}."
-    _, compared, _ = await ask_verdict("May the tenant keep a cat?", 0.9, 0.1, text)
-    assert not compared
+async def test_what_is_too_long_for_a_citation_is_not_compared(make_run):
+    question = "Is it true that the tenant may keep a cat?"
+    said = {}
+    for length in (1, 90):
+        made = document("rules", f"The tenant may keep a cat {'and another one ' * length}.")
+        async with InMemorySources([made]) as sources:
+            run, _ = make_run(sources, NOTHING)
+            passage = made.passage(made.span(0, len(made)))
+            said[length], _ = await read_verdict(question, passage, run)
+    assert said == {1: "Yes", 90: ""}
