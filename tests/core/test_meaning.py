@@ -41,6 +41,8 @@ TOWNS = "Brenwick is the capital, and the largest city is Aldton."
         ("Norvik acquired Dorne in 2004.", "Norvik agreed to acquire Dorne in 2004."),
         ("He said that more films would follow.", "He said that he hoped more films would follow."),
         ("It is certain that Lund was the owner.", "Lund is believed to have been the owner."),
+        ("The deed waives the patent rights.", "a. No patent or other rights are waived by it."),
+        ("The tenant may sublet the flat.", "No tenant may sublet a flat."),
     ],
 )
 def test_what_turns_the_meaning_round_is_found(claim, source):
@@ -72,6 +74,9 @@ def test_what_turns_the_meaning_round_is_found(claim, source):
         ("He wanted to leave in May.", "In May he wanted to leave the town."),
         ("It cost about 4 million.", "It cost approximately 4 million."),
         ("The anticipated loss is small.", "The expected loss is small."),
+        ("The deed waives copyright.", "No trademark rights are waived."),
+        ("The tenant may sublet the flat.", "No tenant may sublet a flat unless asked to."),
+        ("The tenant may sublet the flat.", "No more than two tenants may sublet the flat."),
         ("Yes.", COURT),
         ("", COURT),
         ("COURT", ""),

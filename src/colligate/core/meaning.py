@@ -110,6 +110,7 @@ def compare_words(claim: str, source: str) -> Meaning:
         or _trades_places(stated, said)
         or _turns_voice(stated, said)
         or _negates(stated, said)
+        or _denies_of_all(stated, said)
         or _opposes(stated, said)
         or _names_another_agent(stated, said)
         or _drops_hedge(stated, said)
@@ -529,6 +530,25 @@ def _negated(text: _Text) -> set[str]:
             if at is not None and at - place <= 3:
                 found.add(text.keys[at])
     return found
+
+
+_VERBS_AHEAD = _AUXILIARIES | _FREE | {"shall", "must", "would"}
+_COMPARES = frozenset("more less fewer longer later earlier sooner other better worse".split())
+
+
+def _denies_of_all(stated: _Text, said: _Text) -> bool:
+    """Find "No patent rights are waived" beside a claim that patent rights are waived."""
+    if said.has(_NOT | _NONE) or stated.has(_EXCEPT | _COMPARES | _NOT):
+        return False
+    first = next((at for at, word in enumerate(stated.words[:3]) if word == "no"), None)
+    if first is None:  # behind the letter or number of an item at most
+        return False
+    verb = next((at for at, word in enumerate(stated.words) if word in _VERBS_AHEAD), 0)
+    behind = [stated.keys[at] for at in stated.contents if at > verb][:1]
+    about = {stated.keys[at] for at in stated.contents if first < at < verb}
+    shared = about & said.key_set
+    alike = len(shared) > 1 or (bool(about) and shared == about)
+    return alike and said.key_set.issuperset(behind) and bool(behind)
 
 
 def _opposes(stated: _Text, said: _Text) -> bool:
