@@ -41,7 +41,7 @@ TOWNS = "Brenwick is the capital, and the largest city is Aldton."
         ("Norvik acquired Dorne in 2004.", "Norvik agreed to acquire Dorne in 2004."),
         ("He said that more films would follow.", "He said that he hoped more films would follow."),
         ("It is certain that Lund was the owner.", "Lund is believed to have been the owner."),
-        ("The deed waives the patent rights.", "a. No patent or other rights are waived by it."),
+        ("The deed waives the patent rights.", "a. No patent or design rights are waived."),
         ("The tenant may sublet the flat.", "No tenant may sublet a flat."),
     ],
 )

@@ -57,7 +57,8 @@ def ask_verdict(ask):
 async def test_the_sentence_that_says_so_is_cited(ask_verdict):
     answer, compared, model = await ask_verdict("May the tenant keep a cat?", 0.8, 0.1)
     assert (answer.text, answer.short) == ("Yes: “The tenant may keep a cat.” [1]", "Yes")
-    assert [each.quote for each in answer.citations] == ["The tenant may keep a cat."]
+    [citation] = answer.citations
+    assert (citation.quote, citation.meaning) == ("The tenant may keep a cat.", "supports")
     [asked] = compared
     assert asked == "Sentence: The tenant may keep a cat.\nClaim: May the tenant keep a cat?"
     assert not model.calls
@@ -80,6 +81,13 @@ async def test_words_that_say_it_decide_without_the_model(ask_verdict):
     answer, compared, _ = await ask_verdict("Is it true that the tenant may keep a cat?", 0.1, 0.9)
     assert (answer.text, answer.short) == ("Yes: “The tenant may keep a cat.” [1]", "Yes")
     assert not compared
+
+
+async def test_what_denies_something_else_is_no_verdict(ask_verdict):
+    text = "# Rules of the house\n\nThe tenant does not pay for the garden."
+    answer, compared, _ = await ask_verdict("Does the tenant pay for the water?", 0.1, 0.8, text)
+    assert not answer.found
+    assert compared
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,9 @@ _IS_IT_TRUE = re.compile(r"\W*is it (?:true|right|correct|the case) that\s+", re
 _SAYS_SO = 0.6
 _SAYS_NEARLY = 0.75  # in other words: "Was it built by her?" "It was opened by her."
 _DENIES = 0.6
+# Share of the question's words from which a sentence that denies something denies just this: that
+# the tenant does not pay for the garden says nothing about the water.
+_SAME = 0.8
 
 
 def asks_verdict(question: str) -> bool:
@@ -65,14 +68,17 @@ async def read_verdict(question: str, passage: Passage, run: Run) -> tuple[str, 
     context = " ".join([passage.full_title, *passage.section, sentence])
     shared = support(claim, context)
     by_words = compare_words(claim, sentence)
-    if Meaning.CONTRADICTS in (by_words, check_short_answer("Yes", question, sentence)):
+    denied = Meaning.CONTRADICTS in (by_words, check_short_answer("Yes", question, sentence))
+    if denied and shared.whole >= _SAME:
         said = "No"
     elif by_words is Meaning.SUPPORTS:
         said = "Yes"
     else:
         states, denies, _ = await OddsVerifier(run).compare(question, sentence)
         agrees = states >= (_SAYS_NEARLY if shared.missing else _SAYS_SO) and shared.enough(NEAR)
-        # That the tenant pays for the water denies nothing about electricity, though models say so.
         differs = denies >= _DENIES and all(map(is_number, shared.missing))
         said = "Yes" if agrees else "No" if differs else ""
-    return said, Stated(f"{said}: “{sentence}”", (Place(span, "verdict"),)) if said else None
+    if not said:
+        return "", None
+    place = Place(span, "verdict", Meaning.SUPPORTS)
+    return said, Stated(f"{said}: “{sentence}”", (place,))
