@@ -553,7 +553,8 @@ async def test_searching_while_adding_sees_whole_documents_only(library, folder,
         searches.append(Counter(hit.passage.document_id for hit in hits))
         if last:
             break
-    assert not (await adding).problems
+    result = await adding
+    assert (result.failed, result.problems) == ([], [])
     assert len(searches) > 2
     assert searches[-1].total() > 6 * 20
     for seen in searches:

@@ -621,8 +621,7 @@ def write_answer(
     """Join the statements, number their marks, and record the place of each in the answer.
 
     Rows of tables are written in words, with the unit of their figures. The short answer must have
-    support as a statement must; a "yes" beside words that deny it becomes "No" (of 102 such claims
-    of benchmarks/meaning.jsonl, 98 are false).
+    support as a statement must; a "yes" beside words that deny it becomes "No".
     """
     text = ""
     stretches: dict[Place, list[tuple[int, int]]] = {}

@@ -533,7 +533,7 @@ def _negated(text: _Text) -> set[str]:
 
 
 _VERBS_AHEAD = _AUXILIARIES | _FREE | {"shall", "must", "would"}
-_COMPARES = frozenset("more less fewer longer later earlier sooner other better worse".split())
+_COMPARES = frozenset("more less fewer longer later earlier sooner better worse".split())
 
 
 def _denies_of_all(stated: _Text, said: _Text) -> bool:
