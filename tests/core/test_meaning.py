@@ -43,6 +43,7 @@ TOWNS = "Brenwick is the capital, and the largest city is Aldton."
         ("It is certain that Lund was the owner.", "Lund is believed to have been the owner."),
         ("The deed waives the patent rights.", "a. No patent or design rights are waived."),
         ("The tenant may sublet the flat.", "No tenant may sublet a flat."),
+        ("It sold 4 mills in 2021.", "It sold 3 and 4 mills in 2021 and 2020, respectively."),
     ],
 )
 def test_what_turns_the_meaning_round_is_found(claim, source):

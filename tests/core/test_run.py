@@ -89,6 +89,35 @@ async def test_the_first_search_of_all_documents_alone_shows_what_it_located(mak
         assert [[each.title for each in event.passages] for event in located] == shown
 
 
+PAPER = """# Ovens
+
+Bread rises in an oven of clay.
+
+## 7. References
+
+Otto Lind. Ovens of clay, and bread in ovens. Dorne 1904.
+
+## Acknowledgements
+
+Ada Mercer lent an oven.
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "last"),
+    [
+        ("What bread rises in ovens of clay?", "Dorne 1904."),
+        ("Who is cited on bread in ovens of clay?", "an oven."),
+    ],
+)
+async def test_references_come_last_unless_the_question_asks_for_them(make_run, question, last):
+    async with InMemorySources([document("paper", PAPER)]) as sources:
+        run, _ = make_run(sources)
+        hits = await run.search(question, k=3, mode=SearchMode.SPARSE)
+    assert [len(hits), hits[-1].passage.text[-len(last) :]] == [3, last]
+    assert sorted((hit.score for hit in hits), reverse=True) == [hit.score for hit in hits]
+
+
 async def test_asking_again_is_within_the_budget(make_run) -> None:
     run, model = make_run(None, [reply("Paris."), reply('{"name": "Paris"}')], max_tokens=120)
     with pytest.raises(BudgetExceeded):

@@ -1,10 +1,13 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from colligate.core.support import (
     NEAR,
     complete_name,
     find_supporting_sentences,
     has_all_numbers,
+    pair_respectively,
     split_content_words,
     support,
 )
@@ -114,3 +117,41 @@ def test_a_verb_that_ends_in_y_has_one_stem():
 )
 def test_a_name_of_one_word_is_completed(short, sentence, full):
     assert complete_name(short, sentence) == full
+
+
+CAST = "Luke Evans and Dan Stevens were to play Gaston and the Beast respectively, said Disney."
+SALES = (
+    "Net sales in fiscal 2018 , 2017 and 2016 were $15.7, $15.6 and $16.6 billion, respectively."
+)
+SPENT = (
+    "It paid $0.3 million and $0.2 million, respectively, in the years to March 31, 2022 and 2021."
+)
+
+
+@pytest.mark.parametrize(
+    ("short", "question", "sentence", "paired"),
+    [
+        ("Luke Evans", "Who played the beast?", CAST, "Dan Stevens"),
+        ("Gaston", "Whom did Dan Stevens play?", CAST, "the Beast"),
+        ("Dan Stevens", "Who played the beast?", CAST, "Dan Stevens"),
+        ("Luke Evans", "Who played LeFou?", CAST, "Luke Evans"),
+        ("Luke Evans", "Who played Gaston and the beast?", CAST, "Luke Evans"),
+        ("$15.7 billion", "What were the net sales of 2016?", SALES, "$16.6 billion"),
+        ("$15.6", "What were the net sales of 2017?", SALES, "$15.6"),
+        ("$0.3 million", "What did it pay in 2021?", SPENT, "$0.2 million"),
+        ("30 days", "How long?", "It has 30 days.", "30 days"),
+        ("", "Who played the beast?", CAST, ""),
+    ],
+)
+def test_an_answer_is_what_respectively_pairs_with_the_question(short, question, sentence, paired):
+    assert pair_respectively(short, question, sentence) == paired
+
+
+@given(
+    st.lists(st.sampled_from(["A", "B", "$1", "2", "March", "2020", "and", ",", "respectively"]))
+)
+def test_what_respectively_gives_is_in_the_sentence(words):
+    sentence = " ".join(words).replace(" ,", ",")
+    for short, question in (("A", "B 2020"), ("2020", "A"), ("$1", "2 A")):
+        found = pair_respectively(short, question, sentence)
+        assert found == short or found in sentence

@@ -38,6 +38,7 @@ from colligate.core.support import (
     find_capitalised,
     find_new_words,
     is_number,
+    pair_respectively,
     split_content_words,
 )
 from colligate.core.verdict import asks_verdict, read_verdict
@@ -435,6 +436,7 @@ async def _find_sentence(
         find_short_answer, short, question, [passage], documents, alone=True, titled=titled
     )
     if stated is not None:
+        short = pair_respectively(short, question, stated.sentence)
         short = _complete(short, question, stated.sentence)
     if stated is not None and short.casefold() != stated.sentence.casefold():
         stated = replace(stated, sentence=f"{short.rstrip('.')}: “{stated.sentence}”")

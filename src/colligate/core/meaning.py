@@ -17,7 +17,13 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import combinations, pairwise
 
-from colligate.core.support import WORD, is_number, split_content_words, support
+from colligate.core.support import (
+    WORD,
+    find_respective_lists,
+    is_number,
+    split_content_words,
+    support,
+)
 from colligate.models import Verifier
 
 
@@ -115,6 +121,7 @@ def compare_words(claim: str, source: str) -> Meaning:
         or _names_another_agent(stated, said)
         or _drops_hedge(stated, said)
         or _moves_number(stated, said)
+        or _pairs_otherwise(claim, source)
     ):
         return Meaning.CONTRADICTS
     return Meaning.UNCLEAR
@@ -625,6 +632,18 @@ def _moves_number(stated: _Text, said: _Text) -> bool:
         or (unit in _SCALES and any(n == number and u in _SCALES - {unit} for n, u in theirs))
         for number, unit in ours
     )
+
+
+def _pairs_otherwise(claim: str, source: str) -> bool:
+    """Find items of two lists that "respectively" pairs with others."""
+    said = set(split_content_words(claim))
+    for one, other in find_respective_lists(source):
+        places = [
+            [at for at, (_, words) in enumerate(each) if words <= said] for each in (one, other)
+        ]
+        if len(places[0]) == len(places[1]) == 1 and places[0] != places[1]:
+            return True
+    return False
 
 
 _SCALES = frozenset(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -302,8 +303,9 @@ class Run:
         located before anything is reranked: its best passages, or those that `show` picks.
         With a reranker, `pool` passages are searched and the `k` best by its score are returned,
         or by its score and the search's if it is one that counts beside a search. A reranker for
-        one language is left out where most of the documents found are in others. Once a call was
-        paid for, an embedder that fails leaves the search by words, with a warning.
+        one language is left out where most of the documents found are in others. Lists of
+        references come last (`put_references_last`). Once a call was paid for, an embedder that
+        fails leaves the search by words, with a warning.
         """
         rerank = self.reranker is not None and pool is not None and pool > k
         limit = pool if rerank and pool else k
@@ -329,6 +331,7 @@ class Run:
             replace(hit, passage=await self._add_folder(hit.passage, hit.passage.document_id))
             for hit in hits
         ]
+        hits = put_references_last(query, hits)
         if first and hits and not self.located:
             shown = show(hits) if show else hits[: min(k, SHOWN)]
             self.emit(Located(tuple(hit.passage for hit in shown)))
@@ -378,7 +381,7 @@ class Run:
             self.warn(f"the passages stay in the order of the search: {error.what}")
             return list(hits)
         ordered = [replace(hit, score=s) for hit, s in zip(hits, scores, strict=True)]
-        return sorted(ordered, key=lambda hit: -hit.score)
+        return put_references_last(query, sorted(ordered, key=lambda hit: -hit.score))
 
     async def _suits_reranker(self, hits: Sequence[Hit]) -> bool:
         """Return whether most of the documents are in the reranker's language, if it has only one.
@@ -714,6 +717,37 @@ class Run:
             remembered=len(free),
         )
         return result, event
+
+
+_REFERENCES = re.compile(
+    r"""\W*(?:[\dIVX]+\.?\s)?(?:
+      (?:selected\s|notes\sand\s)?(?:references|bibliography)(?:\sand\s(?:notes|further\sreading))?
+    | (?:works|literature)\scited | external\slinks | further\sreading | see\salso
+    | einzelnachweise | literatur(?:verzeichnis)? | weblinks | r[ée]f[ée]rences | bibliographie
+    | liens\sexternes | referencias | bibliograf[íi]a | enlaces\sexternos | 参考文献 | 外部链接
+    )(?:\s[(\[]edit[)\]])?\W*""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# A list of references may be what is asked for, and it may alone say who wrote something.
+_ASKS_REFERENCES = re.compile(
+    r"\b(?:cit(?:es?|ed|ing|ations?)|references?|bibliograph\w+|literature|publications?|"
+    r"wrote|written|authors?)\b",
+    re.IGNORECASE,
+)
+
+
+def put_references_last(question: str, hits: Sequence[Hit]) -> list[Hit]:
+    """Return what a search found with the lists of references and links after everything else.
+
+    Titles of works have the words of a question more often than they answer it. The order is
+    unchanged if the question asks for works or their authors. Scores are lowered to those above.
+    """
+    last = [hit for hit in hits if any(map(_REFERENCES.fullmatch, hit.passage.section))]
+    if not last or len(last) == len(hits) or _ASKS_REFERENCES.search(question):
+        return list(hits)
+    first = [hit for hit in hits if hit not in last]
+    least = min(hit.score for hit in first)
+    return [*first, *(replace(hit, score=min(hit.score, least)) for hit in last)]
 
 
 def standardise(values: Sequence[float]) -> NDArray[np.float64]:

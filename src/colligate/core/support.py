@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise, permutations
 
 from colligate.documents import Document, Span
 from colligate.documents.sentences import sentence_spans
@@ -233,6 +234,55 @@ def complete_name(short: str, sentence: str) -> str:
     full = re.search(rf"(?<=[\w,] )(?:{_NAME_PART} ){{0,3}}{name}", sentence)
     found = full or re.match(name, sentence)
     return found[0].rstrip(".") if found else short
+
+
+_ITEM = (
+    rf"(?:[$€£¥]\s?)?\d[\d,.]*(?<![,.])(?:\s?%|\s[mb]illion)?"
+    rf"|(?:[Tt]he )?{_NAME_PART}(?: (?:of |the |de |van |von )*{_NAME_PART})*"
+)
+_LIST = re.compile(rf"(?:{_ITEM})(?: ?, (?:{_ITEM}))* ?,? and (?:{_ITEM})")
+_NEAR_RESPECTIVELY = 400  # characters before the word that are looked at
+_RIGHT_BEFORE, _RIGHT_BEHIND = 40, 100  # characters between a list and the word
+_DAY_OF_SEVERAL = re.compile(r"[A-Z][a-z]+ \d{1,2}, (?=\d{4}(?:, \d{4})*,? and \d{4}\b)")  # years
+_Items = list[tuple[str, set[str]]]
+
+
+def pair_respectively(short: str, question: str, sentence: str) -> str:
+    """Return what "respectively" gives to what a question names, where an answer is another item.
+
+    >>> sentence = "Sales in 2018 and 2017 were $15.7 million and $15.6 million, respectively."
+    >>> pair_respectively("$15.7 million", "What were the sales in 2017?", sentence)
+    '$15.6 million'
+    """
+    asked, said = set(split_content_words(question)), set(split_content_words(short))
+    for one, other in find_respective_lists(sentence):
+        named = [at for at, (_, words) in enumerate(one) if words <= asked]
+        given = [at for at, (_, words) in enumerate(other) if said <= words or words <= said]
+        if said and len(named) == len(given) == 1:
+            return short if named == given else other[named[0]][0]
+    return short
+
+
+def find_respective_lists(sentence: str) -> Iterator[tuple[_Items, _Items]]:
+    """Yield the list right before each "respectively" and the one that it is paired with, in both
+    orders: the first behind the word if there is one of its length, otherwise the last before it.
+
+    Names and numbers are seen. An item is its text and its content words.
+    """
+    parts = re.split(r"\brespectively\b", _DAY_OF_SEVERAL.sub("", sentence))
+    for before, after in pairwise(parts):
+        near = before[-_NEAR_RESPECTIVELY:]
+        found = list(_LIST.finditer(near))
+        if not found or found[-1].end() < len(near) - _RIGHT_BEFORE:
+            continue
+        behind = _LIST.search(after[:_RIGHT_BEHIND])
+        last, *others = (
+            [(item, set(split_content_words(item))) for item in re.findall(_ITEM, each[0])]
+            for each in (found.pop(), *filter(None, [behind]), *reversed(found))
+        )
+        other = next((each for each in others if len(each) == len(last)), None)
+        if other and all(words for _, words in (*other, *last)):
+            yield from permutations((other, last))
 
 
 def is_number(word: str) -> bool:

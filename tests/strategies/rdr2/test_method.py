@@ -147,6 +147,18 @@ async def test_headings_are_expanded_in_the_order_of_discovery(sources, make_run
     assert opened(routing) == ["Prices", "Introduction", "Rides"]
 
 
+@pytest.mark.parametrize(("opens", "expanded"), [("named", "Introduction"), ("found", "Records")])
+async def test_of_the_headings_named_those_are_opened_that_a_search_finds_best(
+    sources, make_run, opens, expanded
+):
+    every = "\n".join(f"[EXPAND] {heading}" for heading in (0, 5, 7, 9, 11))
+    run, _ = make_run(sources, [every, "Cannot answer"])
+    strategy = RDR2(k=1, mode="sparse", expansions=1, opens=opens)
+    question = "When did the Superman tower open, and which is the tallest ride of the park?"
+    (routing,) = await strategy.route(question, run)
+    assert opened(routing) == [expanded]
+
+
 async def test_a_heading_that_was_partly_seen_is_not_expanded(sources, make_run):
     """`Rides` is legal to expand from the subtree of `Prices`, but its record was seen before."""
     say = follow(("EXPAND", "==Prices=="), ("EXPAND", "==Rides=="))
@@ -421,7 +433,7 @@ async def test_what_the_search_found_is_read_if_the_blocks_do_not_answer(
         return follow()(call) if "Superman" in bodies(call.prompt)[0] else nothing
 
     run, model = make_run(sources, say)
-    strategy = RDR2(k=1, mode="sparse", on_nothing=on_nothing)
+    strategy = RDR2(k=1, mode="sparse", on_nothing=on_nothing, opens="named")
     answer = await strategy.answer("When did the Superman tower open?", run)
     assert answer.found == found
     assert len(answer.evidence) == 1 + found

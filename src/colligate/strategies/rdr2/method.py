@@ -9,6 +9,7 @@ The method in the order of the paper (symbols as there):
    refuse (equation 2; `router.py`).
 4. Each EXPAND of a heading v gives another S_t, in which the content under v replaces the content
    seen before (equation 4), until no heading is left or a document had its number of expansions.
+   Untrained routers name nearly all headings: of these, a search chooses (`opens`).
 5. The blocks with ANSWER, from all rounds (P_d, equation 5), are the routed passage of the
    document, in its order (p_d, equation 6).
 6. A reader answers from the routed passages (equation 7).
@@ -83,6 +84,10 @@ class RDR2:
             by tag (enclosed), quotes as JSON (quoted), or the odds of each node without a reply
             (odds); auto: quotes if the worker can follow a schema and has no adapter
         least_odds: odds from which a node is chosen, with `reply=odds`
+        opens: which of the headings that the router names are opened first: in its order (named),
+            or those under which a search within the documents finds the best passages, and of a
+            document in which it finds any no others (found); auto: found, unless the router was
+            trained
         prompts: file with the prompt that a router was trained on
         no_router: leave out the router: the passages of the search are read
         no_structure: leave out the headings in what the router sees
@@ -110,6 +115,7 @@ class RDR2:
     router_adapter: str | None = None
     reply: Literal["auto", "tagged", "enclosed", "quoted", "odds"] = "auto"  # the paper: tagged
     least_odds: float = 0.1
+    opens: Literal["auto", "named", "found"] = "auto"  # the paper: named
     prompts: str | None = None
 
     no_router: bool = False
@@ -130,6 +136,7 @@ class RDR2:
         await run.with_adapter(Role.WORKER, self.router_adapter)  # fails before the first call
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         routings = await self._open(run, hits)
+        await self._rank(question, run, routings)
         last_resort = bool(hits) and self.on_nothing == "passages"
         with reserve_for_answer(run, lambda: last_resort or any(each.found for each in routings)):
             await self._route(question, run, routings)
@@ -178,9 +185,12 @@ class RDR2:
 
         Documents come in the order of their best passages.
         """
+        found = hits
+        if found is None:
+            found = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
+        routings = await self._open(run, found)
         if hits is None:
-            hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
-        routings = await self._open(run, hits)
+            await self._rank(question, run, routings)
         await self._route(question, run, routings)
         return routings
 
@@ -198,6 +208,17 @@ class RDR2:
             routing = by_document[name]
             routing.chunks.append(routing.tree.map_span(hit.passage.span))
         return list(by_document.values())
+
+    async def _rank(self, question: str, run: Run, routings: Sequence[Routing]) -> None:
+        """Search within the documents, if the headings to open are chosen by that."""
+        trained = self._is_trained(run)
+        found = self.opens == "found" or (self.opens == "auto" and not trained)
+        if not found or not routings or self.no_router or self.no_expand:
+            return
+        by_document = {routing.tree.document.id: routing for routing in routings}
+        hits = await run.search(question, k=self.pool, mode=self.mode, documents=by_document)
+        for rank, hit in enumerate(hits):
+            by_document[hit.passage.document_id].note_found(hit.passage, rank)
 
     async def _route(self, question: str, run: Run, routings: Sequence[Routing]) -> None:
         """Route all documents concurrently."""
@@ -225,9 +246,10 @@ class RDR2:
         for decision, view in zip(decisions, first, strict=True):
             self._take(decision, view, 0, routing, queue, seen)
 
-        # Round t: S_t of the heading that was named first
+        # Round t: S_t of the heading that was named first, or of the best one of a search
         rounds = 0
         while queue and rounds < self.expansions:
+            queue = deque(sorted(queue, key=lambda each: routing.rank_of(each[1])))
             heading, blocks = queue.popleft()
             if seen.issuperset(blocks):
                 continue  # shown since, by a heading above it
@@ -321,8 +343,10 @@ class RDR2:
             routing.answers.setdefault(node, round_)
         for heading in expansions:
             under = view.tree.content_under(heading)
-            if seen.isdisjoint(under):
-                queue.append((heading, view.tree.content_children(heading) or under))
+            blocks = view.tree.content_children(heading) or under
+            found = not routing.ranks or not routing.ranks.keys().isdisjoint(blocks)
+            if found and seen.isdisjoint(under):
+                queue.append((heading, blocks))
 
     def _form(self, run: Run) -> str:
         """Return the form of the router's replies."""
@@ -333,9 +357,13 @@ class RDR2:
             reply = "auto"
         if reply != "auto":
             return reply
-        adapted = self.router_adapter is not None or split_adapter(worker.name)[1] is not None
-        quotes = Capability.STRUCTURED in worker.capabilities and not (adapted or self.templates)
+        quotes = Capability.STRUCTURED in worker.capabilities and not self._is_trained(run)
         return "quoted" if quotes else "tagged"
+
+    def _is_trained(self, run: Run) -> bool:
+        """Return whether the router has an adapter, or a prompt that it was trained on."""
+        adapter = self.router_adapter or split_adapter(run.model(Role.WORKER).name)[1]
+        return bool(adapter is not None or self.templates)
 
     def _make_prompt(self, form: str, question: str, shown: str) -> list[Message]:
         """Return the router's prompt: the one of the user's file, or that of the form."""
@@ -373,6 +401,8 @@ class Routing:
     `score` is that of its best passage in the search. `chunks` are the nodes of each passage that
     the search found. `answers` and `expanded` map each accepted block and each opened heading to
     its round: 0 is the search, n the n-th expansion. `refused` of `shown` subtrees gave nothing.
+    `ranks` are the places of blocks in a search within the documents, 0 is the best; empty without
+    one.
     """
 
     tree: StructureTree
@@ -382,6 +412,16 @@ class Routing:
     expanded: dict[int, int] = field(default_factory=dict)
     shown: int = 0
     refused: int = 0
+    ranks: dict[int, int] = field(default_factory=dict)
+
+    def note_found(self, passage: Passage, rank: int) -> None:
+        """Note the blocks of a passage at this place of a search."""
+        for node in self.tree.content_of(self.tree.map_span(passage.span)):
+            self.ranks.setdefault(node, rank)
+
+    def rank_of(self, blocks: Sequence[int]) -> int:
+        """Return the place of the best of these blocks; 0 if none was found."""
+        return min((self.ranks[node] for node in blocks if node in self.ranks), default=0)
 
     @property
     def retrieved(self) -> tuple[int, ...]:
