@@ -59,6 +59,9 @@ _SEVERAL = re.compile(
     r"^\W*list\b|\b(?:which|what|who|how many|each|any|all) of (?:these|those|them|my|our|your)\b",
     re.I,
 )
+_SEVERAL_WORDS = re.compile(
+    r"\b(each|every|all|both|these|those|among|across|compar\w+|trends?|chang\w+|list)\b", re.I
+)
 _ONE = re.compile(r"\bthe (?:most|least|first|last|best|only|\w+est)\b", re.I)
 # Odds of each passage whose answer is joined to others. Of 12 passages of two such questions the 5
 # that answer had .57 or more and the question's words; of the others one had .51, not the words.
@@ -473,6 +476,15 @@ def asks_several(question: str) -> bool:
     False
     """
     return bool(_SEVERAL.search(question)) and not _ONE.search(question)
+
+
+def speaks_of_several(question: str) -> bool:
+    """Return whether a question has a word for several things, which may ask for one of them.
+
+    >>> speaks_of_several("Which of these leases is the oldest?")
+    True
+    """
+    return _SEVERAL_WORDS.search(question) is not None
 
 
 def _is_other_kind(short: str, question: str) -> bool:

@@ -1247,7 +1247,7 @@ class Forgetful(list):
 def ask_small(ask):
     """`ask_small(**options)`: agents and reader are one small model that gives odds."""
 
-    async def asked(stations=3, **options):
+    async def asked(stations=3, question=QUESTION, sure=0.25, **options):
         def say(call):
             if call.schema is not None:
                 return plan()
@@ -1256,9 +1256,9 @@ def ask_small(ask):
             return next(iter(re.findall(r"\d+ millimetres", call.prompt)), "none")
 
         made = [station(number) for number in range(stations)]
-        odds = judge_by_words({f"Station {number} recorded": 0.25 for number in range(2)})
+        odds = judge_by_words({"Station 0 recorded": 0.25, "Station 1 recorded": sure})
         spd = SPDRAG(mode="sparse", **options)
-        return await ask(spd, QUESTION, made, say, name="a-1.5b", labels=odds)
+        return await ask(spd, question, made, say, name="a-1.5b", labels=odds)
 
     return asked
 
@@ -1277,6 +1277,17 @@ async def test_small_agents_answer_one_question_and_what_they_find_is_the_answer
     assert {c.span.document_id for c in answer.citations} == {"s0000", "s0001"}
     assert run.warnings == ("nothing was found in Station 2",)
     assert len(model.calls) == 3  # the question for each document, and two short answers
+
+
+async def test_one_thing_is_answered_from_the_surest_of_what_small_agents_find(ask_small):
+    question = "How much rain did the station in the north record?"
+    answer, run, _ = await ask_small(question=question)
+    found = {event.document: len(event.findings) for event in events(run, AgentEnded)}
+    assert found == {"s0000": 1, "s0001": 1, "s0002": 0}
+    assert not answer.found  # the odds of both are low for a question about all documents
+    assert {"s0000", "s0001"} <= {evidence.span.document_id for evidence in answer.evidence}
+    answer, _, _ = await ask_small(question=question, sure=0.9)
+    assert [c.span.document_id for c in answer.citations] == ["s0001"]
 
 
 async def test_small_agents_can_search_in_turns(ask_small):

@@ -39,6 +39,7 @@ from colligate.core.apart import (
     read_ranked,
     read_rival,
     reads_apart,
+    speaks_of_several,
 )
 from colligate.core.citing import Stated
 from colligate.core.computing import find_larger, read_value
@@ -73,9 +74,6 @@ _SURE = {
     QuestionKind.EACH: 0.4,
     QuestionKind.OVERVIEW: 0.5,
 }  # odds from which a kind counts
-_SEVERAL = re.compile(
-    r"\b(each|every|all|both|these|those|among|across|compar\w+|trends?|chang\w+|list)\b", re.I
-)
 _AND = re.compile(r"\band\b", re.I)
 # How a question begins that asks for a fact, whether it takes several steps or not.
 _NAMED = re.compile(
@@ -182,7 +180,7 @@ class _Inquiry:
     @property
     def names_a_fact(self) -> bool:
         """Whether the question asks for one thing by its name, and so not for an overview."""
-        asked = _NAMED.search(self.question) and not _SEVERAL.search(self.question)
+        asked = _NAMED.search(self.question) and not speaks_of_several(self.question)
         return bool(asked) and self.auto.effort != "low"
 
     def _note_odds(self, event: Event) -> None:
@@ -493,7 +491,7 @@ def choose_kind(question: str, odds: Mapping[str, float]) -> QuestionKind:
     """
     kind = QuestionKind(max(odds, key=lambda name: odds[name]))
     joins = odds[QuestionKind.FACT] <= _HARDLY and _AND.search(question) is not None
-    if kind is QuestionKind.EACH and not _SEVERAL.search(question):
+    if kind is QuestionKind.EACH and not speaks_of_several(question):
         kind = QuestionKind.STEPS if joins else QuestionKind.FACT
     likely = odds[kind] >= _SURE.get(kind, 0.0)
     return kind if likely or (joins and kind is QuestionKind.STEPS) else QuestionKind.FACT

@@ -17,12 +17,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from colligate.core.answer import Answer
-from colligate.core.apart import WayOfReading, read_ranked, reads_apart
+from colligate.core.apart import WayOfReading, read_ranked, reads_apart, speaks_of_several
 from colligate.core.events import Noted, pluralize
 from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
@@ -141,17 +142,23 @@ class SPDRAG:
         ]
         brief = _make_brief(plan.synthesis_directive, tasks, outcomes)
         synthesis = self._make_synthesis(question, brief, run)
+        names = [info.id for info in infos] if self.documents is not None else None
         if not gathered:
-            answer = await self._read_best(question, infos, run)
+            answer = await self._read_best(question, names, run)
         elif self._reads_apart(run) or (len(infos) == 1 and self.no_single_synthesis):
             answer = await synthesis.list_findings(gathered)
-            if brief.silent:
+            if len(gathered) > 1 and _asks_one_thing(question):
+                # At most one of the findings is it; agents see a part of the question each.
+                found = [each.document for each in outcomes if each.findings]
+                best = await self._read_best(question, found, run)
+                answer = replace(best, evidence=(*answer.evidence, *best.evidence))
+            elif brief.silent:
                 run.warn(f"nothing was found in {_name(brief.silent)}")
         else:
             answer = await synthesis.answer(gathered)
             if not answer.found:
                 run.warn("the findings do not hold the answer: the best passages are read too")
-                again = await self._read_best(question, infos, run)
+                again = await self._read_best(question, names, run)
                 answer = replace(again, evidence=(*answer.evidence, *again.evidence))
         if all(outcome.whole for outcome in outcomes):
             # Otherwise they stay: asked again, the run reads only the other documents.
@@ -159,13 +166,12 @@ class SPDRAG:
             await asyncio.to_thread(run.store.put, self._hash_plan(question, run), None)
         return answer
 
-    async def _read_best(self, question: str, infos: Sequence[DocumentInfo], run: Run) -> Answer:
-        """Read the best passages of all documents before saying that nothing was found.
+    async def _read_best(self, question: str, names: Sequence[str] | None, run: Run) -> Answer:
+        """Read the best passages of these documents, or of all, as the last resort.
 
         If they cannot be searched, nothing is found.
         """
         k = max(_LAST_PASSAGES, self.k or 0)
-        names = [info.id for info in infos] if self.documents is not None else None
         hits: list[Hit] = []
         with reserve_for_answer(run, lambda: True):
             hits = await run.search(
@@ -298,6 +304,12 @@ _NAMED = 3  # documents that a warning names
 _EVIDENCE = 1000, 5000  # tokens of a search: 5 passages of ours, and of the paper
 _CHARACTERS = 4  # of a token, to estimate which documents are shown whole
 _LAST_PASSAGES = 10  # read where no agent found anything
+_PLURAL = re.compile(r"\bthe (?!series|species|news)[a-z]+[^su\W\d]s\b")
+
+
+def _asks_one_thing(question: str) -> bool:
+    """Return whether a question has no word for several things, and no "the stations"."""
+    return not (speaks_of_several(question) or _PLURAL.search(question))
 
 
 def _list_missing(tasks: Sequence[str], answered: Sequence[int]) -> tuple[int, ...]:
