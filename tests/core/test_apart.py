@@ -44,6 +44,7 @@ async def test_the_answer_is_the_sentence_of_the_surest_passage(ask_small):
     assert [c.quote for c in answer.citations] == ["Its owner was Otto Lind."]
     assert [count_passages(call) for call in model.calls] == [1]
     assert answer.evidence[0].span.document_id == "mill"
+    assert not answer.warnings
     [judged] = list_judged(run)
     assert sorted(judged) == [0.1, 0.5, 0.9]
     assert run.meter.report().scoring_passes >= 3
@@ -133,6 +134,9 @@ async def test_an_unsure_passage_with_the_names_comes_before_a_surer_one_without
     question = "Who was the owner of the Bakery?"
     answer, _, model = await ask_small(question, {"Otto": 0.45, "Ada": 0.25}, "Ada Mercer")
     assert answer.short == "Ada Mercer"
+    [unsure] = answer.warnings
+    assert "not sure of this answer" in unsure
+    assert "25%" in unsure
     assert ["Ada" in call.prompt for call in model.calls] == [True]
     answer, _, model = await ask_small(question, {"Otto": 0.45, "Ada": 0.15}, "Ada Mercer")
     assert not answer.found

@@ -49,6 +49,7 @@ from colligate.models import Capability, LabelOdds, Role
 # Odds of the likeliest passage below which nothing is answered from it.
 _LEAST_APART = 0.3
 _LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
+_UNSURE = 0.5  # an answer from a less likely passage carries a warning
 _LEAST_NAMED = 0.2  # of one that has the question's names where a surer one lacks them
 # Odds from which a passage is sure by itself: if it is the search's best, no other is judged. Of 28
 # questions of two sets 10 had such odds, and each would have been read from that passage anyway.
@@ -252,7 +253,14 @@ async def _read_apart(
     for group in groups:
         best = [passages[at] for at in group]
         if found := await _answer_alone(question, best, run, strategy, evidence):
-            return found
+            likeliest = max(odds[at] for at in group)
+            if likeliest >= _UNSURE or asks_verdict(question):
+                return found
+            unsure = (
+                f"the model is not sure of this answer: the chance that its passage holds the "
+                f"answer is {likeliest:.0%}"
+            )
+            return replace(found, warnings=(*found.warnings, unsure))
     order = [at for at in order if at not in chosen]
     if max(odds) >= _LEAST_TOGETHER:
         return [passages[at] for at in order if odds[at] >= _LEAST_TOGETHER][:_SUREST]
