@@ -147,7 +147,7 @@ class SPDRAG:
             answer = await self._read_best(question, names, run)
         elif self._reads_apart(run) or (len(infos) == 1 and self.no_single_synthesis):
             answer = await synthesis.list_findings(gathered)
-            if len(gathered) > 1 and _asks_one_thing(question):
+            if len(infos) > 1 and _asks_one_thing(question):
                 # At most one of the findings is it; agents see a part of the question each.
                 found = [each.document for each in outcomes if each.findings]
                 best = await self._read_best(question, found, run)
