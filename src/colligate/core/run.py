@@ -336,7 +336,7 @@ class Run:
             shown = show(hits) if show else hits[: min(k, SHOWN)]
             self.emit(Located(tuple(hit.passage for hit in shown)))
         if rerank:
-            hits = await self.reorder(query, hits)
+            hits = await self.reorder(query, hits, mode=mode, documents=documents)
         return hits[:k]
 
     async def _put_earlier_first(
@@ -355,7 +355,14 @@ class Run:
         rest = [hit for hit in hits if not any(hit.passage.span.overlaps(p.span) for p in again)]
         return [*(Hit(passage, score) for passage in again), *rest]
 
-    async def reorder(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+    async def reorder(
+        self,
+        query: str,
+        hits: Sequence[Hit],
+        *,
+        mode: SearchMode = SearchMode.HYBRID,
+        documents: Collection[str] | None = None,
+    ) -> list[Hit]:
         """Return what a search found in the order of the reranker.
 
         It is unchanged without one and, with a warning, if it fails once a call was paid for.
@@ -366,7 +373,7 @@ class Run:
             scores = await self.rerank(query, [hit.passage for hit in hits])
             weight = self.weight_beside_search
             if weight is not None:
-                found = standardise([hit.score for hit in hits])
+                found = await self._score_by_mode(query, hits, mode, documents)
                 scores = list(found + weight * standardise(scores))
         except ModelError as error:
             if isinstance(error, MissingCapability) or not self.meter.calls:
@@ -394,6 +401,29 @@ class Run:
         """The weight of the reranker's score beside that of a search; None if it ranks alone."""
         weight: float | None = getattr(self.reranker, "beside_search", None)
         return weight
+
+    async def _score_by_mode(
+        self,
+        query: str,
+        hits: Sequence[Hit],
+        mode: SearchMode,
+        documents: Collection[str] | None,
+    ) -> NDArray[np.float64]:
+        """Return the mean z-score of hits in the searches that a mode joins, in their order.
+
+        A hit that is not among the first of one of them has the lowest score that a hit has there.
+        """
+        joined = (SearchMode.DENSE, SearchMode.SPARSE) if mode == SearchMode.HYBRID else (mode,)
+        total = np.zeros(len(hits))
+        for each in joined:
+            found = await self.sources.search(
+                query, k=2 * len(hits), mode=each, documents=documents
+            )
+            scores = {hit.passage.id: hit.score for hit in found}
+            known = [scores[hit.passage.id] for hit in hits if hit.passage.id in scores]
+            least = min(known, default=0.0)
+            total += standardise([scores.get(hit.passage.id, least) for hit in hits])
+        return total / len(joined)
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> list[float]:
         """Return the reranker's score of each passage, in their order; there must be a reranker.

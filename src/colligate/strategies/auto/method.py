@@ -254,7 +254,7 @@ class _Inquiry:
     async def _rank(self) -> None:
         """Put the passages that were found in the reranker's order, once."""
         if not (self.whole or self.ranked):
-            self.hits = await self.run.reorder(self.question, self.hits)
+            self.hits = await self.run.reorder(self.question, self.hits, mode=self.auto.mode)
             self.ranked = True
 
     async def _find_rival(self, best: Answer, hits: Sequence[Hit]) -> None:
