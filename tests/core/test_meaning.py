@@ -78,6 +78,7 @@ def test_what_turns_the_meaning_round_is_found(claim, source):
         ("The deed waives copyright.", "No trademark rights are waived."),
         ("The tenant may sublet the flat.", "No tenant may sublet a flat unless asked to."),
         ("The tenant may sublet the flat.", "No more than two tenants may sublet the flat."),
+        ("It sold 3 mills, up from 4, in 2020.", "In 2021 and 2020 it sold 4 and 3, respectively."),
         ("Yes.", COURT),
         ("", COURT),
         ("COURT", ""),

@@ -139,6 +139,7 @@ SPENT = (
         ("$15.7 billion", "What were the net sales of 2016?", SALES, "$16.6 billion"),
         ("$15.6", "What were the net sales of 2017?", SALES, "$15.6"),
         ("$0.3 million", "What did it pay in 2021?", SPENT, "$0.2 million"),
+        ("$0.2 million", "How much less than in 2022 did it pay?", SPENT, "$0.2 million"),
         ("30 days", "How long?", "It has 30 days.", "30 days"),
         ("", "Who played the beast?", CAST, ""),
     ],

@@ -245,16 +245,24 @@ _NEAR_RESPECTIVELY = 400  # characters before the word that are looked at
 _RIGHT_BEFORE, _RIGHT_BEHIND = 40, 100  # characters between a list and the word
 _DAY_OF_SEVERAL = re.compile(r"[A-Z][a-z]+ \d{1,2}, (?=\d{4}(?:, \d{4})*,? and \d{4}\b)")  # years
 _Items = list[tuple[str, set[str]]]
+# What compares two items may say the one beside the other's name: "up from $3 in 2018".
+COMPARES = re.compile(
+    r"\b(?:from|than|compar\w+|versus|vs|against|before|prior|previous\w*|earlier|last)\b", re.I
+)
 
 
 def pair_respectively(short: str, question: str, sentence: str) -> str:
     """Return what "respectively" gives to what a question names, where an answer is another item.
+
+    English alone; a question that compares is left alone.
 
     >>> sentence = "Sales in 2018 and 2017 were $15.7 million and $15.6 million, respectively."
     >>> pair_respectively("$15.7 million", "What were the sales in 2017?", sentence)
     '$15.6 million'
     """
     asked, said = set(split_content_words(question)), set(split_content_words(short))
+    if COMPARES.search(question):
+        return short
     for one, other in find_respective_lists(sentence):
         named = [at for at, (_, words) in enumerate(one) if words <= asked]
         given = [at for at, (_, words) in enumerate(other) if said <= words or words <= said]
