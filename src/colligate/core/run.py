@@ -736,14 +736,21 @@ _ASKS_REFERENCES = re.compile(
 )
 
 
+def lists_references(question: str, passage: Passage) -> bool:
+    """Return whether a passage is in a list of references or links, and the question asks neither
+    for works nor for their authors."""
+    listed = any(map(_REFERENCES.fullmatch, passage.section))
+    return listed and not _ASKS_REFERENCES.search(question)
+
+
 def put_references_last(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return what a search found with the lists of references and links after everything else.
 
-    Titles of works have the words of a question more often than they answer it. The order is
-    unchanged if the question asks for works or their authors. Scores are lowered to those above.
+    Titles of works have the words of a question more often than they answer it. Scores are lowered
+    to those above.
     """
-    last = [hit for hit in hits if any(map(_REFERENCES.fullmatch, hit.passage.section))]
-    if not last or len(last) == len(hits) or _ASKS_REFERENCES.search(question):
+    last = [hit for hit in hits if lists_references(question, hit.passage)]
+    if not last or len(last) == len(hits):
         return list(hits)
     first = [hit for hit in hits if hit not in last]
     least = min(hit.score for hit in first)

@@ -33,7 +33,7 @@ from colligate.core.lookup import read_unseen, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.reader import Form, fit_reader, read
-from colligate.core.run import Run
+from colligate.core.run import Run, lists_references
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage
 from colligate.library.sources import SearchMode
@@ -218,7 +218,8 @@ class RDR2:
         by_document = {routing.tree.document.id: routing for routing in routings}
         hits = await run.search(question, k=self.pool, mode=self.mode, documents=by_document)
         for rank, hit in enumerate(hits):
-            by_document[hit.passage.document_id].note_found(hit.passage, rank)
+            if not lists_references(question, hit.passage):
+                by_document[hit.passage.document_id].note_found(hit.passage, rank)
 
     async def _route(self, question: str, run: Run, routings: Sequence[Routing]) -> None:
         """Route all documents concurrently."""
@@ -258,7 +259,7 @@ class RDR2:
             view = self._build_view(tree, blocks, limit)
             shown = view.visible.intersection(blocks)
             rest = tuple(block for block in blocks if block not in shown)
-            if shown and rest:
+            if shown and rest and routing.may_open(rest):
                 queue.appendleft((heading, rest))  # the next part of a long section
             seen.update(shown or blocks)
             decision = await self._ask(question, run, view, rounds, heading)
@@ -344,8 +345,7 @@ class RDR2:
         for heading in expansions:
             under = view.tree.content_under(heading)
             blocks = view.tree.content_children(heading) or under
-            found = not routing.ranks or not routing.ranks.keys().isdisjoint(blocks)
-            if found and seen.isdisjoint(under):
+            if routing.may_open(blocks) and seen.isdisjoint(under):
                 queue.append((heading, blocks))
 
     def _form(self, run: Run) -> str:
@@ -418,6 +418,10 @@ class Routing:
         """Note the blocks of a passage at this place of a search."""
         for node in self.tree.content_of(self.tree.map_span(passage.span)):
             self.ranks.setdefault(node, rank)
+
+    def may_open(self, blocks: Sequence[int]) -> bool:
+        """Return whether a search found one of these blocks, or nothing in the document."""
+        return not self.ranks or not self.ranks.keys().isdisjoint(blocks)
 
     def rank_of(self, blocks: Sequence[int]) -> int:
         """Return the place of the best of these blocks; 0 if none was found."""
