@@ -1288,6 +1288,8 @@ async def test_one_thing_is_answered_from_the_surest_of_what_small_agents_find(a
     assert {"s0000", "s0001"} <= {evidence.span.document_id for evidence in answer.evidence}
     answer, _, _ = await ask_small(question=question, sure=0.9)
     assert [c.span.document_id for c in answer.citations] == ["s0001"]
+    answer, _, _ = await ask_small(question="Wie viel Regen fiel?")  # perhaps at each
+    assert len(answer.citations) == 2
 
 
 async def test_small_agents_can_search_in_turns(ask_small):

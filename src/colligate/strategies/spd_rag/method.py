@@ -304,12 +304,14 @@ _NAMED = 3  # documents that a warning names
 _EVIDENCE = 1000, 5000  # tokens of a search: 5 passages of ours, and of the paper
 _CHARACTERS = 4  # of a token, to estimate which documents are shown whole
 _LAST_PASSAGES = 10  # read where no agent found anything
+_ASKS = re.compile(r"\b(?:who(?:m|se)?|what|when|where|which|how)\b", re.I)
 _PLURAL = re.compile(r"\bthe (?!series|species|news)[a-z]+[^su\W\d]s\b")
 
 
 def _asks_one_thing(question: str) -> bool:
-    """Return whether a question has no word for several things, and no "the stations"."""
-    return not (speaks_of_several(question) or _PLURAL.search(question))
+    """Return whether an English question has no word for several things, and no "the stations"."""
+    several = speaks_of_several(question) or _PLURAL.search(question)
+    return bool(_ASKS.search(question)) and not several
 
 
 def _list_missing(tasks: Sequence[str], answered: Sequence[int]) -> tuple[int, ...]:
