@@ -545,9 +545,15 @@ async def test_searching_while_adding_sees_whole_documents_only(library, folder,
     for n in range(6):
         parts = [f"## Part {p}\n\nRivers {n} {p} " + "flow " * 40 for p in range(20)]
         write(f"long-{n}.md", "# Long\n\n" + "\n\n".join(parts))
-    adding = asyncio.create_task(library.add(folder))
+    # A search at every step, not one after the other without a rest: kernels were seen to starve
+    # the parsers for minutes, whose core is that of the tests.
+    moved = asyncio.Event()
+    adding = asyncio.create_task(library.add(folder, on_progress=lambda _: moved.set()))
+    adding.add_done_callback(lambda _: moved.set())
     searches = []
     while True:
+        await moved.wait()
+        moved.clear()
         last = adding.done()
         hits = await library.search("rivers flow", k=500, mode=SearchMode.SPARSE)
         searches.append(Counter(hit.passage.document_id for hit in hits))
