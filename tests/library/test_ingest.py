@@ -545,8 +545,8 @@ async def test_searching_while_adding_sees_whole_documents_only(library, folder,
     for n in range(6):
         parts = [f"## Part {p}\n\nRivers {n} {p} " + "flow " * 40 for p in range(20)]
         write(f"long-{n}.md", "# Long\n\n" + "\n\n".join(parts))
-    # A search at every step, not one after the other without a rest: kernels were seen to starve
-    # the parsers for minutes, whose core is that of the tests.
+    # A search at each step of the work. One after the other, they keep the core busy that parsers
+    # share with the tests, and a kernel gave the parsers no time for minutes.
     moved = asyncio.Event()
     adding = asyncio.create_task(library.add(folder, on_progress=lambda _: moved.set()))
     adding.add_done_callback(lambda _: moved.set())
