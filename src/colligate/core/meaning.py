@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import combinations, pairwise
 
 from colligate.core.support import (
-    COMPARES,
+    COMPARISON,
     WORD,
     find_respective_lists,
     is_number,
@@ -637,7 +637,7 @@ def _moves_number(stated: _Text, said: _Text) -> bool:
 
 def _pairs_otherwise(claim: str, source: str) -> bool:
     """Find items of two lists that "respectively" pairs with others."""
-    if COMPARES.search(claim):
+    if COMPARISON.search(claim):
         return False
     said = set(split_content_words(claim))
     for one, other in find_respective_lists(source):

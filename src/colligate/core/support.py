@@ -246,7 +246,7 @@ _RIGHT_BEFORE, _RIGHT_BEHIND = 40, 100  # characters between a list and the word
 _DAY_OF_SEVERAL = re.compile(r"[A-Z][a-z]+ \d{1,2}, (?=\d{4}(?:, \d{4})*,? and \d{4}\b)")  # years
 _Items = list[tuple[str, set[str]]]
 # What compares two items may say the one beside the other's name: "up from $3 in 2018".
-COMPARES = re.compile(
+COMPARISON = re.compile(
     r"\b(?:from|than|compar\w+|versus|vs|against|before|prior|previous\w*|earlier|last)\b", re.I
 )
 
@@ -261,7 +261,7 @@ def pair_respectively(short: str, question: str, sentence: str) -> str:
     '$15.6 million'
     """
     asked, said = set(split_content_words(question)), set(split_content_words(short))
-    if COMPARES.search(question):
+    if COMPARISON.search(question):
         return short
     for one, other in find_respective_lists(sentence):
         named = [at for at, (_, words) in enumerate(one) if words <= asked]

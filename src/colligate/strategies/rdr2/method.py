@@ -183,7 +183,8 @@ class RDR2:
     ) -> list[Routing]:
         """Route the documents of these passages, or of those that a search finds, concurrently.
 
-        Documents come in the order of their best passages.
+        Documents come in the order of their best passages. With given passages nothing is searched:
+        headings are opened in the router's order.
         """
         found = hits
         if found is None:

@@ -64,7 +64,7 @@ class SPDRAG:
     reported and stops no other. A part of the token budget is reserved for the synthesis, and
     documents that were not read are counted. An interrupted run resumes when it is asked again.
     With `reading` "apart" the coordinator writes one question for each document, and the findings
-    are the answer.
+    are the answer; a question for one thing is answered from the surest of their documents.
 
     Attributes:
         documents: most documents that get an agent, the best by a search; none: all
