@@ -36,6 +36,7 @@ from colligate.models.decoding import GenerationRequest
 from colligate.models.grammar import Grammars
 from colligate.models.llama import engine as engine_module
 from colligate.models.llama.api import load_library
+from colligate.models.llama.beginnings import Beginnings
 from colligate.models.llama.engine import LlamaEngine
 from colligate.models.llama.libraries import pull_libraries
 from colligate.models.llama.model import LlamaTokenizer
@@ -79,6 +80,7 @@ class Ours:
             load_library(pull_libraries()),
             path,
             path.name,
+            Beginnings(Path(), "", []),  # nothing is known of a prompt
             context=WINDOW,
             parallel=8,
             threads=threads,
