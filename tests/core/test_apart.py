@@ -150,7 +150,7 @@ async def test_without_odds_for_any_passage_nothing_is_asked(ask_small):
 
 
 async def test_a_reading_together_needs_better_odds(ask_small):
-    answer, _, model = await ask_small(QUESTION, {"Otto": 0.49, "Ada": 0.2}, "none")
+    answer, _, model = await ask_small(QUESTION, {"Otto": 0.59, "Ada": 0.2}, "none")
     assert not answer.found
     assert [count_passages(call) for call in model.calls] == [1]
 

@@ -48,7 +48,9 @@ from colligate.models import Capability, LabelOdds, Role
 
 # Odds of the likeliest passage below which nothing is answered from it.
 _LEAST_APART = 0.3
-_LEAST_TOGETHER = 0.5  # several passages tempt a small reader to answer in any case
+# The same where all are read together: several passages tempt a small reader to answer in any case.
+# Of 10 such answers below it none was right, of 23 from it on 9 (docs/benchmarks.md).
+_LEAST_TOGETHER = 0.6
 _UNSURE = 0.5  # an answer from a less likely passage carries a warning
 _LEAST_NAMED = 0.2  # of one that has the question's names where a surer one lacks them
 # Odds from which a passage is sure by itself: if it is the search's best, no other is judged. Of 28
@@ -263,7 +265,7 @@ async def _read_apart(
             return replace(found, warnings=(*found.warnings, unsure))
     order = [at for at in order if at not in chosen]
     if max(odds) >= _LEAST_TOGETHER:
-        return [passages[at] for at in order if odds[at] >= _LEAST_TOGETHER][:_SUREST]
+        return [passages[at] for at in order if odds[at] >= _LEAST_JOINED][:_SUREST]
     run.emit(Noted(f"no passage is likely to hold the answer: the likeliest with {max(odds):.0%}"))
     run.emit(Answered(False, "", ()))
     return Answer(question, strategy, NOT_FOUND, False, evidence=evidence)
