@@ -130,6 +130,15 @@ async def test_a_passage_that_tells_what_to_answer_leaves_it_to_the_others(ask_s
     assert any("tells who reads it what to answer" in warning for warning in run.warnings)
 
 
+async def test_a_title_spells_an_abbreviation_out(ask_small):
+    full = "# Norwegian Mill Licence\n\nThe term of notice is 30 days."
+    other = "# Notes\n\nMax Pike likes the NML."
+    question = "What is the term of notice of the NML?"
+    odds = {"30": 0.55, "Max": 0.3}
+    answer, _, model = await ask_small(question, odds, "30 days", texts=(full, other, MILL))
+    assert (answer.short, len(model.calls)) == ("30 days", 1)
+
+
 async def test_an_unsure_passage_with_the_names_comes_before_a_surer_one_without(ask_small):
     question = "Who was the owner of the Bakery?"
     answer, _, model = await ask_small(question, {"Otto": 0.45, "Ada": 0.25}, "Ada Mercer")

@@ -246,6 +246,29 @@ def test_two_answers_are_compared_as_the_question_asks(question, first, second, 
     assert compared is None if short is None else compared[0] == short
 
 
+@pytest.mark.parametrize(
+    ("question", "short"),
+    [
+        ("How long is the first term of the mill, and how long is that of the park?", "30; 60"),
+        ("What is the first term of the mill, and which of them is longer than 40 days?", None),
+    ],
+)
+async def test_two_questions_joined_by_and_have_two_answers(make_run, question, short):
+    leases = make(
+        "The first term of the mill is 30 days. That of the park is 60 days.", "Leases", "d"
+    )
+    steps = ["How long is the first term of the mill?", "How long is the first term of the park?"]
+    stated = {
+        1: Stated("The first term of the mill is 30 days.", (Place(leases.span(0, 38), "exact"),)),
+        2: Stated("That of the park is 60 days.", (Place(leases.span(39, 67), "exact"),)),
+    }
+    async with InMemorySources([leases]) as sources:
+        run, _ = make_run(sources)
+        plan = QuestionPlan(question, steps, {1: "30", 2: "60"}, stated)
+        answer = await answer_plan(plan, run, strategy="dualrag", evidence=())
+    assert (answer and answer.short) == short
+
+
 async def test_a_short_answer_that_says_the_opposite_of_what_is_cited_is_left_out(make_run):
     deal = make("Dorne acquired Norvik in 2004.", "Deal", "d")
     place = Place(deal.span(0, len(deal)), "exact")

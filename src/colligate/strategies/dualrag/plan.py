@@ -350,14 +350,21 @@ async def answer_plan(
 
 
 _SAME = re.compile(r"\bsame\s+(\w+)|\bboth\b", re.IGNORECASE)
+_TWO_QUESTIONS = re.compile(
+    r"\band (?:\w+ )?(?:how|what|which|who|whom|whose|when|where|why)\b", re.IGNORECASE
+)
 
 
 def asks_for_each(question: str) -> bool:
-    """Return whether a question joins several things by "and", and compares nothing."""
+    """Return whether a question joins several things by "and", and compares nothing.
+
+    "First" and the like compare nothing where "and" joins questions: "How many ..., and when ...?"
+    """
     if not re.search(r"\band\b", question, re.IGNORECASE):
         return False
     compares = re.compile(r"\bor\b|\bdifferen|\bthan\b|\bhow much (more|less)\b", re.IGNORECASE)
-    words = (compares, LATER, EARLIER, MORE, LESS, _SAME)
+    two = _TWO_QUESTIONS.search(question)
+    words = (compares, _SAME) if two else (compares, LATER, EARLIER, MORE, LESS, _SAME)
     return not any(each.search(question) for each in words)
 
 
