@@ -37,6 +37,7 @@ from colligate.core.support import (
     complete_name,
     find_capitalised,
     find_new_words,
+    find_spelled_out,
     is_number,
     pair_respectively,
     split_content_words,
@@ -75,7 +76,6 @@ _TITLE_ALONE = 0.75  # share of a passage's words from which it says no more tha
 _WHEN = re.compile(r"\bwhen\b", re.I)
 _NO_NUMBER = re.compile(r"\W*(?:where|who(?:m|se)?)\b", re.I)
 _MISSING = 0.4  # share of the question's words that only other passages may have
-_ABBREVIATION = re.compile(r"\b[A-Z]{3,}\b")
 _REPLY_TOKENS = 60
 
 _MATERIAL = """\
@@ -525,12 +525,10 @@ def repeats_question(short: str, question: str) -> bool:
 
 def _find_covering(question: str, passages: Sequence[Passage]) -> list[bool]:
     """Return for each passage whether it has the words of the question that any passage has: all
-    the numbers and names, and most of the others. An abbreviation may be spelled out in its title:
-    "GPL" in "GNU General Public License"."""
+    the numbers and names, and most of the others. Its title may spell an abbreviation out."""
     words = [set(split_content_words(titled_text(passage))) for passage in passages]
     for own, passage in zip(words, passages, strict=True):
-        initials = "".join(word[0] for word in re.findall(r"\w+", passage.full_title)).upper()
-        own.update(a.casefold() for a in _ABBREVIATION.findall(question) if a in initials)
+        own |= find_spelled_out(question, passage.full_title)
     asked = set(split_content_words(question)) & set().union(*words)
     needed = {*filter(is_number, asked), *find_capitalised(question)} & asked
     return [needed <= own and len(asked - own) <= _MISSING * len(asked) for own in words]

@@ -192,6 +192,17 @@ def find_capitalised(question: str) -> set[str]:
     return set(split_content_words(" ".join(capitalised)))
 
 
+def find_spelled_out(question: str, title: str) -> set[str]:
+    """Return the abbreviations of a question that a title spells out, in small letters.
+
+    >>> find_spelled_out("How long is a notice under the GPL?", "GNU General Public License")
+    {'gpl'}
+    """
+    initials = "".join(word[0] for word in re.findall(r"\w+", title)).upper()
+    named = re.findall(r"\b[A-Z]{3,}\b", question)
+    return {each.casefold() for each in named if each in initials}
+
+
 _DENIES = re.compile(r"\b(?:no|not|never|neither|nor)\b|n['’]t\b", re.I)
 
 

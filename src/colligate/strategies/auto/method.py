@@ -51,7 +51,7 @@ from colligate.core.reader import Form, is_small, read
 from colligate.core.run import Run, titled_text
 from colligate.core.strategy import Calls, Needs
 from colligate.core.subject import check_subject
-from colligate.core.support import WHO, is_number, split_content_words
+from colligate.core.support import WHO, find_spelled_out, is_number, split_content_words
 from colligate.core.units import rank_documents
 from colligate.core.versions import show_other
 from colligate.documents import Document, Hit, Passage, Span
@@ -463,8 +463,10 @@ class _Inquiry:
         spans = [citation.span for citation in answer.citations]
         cited = [each for each in passages if any(each.span.overlaps(span) for span in spans)]
         quoted = [" ".join([c.title, *c.section, c.quote]) for c in answer.citations]
-        said = split_content_words(" ".join([answer.text, *quoted, *map(titled_text, cited)]))
-        left = set(split_content_words(" ".join(map(titled_text, passages)))) - set(said)
+        said = set(split_content_words(" ".join([answer.text, *quoted, *map(titled_text, cited)])))
+        for title in [*(c.title for c in answer.citations), *(each.full_title for each in cited)]:
+            said |= find_spelled_out(self.question, title)
+        left = set(split_content_words(" ".join(map(titled_text, passages)))) - said
         needed = find_needed(self.question)
         return [word for word in needed if left.intersection(split_content_words(word))]
 
