@@ -265,9 +265,11 @@ async def _read_apart(
             )
             return replace(found, warnings=(*found.warnings, unsure))
     order = [at for at in order if at not in chosen]
-    if max(odds) >= _LEAST_TOGETHER:
+    likeliest = max(odds)
+    if likeliest >= _LEAST_TOGETHER:
         return [passages[at] for at in order if odds[at] >= _LEAST_JOINED][:_SUREST]
-    run.emit(Noted(f"no passage is likely enough to hold the answer: at most with {max(odds):.0%}"))
+    why = f"no passage is likely enough to hold the answer: the likeliest with {likeliest:.0%}"
+    run.emit(Noted(why))
     run.emit(Answered(False, "", ()))
     return Answer(question, strategy, NOT_FOUND, False, evidence=evidence)
 

@@ -274,6 +274,23 @@ async def test_a_chain_begins_with_what_the_reading_verified(ask, reply):
     assert any("leaves out Red, Clay" in each for each in run.warnings)  # nothing new was cited
 
 
+async def test_a_title_that_spells_an_abbreviation_out_leaves_nothing_out(ask, reply):
+    told = "The term of notice is 30 days."
+    made = [
+        document("licence", f"# Norwegian Mill Licence\n\n{told}\n"),
+        document("notes", "# Notes\n\nMax Pike likes the NML.\n"),
+    ]
+
+    def say(call):
+        return reply(
+            (1 if call.prompt.index(told) < call.prompt.index("Max Pike") else 2, told, told)
+        )
+
+    question = "What is the term of notice of the NML?"
+    answer, run, model = await ask(Auto(mode="sparse", k=2), question, made, say)
+    assert (answer.found, run.warnings, len(model.calls)) == (True, (), 1)
+
+
 @pytest.mark.parametrize(
     ("also", "left"),
     [

@@ -464,8 +464,8 @@ class _Inquiry:
         cited = [each for each in passages if any(each.span.overlaps(span) for span in spans)]
         quoted = [" ".join([c.title, *c.section, c.quote]) for c in answer.citations]
         said = set(split_content_words(" ".join([answer.text, *quoted, *map(titled_text, cited)])))
-        for title in [*(c.title for c in answer.citations), *(each.full_title for each in cited)]:
-            said |= find_spelled_out(self.question, title)
+        for citation in answer.citations:
+            said |= find_spelled_out(self.question, citation.title)
         left = set(split_content_words(" ".join(map(titled_text, passages)))) - said
         needed = find_needed(self.question)
         return [word for word in needed if left.intersection(split_content_words(word))]
