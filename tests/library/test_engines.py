@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
@@ -26,13 +27,17 @@ from colligate.library.library import make_library
 from support.embedders import WordEmbedder
 
 lance = pytest.importorskip("lance")
+pa = pytest.importorskip("pyarrow")
 
-from colligate.library.lance import check_conditional_put  # noqa: E402 (it needs the extra)
+from colligate.library.lance import TablesPlace, check_conditional_put  # noqa: E402 (the extra)
 
 # A part of the suite also runs over a bucket: each test there takes some seconds.
 EVERYWHERE = pytest.mark.parametrize("engine", ["edge", "lance", "s3"])
 SHARED = pytest.mark.parametrize("engine", ["lance", "s3"])
 DOCS = Path(__file__).parents[2] / "docs"
+KEYED = pa.schema(
+    [pa.field("number", pa.int64(), False, {"lance-schema:unenforced-primary-key": "true"})]
+)
 QUERIES = ["how is a citation verified", "kill while indexing", "what erases removed text", "p50"]
 
 
@@ -325,6 +330,21 @@ async def test_two_add_the_same_files_at_once(open_library, folder, write_record
         assert await one.verify() == await two.verify() == []
         assert all(rows == different for rows, different in count_rows(one).values())
         assert await find(one) == await find(two)
+
+
+def test_of_many_that_make_one_table_at_once_none_writes_over_another(tmp_path):
+    place = TablesPlace(str(tmp_path), lambda: False)
+    empty = pa.table({"number": pa.array([], pa.int64())}, schema=KEYED)
+    for name in ("a", "b", "c", "d", "e"):
+        together = threading.Barrier(4)
+
+        def write(number, name=name, together=together):
+            together.wait()
+            place.make(name, empty).upsert(pa.table({"number": [number]}, schema=KEYED))
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(4)))
+        assert sorted(place.open(name).read(["number"])["number"].to_pylist()) == [0, 1, 2, 3]
 
 
 def read_objects(place):

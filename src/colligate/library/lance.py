@@ -68,6 +68,7 @@ os.environ.setdefault("LANCE_LOG", "error")
 try:
     import lance
     import pyarrow as pa
+    from lance.fragment import write_fragments
 except ImportError as error:
     raise MissingExtra(
         "a library on Lance tables needs pylance",
@@ -107,12 +108,18 @@ class TablesPlace:
     def make(self, name: str, rows: pa.Table) -> Table:
         """Make a table of these rows, or open the one that another process has just made."""
         with self.translate_errors():
+            # Not by `write_dataset`: it writes over a table that was made while it wrote the rows.
+            new = write_fragments(
+                rows, self._name(name), return_transaction=True, storage_options=self._options
+            )
             try:
-                made = lance.write_dataset(rows, self._name(name), storage_options=self._options)
-            except OSError as error:
-                if "already exists" not in str(error):
-                    raise
-                made = lance.dataset(self._name(name), storage_options=self._options)
+                made = lance.LanceDataset.commit(
+                    self._name(name), new, max_retries=0, storage_options=self._options
+                )
+            except OSError:
+                if found := self.open(name):
+                    return found
+                raise
             return Table(made, self)
 
     def replace(self, name: str, rows: pa.Table) -> Table:
