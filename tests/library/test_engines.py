@@ -334,17 +334,18 @@ async def test_two_add_the_same_files_at_once(open_library, folder, write_record
 
 def test_of_many_that_make_one_table_at_once_none_writes_over_another(tmp_path):
     place = TablesPlace(str(tmp_path), lambda: False)
-    empty = pa.table({"number": pa.array([], pa.int64())}, schema=KEYED)
+    first = pa.table({"number": [0]}, schema=KEYED)
     for name in ("a", "b", "c", "d", "e"):
         together = threading.Barrier(4)
 
         def write(number, name=name, together=together):
             together.wait()
-            place.make(name, empty).upsert(pa.table({"number": [number]}, schema=KEYED))
+            place.make(name, first).upsert(pa.table({"number": [number]}, schema=KEYED))
 
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(write, range(4)))
-        assert sorted(place.open(name).read(["number"])["number"].to_pylist()) == [0, 1, 2, 3]
+            list(pool.map(write, range(1, 5)))
+        found = place.open(name).read(["number"])["number"].to_pylist()
+        assert sorted(found) == [0, 1, 2, 3, 4]
 
 
 def read_objects(place):

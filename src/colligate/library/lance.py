@@ -109,13 +109,12 @@ class TablesPlace:
         """Make a table of these rows, or open the one that another process has just made."""
         with self.translate_errors():
             # Not by `write_dataset`: it writes over a table that was made while it wrote the rows.
-            new = write_fragments(
-                rows, self._name(name), return_transaction=True, storage_options=self._options
-            )
+            uri, options = self._name(name), self._options
             try:
-                made = lance.LanceDataset.commit(
-                    self._name(name), new, max_retries=0, storage_options=self._options
+                new = write_fragments(
+                    rows, uri, mode="create", return_transaction=True, storage_options=options
                 )
+                made = lance.LanceDataset.commit(uri, new, max_retries=0, storage_options=options)
             except OSError:
                 if found := self.open(name):
                     return found
