@@ -1,7 +1,8 @@
 """Measure SPD-RAG where every document is needed: which facts reach the last synthesis.
 
-    python benchmarks/every_document.py --suite reports|trends|papers --data DIR --cache DIR
-        --out rows.jsonl [--model NAME] [--worker-model NAME] [--methods spd-rag ...] [--limit N]
+    python benchmarks/every_document.py --suite reports|trends|papers|extremes --data DIR
+        --cache DIR --out rows.jsonl [--model NAME] [--worker-model NAME] [--methods spd-rag ...]
+        [--limit N]
 
 `every_document_data.py` describes the questions and the fact that each needs of each document.
 `reports` is the small setting: 5 questions over 2 to 5 whole financial reports, 16 facts.
@@ -14,7 +15,9 @@ Scores are shares of a question's facts, each in its own document: in a passage 
 returned ("found"), in one that was in any prompt ("read"), in the text that the last call answered
 from ("reached": the source sentences of the findings, or the reader's passages), in a citation of
 the answer ("cited"); and the figures that the answer contains, whatever their source ("said"). In
-addition, the documents of which any text reached the last call.
+addition, the documents of which any text reached the last call. `extremes` has no facts, but a
+company: whether the short answer names it and no other ("right", else "wrong"), and whether the
+sentence does that compares the figures found ("compared right").
 
 Cost: calls and tokens by role, against all documents in one prompt ("whole", counted without a
 call), in tokens and in dollars at `--prices` (per million tokens; by default those of Gemini 2.5
@@ -43,6 +46,7 @@ from answering import (
     select_shown_to_models,
 )
 from breaking import measure_spd_rag
+from colligate.core.answer import Answer
 from colligate.core.run import Run
 from colligate.documents import Document, Span
 from colligate.library.in_memory import InMemorySources
@@ -107,6 +111,8 @@ class Asking:
         reached = [piece.span for piece in answer.evidence] if answer else []
         read = select_shown_to_models(run, self.documents, dict.fromkeys([*found, *reached]))
         cited = [citation.span for citation in answer.citations] if answer else []
+        if question.named:
+            return {**row, **measure_spd_rag(run), "measures": self._compare(question, answer)}
         measures = {
             "facts found": self._share(question, found),
             "facts read": self._share(question, read),
@@ -121,6 +127,22 @@ class Asking:
             known = [fact.is_in(said) for fact in question.facts]
             measures["figures said"] = sum(known) / len(known)
         return {**row, **measure_spd_rag(run), "measures": measures}
+
+    def _compare(self, question: NeedsAll, answer: Answer | None) -> dict[str, float]:
+        """Return whether the right company is named."""
+        titles = {self.documents[id_].title for id_ in question.documents}
+        text = answer.text if answer and answer.found else ""
+        lead = text.split("[")[0]
+        said = {
+            "": (answer.short or "") if answer and text else "",
+            "compared ": lead if " of what was found in " in lead else "",
+        }
+        measures = {"answered": float(bool(text))}
+        for what, words in said.items():
+            named = {title for title in titles if title.casefold() in words.casefold()}
+            measures[f"{what}right"] = float(named == {question.named})
+            measures[f"{what}wrong"] = float(bool(words) and named != {question.named})
+        return measures
 
     def _share(self, question: NeedsAll, spans: Sequence[Span]) -> float:
         """Return the share of facts that are in one of the spans, in their own document."""
@@ -263,8 +285,11 @@ def main() -> None:
     parser.add_argument("--reranker", default="none")
     parser.add_argument("--prices", type=float, nargs=4, default=PRICES)
     arguments = parser.parse_args()
-    arguments.methods = arguments.methods or [*LOCAL, *(ASKING if arguments.model else [])]
+    local = [] if arguments.suite == "extremes" else LOCAL
+    arguments.methods = arguments.methods or [*local, *(ASKING if arguments.model else [])]
     asking = [m for m in arguments.methods if m.partition(":")[0] not in (SEARCH, EACH)]
+    if arguments.suite == "extremes" and asking != arguments.methods:
+        parser.error("extremes has no facts to be found by a search")
     if asking and arguments.model is None:
         parser.error(f"{asking[0]} asks a model: name one with --model")
     for written in asking:

@@ -10,9 +10,11 @@ Here are those where that part is clear; a fact counts if it is in the document'
   question is not Loong's; the figures, the reports and the line are.
 - `papers`: which of about eleven papers cite one of them, and which it cites: a title is in the
   text of the paper that cites it.
+- `extremes`: which of several companies has the highest or lowest figure (Loong's comparisons of
+  financial reports). The company is known, and no figure.
 
-Left out: groupings and comparisons whose answer names companies and no figure, and figures of
-fewer than four digits, which a report contains for other things as well.
+Left out: groupings, and figures of fewer than four digits, which a report contains for other things
+as well.
 """
 
 from __future__ import annotations
@@ -55,12 +57,13 @@ class Fact:
 
 @dataclass(frozen=True)
 class NeedsAll:
-    """Hold a question over documents, and the facts it needs of them."""
+    """Hold a question over documents, and the facts it needs of them, or whose name it asks for."""
 
     id: str
     text: str
     documents: tuple[str, ...]
     facts: tuple[Fact, ...]
+    named: str = ""
 
 
 def load_questions(
@@ -126,6 +129,16 @@ def parse_single(record: Record) -> tuple[str, str, Fact]:
     return " ".join(split_words(line)), gold["title"], Fact(gold["id"], figure)
 
 
+def _extremes(data: Path) -> list[NeedsAll]:
+    questions = []
+    for record in _financial(data, {2}):
+        if re.match(r"which company has the (?:high|low)est", record["question"], re.IGNORECASE):
+            ids = tuple(each["id"] for each in record["documents"])
+            named = [d["title"] for d in record["documents"] if d["title"] in record["answers"][0]]
+            questions.append(NeedsAll(record["id"], record["question"], ids, (), *named))
+    return questions
+
+
 def _papers(data: Path) -> list[NeedsAll]:
     questions = []
     for question in load("loong-papers", data).questions:
@@ -159,4 +172,5 @@ SUITES: Mapping[str, Callable[[Path], list[NeedsAll]]] = {
     "trends": _trends,
     "reports": _reports,
     "papers": _papers,
+    "extremes": _extremes,
 }

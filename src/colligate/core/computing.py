@@ -87,7 +87,7 @@ class Number:
     kind: str
 
 
-_SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _WORDS = {
     word: value
     for value, word in enumerate(
@@ -97,7 +97,7 @@ _WORDS = {
 }
 _WRITTEN = re.compile(
     rf"(?P<money>[$€£¥]\s?)?(?P<digits>\d+(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|\b(?:{'|'.join(_WORDS)})\b)"
-    rf"(?:[\s-]?(?P<scale>{'|'.join(_SCALES)})\b)?(?P<percent>\s?(?:%|percent\b|per cent\b))?"
+    rf"(?:[\s-]?(?P<scale>{'|'.join(SCALES)})\b)?(?P<percent>\s?(?:%|percent\b|per cent\b))?"
     r"(?:[\s-]+(?P<noun>[a-z]+))?",
     re.IGNORECASE,
 )
@@ -111,7 +111,7 @@ def find_numbers(text: str) -> list[Number]:
     for match in _WRITTEN.finditer(text):
         digits = match["digits"].lower()
         plain = str(_WORDS[digits]) if digits in _WORDS else digits.replace(",", "")
-        scale = Decimal(10) ** _SCALES.get((match["scale"] or "").lower(), 0)
+        scale = Decimal(10) ** SCALES.get((match["scale"] or "").lower(), 0)
         value = Decimal(plain)
         decimals = len(plain.partition(".")[2])
         noun = (match["noun"] or "").lower().removesuffix("s")
@@ -178,7 +178,7 @@ def _explain(number: Number, sentence: str, sources: Sequence[str]) -> Computed 
     if "difference" in named and (found := _explain_dates(number, sources)):
         return found
     # The year of a whole date is not a number by itself: 30 years may be 29 years and a day.
-    undated = [_DATE.sub(" ", source) for source in sources]
+    undated = [DATE.sub(" ", source) for source in sources]
     cited = [each for source in undated for each in find_numbers(source)[:_MOST]]
     for operation in named:
         for operands in _choose(cited, operation, number):
@@ -230,14 +230,14 @@ def _gives(number: Number, compute: Compute, operands: tuple[Number, ...]) -> bo
 
 # Dates
 
-_MONTHS = (
+MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-_NAMED_MONTH = "|".join(_MONTHS)
-_DATE = re.compile(
-    rf"(?P<d1>\d{{1,2}})\s+(?P<m1>{_NAMED_MONTH})\s+(?P<y1>\d{{4}})|"
-    rf"(?P<m2>{_NAMED_MONTH})\s+(?P<d2>\d{{1,2}}),?\s+(?P<y2>\d{{4}})|"
+NAMED_MONTH = "|".join(MONTHS)
+DATE = re.compile(
+    rf"(?P<d1>\d{{1,2}})\s+(?P<m1>{NAMED_MONTH})\s+(?P<y1>\d{{4}})|"
+    rf"(?P<m2>{NAMED_MONTH})\s+(?P<d2>\d{{1,2}}),?\s+(?P<y2>\d{{4}})|"
     r"(?P<y3>\d{4})-(?P<m3>\d{2})-(?P<d3>\d{2})",
     re.IGNORECASE,
 )
@@ -250,8 +250,8 @@ def _explain_dates(number: Number, sources: Sequence[str]) -> Computed | None:
     dates = [
         (match[0], day)
         for source in sources
-        for match in _DATE.finditer(source)
-        if (day := _read_date(match))
+        for match in DATE.finditer(source)
+        if (day := read_date(match))
     ]
     for (first, a), (second, b) in permutations(dates, 2):
         if a > b:
@@ -273,9 +273,7 @@ def complete_date(short: str, sentence: str) -> str:
         return " ".join(["", *re.findall(r"\w+", text.casefold()), ""])
 
     part = spell(short)
-    whole = {
-        date[0] for date in _DATE.finditer(sentence) if part.strip() and part in spell(date[0])
-    }
+    whole = {date[0] for date in DATE.finditer(sentence) if part.strip() and part in spell(date[0])}
     return whole.pop() if len(whole) == 1 else short
 
 
@@ -284,7 +282,7 @@ _ASKS_DATE = re.compile(
     r"\bwhat (?:is|was|are|were) the (?:\w+ )?dates?\b",
     re.IGNORECASE,
 )
-_TIME = re.compile(rf"\d|\b(?:{_NAMED_MONTH}|centur(?:y|ies)|decades?)\b", re.IGNORECASE)
+_TIME = re.compile(rf"\d|\b(?:{NAMED_MONTH}|centur(?:y|ies)|decades?)\b", re.IGNORECASE)
 
 
 def lacks_date(question: str, text: str) -> bool:
@@ -305,8 +303,8 @@ def read_value(text: str) -> tuple[str, tuple[Decimal, ...]] | None:
     >>> read_value("born on 6 January 1975") == ("date", (1975, 1, 6))
     True
     """
-    days = [day for match in _DATE.finditer(text) if (day := _read_date(match))]
-    numbers = find_numbers(_DATE.sub(" ", text))
+    days = [day for match in DATE.finditer(text) if (day := read_date(match))]
+    numbers = find_numbers(DATE.sub(" ", text))
     if len(days) + len(numbers) != 1:
         return None
     if days:
@@ -329,7 +327,9 @@ def find_larger(first: str, second: str) -> tuple[str, int] | None:
     return a[0], int(b[1][:known] > a[1][:known])
 
 
-LATER = re.compile(r"\b(later|latest|last|younger|youngest|more recent(ly)?)\b", re.IGNORECASE)
+LATER = re.compile(
+    r"\b(later|latest|last|younger|youngest|(more|most) recent(ly)?)\b", re.IGNORECASE
+)
 EARLIER = re.compile(r"\b(first|earlier|earliest|older|oldest)\b", re.IGNORECASE)
 MORE = re.compile(
     r"\b(more|most|larger|largest|higher|highest|bigger|biggest|greater|greatest|longer|longest|"
@@ -342,7 +342,7 @@ LESS = re.compile(
 )
 _THAN = re.compile(r"\b(than|before|after)\b", re.IGNORECASE)
 # A higher rank is a smaller number, and what is negated is not compared.
-_UNCOMPARED = re.compile(r"\b(rank\w*|place[ds]?|position|no|not|never|nor)\b|n't\b", re.IGNORECASE)
+UNCOMPARED = re.compile(r"\b(rank\w*|place[ds]?|position|no|not|never|nor)\b|n't\b", re.IGNORECASE)
 
 
 def wants_larger(text: str, kind: str) -> bool | None:
@@ -364,7 +364,7 @@ def check_comparison(sentence: str, first: tuple[str, str], second: tuple[str, s
     """
     parts = _THAN.split(sentence)
     larger = find_larger(first[0], second[0])
-    if len(parts) != 3 or larger is None or _UNCOMPARED.search(sentence):
+    if len(parts) != 3 or larger is None or UNCOMPARED.search(sentence):
         return None
     ours, theirs = (set(split_content_words(part)) for part in (parts[0], parts[2]))
     kind, place = larger
@@ -380,11 +380,12 @@ def check_comparison(sentence: str, first: tuple[str, str], second: tuple[str, s
     return (place == int(sides[1] > sides[0])) == rises
 
 
-def _read_date(match: re.Match[str]) -> date | None:
+def read_date(match: re.Match[str]) -> date | None:
+    """Return the day of a match of `DATE`; None if there is no such day."""
     year = match["y1"] or match["y2"] or match["y3"]
     month = match["m1"] or match["m2"] or match["m3"]
     day = match["d1"] or match["d2"] or match["d3"]
-    number = int(month) if month.isdigit() else _MONTHS.index(month.lower()) + 1
+    number = int(month) if month.isdigit() else MONTHS.index(month.lower()) + 1
     try:
         return date(int(year), number, int(day))
     except ValueError:

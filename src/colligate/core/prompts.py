@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from datetime import date
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from colligate.core.comparing import depends_on_today, say_day
 from colligate.documents import Passage
 from colligate.models import Message
 
@@ -94,8 +96,10 @@ def enclose(tag: str, text: str) -> str:
 
 
 def render_question(question: str) -> str:
-    """Return the question as prompts show it."""
-    return f"Question: {escape(question.strip())}"
+    """Return the question as prompts show it, with the date if it says "this year" or the like."""
+    asked = f"Question: {escape(question.strip())}"
+    today = f"\nToday is {say_day(date.today())}." if depends_on_today(question) else ""
+    return asked + today
 
 
 def render_thoughts(thoughts: Sequence[str]) -> str:

@@ -1292,6 +1292,21 @@ async def test_one_thing_is_answered_from_the_surest_of_what_small_agents_find(a
     assert len(answer.citations) == 2
 
 
+async def test_the_highest_of_what_small_agents_find_is_found_by_comparing(ask_small):
+    question = "Which station recorded the most rain?"
+    answer, run, model = await ask_small(question=question, stations=2)
+    lead = "Station 1: 11 millimetres is the largest of what was found in 2 of 2 documents. [1][2]"
+    assert answer.text.startswith(lead)
+    assert answer.short == "Station 1"
+    assert answer.ground == "computed"
+    assert {c.span.document_id for c in answer.citations} == {"s0000", "s0001"}
+    assert len(model.calls) == 3  # as for a list
+    answer, run, _ = await ask_small(question=question)  # nothing is known of the third one
+    assert "the largest of what was found in 2 of 3 documents" in answer.text
+    assert answer.short is None
+    assert run.warnings == ("nothing was found in Station 2",)
+
+
 async def test_small_agents_can_search_in_turns(ask_small):
     *_, model = await ask_small(reading="together", stations=1)
     assert "sub_agent_todos" in model.calls[0].schema["properties"]

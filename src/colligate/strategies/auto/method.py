@@ -42,6 +42,7 @@ from colligate.core.apart import (
     speaks_of_several,
 )
 from colligate.core.citing import Stated
+from colligate.core.comparing import asks_to_compare
 from colligate.core.computing import find_larger, read_value
 from colligate.core.events import Event, pluralize
 from colligate.core.fit import reserve_reading
@@ -129,7 +130,8 @@ class Auto:
         left = _METHODS[self.effort]
         if kind is QuestionKind.STEPS and await inquiry.read_at_once():
             return inquiry.finish()
-        if kind is QuestionKind.STEPS or (kind is QuestionKind.EACH and not inquiry.joins):
+        joins = inquiry.joins and not asks_to_compare(question)
+        if kind is QuestionKind.STEPS or (kind is QuestionKind.EACH and not joins):
             await inquiry.ask("dualrag" if kind is QuestionKind.STEPS else "spd-rag", kind.meaning)
             left -= 1
         else:
@@ -180,7 +182,7 @@ class _Inquiry:
     @property
     def names_a_fact(self) -> bool:
         """Whether the question asks for one thing by its name, and so not for an overview."""
-        asked = _NAMED.search(self.question) and not speaks_of_several(self.question)
+        asked = _NAMED.search(self.question) and not _asks_many(self.question)
         return bool(asked) and self.auto.effort != "low"
 
     def _note_odds(self, event: Event) -> None:
@@ -487,16 +489,20 @@ class _Inquiry:
 def choose_kind(question: str, odds: Mapping[str, float]) -> QuestionKind:
     """Return the likeliest kind if it is likely enough, otherwise a fact.
 
-    Words count too, in English: a question about each document must speak of several things, since
-    an agent for each document is too costly for a guess. One that joins two things by "and" is of
-    several steps even if that is not sure, if one fact is hardly likely.
+    Words count too, in English: a question about each document must speak of several things or
+    compare them, since an agent for each document is too costly for a guess. One that joins two
+    things by "and" is of several steps even if that is not sure, if one fact is hardly likely.
     """
     kind = QuestionKind(max(odds, key=lambda name: odds[name]))
     joins = odds[QuestionKind.FACT] <= _HARDLY and _AND.search(question) is not None
-    if kind is QuestionKind.EACH and not speaks_of_several(question):
+    if kind is QuestionKind.EACH and not _asks_many(question):
         kind = QuestionKind.STEPS if joins else QuestionKind.FACT
     likely = odds[kind] >= _SURE.get(kind, 0.0)
     return kind if likely or (joins and kind is QuestionKind.STEPS) else QuestionKind.FACT
+
+
+def _asks_many(question: str) -> bool:
+    return speaks_of_several(question) or asks_to_compare(question)
 
 
 def contradict(one: str, other: str, question: str) -> bool:

@@ -113,6 +113,7 @@ class DocumentAgent:
             reading.turns,
             reading.count_statements() - len(findings),
             problem,
+            reading.short,
         )
 
     async def _look_up(self, reading: _Reading, run: Run) -> None:
@@ -135,6 +136,7 @@ class DocumentAgent:
                     Stated(title + each.sentence, each.places) for each in split_answer(answer)
                 ]
                 reading.answered.append(number)
+                reading.short = answer.short or ""
                 reading.relevance = 1.0
 
     async def _work(self, reading: _Reading, run: Run) -> None:
@@ -343,8 +345,8 @@ class _Reading:
 
     `sizes` are their tokens, `latest` is the place of the first one of the last search. `tasks` are
     the numbers of the tasks that the statements name. `whole`: no passage is left to search for.
-    `located` are findings with their places, and `answered` their tasks, of an agent that reads
-    apart.
+    `located` are findings with their places, `answered` their tasks and `short` the last one in a
+    few words, of an agent that reads apart.
     """
 
     info: DocumentInfo
@@ -356,6 +358,7 @@ class _Reading:
     tasks: list[int] = field(default_factory=list)
     located: list[Stated] = field(default_factory=list)
     answered: list[int] = field(default_factory=list)
+    short: str = ""
     relevance: float = 0.0
     queries: list[str] = field(default_factory=list)
     searches: int = 0
@@ -399,8 +402,8 @@ class AgentOutcome:
     """The findings s_i of a document with their relevance r_i in [0, 1].
 
     Every finding has places; `dropped` had none. `answered` are the numbers of the tasks that the
-    findings answer, none if they do not say. An agent that failed or ran out of tokens still hands
-    in what it had found.
+    findings answer, none if they do not say. `short` is the finding of an agent that reads apart,
+    in a few words. An agent that failed or ran out of tokens still hands in what it had found.
     """
 
     document: str
@@ -413,6 +416,7 @@ class AgentOutcome:
     turns: int = 0
     dropped: int = 0
     problem: str = ""
+    short: str = ""
 
     @property
     def whole(self) -> bool:
@@ -432,6 +436,7 @@ class AgentOutcome:
             "searches": self.searches,
             "turns": self.turns,
             "dropped": self.dropped,
+            "short": self.short,
         }
 
     @classmethod
@@ -444,14 +449,15 @@ class AgentOutcome:
             )
             for sentence, places in kept["findings"]
         )
-        counts = {name: kept[name] for name in ("relevance", "searches", "turns", "dropped")}
+        names = ("relevance", "searches", "turns", "dropped", "short")
+        others = {name: kept[name] for name in names}
         answered = tuple(kept["answered"])
-        return cls(info.id, info.full_title, Status(kept["status"]), findings, answered, **counts)
+        return cls(info.id, info.full_title, Status(kept["status"]), findings, answered, **others)
 
 
 # All documents, each read by its agent
 
-VERSION = 4
+VERSION = 5
 """The version of what is stored: outcomes of another version are not used."""
 
 _PHASE = "reading documents"

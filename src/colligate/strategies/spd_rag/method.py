@@ -20,10 +20,13 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.apart import WayOfReading, read_ranked, reads_apart, speaks_of_several
+from colligate.core.citing import COMPUTED, Place, Stated
+from colligate.core.comparing import CitedFigure, find_extreme, find_within
 from colligate.core.events import Noted, pluralize
 from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
@@ -53,7 +56,7 @@ from colligate.strategies.spd_rag.prompts import (
     coordinator_messages,
     question_messages,
 )
-from colligate.strategies.spd_rag.synthesis import Synthesis
+from colligate.strategies.spd_rag.synthesis import Comparison, Synthesis
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ class SPDRAG:
     reported and stops no other. A part of the token budget is reserved for the synthesis, and
     documents that were not read are counted. An interrupted run resumes when it is asked again.
     With `reading` "apart" the coordinator writes one question for each document, and the findings
-    are the answer; a question for one thing is answered from the surest of their documents.
+    are the answer; their figures are compared if the question asks for the highest or for those
+    within a limit; another question for one thing is answered from the surest of their documents.
 
     Attributes:
         documents: most documents that get an agent, the best by a search; none: all
@@ -146,8 +150,9 @@ class SPDRAG:
         if not gathered:
             answer = await self._read_best(question, names, run)
         elif self._reads_apart(run) or (len(infos) == 1 and self.no_single_synthesis):
-            answer = await synthesis.list_findings(gathered)
-            if len(infos) > 1 and _asks_one_thing(question):
+            compared = await _compare(question, outcomes, run)
+            answer = await synthesis.list_findings(gathered, compared)
+            if compared is None and len(infos) > 1 and _asks_one_thing(question):
                 # At most one of the findings is it; agents see a part of the question each.
                 found = [each.document for each in outcomes if each.findings]
                 best = await self._read_best(question, found, run)
@@ -312,6 +317,32 @@ def _asks_one_thing(question: str) -> bool:
     """Return whether an English question has no word for several things, and no "the stations"."""
     several = speaks_of_several(question) or _PLURAL.search(question)
     return bool(_ASKS.search(question)) and not several
+
+
+async def _compare(question: str, outcomes: Sequence[AgentOutcome], run: Run) -> Comparison | None:
+    """Compare the figures that were found, if the question asks for the largest or latest, or for
+    those within a limit."""
+    told = [each for each in outcomes if each.findings]
+    figures, places = [], []
+    for each in told:
+        document, span = await run.document(each.document), each.findings[0].places[0].span
+        figures.append(CitedFigure(each.short, document.slice(span), document.table_unit(span)))
+        places.append(Place(span, COMPUTED))
+    among = f"of what was found in {len(told)} of {pluralize(len(outcomes), 'document')}"
+    if extreme := find_extreme(question, figures):
+        place, what = extreme
+        named, only = [place], tuple(range(len(told)))
+        line = f"{told[place].title}: {told[place].short} is the {what} {among}."
+    elif within := find_within(question, figures, date.today()):
+        named, limit = within
+        only = tuple(named or range(len(told)))
+        be = "is" if len(named) == 1 else "are"
+        line = f"{among.capitalize()}, {len(named) or 'none'} {be} {limit}."
+    else:
+        return None
+    whole = len(told) == len(outcomes)
+    short = "; ".join(told[at].title for at in named) if whole else ""
+    return Comparison(Stated(line, tuple(places)), short, only)
 
 
 def _list_missing(tasks: Sequence[str], answered: Sequence[int]) -> tuple[int, ...]:

@@ -74,6 +74,17 @@ _REPORT = 250  # tokens of a document's findings and their statements, estimated
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """What follows from comparing the figures of findings: a statement with all their places, the
+    titles of the documents that it names if every document has a figure, and the places of the
+    findings that are asked for."""
+
+    statement: Stated
+    short: str
+    asked: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Synthesis:
     """How findings are put together; the fields are those of `SPDRAG` and the brief."""
 
@@ -236,10 +247,23 @@ class Synthesis:
         whole = [*(each for each in stated if each.places), *body]
         return await self._write(whole, gathered, head.short_answer, dropped)
 
-    async def list_findings(self, gathered: Sequence[FindingGroup]) -> Answer:
-        """Return the findings as the answer, each with its citations, without a model."""
-        findings = [finding for text in gathered for finding in text.findings]
-        return await self._write(findings, gathered, "", ())
+    async def list_findings(
+        self, gathered: Sequence[FindingGroup], compared: Comparison | None = None
+    ) -> Answer:
+        """Return the findings as the answer, each with its citations, without a model.
+
+        What follows from comparing them comes first, and then those that it says are asked for.
+        """
+        if compared is None:
+            findings = [finding for text in gathered for finding in text.findings]
+            return await self._write(findings, gathered, "", ())
+        computed = {place.span: place for place in compared.statement.places}
+        asked = [
+            replace(each, places=tuple(computed.get(place.span, place) for place in each.places))
+            for at in compared.asked
+            for each in gathered[at].findings
+        ]
+        return await self._write([compared.statement, *asked], gathered, compared.short, ())
 
     async def _resolve(
         self, statements: Sequence[Statement | Joined], passages: Sequence[Passage]

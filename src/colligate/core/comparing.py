@@ -1,0 +1,312 @@
+"""Which of several documents a question asks for, by a figure or a date that was found in each.
+
+"Which company has the highest revenue?" and "Which of these leases end this year?" are answered by
+comparing what the documents state, which small models do badly. The words are English: in other
+languages nothing is compared.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+
+from colligate.core.computing import (
+    DATE,
+    MONTHS,
+    NAMED_MONTH,
+    SCALES,
+    UNCOMPARED,
+    find_numbers,
+    read_date,
+    read_value,
+    wants_larger,
+)
+from colligate.core.support import split_content_words
+
+
+@dataclass(frozen=True, slots=True)
+class CitedFigure:
+    """A short answer, the text that it is cited to, and the unit of the table there, if any."""
+
+    short: str
+    cited: str
+    unit: str = ""
+
+
+_DAY = ("date", "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """A figure, whose ends are the same, or the days of a date, a month or a year."""
+
+    kind: tuple[str, str]  # with the unit
+    low: Decimal
+    high: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a question asks of a figure or a date: to be within bounds, in words for people.
+
+    Days are counted from the year 1. The bounds are inside unless the limit is `strict`.
+    """
+
+    text: str
+    low: Decimal | None = None
+    high: Decimal | None = None
+    kind: tuple[str, str] = _DAY
+    strict: bool = False
+
+    def holds(self, found: _Range) -> bool | None:
+        """Return whether a figure is within the bounds; None if that is not sure."""
+        if found.kind != self.kind:
+            return None
+        sides = []
+        for bound, least, most in (
+            (self.low, found.low, found.high),
+            (None if self.high is None else -self.high, -found.high, -found.low),
+        ):
+            if bound is not None:
+                inside = [
+                    each > bound or (each == bound and not self.strict) for each in (least, most)
+                ]
+                if inside[0] != inside[1]:
+                    return None
+                sides.append(inside[0])
+        return all(sides)
+
+
+_SUPERLATIVES = (
+    "most|least|fewest|first|last|latest|earliest|oldest|youngest|highest|lowest|largest|smallest|"
+    "biggest|greatest|longest|shortest|tallest"
+)
+_WHICH = re.compile(rf"\bwhich\b.*(?<!\bat )\b(?:{_SUPERLATIVES})\b", re.IGNORECASE)
+_SECOND = re.compile(
+    r"\b(?:two|three|four|five|ten|second|third|fourth|fifth|\d+(?:nd|rd|th)?)[ -]"
+    rf"(?:{_SUPERLATIVES})\b|\b(?:first|last) (?:\d|two|three|four|five|ten\b)",
+    re.IGNORECASE,
+)
+
+
+def asks_extreme(question: str) -> bool:
+    """Return whether a question asks which one has the largest, smallest, latest or earliest.
+
+    >>> asks_extreme("Which company has the highest revenue?")
+    True
+    """
+    asked = _WHICH.search(question) and not _SECOND.search(question)
+    return bool(asked) and not UNCOMPARED.search(question)
+
+
+def find_extreme(question: str, found: Sequence[CitedFigure]) -> tuple[int, str] | None:
+    """Return which of several cited figures or dates a question asks for, and what it is.
+
+    That is the largest, smallest, latest or earliest one. None: the question asks for no such
+    thing, or not all are one date, or one number of the same unit each, or two are equal.
+
+    >>> halls = CitedFigure("1904", "It opened in 1904."), CitedFigure("1921", "Built in 1921.")
+    >>> find_extreme("Which hall is the oldest?", halls)
+    (0, 'earliest')
+    """
+    read = [each for each in (_read_figure(each, question) for each in found) if each]
+    kinds = {each.kind for each in read}
+    if not asks_extreme(question) or len(kinds) != 1 or not 2 <= len(read) == len(found):
+        return None
+    [(kind, _)] = kinds
+    rises = wants_larger(question, kind)
+    if rises is None:
+        return None
+    best = max(read, key=lambda each: each.low) if rises else min(read, key=lambda each: each.high)
+    others = [each for each in read if each is not best]
+    if any(each.high >= best.low if rises else each.low <= best.high for each in others):
+        return None
+    names = ("earliest", "latest") if kind == "date" else ("smallest", "largest")
+    return read.index(best), names[rises]
+
+
+def find_within(
+    question: str, found: Sequence[CitedFigure], today: date
+) -> tuple[list[int], str] | None:
+    """Return which cited figures or dates are within the limit of a question, and that in words.
+
+    None: the question names no limit, or more than one of that kind, or not all can be compared.
+
+    >>> ends = CitedFigure("31 May 2026", "It ends on 31 May 2026."), CitedFigure("2031", "2031")
+    >>> find_within("Which of these leases end this year?", ends, date(2026, 11, 26))
+    ([0], 'from 1 January 2026 to 31 December 2026')
+    """
+    read = [each for each in (_read_figure(each, question) for each in found) if each]
+    if not read or len(read) != len(found):
+        return None
+    days = read[0].kind == _DAY
+    limits = [each for each in find_limits(question, today) if (each.kind == _DAY) == days]
+    if len(limits) != 1:
+        return None
+    held = [limits[0].holds(each) for each in read]
+    if None in held:
+        return None
+    return [at for at, inside in enumerate(held) if inside], limits[0].text
+
+
+# Limits
+
+_ASKS = re.compile(r"\b(?:which|how many|list)\b", re.IGNORECASE)
+_BOUNDS = (  # words, whether the bound is the least, and whether it is itself outside
+    ("at least", True, False),
+    ("at most|up to", False, False),
+    (r"(?:more|greater|larger|higher|longer|bigger) than|over|above|exceed(?:s|ing)?", True, True),
+    (r"(?:less|fewer|lower|smaller|shorter) than|under|below", False, True),
+)
+_LIMITS = [
+    (re.compile(rf"\b(?P<word>{words})\s+", re.IGNORECASE), least, strict)
+    for words, least, strict in _BOUNDS
+]
+_AMOUNT = re.compile(
+    rf"[$€£¥]?\s?\d[\d,.]*(?<!\D)(?:\s?%|\s(?:{'|'.join(SCALES)}))?(?: [a-z]+)?", re.IGNORECASE
+)
+_WHEN = rf"(?:{DATE.pattern}|(?:(?P<month>{NAMED_MONTH}),?\s+)?(?P<year>(?:1\d|20|21)\d\d)\b)"
+_DATED = re.compile(
+    rf"\b(?P<word>before|until|by|after|since|from|in|during|on)\s+(?:the\s+(?P<end>end)\s+of\s+)?{_WHEN}",
+    re.IGNORECASE,
+)
+_RELATIVE = re.compile(
+    r"\b(?P<which>this|next|last) (?P<unit>year|quarter|month)\b"
+    r"|\b(?P<way>next|coming|last|past) (?P<count>\d+|[a-z]+) (?P<units>day|week|month|year)s\b"
+    r"|\b(?:within|in) (?P<soon>\d+|[a-z]+) (?P<of>day|week|month|year)s\b",
+    re.IGNORECASE,
+)
+_MONTHS_OF = {"month": 1, "quarter": 3, "year": 12}
+
+
+def depends_on_today(question: str) -> bool:
+    """Return whether a question has words such as "this year", whose days depend on the date.
+
+    >>> depends_on_today("Which of these leases end in the next six months?")
+    True
+    """
+    return bool(_RELATIVE.search(question) or re.search(r"\btoday\b", question, re.IGNORECASE))
+
+
+def asks_to_compare(question: str) -> bool:
+    """Return whether the answer follows from comparing a figure or date of each document."""
+    return asks_extreme(question) or bool(find_limits(question, date.today()))
+
+
+def find_limits(question: str, today: date) -> list[Limit]:
+    """Return the limits of figures and of dates that a question names."""
+    if not _ASKS.search(question) or UNCOMPARED.search(question):
+        return []
+    found = [_read_relative(match, today) for match in _RELATIVE.finditer(question)]
+    found += [_read_dated(match) for match in _DATED.finditer(question)]
+    for pattern, least, strict in _LIMITS:
+        for match in pattern.finditer(question):
+            said = _AMOUNT.match(question, match.end())
+            read = said and _read_figure(CitedFigure(said[0], ""), question)
+            if said and read and read.kind != _DAY:
+                low, high = (read.low, None) if least else (None, read.low)
+                found.append(Limit(f"{match[0]}{said[0]}", low, high, read.kind, strict))
+    return [each for each in found if each is not None]
+
+
+def _read_relative(match: re.Match[str], today: date) -> Limit | None:
+    if unit := (match["unit"] or "").lower():
+        size = _MONTHS_OF[unit]
+        start = today.replace(day=1, month=(today.month - 1) // size * size + 1)
+        step = {"this": 0, "next": size, "last": -size}[match["which"].lower()]
+        start = _add_months(start, step)
+        return _between(start, _add_months(start, size) - timedelta(1))
+    count = (match["count"] or match["soon"]).lower()
+    numbers = find_numbers(count)
+    if not numbers or numbers[0].value > 1000:
+        return None
+    size = int(numbers[0].value)
+    size *= -1 if (match["way"] or "").lower() in ("last", "past") else 1
+    units = (match["units"] or match["of"]).lower()
+    if units in ("month", "year"):
+        end = _add_months(today, size * _MONTHS_OF[units])
+    else:
+        end = today + timedelta(size * (7 if units == "week" else 1))
+    return _between(*sorted((today, end)))
+
+
+def _read_dated(match: re.Match[str]) -> Limit | None:
+    if match["year"]:
+        year = int(match["year"])
+        month = MONTHS.index(match["month"].lower()) + 1 if match["month"] else 0
+        start = date(year, month or 1, 1)
+        end = _add_months(start, 1 if month else 12) - timedelta(1)
+    elif day := read_date(match):
+        start = end = day
+    else:
+        return None
+    start = end if match["end"] else start
+    word = match["word"].lower()
+    if word in ("before", "until", "by"):
+        last = start - timedelta(1) if word == "before" else end
+        return Limit(f"at the latest on {say_day(last)}", high=_count(last))
+    if word in ("after", "since", "from"):
+        first = end + timedelta(1) if word == "after" else start
+        return Limit(f"from {say_day(first)} on", low=_count(first))
+    return _between(start, end)
+
+
+def _between(start: date, end: date) -> Limit:
+    words = f"on {say_day(start)}" if start == end else f"from {say_day(start)} to {say_day(end)}"
+    return Limit(words, _count(start), _count(end))
+
+
+def _count(day: date) -> Decimal:
+    return Decimal(day.toordinal())
+
+
+def say_day(day: date) -> str:
+    """Return a day in words: "26 November 2026"."""
+    return f"{day.day} {MONTHS[day.month - 1].title()} {day.year}"
+
+
+def _add_months(day: date, months: int) -> date:
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+
+
+# Figures
+
+_SHARE = re.compile(r"\bshares?\b|\bEPS\b")
+_SCALE = re.compile(rf"\b({'|'.join(SCALES)})s?\b", re.IGNORECASE)
+
+
+def _read_figure(figure: CitedFigure, question: str) -> _Range | None:
+    """Return a cited figure or date; None if it is not clear.
+
+    In a row of a table parentheses make a figure negative. "In thousands, except per share data"
+    holds for no share.
+    """
+    value = read_value(figure.short)
+    if value is None:
+        return None
+    if value[0] == "date":
+        year, *rest = map(int, value[1])
+        start = date(year, *(rest or (1, 1)))
+        return _Range(_DAY, _count(start), _count(start if rest else date(year, 12, 31)))
+    [number] = find_numbers(figure.short)
+    excepted = "except" in figure.unit and _SHARE.search(f"{question} {figure.cited}")
+    around = f"{figure.short[: number.start]} {figure.short[number.end :]}"
+    around += "" if excepted or number.kind == "percent" else f" {figure.unit}"
+    scales = {each.casefold() for each in _SCALE.findall(around)}
+    digits = re.search(r"[\d,.]*\d", number.text)
+    below = digits and re.search(rf"[(−-]\s?[$€£¥]?\s?{re.escape(digits[0])}", figure.cited)
+    if len(scales) > 1 or (below and "|" not in figure.cited):
+        return None
+    size = number.value * (-1 if below else 1)
+    for scale in scales:
+        size *= Decimal(10) ** SCALES[scale]
+    currency = next((each for each in "€£¥" if each in figure.short), "")
+    after = re.match(r"\W*([^\W\d]+)", figure.short[number.end :])
+    noun = after[1].casefold().removesuffix("s") if after and split_content_words(after[1]) else ""
+    unit = noun if not number.kind and not scales else currency
+    return _Range((number.kind.replace("money", ""), unit), size, size)

@@ -1,0 +1,109 @@
+"""Documents that a question asks for by comparing a figure or a date of each."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.core.comparing import CitedFigure, depends_on_today, find_extreme, find_within
+
+HIGHEST, LOWEST = "Which company has the highest sales?", "Which company has the lowest profit?"
+THOUSANDS = CitedFigure("$5,000", "| Sales | $5,000 |", "in thousands")
+LOSS = CitedFigure("5,000", "| Profit | (5,000) |")
+ASIDE = CitedFigure("5,000", "their profit (5,000)")
+PER_SHARE = CitedFigure("2.1", "| Earnings | 2.1 |", "in thousands, except per share data")
+
+
+@pytest.mark.parametrize(
+    ("question", "figures", "found"),
+    [
+        (HIGHEST, ["$5", "$7", "$6.50"], (1, "largest")),
+        (HIGHEST, [THOUSANDS, "$700,000", "$1 million"], (0, "largest")),
+        (HIGHEST, ["5", "7 employees"], None),
+        (HIGHEST, ["$5", "€7"], None),
+        (HIGHEST, ["$5", "between $6 and $7"], None),
+        (HIGHEST, ["$5", "5"], None),
+        (HIGHEST, ["$5", "in 1999"], None),
+        (HIGHEST, ["$5"], None),
+        (LOWEST, ["700", LOSS], (1, "smallest")),
+        (LOWEST, ["700", ASIDE], None),
+        ("Which has the lowest earnings per share?", [PER_SHARE, "2.2"], (0, "smallest")),
+        ("Which has the second highest sales?", ["$5", "$7"], None),
+        ("Which companies have at most 50 employees?", ["5", "70"], None),
+        ("Which does not have the highest sales?", ["$5", "$7"], None),
+        ("What was the highest price?", ["$5", "$7"], None),
+        ("Which lease ends last?", ["31 May 2027", "2026"], (0, "latest")),
+        ("Which of these was signed first?", ["May 1, 2020", "June 2019"], (1, "earliest")),
+        ("Which is the most recent?", ["2020-05-01", "2 May 2020"], (1, "latest")),
+    ],
+)
+def test_the_largest_or_latest_of_cited_figures_is_found_where_they_can_be_compared(
+    question, figures, found
+):
+    cited = [each if isinstance(each, CitedFigure) else CitedFigure(each, each) for each in figures]
+    assert find_extreme(question, cited) == found
+    if found:
+        assert find_extreme(question, cited[::-1]) == (len(cited) - 1 - found[0], found[1])
+
+
+TODAY = date(2026, 11, 26)
+LEASES = ["31 May 2026", "30 November 2026", "31 December 2027", "2031", "June 30, 2024"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "held", "text"),
+    [
+        ("end this year", [0, 1], "from 1 January 2026 to 31 December 2026"),
+        ("end next year", [2], "from 1 January 2027 to 31 December 2027"),
+        ("end this month", [1], "from 1 November 2026 to 30 November 2026"),
+        ("ended last quarter", [], "from 1 July 2026 to 30 September 2026"),
+        ("end in the next 90 days", [1], "from 26 November 2026 to 24 February 2027"),
+        ("end within two months", [1], "from 26 November 2026 to 26 January 2027"),
+        ("ended in the past three years", [0, 4], "from 26 November 2023 to 26 November 2026"),
+        ("end in 2026", [0, 1], "from 1 January 2026 to 31 December 2026"),
+        ("end in November 2026", [1], "from 1 November 2026 to 30 November 2026"),
+        ("end on 31 May 2026", [0], "on 31 May 2026"),
+        ("end before 31 May 2026", [4], "at the latest on 30 May 2026"),
+        ("end by the end of 2027", [0, 1, 2, 4], "at the latest on 31 December 2027"),
+        ("end after 2026", [2, 3], "from 1 January 2027 on"),
+        ("end after May 2031", None, None),  # of 2031 no day is known
+        ("do not end this year", None, None),
+        ("end", None, None),
+    ],
+)
+def test_dates_within_the_days_of_a_question_are_found(asked, held, text):
+    cited = [CitedFigure(each, f"It ends on {each}.") for each in LEASES]
+    found = find_within(f"Which of these leases {asked}?", cited, TODAY)
+    assert found == (None if held is None else (held, text))
+
+
+@pytest.mark.parametrize(
+    ("asked", "figures", "held"),
+    [
+        ("with sales exceeding $1,000,000", [THOUSANDS, "$700,000", "$1,000,000"], [0]),
+        ("with sales of at least $1 million", [THOUSANDS, "$700,000", "$1,000,000"], [0, 2]),
+        ("with sales below $1,000,000 in 2019", [THOUSANDS, "$700,000"], [1]),
+        ("with a notice of more than 30 days", ["30 days", "60 days"], [1]),
+        ("with a notice of more than 30 days", ["30 days", "two months"], None),
+        ("with more than 1 and less than 5 owners", ["2", "7"], None),
+        ("founded over 100 years ago", ["1904", "2001"], None),
+    ],
+)
+def test_figures_within_the_limit_of_a_question_are_found(asked, figures, held):
+    cited = [each if isinstance(each, CitedFigure) else CitedFigure(each, each) for each in figures]
+    found = find_within(f"Which of these are firms {asked}?", cited, TODAY)
+    assert (found and found[0]) == held
+
+
+@given(st.dates(date(1900, 1, 1), date(2100, 12, 31)), st.text(max_size=40))
+def test_any_question_on_any_day_is_read(today, text):
+    for words in ("this year", "next month", "last quarter", "the next 18 months", text):
+        find_within(f"Which end {words} {text}?", [CitedFigure("2026", text)], today)
+
+
+def test_what_depends_on_the_date_is_told():
+    assert depends_on_today("Which leases end this year?")
+    assert not depends_on_today("Which leases end in 2026?")
