@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from datetime import date
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.core import escape
+from colligate.core.comparing import say_day
+from colligate.core.prompts import render_question
 from colligate.documents.locating import locate
 from support.documents import make
 
@@ -45,6 +48,12 @@ def spellings(draw: st.DrawFn) -> tuple[str, str]:
         if delimiter in OURS and delimiter[: place + 1] in ("<", "</"):
             written += draw(BLANK)
     return delimiter, written
+
+
+def test_prompts_say_which_day_it_is_only_where_the_question_depends_on_it():
+    question = "Which leases end this year?"
+    assert render_question(question) == f"Question: {question}\nToday is {say_day(date.today())}."
+    assert render_question("Which leases end in 2026?") == "Question: Which leases end in 2026?"
 
 
 @given(spellings(), st.text(max_size=20), st.text(max_size=20))

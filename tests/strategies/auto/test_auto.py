@@ -164,6 +164,16 @@ async def test_which_of_the_documents_is_answered_from_the_best_passage_of_each(
     assert len(documents) == len(set(documents)) > 1
 
 
+async def test_documents_with_a_date_within_a_limit_are_found_by_comparing(ask_small):
+    which, year = "Which of these films are from before 1975?", "What is the year of the film?"
+    answers = {which: ("", year), year: ("a film of 1971", "1971")}
+    answer, _, _ = await ask_small(which, "each", answers=answers)
+    assert answer.how == "read 3 documents one by one: one fact from each of many documents"
+    lead = "Of what was found in 1 of 3 documents, 1 is at the latest on 31 December 1974."
+    assert answer.text.startswith(lead)
+    assert [citation.title for citation in answer.citations] == ["Silver Harbour"]
+
+
 async def test_an_agent_reads_each_document_where_no_passage_says_which(ask_small):
     which = "Which of these films are from the nineties?"
     answer, _, _ = await ask_small(which, "each", answers={})
@@ -473,6 +483,9 @@ async def test_without_documents_nothing_is_asked(ask):
         ("Which copies need no notice?", (0.05, 0.2, 0.75, 0.0), "fact"),
         ("When are the first and the second dated?", (0.05, 0.35, 0.6, 0.0), "steps"),
         ("What is it about?", (0.2, 0.2, 0.0, 0.6), "overview"),
+        ("Which firm has the highest rent?", (0.2, 0.2, 0.6, 0.0), "each"),
+        ("Which leases end this year?", (0.2, 0.2, 0.6, 0.0), "each"),
+        ("Which firm has a high rent?", (0.2, 0.2, 0.6, 0.0), "fact"),
     ],
 )
 def test_a_kind_counts_if_it_is_likely_enough(question, odds, kind):
