@@ -138,7 +138,7 @@ def find_within(
 
     >>> ends = CitedFigure("31 May 2026", "It ends on 31 May 2026."), CitedFigure("2031", "2031")
     >>> find_within("Which of these leases end this year?", ends, date(2026, 11, 26))
-    ([0], 'from 1 January 2026 to 31 December 2026')
+    ([0], 'between 1 January 2026 and 31 December 2026')
     """
     read = [each for each in (_read_figure(each, question) for each in found) if each]
     if not read or len(read) != len(found):
@@ -256,7 +256,8 @@ def _read_dated(match: re.Match[str]) -> Limit | None:
 
 
 def _between(start: date, end: date) -> Limit:
-    words = f"on {say_day(start)}" if start == end else f"from {say_day(start)} to {say_day(end)}"
+    first, last = say_day(start), say_day(end)
+    words = f"on {first}" if start == end else f"between {first} and {last}"
     return Limit(words, _count(start), _count(end))
 
 
