@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.comparing import CitedFigure, depends_on_today, find_extreme, find_within
+from colligate.core.comparing import (
+    CitedFigure,
+    depends_on_today,
+    find_extreme,
+    find_total,
+    find_within,
+)
 
 HIGHEST, LOWEST = "Which company has the highest sales?", "Which company has the lowest profit?"
 THOUSANDS = CitedFigure("$5,000", "| Sales | $5,000 |", "in thousands")
@@ -98,10 +104,32 @@ def test_figures_within_the_limit_of_a_question_are_found(asked, figures, held):
     assert (found and found[0]) == held
 
 
+@pytest.mark.parametrize(
+    ("question", "figures", "total"),
+    [
+        ("What do they cost altogether?", ["$1,850 a month", "$640.50"], "$2,490.5"),
+        ("What are their sales in total?", [THOUSANDS, "$1.5 million"], "$6,500,000"),
+        ("What is the sum of their staff?", ["12 employees", "3 employees"], "15 employees"),
+        ("What is their profit in total?", ["700", LOSS], "-4,300"),
+        ("What do they cost in total?", ["$5", "€7"], None),
+        ("What do they cost in total?", ["$5"], None),
+        ("When were they built in total?", ["1904", "1921"], None),
+        ("What did each cost in total?", ["$5", "$7"], None),
+        ("What are the total assets?", ["$5", "$7"], None),
+    ],
+)
+def test_figures_are_added_where_the_question_asks_for_the_sum(question, figures, total):
+    cited = [each if isinstance(each, CitedFigure) else CitedFigure(each, each) for each in figures]
+    assert find_total(question, cited) == total
+
+
 @given(st.dates(date(1900, 1, 1), date(2100, 12, 31)), st.text(max_size=40))
 def test_any_question_on_any_day_is_read(today, text):
     for words in ("this year", "next month", "last quarter", "the next 18 months", text):
-        find_within(f"Which end {words} {text}?", [CitedFigure("2026", text)], today)
+        found = [CitedFigure("2026", text), CitedFigure(text, "2026", text)]
+        find_within(f"Which end {words} {text}?", found, today)
+        find_total(f"altogether {text}", found)
+        find_extreme(f"Which is the latest {text}?", found)
 
 
 def test_what_depends_on_the_date_is_told():

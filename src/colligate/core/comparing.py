@@ -1,8 +1,8 @@
-"""Which of several documents a question asks for, by a figure or a date that was found in each.
+"""What follows from a figure or a date that was found in each of several documents.
 
 "Which company has the highest revenue?" and "Which of these leases end this year?" are answered by
-comparing what the documents state, which small models do badly. The words are English: in other
-languages nothing is compared.
+comparing what the documents state, "What do they cost altogether?" by adding it: small models do
+this badly. The words are English: in other languages nothing is compared.
 """
 
 from __future__ import annotations
@@ -129,6 +129,44 @@ def find_extreme(question: str, found: Sequence[CitedFigure]) -> tuple[int, str]
     return read.index(best), names[rises]
 
 
+_TOTAL = re.compile(
+    r"\b(?:altogether|together|combined|in total|in all|the sum of)\b", re.IGNORECASE
+)
+_EACH = re.compile(r"\b(?:each|every)\b", re.IGNORECASE)
+
+
+def asks_total(question: str) -> bool:
+    """Return whether a question asks for a sum.
+
+    >>> asks_total("What do these leases cost altogether?")
+    True
+    """
+    return _TOTAL.search(question) is not None and _EACH.search(question) is None
+
+
+def find_total(question: str, found: Sequence[CitedFigure]) -> str | None:
+    """Return the sum of cited figures with their unit, if the question asks for one.
+
+    None: it does not, or not all are one number of the same unit each.
+
+    >>> rents = CitedFigure("1,850 euros", "The rent is 1,850 euros."), CitedFigure("640 euros", "")
+    >>> find_total("What do these leases cost altogether?", rents)
+    '2,490 euros'
+    """
+    read = [each for each in (_read_figure(each, question) for each in found) if each]
+    kinds = {each.kind for each in read}
+    if not asks_total(question) or len(kinds) != 1 or not 2 <= len(read) == len(found):
+        return None
+    if kinds & {_DAY, ("percent", "")}:
+        return None
+    short = found[0].short
+    [number] = find_numbers(short)
+    before = "".join(each for each in "$€£¥" if each in short)
+    word = re.match(r"\s*[^\W\d]+", short[number.end :]) if read[0].kind != ("", "") else None
+    total = sum((each.low for each in read), Decimal(0)).normalize()
+    return f"{before}{total:,f}{word[0] if word else ''}"
+
+
 def find_within(
     question: str, found: Sequence[CitedFigure], today: date
 ) -> tuple[list[int], str] | None:
@@ -193,8 +231,9 @@ def depends_on_today(question: str) -> bool:
 
 
 def asks_to_compare(question: str) -> bool:
-    """Return whether the answer follows from comparing a figure or date of each document."""
-    return asks_extreme(question) or bool(find_limits(question, date.today()))
+    """Return whether the answer follows from comparing or adding a figure of each document."""
+    limits = find_limits(question, date.today())
+    return asks_extreme(question) or asks_total(question) or bool(limits)
 
 
 def find_limits(question: str, today: date) -> list[Limit]:

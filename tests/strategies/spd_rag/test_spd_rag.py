@@ -1320,6 +1320,13 @@ async def test_of_what_small_agents_find_only_what_is_within_the_limit_is_listed
     assert "Station 0: 10 millimetres" in answer.text
 
 
+async def test_what_small_agents_find_is_added_if_the_sum_is_asked_for(ask_small):
+    answer, *_ = await ask_small(question="How much rain did the stations record altogether?")
+    lead = "21 millimetres is the sum of what was found in 2 of 3 documents. [1][2]"
+    assert answer.text.startswith(f"{lead} Station 0: 10 millimetres: ")
+    assert answer.ground == "computed"
+
+
 async def test_small_agents_can_search_in_turns(ask_small):
     *_, model = await ask_small(reading="together", stations=1)
     assert "sub_agent_todos" in model.calls[0].schema["properties"]

@@ -26,7 +26,7 @@ from typing import ClassVar
 from colligate.core.answer import Answer
 from colligate.core.apart import WayOfReading, read_ranked, reads_apart, speaks_of_several
 from colligate.core.citing import COMPUTED, Place, Stated
-from colligate.core.comparing import CitedFigure, find_extreme, find_within
+from colligate.core.comparing import CitedFigure, find_extreme, find_total, find_within
 from colligate.core.events import Noted, pluralize
 from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
@@ -67,8 +67,9 @@ class SPDRAG:
     reported and stops no other. A part of the token budget is reserved for the synthesis, and
     documents that were not read are counted. An interrupted run resumes when it is asked again.
     With `reading` "apart" the coordinator writes one question for each document, and the findings
-    are the answer; their figures are compared if the question asks for the highest or for those
-    within a limit; another question for one thing is answered from the surest of their documents.
+    are the answer; their figures are compared if the question asks for the highest, for those
+    within a limit or for the sum; another question for one thing is answered from the surest of
+    their documents.
 
     Attributes:
         documents: most documents that get an agent, the best by a search; none: all
@@ -320,8 +321,8 @@ def _asks_one_thing(question: str) -> bool:
 
 
 async def _compare(question: str, outcomes: Sequence[AgentOutcome], run: Run) -> Comparison | None:
-    """Compare the figures that were found, if the question asks for the largest or latest, or for
-    those within a limit."""
+    """Compare the figures that were found, if the question asks for the largest or latest, for
+    those within a limit, or for their sum."""
     told = [each for each in outcomes if each.findings]
     figures, places = [], []
     for each in told:
@@ -338,6 +339,9 @@ async def _compare(question: str, outcomes: Sequence[AgentOutcome], run: Run) ->
         only = tuple(named or range(len(told)))
         be = "is" if len(named) == 1 else "are"
         line = f"{among.capitalize()}, {len(named) or 'none'} {be} {limit}."
+    elif total := find_total(question, figures):
+        named, only = [], tuple(range(len(told)))
+        line = f"{total} is the sum {among}."
     else:
         return None
     whole = len(told) == len(outcomes)
