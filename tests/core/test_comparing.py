@@ -34,6 +34,8 @@ PER_SHARE = CitedFigure("2.1", "| Earnings | 2.1 |", "in thousands, except per s
         (HIGHEST, ["$5", "5"], None),
         (HIGHEST, ["$5", "in 1999"], None),
         (HIGHEST, ["$5"], None),
+        (HIGHEST, ["$5 a month", "$50 per year"], None),
+        (HIGHEST, ["$5 a month", "a monthly rent of $7"], (1, "largest")),
         (LOWEST, ["700", LOSS], (1, "smallest")),
         (LOWEST, ["700", ASIDE], None),
         ("Which has the lowest earnings per share?", [PER_SHARE, "2.2"], (0, "smallest")),
@@ -94,6 +96,16 @@ def test_dates_within_the_days_of_a_question_are_found(asked, held, text):
         ("with sales below $1,000,000 in 2019", [THOUSANDS, "$700,000"], [1]),
         ("with a notice of more than 30 days", ["30 days", "60 days"], [1]),
         ("with a notice of more than 30 days", ["30 days", "two months"], None),
+        (
+            "with a rent below 2,000 euros a month",
+            ["1,850 euros a month", "900 euros monthly"],
+            [0, 1],
+        ),
+        (
+            "with a rent below 2,000 euros a year",
+            ["1,850 euros a month", "900 euros monthly"],
+            None,
+        ),
         ("with more than 1 and less than 5 owners", ["2", "7"], None),
         ("founded over 100 years ago", ["1904", "2001"], None),
     ],
@@ -107,7 +119,12 @@ def test_figures_within_the_limit_of_a_question_are_found(asked, figures, held):
 @pytest.mark.parametrize(
     ("question", "figures", "total"),
     [
-        ("What do they cost altogether?", ["$1,850 a month", "$640.50"], "$2,490.5"),
+        (
+            "What do they cost altogether?",
+            ["$1,850 a month", "$640.50 monthly"],
+            "$2,490.5 per month",
+        ),
+        ("What do they cost altogether?", ["$1,850 a month", "$640.50"], None),
         ("What are their sales in total?", [THOUSANDS, "$1.5 million"], "$6,500,000"),
         ("What is the sum of their staff?", ["12 employees", "3 employees"], "15 employees"),
         ("What is their profit in total?", ["700", LOSS], "-4,300"),

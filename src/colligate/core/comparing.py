@@ -47,6 +47,7 @@ class _Range:
     kind: tuple[str, str]  # with the unit
     low: Decimal
     high: Decimal
+    per: str = ""  # of "2,000 euros a month"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,10 @@ def find_extreme(question: str, found: Sequence[CitedFigure]) -> tuple[int, str]
     >>> find_extreme("Which hall is the oldest?", halls)
     (0, 'earliest')
     """
-    read = [each for each in (_read_figure(each, question) for each in found) if each]
-    kinds = {each.kind for each in read}
-    if not asks_extreme(question) or len(kinds) != 1 or not 2 <= len(read) == len(found):
+    read = _read_alike(question, found)
+    if not asks_extreme(question) or len(read) < 2:
         return None
-    [(kind, _)] = kinds
+    kind, _ = read[0].kind
     rises = wants_larger(question, kind)
     if rises is None:
         return None
@@ -153,18 +153,16 @@ def find_total(question: str, found: Sequence[CitedFigure]) -> str | None:
     >>> find_total("What do these leases cost altogether?", rents)
     '2,490 euros'
     """
-    read = [each for each in (_read_figure(each, question) for each in found) if each]
-    kinds = {each.kind for each in read}
-    if not asks_total(question) or len(kinds) != 1 or not 2 <= len(read) == len(found):
-        return None
-    if kinds & {_DAY, ("percent", "")}:
+    read = _read_alike(question, found)
+    if not asks_total(question) or len(read) < 2 or read[0].kind in (_DAY, ("percent", "")):
         return None
     short = found[0].short
     [number] = find_numbers(short)
     before = "".join(each for each in "$€£¥" if each in short)
     word = re.match(r"\s*[^\W\d]+", short[number.end :]) if read[0].kind != ("", "") else None
     total = sum((each.low for each in read), Decimal(0)).normalize()
-    return f"{before}{total:,f}{word[0] if word else ''}"
+    per = f" per {read[0].per}" if read[0].per else ""
+    return f"{before}{total:,f}{word[0] if word else ''}{per}"
 
 
 def find_within(
@@ -178,8 +176,9 @@ def find_within(
     >>> find_within("Which of these leases end this year?", ends, date(2026, 11, 26))
     ([0], 'between 1 January 2026 and 31 December 2026')
     """
-    read = [each for each in (_read_figure(each, question) for each in found) if each]
-    if not read or len(read) != len(found):
+    read = _read_alike(question, found)
+    asked = _PER.search(question)
+    if not read or (asked and read[0].per not in ("", _name_period(asked))):
         return None
     days = read[0].kind == _DAY
     limits = [each for each in find_limits(question, today) if (each.kind == _DAY) == days]
@@ -320,6 +319,26 @@ _SHARE = re.compile(r"\bshares?\b|\bEPS\b")
 _SCALE = re.compile(rf"\b({'|'.join(SCALES)})s?\b", re.IGNORECASE)
 
 
+_PER = re.compile(
+    r"\b(?:a|per|each|every)\s+(hour|day|week|month|quarter|year|annum)\b"
+    r"|\b(?:(hour|dai|week|month|quarter|year)ly|(annual)(?:ly)?)\b(?!\s+report)",
+    re.IGNORECASE,
+)
+_NEAR = 40  # characters around a figure that may say of which period it is
+
+
+def _name_period(match: re.Match[str]) -> str:
+    name = (match[1] or match[2] or match[3]).lower()
+    return {"dai": "day", "annum": "year", "annual": "year"}.get(name, name)
+
+
+def _read_alike(question: str, found: Sequence[CitedFigure]) -> list[_Range]:
+    """Return cited figures or dates that can be compared with each other; none if they cannot."""
+    read = [each for each in (_read_figure(each, question) for each in found) if each]
+    alike = len({(each.kind, each.per) for each in read}) == 1
+    return read if alike and len(read) == len(found) else []
+
+
 def _read_figure(figure: CitedFigure, question: str) -> _Range | None:
     """Return a cited figure or date; None if it is not clear.
 
@@ -349,4 +368,8 @@ def _read_figure(figure: CitedFigure, question: str) -> _Range | None:
     after = re.match(r"\W*([^\W\d]+)", figure.short[number.end :])
     noun = after[1].casefold().removesuffix("s") if after and split_content_words(after[1]) else ""
     unit = noun if not number.kind and not scales else currency
-    return _Range((number.kind.replace("money", ""), unit), size, size)
+    at = figure.cited.find(digits[0]) if digits else -1
+    near = figure.cited[max(0, at - _NEAR) : at + _NEAR] if at >= 0 else figure.short
+    per = _PER.search(near)
+    kind = number.kind.replace("money", ""), unit
+    return _Range(kind, size, size, _name_period(per) if per else "")
