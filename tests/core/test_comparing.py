@@ -18,6 +18,7 @@ from colligate.core.comparing import (
 
 HIGHEST, LOWEST = "Which company has the highest sales?", "Which company has the lowest profit?"
 THOUSANDS = CitedFigure("$5,000", "| Sales | $5,000 |", "in thousands")
+PROFIT = CitedFigure("700", "| Profit | 700 |")
 LOSS = CitedFigure("5,000", "| Profit | (5,000) |")
 ASIDE = CitedFigure("5,000", "their profit (5,000)")
 PER_SHARE = CitedFigure("2.1", "| Earnings | 2.1 |", "in thousands, except per share data")
@@ -36,9 +37,11 @@ PER_SHARE = CitedFigure("2.1", "| Earnings | 2.1 |", "in thousands, except per s
         (HIGHEST, ["$5"], None),
         (HIGHEST, ["$5 a month", "$50 per year"], None),
         (HIGHEST, ["$5 a month", "a monthly rent of $7"], (1, "largest")),
-        (LOWEST, ["700", LOSS], (1, "smallest")),
-        (LOWEST, ["700", ASIDE], None),
-        ("Which has the lowest earnings per share?", [PER_SHARE, "2.2"], (0, "smallest")),
+        (LOWEST, [PROFIT, LOSS], (1, "smallest")),
+        (LOWEST, [PROFIT, ASIDE], None),
+        (LOWEST, [PROFIT, CitedFigure("5", "Profit 5, before 7")], None),
+        (LOWEST, [PROFIT, CitedFigure("$5", "a profit of $5, compared to $9 in 2019")], None),
+        ("Which has the lowest earnings per share?", [PER_SHARE, "$2.2"], (0, "smallest")),
         ("Which has the second highest sales?", ["$5", "$7"], None),
         ("Which companies have at most 50 employees?", ["5", "70"], None),
         ("Which does not have the highest sales?", ["$5", "$7"], None),
@@ -127,7 +130,7 @@ def test_figures_within_the_limit_of_a_question_are_found(asked, figures, held):
         ("What do they cost altogether?", ["$1,850 a month", "$640.50"], None),
         ("What are their sales in total?", [THOUSANDS, "$1.5 million"], "$6,500,000"),
         ("What is the sum of their staff?", ["12 employees", "3 employees"], "15 employees"),
-        ("What is their profit in total?", ["700", LOSS], "-4,300"),
+        ("What is their profit in total?", [PROFIT, LOSS], "-4,300"),
         ("What do they cost in total?", ["$5", "€7"], None),
         ("What do they cost in total?", ["$5"], None),
         ("When were they built in total?", ["1904", "1921"], None),

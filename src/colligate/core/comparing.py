@@ -20,6 +20,7 @@ from colligate.core.computing import (
     NAMED_MONTH,
     SCALES,
     UNCOMPARED,
+    Number,
     find_numbers,
     read_date,
     read_value,
@@ -149,8 +150,8 @@ def find_total(question: str, found: Sequence[CitedFigure]) -> str | None:
 
     None: it does not, or not all are one number of the same unit each.
 
-    >>> rents = CitedFigure("1,850 euros", "The rent is 1,850 euros."), CitedFigure("640 euros", "")
-    >>> find_total("What do these leases cost altogether?", rents)
+    >>> rents = (CitedFigure(each, f"The rent is {each}.") for each in ("1,850 euros", "640 euros"))
+    >>> find_total("What do these leases cost altogether?", list(rents))
     '2,490 euros'
     """
     read = _read_alike(question, found)
@@ -244,8 +245,8 @@ def find_limits(question: str, today: date) -> list[Limit]:
     for pattern, least, strict in _LIMITS:
         for match in pattern.finditer(question):
             said = _AMOUNT.match(question, match.end())
-            read = said and _read_figure(CitedFigure(said[0], ""), question)
-            if said and read and read.kind != _DAY:
+            read = said and _read_amount(said[0], find_numbers(said[0])[0])
+            if said and read:
                 low, high = (read.low, None) if least else (None, read.low)
                 found.append(Limit(f"{match[0]}{said[0]}", low, high, read.kind, strict))
     return [each for each in found if each is not None]
@@ -342,8 +343,8 @@ def _read_alike(question: str, found: Sequence[CitedFigure]) -> list[_Range]:
 def _read_figure(figure: CitedFigure, question: str) -> _Range | None:
     """Return a cited figure or date; None if it is not clear.
 
-    In a row of a table parentheses make a figure negative. "In thousands, except per share data"
-    holds for no share.
+    What its document writes counts, not the short answer. A figure is not clear if the text has
+    others of its kind, or if it has no unit and stands in no table.
     """
     value = read_value(figure.short)
     if value is None:
@@ -352,24 +353,39 @@ def _read_figure(figure: CitedFigure, question: str) -> _Range | None:
         year, *rest = map(int, value[1])
         start = date(year, *(rest or (1, 1)))
         return _Range(_DAY, _count(start), _count(start if rest else date(year, 12, 31)))
-    [number] = find_numbers(figure.short)
+    [asked], numbers = find_numbers(figure.short), find_numbers(figure.cited)
+    own = [each for each in numbers if each.key == asked.key]
+    if not own:
+        return None
+    # "In thousands, except per share data" holds for no share.
     excepted = "except" in figure.unit and _SHARE.search(f"{question} {figure.cited}")
-    around = f"{figure.short[: number.start]} {figure.short[number.end :]}"
-    around += "" if excepted or number.kind == "percent" else f" {figure.unit}"
-    scales = {each.casefold() for each in _SCALE.findall(around)}
-    digits = re.search(r"[\d,.]*\d", number.text)
-    below = digits and re.search(rf"[(−-]\s?[$€£¥]?\s?{re.escape(digits[0])}", figure.cited)
-    if len(scales) > 1 or (below and "|" not in figure.cited):
+    read = _read_amount(figure.cited, own[0], "" if excepted else figure.unit)
+    others = [_read_amount(figure.cited, each) for each in numbers if each.key != own[0].key]
+    if read is None or any(each and each.kind == read.kind for each in others):
+        return None
+    bare = not own[0].kind and not read.kind[1] and not figure.unit
+    return None if bare and "|" not in figure.cited else read
+
+
+def _read_amount(text: str, number: Number, unit: str = "") -> _Range | None:
+    """Return a number of a text in the unit of its table; None for a year, and if it is not clear.
+
+    In a row of a table parentheses make a figure negative.
+    """
+    if number.kind == "year":
+        return None
+    before = text[: number.start].rstrip("$€£¥ ")
+    below = before.endswith(("(", "-", "−"))
+    scales = {each.casefold() for each in _SCALE.findall(unit)}
+    if len(scales) > 1 or (below and "|" not in text):
         return None
     size = number.value * (-1 if below else 1)
-    for scale in scales:
-        size *= Decimal(10) ** SCALES[scale]
-    currency = next((each for each in "€£¥" if each in figure.short), "")
-    after = re.match(r"\W*([^\W\d]+)", figure.short[number.end :])
+    if number.kind != "percent" and not _SCALE.search(number.text):
+        for scale in scales:
+            size *= Decimal(10) ** SCALES[scale]
+    currency = next((each for each in "€£¥" if each in number.text), "")
+    after = re.match(r"\s*([^\W\d]+)", text[number.end :])
     noun = after[1].casefold().removesuffix("s") if after and split_content_words(after[1]) else ""
-    unit = noun if not number.kind and not scales else currency
-    at = figure.cited.find(digits[0]) if digits else -1
-    near = figure.cited[max(0, at - _NEAR) : at + _NEAR] if at >= 0 else figure.short
-    per = _PER.search(near)
-    kind = number.kind.replace("money", ""), unit
+    kind = number.kind.replace("money", ""), currency or ("" if number.kind else noun)
+    per = _PER.search(text[max(0, number.start - _NEAR) : number.end + _NEAR])
     return _Range(kind, size, size, _name_period(per) if per else "")
