@@ -1320,6 +1320,13 @@ async def test_of_what_small_agents_find_only_what_is_within_the_limit_is_listed
     assert "Station 0: 10 millimetres" in answer.text
 
 
+async def test_figures_that_cannot_be_compared_are_listed_with_a_warning(ask_small):
+    answer, run, _ = await ask_small(question="Which station recorded more than 10 inches?")
+    assert answer.text.startswith("Station 0: 10 millimetres: ")
+    assert len(answer.citations) == 2
+    assert "what was found in the documents cannot be compared: it is listed" in run.warnings
+
+
 async def test_what_small_agents_find_is_added_if_the_sum_is_asked_for(ask_small):
     answer, *_ = await ask_small(question="How much rain did the stations record altogether?")
     lead = "21 millimetres is the sum of what was found in 2 of 3 documents. [1][2]"

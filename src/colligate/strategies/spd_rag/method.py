@@ -26,7 +26,14 @@ from typing import ClassVar
 from colligate.core.answer import Answer
 from colligate.core.apart import WayOfReading, read_ranked, reads_apart, speaks_of_several
 from colligate.core.citing import COMPUTED, Place, Stated
-from colligate.core.comparing import CitedFigure, find_extreme, find_total, find_within
+from colligate.core.comparing import (
+    CitedFigure,
+    asks_to_compare,
+    find_extreme,
+    find_total,
+    find_within,
+)
+from colligate.core.computing import read_value
 from colligate.core.events import Noted, pluralize
 from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
@@ -151,15 +158,7 @@ class SPDRAG:
         if not gathered:
             answer = await self._read_best(question, names, run)
         elif self._reads_apart(run) or (len(infos) == 1 and self.no_single_synthesis):
-            compared = await _compare(question, outcomes, run)
-            answer = await synthesis.list_findings(gathered, compared)
-            if compared is None and len(infos) > 1 and _asks_one_thing(question):
-                # At most one of the findings is it; agents see a part of the question each.
-                found = [each.document for each in outcomes if each.findings]
-                best = await self._read_best(question, found, run)
-                answer = replace(best, evidence=(*answer.evidence, *best.evidence))
-            elif brief.silent:
-                run.warn(f"nothing was found in {_name(brief.silent)}")
+            answer = await self._list(question, outcomes, gathered, synthesis, run)
         else:
             answer = await synthesis.answer(gathered)
             if not answer.found:
@@ -170,6 +169,32 @@ class SPDRAG:
             # Otherwise they stay: asked again, the run reads only the other documents.
             await agents.forget(infos)
             await asyncio.to_thread(run.store.put, self._hash_plan(question, run), None)
+        return answer
+
+    async def _list(
+        self,
+        question: str,
+        outcomes: Sequence[AgentOutcome],
+        gathered: Sequence[FindingGroup],
+        synthesis: Synthesis,
+        run: Run,
+    ) -> Answer:
+        """Return the findings as the answer, compared if the question asks for that; one thing is
+        read from the surest passage of their documents."""
+        several = len(outcomes) > 1
+        compared = await _compare(question, outcomes, run) if several else None
+        figures = all(read_value(each.short) for each in outcomes if each.findings)
+        compares = asks_to_compare(question) and figures
+        answer = await synthesis.list_findings(gathered, compared)
+        if several and not compares and _asks_one_thing(question):
+            # At most one of the findings is it; agents see a part of the question each.
+            found = [each.document for each in outcomes if each.findings]
+            best = await self._read_best(question, found, run)
+            return replace(best, evidence=(*answer.evidence, *best.evidence))
+        if several and compares and compared is None:
+            run.warn("what was found in the documents cannot be compared: it is listed")
+        if silent := synthesis.brief.silent:
+            run.warn(f"nothing was found in {_name(silent)}")
         return answer
 
     async def _read_best(self, question: str, names: Sequence[str] | None, run: Run) -> Answer:
