@@ -212,6 +212,7 @@ _DATED = re.compile(
     rf"\b(?P<word>before|until|by|after|since|from|in|during|on)\s+(?:the\s+(?P<end>end)\s+of\s+)?{_WHEN}",
     re.IGNORECASE,
 )
+_DURING = re.compile(rf"\b(?:from|in|during|on)\s+(?:the\s+end\s+of\s+)?{_WHEN}", re.IGNORECASE)
 _RELATIVE = re.compile(
     r"\b(?P<which>this|next|last) (?P<unit>year|quarter|month)\b"
     r"|\b(?P<way>next|coming|last|past) (?P<count>\d+|[a-z]+) (?P<units>day|week|month|year)s\b"
@@ -231,7 +232,20 @@ def depends_on_today(question: str) -> bool:
 
 
 def asks_to_compare(question: str) -> bool:
-    """Return whether the answer follows from comparing or adding a figure of each document."""
+    """Return whether the answer follows from comparing or adding a figure of each document.
+
+    That a year is named does not show it.
+
+    >>> asks_to_compare("Which leases end before 2027?")
+    True
+    >>> asks_to_compare("Which club won the cup in 2019?")
+    False
+    """
+    return may_compare(_DURING.sub(" ", question))
+
+
+def may_compare(question: str) -> bool:
+    """Return the same, or whether the question names a period: "repaid in 2026"."""
     limits = find_limits(question, date.today())
     return asks_extreme(question) or asks_total(question) or bool(limits)
 

@@ -486,6 +486,7 @@ async def test_without_documents_nothing_is_asked(ask):
         ("Which firm has the highest rent?", (0.2, 0.2, 0.6, 0.0), "each"),
         ("Which leases end this year?", (0.2, 0.2, 0.6, 0.0), "each"),
         ("Which firm has a high rent?", (0.2, 0.2, 0.6, 0.0), "fact"),
+        ("Which club won in 2019?", (0.2, 0.2, 0.6, 0.0), "fact"),
     ],
 )
 def test_a_kind_counts_if_it_is_likely_enough(question, odds, kind):

@@ -42,7 +42,7 @@ from colligate.core.apart import (
     speaks_of_several,
 )
 from colligate.core.citing import Stated
-from colligate.core.comparing import asks_to_compare
+from colligate.core.comparing import asks_to_compare, may_compare
 from colligate.core.computing import find_larger, read_value
 from colligate.core.events import Event, pluralize
 from colligate.core.fit import reserve_reading
@@ -130,7 +130,7 @@ class Auto:
         left = _METHODS[self.effort]
         if kind is QuestionKind.STEPS and await inquiry.read_at_once():
             return inquiry.finish()
-        joins = inquiry.joins and not asks_to_compare(question)
+        joins = inquiry.joins and not may_compare(question)
         if kind is QuestionKind.STEPS or (kind is QuestionKind.EACH and not joins):
             await inquiry.ask("dualrag" if kind is QuestionKind.STEPS else "spd-rag", kind.meaning)
             left -= 1

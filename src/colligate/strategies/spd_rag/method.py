@@ -28,10 +28,10 @@ from colligate.core.apart import WayOfReading, read_ranked, reads_apart, speaks_
 from colligate.core.citing import COMPUTED, Place, Stated
 from colligate.core.comparing import (
     CitedFigure,
-    asks_to_compare,
     find_extreme,
     find_total,
     find_within,
+    may_compare,
 )
 from colligate.core.computing import read_value
 from colligate.core.events import Noted, pluralize
@@ -184,7 +184,7 @@ class SPDRAG:
         several = len(outcomes) > 1
         compared = await _compare(question, outcomes, run) if several else None
         figures = all(read_value(each.short) for each in outcomes if each.findings)
-        compares = asks_to_compare(question) and figures
+        compares = may_compare(question) and figures
         answer = await synthesis.list_findings(gathered, compared)
         if several and not compares and _asks_one_thing(question):
             # At most one of the findings is it; agents see a part of the question each.
