@@ -23,7 +23,6 @@ from datetime import date
 from pathlib import Path
 
 from colligate.core.answer import Answer
-from colligate.core.strategy import load_strategy
 from colligate.engine import Engine
 from evidence_measuring import say
 
@@ -142,7 +141,7 @@ def is_right(answer: Answer, wanted: list[Contract] | int, contracts: list[Contr
 
 
 async def measure(arguments: argparse.Namespace) -> None:
-    strategy = load_strategy(arguments.strategy)
+    strategy = arguments.strategy
     right, wrong, seconds = [], [], []
     with tempfile.TemporaryDirectory() as name:
         async with Engine(model=arguments.model, library=Path(name) / "library") as engine:

@@ -130,6 +130,11 @@ def test_figures_within_the_limit_of_a_question_are_found(asked, figures, held):
         ("What do they cost altogether?", ["$1,850 a month", "$640.50"], None),
         ("What are their sales in total?", [THOUSANDS, "$1.5 million"], "$6,500,000"),
         ("What is the sum of their staff?", ["12 employees", "3 employees"], "15 employees"),
+        (
+            "What is their rent in total?",
+            [CitedFigure("12", "It is 12 euros."), "3 euros"],
+            "15 euros",
+        ),
         ("What is their profit in total?", [PROFIT, LOSS], "-4,300"),
         ("What do they cost in total?", ["$5", "€7"], None),
         ("What do they cost in total?", ["$5"], None),

@@ -63,8 +63,11 @@ _SEVERAL = re.compile(
     r"^\W*list\b|\b(?:which|what|who|how many|each|any|all) of (?:these|those|them|my|our|your)\b",
     re.I,
 )
+# "When did it change?" asks for one event.
 _SEVERAL_WORDS = re.compile(
-    r"\b(each|every|all|both|these|those|among|across|compar\w+|trends?|chang\w+|list)\b", re.I
+    r"\b(each|every|all|both|these|those|among|across|compar\w+|trends?|list)\b"
+    r"|^(?!\W*(?:when|where|who)\b).*\bchang\w+",
+    re.I,
 )
 _ONE = re.compile(r"\bthe (?:most|least|first|last|best|only|\w+est)\b", re.I)
 # Odds of each passage whose answer is joined to others. Of 12 passages of two such questions the 5
@@ -496,6 +499,8 @@ def speaks_of_several(question: str) -> bool:
 
     >>> speaks_of_several("Which of these leases is the oldest?")
     True
+    >>> speaks_of_several("When did the tenant change the locks?")
+    False
     """
     return _SEVERAL_WORDS.search(question) is not None
 

@@ -157,10 +157,10 @@ def find_total(question: str, found: Sequence[CitedFigure]) -> str | None:
     read = _read_alike(question, found)
     if not asks_total(question) or len(read) < 2 or read[0].kind in (_DAY, ("percent", "")):
         return None
-    short = found[0].short
-    [number] = find_numbers(short)
-    before = "".join(each for each in "$€£¥" if each in short)
-    word = re.match(r"\s*[^\W\d]+", short[number.end :]) if read[0].kind != ("", "") else None
+    first, [asked] = found[0].cited, find_numbers(found[0].short)
+    number = next(each for each in find_numbers(first) if each.key == asked.key)
+    before = "".join(each for each in "$€£¥" if each in number.text)
+    word = re.match(r"\s*[^\W\d]+", first[number.end :]) if any(read[0].kind) else None
     total = sum((each.low for each in read), Decimal(0)).normalize()
     per = f" per {read[0].per}" if read[0].per else ""
     return f"{before}{total:,f}{word[0] if word else ''}{per}"
