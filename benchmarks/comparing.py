@@ -1,12 +1,13 @@
 """Measure questions that compare a figure or a date of every document.
 
-    python benchmarks/comparing.py [--model bundled] [--strategy auto] [--limit N]
+    python benchmarks/comparing.py [--model bundled] [--strategy auto] [--kinds loan ...]
 
-Two folders of six short contracts are made, leases and loans, by a seeded program, and asked six
-questions each: for the largest and the earliest, for those that end in a year or within a limit,
-and for the sum. An answer is right if its short answer names exactly the documents asked for, or,
-where it names none, if exactly these are cited; of a sum, if the text has the number. It is wrong
-if it is found and is not right. Every question is written to standard error.
+Three folders of six short contracts are made, leases, loans and employments, by a seeded program,
+and asked six questions each: for the largest and the earliest, for those in a year or within a
+limit, and for the sum. An answer is right if its short answer names exactly the documents asked
+for, or, where it names none, if exactly these are cited; of a sum, if the text has the number; if
+no document is asked for, if it says "none" or nothing. It is wrong if it is found and is not right.
+Every question is written to standard error.
 """
 
 from __future__ import annotations
@@ -45,14 +46,28 @@ heating and water according to use.
 """,
     "loan": """# Loan to {name} Ltd
 
-The bank lends {name} Ltd the sum of ${amount:,},000 for the purchase of machines.
+The bank lends {name} Ltd the sum of ${amount:,} for the purchase of machines.
 
 ## Repayment
 
 The loan is paid out on 2 May {begins} and must be repaid in full by {ends}. The borrower may repay
 it earlier without a fee.
 """,
+    "employment": """# Employment of Ms {name}
+
+This agreement is made between Alta Mills (the company) and Ms {name} (the employee).
+
+## Work
+
+The employee starts work on {ends} as an engineer. The first six months are a probation. This
+agreement was signed in {begins}.
+
+## Pay
+
+The salary is {amount:,} pounds a year, paid in twelve parts at the end of each month.
+""",
 }
+SCALE = {"lease": 1, "loan": 1000, "employment": 10}
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,14 @@ ASKED: dict[str, list[tuple[str, Choice]]] = {
         (f"List the loans to be repaid before {YEAR + 2}.", lambda all_: _select(all_, _soon)),
         ("What are the loans in total?", lambda all_: sum(map(_amount, all_))),
     ],
+    "employment": [
+        ("Who has the lowest salary?", lambda all_: [min(all_, key=_amount)]),
+        ("Which employee starts work first?", lambda all_: [min(all_, key=_ends)]),
+        ("Which employees start work next year?", lambda all_: _select(all_, _next)),
+        ("Who earns more than 30,000 pounds a year?", lambda all_: _above(all_, 30_000)),
+        (f"How many employees start before {YEAR + 2}?", lambda all_: _select(all_, _soon)),
+        ("What do all employees earn together?", lambda all_: sum(map(_amount, all_))),
+    ],
 }
 
 
@@ -95,6 +118,10 @@ def _ends(contract: Contract) -> date:
 
 def _in_year(contract: Contract) -> bool:
     return contract.ends.year == YEAR
+
+
+def _next(contract: Contract) -> bool:
+    return contract.ends.year == YEAR + 1
 
 
 def _soon(contract: Contract) -> bool:
@@ -119,14 +146,15 @@ def write_contracts(kind: str, folder: Path) -> list[Contract]:
     chance.shuffle(years)
     months = chance.sample(range(1, 13), DOCUMENTS)
     names = chance.sample(NAMES, DOCUMENTS)
-    for name, amount, year, month in zip(names, amounts, years, months, strict=True):
+    for name, plain, year, month in zip(names, amounts, years, months, strict=True):
+        amount = plain * SCALE[kind]
         ends = date(year, month, chance.randint(1, 28))
         text = TEXTS[kind].format(
             name=name, amount=amount, begins=year - 8, ends=f"{ends.day} {ends:%B %Y}"
         )
         (folder / f"{name.lower()}.md").write_text(text, "utf-8")
         title = text.splitlines()[0].removeprefix("# ")
-        contracts.append(Contract(title, ends, amount * (1000 if kind == "loan" else 1)))
+        contracts.append(Contract(title, ends, amount))
     return contracts
 
 
@@ -134,6 +162,8 @@ def is_right(answer: Answer, wanted: list[Contract] | int, contracts: list[Contr
     """Return whether an answer chooses exactly the documents wanted, or has the number."""
     if isinstance(wanted, int):
         return f"{wanted:,}" in answer.text
+    if not wanted:
+        return not answer.found or ", none " in answer.text
     titles = {each.title for each in contracts}
     named = {title for title in titles if title in (answer.short or "")}
     cited = {citation.title for citation in answer.citations} & titles
@@ -145,7 +175,8 @@ async def measure(arguments: argparse.Namespace) -> None:
     right, wrong, seconds = [], [], []
     with tempfile.TemporaryDirectory() as name:
         async with Engine(model=arguments.model, library=Path(name) / "library") as engine:
-            for kind, questions in ASKED.items():
+            for kind in arguments.kinds:
+                questions = ASKED[kind]
                 folder = Path(name) / kind
                 contracts = write_contracts(kind, folder)
                 for question, choose in questions[: arguments.limit]:
@@ -166,5 +197,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model")
     parser.add_argument("--strategy", default="auto")
+    parser.add_argument("--kinds", nargs="+", choices=list(ASKED), default=list(ASKED))
     parser.add_argument("--limit", type=int)
     asyncio.run(measure(parser.parse_args()))

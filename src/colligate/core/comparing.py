@@ -87,7 +87,7 @@ _SUPERLATIVES = (
     "most|least|fewest|first|last|latest|earliest|oldest|youngest|highest|lowest|largest|smallest|"
     "biggest|greatest|longest|shortest|tallest"
 )
-_WHICH = re.compile(rf"\bwhich\b.*(?<!\bat )\b(?:{_SUPERLATIVES})\b", re.IGNORECASE)
+_WHICH = re.compile(rf"\b(?:which|who)\b.*(?<!\bat )\b(?:{_SUPERLATIVES})\b", re.IGNORECASE)
 _SECOND = re.compile(
     r"\b(?:two|three|four|five|ten|second|third|fourth|fifth|\d+(?:nd|rd|th)?)[ -]"
     rf"(?:{_SUPERLATIVES})\b|\b(?:first|last) (?:\d|two|three|four|five|ten\b)",
@@ -193,7 +193,7 @@ def find_within(
 
 # Limits
 
-_ASKS = re.compile(r"\b(?:which|how many|list)\b", re.IGNORECASE)
+_ASKS = re.compile(r"\b(?:which|who|how many|list)\b", re.IGNORECASE)
 _BOUNDS = (  # words, whether the bound is the least, and whether it is itself outside
     ("at least", True, False),
     ("at most|up to", False, False),

@@ -94,6 +94,7 @@ _ASKED_OF_EACH = (
     ("Which of these permits expire next year?", "When does the permit expire?"),
     ("Which order must be delivered last?", "When must the order be delivered?"),
     ("List the bonds to be redeemed after 2030.", "When must the bond be redeemed?"),
+    ("How many of the members joined before 2019?", "When did the member join?"),
     ("How many of these orders are for more than 500 dollars?", "What is the order's amount?"),
     ("How did the total assets of Alta Mills change over the years?", "What are the total assets?"),
     ("Who are the directors named in the reports?", "Who are the directors?"),
