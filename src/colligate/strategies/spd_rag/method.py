@@ -28,10 +28,10 @@ from colligate.core.apart import WayOfReading, read_ranked, reads_apart, speaks_
 from colligate.core.citing import COMPUTED, Place, Stated
 from colligate.core.comparing import (
     CitedFigure,
+    asks_to_compare,
     find_extreme,
     find_total,
     find_within,
-    may_compare,
 )
 from colligate.core.computing import read_value
 from colligate.core.events import Noted, pluralize
@@ -183,16 +183,15 @@ class SPDRAG:
         read from the surest passage of their documents."""
         several = len(outcomes) > 1
         compared = await _compare(question, outcomes, run) if several else None
-        figures = all(read_value(each.short) for each in outcomes if each.findings)
-        compares = may_compare(question) and figures
         answer = await synthesis.list_findings(gathered, compared)
-        if several and not compares and _asks_one_thing(question):
+        figures = all(read_value(each.short) for each in outcomes if each.findings)
+        if several and compared is None and asks_to_compare(question) and figures:
+            run.warn("what was found in the documents cannot be compared: it is listed")
+        elif several and compared is None and _asks_one_thing(question):
             # At most one of the findings is it; agents see a part of the question each.
             found = [each.document for each in outcomes if each.findings]
             best = await self._read_best(question, found, run)
             return replace(best, evidence=(*answer.evidence, *best.evidence))
-        if several and compares and compared is None:
-            run.warn("what was found in the documents cannot be compared: it is listed")
         if silent := synthesis.brief.silent:
             run.warn(f"nothing was found in {_name(silent)}")
         return answer
