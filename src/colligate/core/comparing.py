@@ -52,7 +52,7 @@ class _Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class _Limit:
     """What a question asks of a figure or a date: to be within bounds, in words for people.
 
     Days are counted from the year 1. The bounds are inside unless the limit is `strict`.
@@ -95,10 +95,10 @@ _SECOND = re.compile(
 )
 
 
-def asks_extreme(question: str) -> bool:
+def _asks_extreme(question: str) -> bool:
     """Return whether a question asks which one has the largest, smallest, latest or earliest.
 
-    >>> asks_extreme("Which company has the highest revenue?")
+    >>> _asks_extreme("Which company has the highest revenue?")
     True
     """
     asked = _WHICH.search(question) and not _SECOND.search(question)
@@ -116,7 +116,7 @@ def find_extreme(question: str, found: Sequence[CitedFigure]) -> tuple[int, str]
     (0, 'earliest')
     """
     read = _read_alike(question, found)
-    if not asks_extreme(question) or len(read) < 2:
+    if not _asks_extreme(question) or len(read) < 2:
         return None
     kind, _ = read[0].kind
     rises = wants_larger(question, kind)
@@ -136,10 +136,10 @@ _TOTAL = re.compile(
 _EACH = re.compile(r"\b(?:each|every)\b", re.IGNORECASE)
 
 
-def asks_total(question: str) -> bool:
+def _asks_total(question: str) -> bool:
     """Return whether a question asks for a sum.
 
-    >>> asks_total("What do these leases cost altogether?")
+    >>> _asks_total("What do these leases cost altogether?")
     True
     """
     return _TOTAL.search(question) is not None and _EACH.search(question) is None
@@ -155,7 +155,7 @@ def find_total(question: str, found: Sequence[CitedFigure]) -> str | None:
     '2,490 euros'
     """
     read = _read_alike(question, found)
-    if not asks_total(question) or len(read) < 2 or read[0].kind in (_DAY, ("percent", "")):
+    if not _asks_total(question) or len(read) < 2 or read[0].kind in (_DAY, ("percent", "")):
         return None
     first, [asked] = found[0].cited, find_numbers(found[0].short)
     number = next(each for each in find_numbers(first) if each.key == asked.key)
@@ -182,7 +182,7 @@ def find_within(
     if not read or (asked and read[0].per not in ("", _name_period(asked))):
         return None
     days = read[0].kind == _DAY
-    limits = [each for each in find_limits(question, today) if (each.kind == _DAY) == days]
+    limits = [each for each in _find_limits(question, today) if (each.kind == _DAY) == days]
     if len(limits) != 1:
         return None
     held = [limits[0].holds(each) for each in read]
@@ -201,7 +201,7 @@ _BOUNDS = (  # words, whether the bound is the least, and whether it is itself o
     (r"(?:less|fewer|lower|smaller|shorter) than|under|below", False, True),
 )
 _LIMITS = [
-    (re.compile(rf"\b(?P<word>{words})\s+", re.IGNORECASE), least, strict)
+    (re.compile(rf"\b(?:{words})\s+", re.IGNORECASE), least, strict)
     for words, least, strict in _BOUNDS
 ]
 _AMOUNT = re.compile(
@@ -245,12 +245,12 @@ def asks_to_compare(question: str) -> bool:
 
 
 def may_compare(question: str) -> bool:
-    """Return the same, or whether the question names a period: "repaid in 2026"."""
-    limits = find_limits(question, date.today())
-    return asks_extreme(question) or asks_total(question) or bool(limits)
+    """Return whether it may follow from that: a period, too, can be a limit ("repaid in 2026")."""
+    limits = _find_limits(question, date.today())
+    return _asks_extreme(question) or _asks_total(question) or bool(limits)
 
 
-def find_limits(question: str, today: date) -> list[Limit]:
+def _find_limits(question: str, today: date) -> list[_Limit]:
     """Return the limits of figures and of dates that a question names."""
     if not _ASKS.search(question) or UNCOMPARED.search(question):
         return []
@@ -262,11 +262,11 @@ def find_limits(question: str, today: date) -> list[Limit]:
             read = said and _read_amount(said[0], find_numbers(said[0])[0])
             if said and read:
                 low, high = (read.low, None) if least else (None, read.low)
-                found.append(Limit(f"{match[0]}{said[0]}", low, high, read.kind, strict))
+                found.append(_Limit(f"{match[0]}{said[0]}", low, high, read.kind, strict))
     return [each for each in found if each is not None]
 
 
-def _read_relative(match: re.Match[str], today: date) -> Limit | None:
+def _read_relative(match: re.Match[str], today: date) -> _Limit | None:
     if unit := (match["unit"] or "").lower():
         size = _MONTHS_OF[unit]
         start = today.replace(day=1, month=(today.month - 1) // size * size + 1)
@@ -287,7 +287,7 @@ def _read_relative(match: re.Match[str], today: date) -> Limit | None:
     return _between(*sorted((today, end)))
 
 
-def _read_dated(match: re.Match[str]) -> Limit | None:
+def _read_dated(match: re.Match[str]) -> _Limit | None:
     if match["year"]:
         year = int(match["year"])
         month = MONTHS.index(match["month"].lower()) + 1 if match["month"] else 0
@@ -301,17 +301,17 @@ def _read_dated(match: re.Match[str]) -> Limit | None:
     word = match["word"].lower()
     if word in ("before", "until", "by"):
         last = start - timedelta(1) if word == "before" else end
-        return Limit(f"at the latest on {say_day(last)}", high=_count(last))
+        return _Limit(f"at the latest on {say_day(last)}", high=_count(last))
     if word in ("after", "since", "from"):
         first = end + timedelta(1) if word == "after" else start
-        return Limit(f"from {say_day(first)} on", low=_count(first))
+        return _Limit(f"from {say_day(first)} on", low=_count(first))
     return _between(start, end)
 
 
-def _between(start: date, end: date) -> Limit:
+def _between(start: date, end: date) -> _Limit:
     first, last = say_day(start), say_day(end)
     words = f"on {first}" if start == end else f"between {first} and {last}"
-    return Limit(words, _count(start), _count(end))
+    return _Limit(words, _count(start), _count(end))
 
 
 def _count(day: date) -> Decimal:
@@ -332,8 +332,6 @@ def _add_months(day: date, months: int) -> date:
 
 _SHARE = re.compile(r"\bshares?\b|\bEPS\b")
 _SCALE = re.compile(rf"\b({'|'.join(SCALES)})s?\b", re.IGNORECASE)
-
-
 _PER = re.compile(
     r"\b(?:a|per|each|every)\s+(hour|day|week|month|quarter|year|annum)\b"
     r"|\b(?:(hour|dai|week|month|quarter|year)ly|(annual)(?:ly)?)\b(?!\s+report)",

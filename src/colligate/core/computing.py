@@ -381,7 +381,7 @@ def check_comparison(sentence: str, first: tuple[str, str], second: tuple[str, s
 
 
 def read_date(match: re.Match[str]) -> date | None:
-    """Return the day of a match of `DATE`; None if there is no such day."""
+    """Return the day of a match of `DATE`; None if the calendar lacks it."""
     year = match["y1"] or match["y2"] or match["y3"]
     month = match["m1"] or match["m2"] or match["m3"]
     day = match["d1"] or match["d2"] or match["d3"]
