@@ -28,12 +28,12 @@ from colligate.core.citing import (
 from colligate.core.computing import complete_date, lacks_date
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import reserve_reading
+from colligate.core.orders import commands_reader
 from colligate.core.prompts import build_messages, render_question
 from colligate.core.reader import Form, fit_reader, is_small, keep_table_head, read, render_passages
 from colligate.core.run import Run, standardise, titled_text
 from colligate.core.support import (
     WHO,
-    commands_reader,
     complete_name,
     find_capitalised,
     find_new_words,

@@ -18,11 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from colligate.core.compress import locate_quote, visible_text
 from colligate.core.computing import check_comparison, recompute, remove_computed
 from colligate.core.meaning import YES, Meaning, check_meaning, check_short_answer
+from colligate.core.orders import commands_reader, stands_with_commands
 from colligate.core.support import (
     NEAR,
     QUOTED,
     Support,
-    commands_reader,
     find_capitalised,
     find_new_words,
     find_supporting_sentences,
@@ -375,8 +375,8 @@ class _Checker:
         if named is not None:
             place = self._locate(quoted.quote, named)
             problem = f"passage {quoted.passage} does not hold the quote “{_cut(quoted.quote)}”"
-            if commands_reader(quoted.quote):
-                problem = f"the quoted words tell what to answer: “{_cut(quoted.quote)}”"
+            if place is None and commands_reader(f"{quoted.quote}\n{named.text}"):
+                problem = f"the passage tells what to answer: “{_cut(quoted.quote)}”"
             if place is not None:
                 problem = f"the quoted words do not support “{_cut(sentence)}”"
             if place and self._supports(place, named, sentence):
@@ -477,7 +477,7 @@ class _Checker:
         if location is None:
             return None
         span = widen_to_sentences(document, location.span, passage.span)
-        if commands_reader(document.slice(span)):
+        if stands_with_commands(document, span):
             return None
         return Place(span if len(span) <= LONGEST_QUOTE else location.span, location.how.value)
 
@@ -504,8 +504,7 @@ class _Checker:
         for span in find_supporting_sentences(sentence, document, passage.span):
             source = _in_context(passage, visible_text(span, document, passage))
             near = support(sentence, source, self.question).enough(NEAR)
-            near = near and not commands_reader(document.slice(span))
-            if near and len(span) <= LONGEST_QUOTE:
+            if near and len(span) <= LONGEST_QUOTE and not stands_with_commands(document, span):
                 found = Place(span, "supporting sentences")
                 if read := self._read_meaning(found, sentence):
                     return read
@@ -544,11 +543,9 @@ class _Checker:
         wanted = split_content_words(short)
         for span in sentence_spans(document, passage.span) if wanted else ():
             seen = visible_text(span, document, passage)
-            if commands_reader(seen):
-                continue
             words = split_content_words(seen)
             held = support(question, seen).enough(NEAR) if titled else _holds(words, wanted)
-            if held and len(span) <= LONGEST_QUOTE:
+            if held and len(span) <= LONGEST_QUOTE and not stands_with_commands(document, span):
                 yield span, support(f"{question} {short}", _in_context(passage, seen))
 
     def is_of_another_row(self, span: Span, passage: Passage) -> bool:

@@ -82,6 +82,11 @@ def _replace_opening(opening: re.Match[str]) -> str:
         size *= 4  # much of it is not shown
 
 
+def show(text: str) -> str:
+    """Return a text without the characters that are left out when it is shown."""
+    return _INVISIBLE.sub("", text)
+
+
 def render_text(text: str) -> str:
     """Return a document's text as prompts show it: escaped, without the wide gaps of its tables.
 

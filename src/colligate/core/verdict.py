@@ -11,10 +11,10 @@ import re
 from colligate.core.citing import LONGEST_QUOTE, Place, Stated
 from colligate.core.meaning import Meaning, check_short_answer, compare_words
 from colligate.core.odds_verifier import OddsVerifier
+from colligate.core.orders import stands_with_commands
 from colligate.core.run import Run
 from colligate.core.support import (
     NEAR,
-    commands_reader,
     find_supporting_sentences,
     is_number,
     support,
@@ -62,9 +62,9 @@ async def read_verdict(question: str, passage: Passage, run: Run) -> tuple[str, 
     span = next(find_supporting_sentences(claim, document, passage.span), None)
     if span is None or len(span) > LONGEST_QUOTE:
         return "", None
-    sentence = " ".join(document.slice(span).split())
-    if commands_reader(sentence):
+    if stands_with_commands(document, span):
         return "", None
+    sentence = " ".join(document.slice(span).split())
     context = " ".join([passage.full_title, *passage.section, sentence])
     shared = support(claim, context)
     by_words = compare_words(claim, sentence)
