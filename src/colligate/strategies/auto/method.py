@@ -20,6 +20,8 @@
    in one. A budget that is spent ends it too.
 
 `effort` is `low` (one reading, nothing is classified), `normal` (one method more) or `high` (four).
+Where a small reader found nothing, `normal` ends: of 26 such questions one method more answered
+none rightly and 5 wrongly.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ Effort = Literal["low", "normal", "high"]
 
 _METHODS = {"low": 0, "normal": 1, "high": 4}  # that may be asked
 _SURE = {
-    QuestionKind.STEPS: 0.6,
+    QuestionKind.STEPS: 0.65,
     QuestionKind.EACH: 0.4,
     QuestionKind.OVERVIEW: 0.5,
 }  # odds from which a kind counts
@@ -319,6 +321,10 @@ class _Inquiry:
             both = f"“{self.best.short}” ({first}), “{self.rival.short}” ({other})"
             return "duquad", f"two passages say different things: {both}"
         if self.best is not None and self.best.found and not self.missing:
+            return None
+        refused = self.best is not None and not self.best.found
+        ends = self.small and self.auto.effort == "normal"
+        if refused and ends and kind is not QuestionKind.EACH:
             return None
         chain = bool(self.missing) or self.odds.get("steps", 0.0) >= self.odds.get("fact", 1.0)
         long = any(info.characters > _LONG for info in self.infos)
