@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from colligate.core.compress import locate_quote, visible_text
 from colligate.core.computing import check_comparison, recompute, remove_computed
 from colligate.core.meaning import YES, Meaning, check_meaning, check_short_answer
-from colligate.core.orders import commands_reader, stands_with_commands
+from colligate.core.orders import commands_reader, has_commands_around
 from colligate.core.support import (
     NEAR,
     QUOTED,
@@ -477,7 +477,7 @@ class _Checker:
         if location is None:
             return None
         span = widen_to_sentences(document, location.span, passage.span)
-        if stands_with_commands(document, span):
+        if has_commands_around(document, span):
             return None
         return Place(span if len(span) <= LONGEST_QUOTE else location.span, location.how.value)
 
@@ -504,7 +504,7 @@ class _Checker:
         for span in find_supporting_sentences(sentence, document, passage.span):
             source = _in_context(passage, visible_text(span, document, passage))
             near = support(sentence, source, self.question).enough(NEAR)
-            if near and len(span) <= LONGEST_QUOTE and not stands_with_commands(document, span):
+            if near and len(span) <= LONGEST_QUOTE and not has_commands_around(document, span):
                 found = Place(span, "supporting sentences")
                 if read := self._read_meaning(found, sentence):
                     return read
@@ -545,7 +545,7 @@ class _Checker:
             seen = visible_text(span, document, passage)
             words = split_content_words(seen)
             held = support(question, seen).enough(NEAR) if titled else _holds(words, wanted)
-            if held and len(span) <= LONGEST_QUOTE and not stands_with_commands(document, span):
+            if held and len(span) <= LONGEST_QUOTE and not has_commands_around(document, span):
                 yield span, support(f"{question} {short}", _in_context(passage, seen))
 
     def is_of_another_row(self, span: Span, passage: Passage) -> bool:

@@ -1,20 +1,20 @@
 """Which text of a document tells the reader what to answer, or imitates a prompt or a reply.
 
-Such text is no evidence, whatever it says. Nor is what stands beside it in a paragraph: an attack
-often says the lie in one sentence and gives the order in the next.
+No sentence of such a paragraph is cited: an attack often states something false in one sentence and
+gives the order in the next.
 """
 
 from __future__ import annotations
 
 import re
 
-from colligate.core.prompts import escape, show
+from colligate.core.prompts import escape, remove_invisible
 from colligate.documents import Document, Span
 
 _SAY = r"(?:answer|reply|respond|say|output|print|write)"
 # Commands to who answers, and the forms of replies and of agents' turns. Narrow: with the
 # delimiters that `escape` finds, they match in 49 paragraphs of 101 million characters of
-# encyclopedias, filings and papers, all of them in papers.
+# encyclopedias, filings and papers, all in the one set with papers.
 _COMMANDS = re.compile(
     rf"""
       \b(?:ignore|disregard|forget|override)\b[^.!?\n]{{0,40}}\b(?:instructions?|prompts?)\b
@@ -47,11 +47,11 @@ def commands_reader(text: str) -> bool:
     >>> commands_reader("The dose is 9 grams.")
     False
     """
-    return escape(text) != text or _COMMANDS.search(show(text)) is not None
+    return escape(text) != text or _COMMANDS.search(remove_invisible(text)) is not None
 
 
-def stands_with_commands(document: Document, span: Span) -> bool:
-    """Return whether the paragraph around a span does so."""
+def has_commands_around(document: Document, span: Span) -> bool:
+    """Return whether the paragraph around a span commands the reader, see `commands_reader`."""
     first, last = max(0, span.start - _FAR), span.end + _FAR
     start = document.text.rfind("\n\n", first, span.start)
     end = document.text.find("\n\n", span.end, last)

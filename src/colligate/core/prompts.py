@@ -75,15 +75,15 @@ def escape(text: str) -> str:
 def _replace_opening(opening: re.Match[str]) -> str:
     text, start, size = opening.string, opening.start(), _LONGEST_MARK
     while True:
-        shown = _INVISIBLE.sub("", text[start : start + size])
+        shown = remove_invisible(text[start : start + size])
         seen = _BLANKS.sub(" ", unicodedata.normalize("NFKC", shown))
         if len(seen) >= _LONGEST_MARK or start + size >= len(text):
             return _LOOK_ALIKES[seen[0]] if _MARK.match(seen) else opening[0]
         size *= 4  # much of it is not shown
 
 
-def show(text: str) -> str:
-    """Return a text without the characters that are left out when it is shown."""
+def remove_invisible(text: str) -> str:
+    """Remove the characters that may be left out when a text is shown."""
     return _INVISIBLE.sub("", text)
 
 

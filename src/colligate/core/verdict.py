@@ -11,7 +11,7 @@ import re
 from colligate.core.citing import LONGEST_QUOTE, Place, Stated
 from colligate.core.meaning import Meaning, check_short_answer, compare_words
 from colligate.core.odds_verifier import OddsVerifier
-from colligate.core.orders import stands_with_commands
+from colligate.core.orders import has_commands_around
 from colligate.core.run import Run
 from colligate.core.support import (
     NEAR,
@@ -62,7 +62,7 @@ async def read_verdict(question: str, passage: Passage, run: Run) -> tuple[str, 
     span = next(find_supporting_sentences(claim, document, passage.span), None)
     if span is None or len(span) > LONGEST_QUOTE:
         return "", None
-    if stands_with_commands(document, span):
+    if has_commands_around(document, span):
         return "", None
     sentence = " ".join(document.slice(span).split())
     context = " ".join([passage.full_title, *passage.section, sentence])

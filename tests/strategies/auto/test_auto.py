@@ -354,7 +354,7 @@ async def test_a_large_reader_follows_headings_that_are_sure(ask, name, headings
         call for call in model.calls if "statements" in (call.schema or {}).get("properties", {})
     ]
     assert {call.schema["properties"]["statements"]["maxItems"] for call in read} == {12}
-    # A router accepts nothing.
+    # The router accepts nothing, so after it nothing is read.
     assert len(read) == (2 if methods == ["longrefiner"] else 1)
 
 
