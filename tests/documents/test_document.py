@@ -120,3 +120,10 @@ def test_a_row_below_a_period_has_it_in_the_head_of_its_table(rows: str, head: s
     document = make(f"# Report\n\n{rows}| Sales | 7 | 8 |\n", "Report", "a")
     row = document.span(document.text.rindex("| Sales"), len(document))
     assert document.table_head(row) == head
+
+
+def test_a_head_is_looked_for_at_the_top_of_its_table_alone() -> None:
+    blank = "| | |\n|---|---|\n" + "| | |\n" * 2_000
+    document = make(f"# Report\n\n{blank}| a | b |\n| c | d |\n", "Report", "a")
+    row = document.span(document.text.rindex("| c"), len(document))
+    assert document.table_head(row) == ""

@@ -116,6 +116,14 @@ def test_spans_of_a_document() -> None:
         sentence_spans(document, Span("other", 0, 3))
 
 
+def test_sentences_of_a_long_block_are_those_of_a_short_one() -> None:
+    text = "One is here. Two is there. " * 2_000
+    assert {text[start:end] for start, end in split_sentences(text)} == {
+        "One is here.",
+        "Two is there.",
+    }
+
+
 WORDS = ["One. ", "two", "。", "！", "؟", "U.S. ", "§ 3. ", "\ud800", "🙂", "...", "Item 1A. "]
 MARKS = [" ", "\n", "\n\n", "\r\n", "\xa0", "- ", "1. ", "(a) ", "| x |\n", "# ", "---\n", "> "]
 PIECES = st.sampled_from([*WORDS, *MARKS, "”", "*", "**", ")"])
@@ -134,7 +142,7 @@ def test_sentences_are_ordered_and_leave_nothing_out(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["word ", "a. ", "(a ", '"', "> ", "- ", "|", "*", " ", "a\n", "§ "]
+    "piece", ["word ", "a. ", "(a ", "` ", '"', "> ", "- ", "|", "*", " ", "a\n", "§ "]
 )
 def test_long_runs_of_anything_take_linear_time(piece: str) -> None:
     begun = time.perf_counter()

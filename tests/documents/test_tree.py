@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from itertools import pairwise
 
 import pytest
@@ -77,6 +78,7 @@ def test_any_tree_nests_in_order_finds_its_nodes_and_is_stored_whole(tree: Tree)
         with pytest.raises(SpanError):
             tree.node_at(outside)
     assert Tree.from_json(json.loads(json.dumps(tree.to_json())), "d") == tree
+    assert pickle.loads(pickle.dumps(tree)) == tree
 
 
 def test_a_heading_path_leaves_synthetic_sections_out() -> None:
@@ -94,6 +96,14 @@ def test_a_heading_path_leaves_synthetic_sections_out() -> None:
     assert path("nested") == ("One", "Two")
     assert path("# Three") == ("Three",)
     assert tree.section_path(Span("d", len(TEXT), len(TEXT))) == ()
+
+
+def test_of_a_long_heading_the_title_has_the_beginning() -> None:
+    tree = markdown_tree(f"# {'a' * 1000}\n\n## {'b' * 1001}\n\ntext\n", "d")
+    assert [node.title for node in tree.sections] == ["a" * 1000, "b" * 999 + "…"]
+    heading = tree.sections[1].heading
+    assert heading is not None
+    assert len(heading) == 1004
 
 
 def test_leaves_are_the_innermost_content() -> None:

@@ -28,7 +28,7 @@ from colligate.errors import (
 )
 from colligate.library import SearchMode
 from colligate.library.edge import EdgeIndex
-from colligate.library.schema import translate_errors
+from colligate.library.schema import MEMORY, connect, translate_errors
 from support.embedders import WordEmbedder
 from support.plugins import installed
 from support.processes import start_child
@@ -166,6 +166,15 @@ async def test_records_with_one_id_in_two_files_are_two_documents(library, write
         (hit,) = await library.search("have", k=1, documents=[info.id])
         assert hit.passage == (await library.document(info.id)).passage(hit.passage.span)
     assert (await library.add([one, two])).document_ids == result.document_ids
+
+
+def test_a_document_is_looked_up_by_text_and_id():
+    """So many records of one text do not take quadratic time."""
+    catalogue, _ = connect(Path(MEMORY))
+    query = "SELECT number FROM documents WHERE id IN ('a', 'b') AND title = 'c' AND digest = 'd'"
+    ((*_, plan),) = catalogue.execute(f"EXPLAIN QUERY PLAN {query}")
+    catalogue.close()
+    assert "digest=? AND id=?" in plan
 
 
 async def test_one_changed_record_leaves_the_others(library, write_records, embedder):

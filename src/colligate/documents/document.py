@@ -25,6 +25,7 @@ SHEETS = frozenset(
 )
 _AUTHORS = ("authors", "author", "from")  # "from" is an e-mail's
 _LONGEST_HEAD = 300  # characters
+_TOP = 10_000  # characters of a table in which its head is looked for
 _NEAR = 4_000  # characters above a span in which a period is looked for
 _PERIOD = re.compile(r"[\s|]*[^|]{,40}\b(?:19|20)\d\d\b[^|]{,10}[\s|]*")
 _NOT_RULE = re.compile(r"[^|\s:+=-]")  # what the rule under a table's head does not have
@@ -135,10 +136,11 @@ class Document:
         """
         node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
         start, end = node.span.start, span.start
-        if node.kind is not Kind.TABLE or not (word := _NOT_RULE.search(self.text, start, end)):
+        top = min(start + _TOP, end)
+        if node.kind is not Kind.TABLE or not (word := _NOT_RULE.search(self.text, start, top)):
             return ""
         line = self.text.rfind("\n", start, word.start()) + 1 or start
-        after = self.text.find("\n", line, end) + 1 or end
+        after = self.text.find("\n", line, top) + 1 or top
         head = self.text[line:after]
         above = self.text[max(after, end - _NEAR) : end]
         period = next(filter(_is_period, reversed(above.splitlines())), "")

@@ -33,8 +33,8 @@ def split_sentences(text: str, language: str = "und") -> list[tuple[int, int]]:
     """
     found: list[tuple[int, int]] = []
     for start, end, whole in _iter_runs(text):
-        cuts = [] if whole else _find_cuts(text[start:end], language)
-        found.extend(_join_pieces(text, [start, *(start + cut for cut in cuts), end]))
+        cuts = [] if whole else _find_cuts(text, start, end, language)
+        found.extend(_join_pieces(text, [start, *cuts, end]))
     return found
 
 
@@ -77,8 +77,22 @@ _MARKER = re.compile(r"(\W*)\((\w{1,6})\)(?=\s)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def _find_cuts(block: str, language: str) -> list[int]:
-    """Return where new sentences begin inside a block."""
+_LONGEST_BLOCK = 10_000  # characters that sentencex gets: on some it takes quadratic time
+
+
+def _find_cuts(text: str, start: int, end: int, language: str) -> list[int]:
+    """Return where new sentences begin inside a block of the text."""
+    cuts: list[int] = []
+    while start < end:
+        stop = min(start + _LONGEST_BLOCK, end)
+        found = [start + cut for cut in _find_cuts_of_piece(text[start:stop], language)]
+        cuts.extend(found)
+        # The last sentence of a piece goes on in the next one.
+        start = found[-1] if found and stop < end else stop
+    return cuts
+
+
+def _find_cuts_of_piece(block: str, language: str) -> list[int]:
     masked = _SURROGATE.sub("\ufffd", block)  # sentencex refuses them (model replies may hold some)
     if marker := _MARKER.match(masked):
         # sentencex splits a block that begins with "(b)" at such markers only.

@@ -48,7 +48,7 @@ CREATE TABLE documents (
     text TEXT NOT NULL
 );
 CREATE UNIQUE INDEX documents_id ON documents (id) WHERE state != {DocumentState.REMOVING:d};
-CREATE INDEX documents_digest ON documents (digest);
+CREATE INDEX documents_digest ON documents (digest, id);
 CREATE INDEX documents_state ON documents (state, language);
 CREATE TABLE passages (
     number INTEGER PRIMARY KEY AUTOINCREMENT,

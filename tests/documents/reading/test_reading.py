@@ -267,6 +267,13 @@ def test_html_named_txt_is_read_as_html(tmp_path: Path) -> None:
     assert document.text == "# Head\n\nText\n"
 
 
+def test_control_characters_in_html_are_blanks(tmp_path: Path) -> None:
+    deep = "<div>" * 45 + "<b>three\x0bfour</b>" + "</div>" * 45
+    page = f"<!DOCTYPE html><p>one\x0ctwo&#1;<br>\x0cx</p>{deep}"
+    document = write_and_read(tmp_path / "a.html", page)
+    assert document.text.split() == ["one", "two", "x", "three", "four"]
+
+
 def test_a_name_without_suffix_is_text_and_a_version_is_no_suffix(tmp_path: Path) -> None:
     document = write_and_read(tmp_path / "Apache-2.0", "Just some words.\n")
     assert document.media_type == "text/plain"
@@ -402,6 +409,13 @@ def test_an_email_has_its_subject_as_title_and_its_paragraphs(tmp_path: Path) ->
     assert outline(document) == []
     assert len(texts_of(document, Kind.PARAGRAPH)) == 3
     assert "plan.pdf" in document.warnings[0]
+
+
+def test_a_long_title_is_shortened(tmp_path: Path) -> None:
+    letter = write_and_read(tmp_path / "m.eml", f"Subject: {'word ' * 999}\n\nwords")
+    title = " ".join(["word"] * 999)
+    record = write_and_read(tmp_path / "r.jsonl", json.dumps({"title": title, "text": "words"}))
+    assert [len(each.title) for each in (letter, record)] == [1000, 1000]
 
 
 def test_an_email_in_html(tmp_path: Path) -> None:

@@ -211,6 +211,7 @@ def _check_attributes(source: SourceFile, written: str) -> None:
 # kreuzberg silently drops text that nests deeper than this many elements.
 _DEEPEST = 40
 _NOT_TEXT = ("script", "style", "template", "noscript")
+_NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # lxml writes no such text
 
 
 def _flatten(root: lxml_html.HtmlElement) -> None:
@@ -221,9 +222,9 @@ def _flatten(root: lxml_html.HtmlElement) -> None:
     for element in level:
         if len(element):
             etree.strip_elements(element, *_NOT_TEXT, with_tail=False)
-            text, tail = " ".join(element.text_content().split()), element.tail
-            element.clear()
-            element.tag, element.text, element.tail = "p", text, tail
+            text = " ".join(_NOT_XML.sub(" ", element.text_content()).split())
+            element.clear(keep_tail=True)
+            element.tag, element.text = "p", text
 
 
 _VERBATIM = ("pre", "code", *_NOT_TEXT)
@@ -235,9 +236,9 @@ def _escape(root: lxml_html.HtmlElement) -> None:
     """Escape what Markdown would take for a heading or a code fence at a line's beginning."""
     for element in root.iter():
         if element.tag not in _VERBATIM and element.text:
-            element.text = _MARKDOWN.sub(_ESCAPED, element.text)
+            element.text = _MARKDOWN.sub(_ESCAPED, _NOT_XML.sub(" ", element.text))
         if element.tag == "br" and element.tail:
-            element.tail = _MARKDOWN.sub(_ESCAPED, element.tail)
+            element.tail = _MARKDOWN.sub(_ESCAPED, _NOT_XML.sub(" ", element.tail))
 
 
 # DOCX through mammoth, whose HTML is then read like any page's.
@@ -320,7 +321,14 @@ def read_email(source: SourceFile) -> Document:
         attached = [part.get_filename() or "unnamed" for part in message.iter_attachments()]
         body = message.get_body(("plain", "html"))
         content = "" if body is None else clean_text(_read_content(body))
-    except (MessageError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (
+        MessageError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         # The standard library's parser raises all of these at malformed messages.
         why = f"its message is malformed ({error})"
         raise source.error(CorruptFile, why, "save it again") from error

@@ -16,6 +16,7 @@ from typing import Any
 from colligate.documents.document import Document, clean_text
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.source import SourceFile, document_id
+from colligate.documents.tree import shorten_title
 from colligate.errors import CorruptFile, NoText, TooLarge
 
 _MOST_WARNINGS = 20
@@ -66,7 +67,7 @@ def _parse_record(source: SourceFile, line: bytes) -> Document:
     name = name or document_id(title or source.stem, text)
     return Document(
         id=name,
-        title=title or name,
+        title=shorten_title(title or name),
         text=text,
         tree=markdown_tree(text, name),
         source=str(source.path),

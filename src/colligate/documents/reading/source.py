@@ -17,7 +17,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.decoding import decode
 from colligate.documents.reading.formats import TEXT, FileFormat, suffix_of
 from colligate.documents.reading.limits import Limits
-from colligate.documents.tree import Tree
+from colligate.documents.tree import Tree, shorten_title
 from colligate.errors import (
     ColligateError,
     FileChanged,
@@ -102,7 +102,7 @@ def make_document(
     facts["date"] = stated or _find_date(text) or made
     return Document(
         id=name,
-        title=clean_text(title or _find_top_heading(grown) or source.stem),
+        title=shorten_title(clean_text(title or _find_top_heading(grown) or source.stem)),
         text=text,
         tree=grown,
         pages=pages,
