@@ -1,21 +1,24 @@
 """Compare ways to read the same passages: what a small model answers best with.
 
-    python benchmarks/reading.py --suite nq20|hotpotqa|unanswerable --data DIR --cache DIR
-        --out rows.jsonl --model NAME [--ways quotes free ...] [--k 6] [--limit N]
-        [--reranker minilm --groups groups.jsonl]
+    python benchmarks/reading.py --suite nq20|hotpotqa|2wikimultihopqa|musique|unanswerable
+        --data DIR --cache DIR --out rows.jsonl --model NAME [--ways quotes free ...] [--k 6]
+        [--limit N] [--reranker minilm --groups groups.jsonl]
 
 A question is asked over its own candidates: 20 passages with the gold one in tenth place (NQ), ten
-paragraphs of which two are gold (HotpotQA), or candidates without the answer (MuSiQue's own, and NQ
-without its gold passage). The first `k` of a hybrid search are read, the same for every way; `--k`
-may be several numbers. The ways:
+paragraphs of which two are gold (HotpotQA, 2WikiMultihopQA), twenty with two to four (MuSiQue), or
+candidates without the answer (MuSiQue's own, and NQ without its gold passage). The first `k` of a
+hybrid search are read, the same for every way; `--k` may be several numbers. The ways:
 
 - `quotes`: the product's reader, JSON with quotes first.
 - `free`: a short answer in plain text, then the sentence that holds it.
 - `sentences`: the numbers of the sentences that answer, then the answer, as JSON.
 - `answer-first`: the answer, then the quote, as JSON.
+- `twos`: two passages at a time are judged, then the surest two are read together.
 - `apart`: as `retrieve-read` reads with a small model: each passage judged alone, the surest read.
 
-An answer is right if it contains an alias of the gold answer. Rows are written as they are made,
+An answer is right if it contains an alias of the gold answer. Several sentences often contain it
+beside a wrong one, so "right, short" looks at the short answer alone, and "right, said" in addition
+wants the cited sentences to say that. Rows are written as they are made,
 and the same command resumes a run that was stopped. Differences are to the first way, paired.
 """
 
@@ -50,9 +53,10 @@ from colligate.core.citing import (
     find_short_answer,
     write_answer,
 )
-from colligate.core.prompts import escape
+from colligate.core.prompts import build_messages, escape
 from colligate.core.reader import read, render_passages
 from colligate.core.run import Run
+from colligate.core.support import support
 from colligate.documents import Passage, Span
 from colligate.documents.sentences import sentence_spans
 from colligate.library.in_memory import InMemorySources
@@ -77,6 +81,7 @@ MATERIAL = (
     "what the passages say, not what you know."
 )
 NONE = "none"
+LEAST_OF_TWO = 0.3  # odds below which nothing is read, as for passages that are read apart
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,21 @@ async def ask_short(question: str, passages: Sequence[Passage], run: Run) -> str
     messages = [Message("system", instruction), Message("user", content)]
     reply = (await run.chat(messages, max_tokens=80)).text.strip()
     return "" if reply.strip(" .\"'").casefold() in (NONE, "") else reply
+
+
+async def read_twos(question: str, passages: Sequence[Passage], run: Run) -> Read:
+    """Judge two passages at a time, in the order of the search, and read the surest two."""
+    twos = [passages[at : at + 2] for at in range(0, len(passages), 2)]
+    instruction = (
+        f"You judge whether passages answer a question. {MATERIAL} Reply Yes if the passages "
+        "contain the answer to the question, otherwise No."
+    )
+    asked = f"Question: {question.strip()}"
+    prompts = [build_messages(instruction, asked, render_passages(two)) for two in twos]
+    odds = [(await run.labels(p, ["Yes", "No"], role=Role.READER)).odds["Yes"] for p in prompts]
+    if max(odds, default=0.0) < LEAST_OF_TWO:
+        return "", []
+    return await read_free(question, twos[odds.index(max(odds))], run)
 
 
 async def locate(question: str, short: str, passages: Sequence[Passage], run: Run) -> list[Stated]:
@@ -202,6 +222,7 @@ async def read_answer_first(question: str, passages: Sequence[Passage], run: Run
 
 WAYS: dict[str, Callable[[str, Sequence[Passage], Run], Awaitable[Read]]] = {
     "free": read_free,
+    "twos": read_twos,
     "sentences": read_sentences,
     "answer-first": read_answer_first,
 }
@@ -278,12 +299,16 @@ async def measure_one(record: Record, reading: Reading, run: Run) -> Row:
     answer, row = await answer_question(reading, record["question"], run)
     gold = record["gold_document_ids"]
     said = f"{row['text']} {row['short']}" if row["found"] else ""
+    short = row["short"] if row["found"] else ""
+    says = short.casefold() in row["text"].casefold() or support(short, row["text"]).enough()
     cited = [citation.span for citation in answer.citations] if answer else []
     shown = [piece.span for piece in answer.evidence] if answer else []
     measures: dict[str, Any] = {"refused": float(not row["found"])}
     if gold:
         measures |= {
             "right": contains(record["answers"], said),
+            "right, short": contains(record["answers"], short),
+            "right, said": contains(record["answers"], short if says else ""),
             "right, before citing": contains(record["answers"], f"{said} {row['short']}"),
             "cited to gold": float(compute_document_share(gold, cited) > 0),
             "gold shown": compute_document_share(gold, shown),
@@ -320,7 +345,7 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add_arguments(parser, ("nq20", "hotpotqa", "unanswerable"))
+    add_arguments(parser, ("nq20", "hotpotqa", "2wikimultihopqa", "musique", "unanswerable"))
     parser.add_argument("--ways", nargs="+", default=ALL, choices=ALL)
     parser.add_argument("--k", nargs="+", type=int, default=[6])
     parser.add_argument("--offset", type=int, default=0)
