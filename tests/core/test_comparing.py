@@ -104,6 +104,7 @@ def test_dates_within_the_days_of_a_question_are_found(asked, held, text):
             ["1,850 euros a month", "900 euros monthly"],
             [0, 1],
         ),
+        ("with a rent above 1900 euros a month", ["1850 euros a month", "2050 euros monthly"], [1]),
         (
             "with a rent below 2,000 euros a year",
             ["1,850 euros a month", "900 euros monthly"],

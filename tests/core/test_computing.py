@@ -97,6 +97,8 @@ def test_what_is_left_of_a_sentence_has_no_computed_number():
         ("born in 1935", "June 2, 1934", ("date", 0)),
         ("$2 million", "$3", ("money", 0)),
         ("12 %", "9 percent", ("percent", 0)),
+        ("1850 euros", "900 euros", ("euro", 0)),
+        ("In 1990 people left", "1985", ("date", 0)),
         ("1934", "3 May 1934", None),
         ("1934", "900", None),
         ("1921 to 1934", "1940", None),

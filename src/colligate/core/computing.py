@@ -119,7 +119,10 @@ def find_numbers(text: str) -> list[Number]:
             kind = "percent"
         elif match["money"]:
             kind = "money"
-        elif "," not in digits and not decimals and not match["scale"] and int(value) in _YEARS:
+        elif (
+            not ("," in digits or decimals or match["scale"] or noun in _UNITS - _AFTER_YEARS)
+            and int(value) in _YEARS
+        ):
             kind = "year"
         else:
             kind = noun if noun in _UNITS else ""
@@ -134,6 +137,8 @@ _UNITS = frozenset(
     "year month week day hour minute second meter metre kilometer kilometre km mile foot inch kg "
     "kilogram ton tonne dollar euro pound people person employee share percent point".split()
 )
+
+_AFTER_YEARS = frozenset("people person employee share point".split())  # "in 1990 people left"
 
 # Operations, by the words that name them
 
