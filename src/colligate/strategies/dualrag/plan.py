@@ -140,11 +140,11 @@ By how much did the revenue of Alta Mills grow from 2018 to 2019?
 1. What was the revenue of Alta Mills in 2018?
 2. What was the revenue of Alta Mills in 2019?
 
-Who is the paternal grandfather of Nils Aker?
+Who is Nils Aker's paternal grandfather?
 1. Who is the father of Nils Aker?
 2. Who is the father of #1?
 
-Who is the maternal grandmother of Vera Holm?
+Who is Vera Holm's maternal grandmother?
 1. Who is the mother of Vera Holm?
 2. Who is the mother of #1?
 
