@@ -119,10 +119,7 @@ def find_numbers(text: str) -> list[Number]:
             kind = "percent"
         elif match["money"]:
             kind = "money"
-        elif (
-            not ("," in digits or decimals or match["scale"] or noun in _UNITS - _AFTER_YEARS)
-            and int(value) in _YEARS
-        ):
+        elif noun not in _MEASURES and digits.isdigit() and scale == 1 and int(value) in _YEARS:
             kind = "year"
         else:
             kind = noun if noun in _UNITS else ""
@@ -137,8 +134,8 @@ _UNITS = frozenset(
     "year month week day hour minute second meter metre kilometer kilometre km mile foot inch kg "
     "kilogram ton tonne dollar euro pound people person employee share percent point".split()
 )
-
-_AFTER_YEARS = frozenset("people person employee share point".split())  # "in 1990 people left"
+# "1850 euros" is an amount, "in 1990 people left" is not.
+_MEASURES = _UNITS - frozenset("people person employee share point".split())
 
 # Operations, by the words that name them
 
