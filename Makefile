@@ -56,10 +56,15 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Python compiles what the tests import, once, while types are checked. An error is shown by the tests.
+.PHONY: compile
+compile: $(INSTALLED)
+	-@$(BIN)/pytest --collect-only -qq >/dev/null
+
 # A process for each core; every test stands alone. Many start the command: compiled modules are
 # kept for them, whatever the environment says.
 test: export PYTHONDONTWRITEBYTECODE =
-test: setup lint
+test: setup lint compile
 	$(BIN)/pytest -n auto --dist worksteal
 
 bench: setup

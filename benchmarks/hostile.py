@@ -42,7 +42,7 @@ from typing import Any
 import httpx2
 
 from colligate import Engine, Settings
-from colligate.core.strategy import SCORING, list_strategies, load_strategy
+from colligate.core.strategy import list_strategies
 from colligate.errors import ColligateError
 from colligate.library import AsyncLibrary
 from colligate.models import ChatRequest, Message
@@ -686,25 +686,32 @@ def _request(body: dict[str, Any]) -> ChatRequest:
     return ChatRequest(turns, max_tokens=999, schema=form.get("schema"))
 
 
+_ELSEWHERE = "redirect to another origin"
+
+
 class _Faulty:
-    """Plays every part of a strategy; to a share of the calls it replies with a fault."""
+    """Replies with a fault to a share of the requests, those for likelihoods included."""
 
     def __init__(self, seed: float, other: str) -> None:
         self.seed, self.share = seed, 0.0
+        self.other = other
         self.calls, self.kinds = Counter[str](), Counter[str]()
-        redirect = partial(_status, 307, Location=f"{other}/chat/completions")
-        self.faults = FAULTS | {"redirect to another origin": lambda _: redirect()}
 
-    def __call__(self, body: dict[str, Any]) -> str | Scripted:
-        said = json.dumps(body)
+    def __call__(self, path: str, body: dict[str, Any]) -> Scripted | None:
+        said = path + json.dumps(body)
         self.calls[said] += 1  # so that the order of calls made at once does not matter
         chance = random.Random(f"{self.seed} {said} {self.calls[said]}")
         if chance.random() < self.share:
-            kind = chance.choice(list(self.faults))
+            kind = chance.choice([*FAULTS, _ELSEWHERE])
             self.kinds[kind] += 1
-            if fault := self.faults[kind](body):
-                return fault
-        return asyncio.run(Reader().chat(_request(body))).text
+            if kind == _ELSEWHERE:
+                return _status(307, Location=self.other + path)
+            return FAULTS[kind](body)
+        return None
+
+
+def _answer(body: dict[str, Any]) -> str:
+    return asyncio.run(Reader().chat(_request(body))).text
 
 
 class _Streamed(OpenAIChat):
@@ -716,7 +723,7 @@ class _Streamed(OpenAIChat):
 
 @row("faults of an endpoint in 30 % of its calls")
 def _faults(folder: Path, chance: random.Random, _: int) -> Result:
-    """Ask with each strategy that a plain endpoint can run and that answers without faults.
+    """Ask with each strategy that answers over an endpoint without faults.
 
     A failure: an exception that is not typed, a question that takes over a minute, or the key in
     an answer, an event, an error, the log, or a request to another origin.
@@ -729,8 +736,10 @@ def _faults(folder: Path, chance: random.Random, _: int) -> Result:
     result, log = Result(0), io.StringIO()
     logging.basicConfig(stream=log)
     with closing(OpenAIServer()) as server, closing(OpenAIServer()) as other:
-        server.answer = faulty = _Faulty(chance.random(), other.url)
-        server.key, other.answer = KEY, lambda body: asyncio.run(Reader().chat(_request(body))).text
+        server.fault = faulty = _Faulty(chance.random(), other.url)
+        server.answer = other.answer = _answer
+        server.key, server.tokenizer, server.likelihood = KEY, "vllm", "prompt_logprobs"
+        server.logprobs = {"Yes": 0.6, "No": 0.3}
         asking = _ask_all(folder, server.url, faulty, questions, paths, result)
         asyncio.run(asking)
         if KEY in log.getvalue() or any(KEY in str(sent) for sent in other.requests):
@@ -783,14 +792,9 @@ async def _ask_all(
         return outcome
 
     async with plain, streamed:
-        able = [
-            name for name in list_strategies() if not load_strategy(name).needs.required & SCORING
-        ]
-        runs = []
-        for name in able:
-            if await ask(plain, name, questions[0]) in ("answered", "not found"):
-                runs.append(name)
-        result.facts["left_out"] = [name for name in able if name not in runs]
+        first = {name: await ask(plain, name, questions[0]) for name in list_strategies()}
+        runs = [name for name, outcome in first.items() if outcome in ("answered", "not found")]
+        result.facts["left_out"] = {name: first[name] for name in first if name not in runs}
         faulty.share = 0.3
         asked = [
             ask((plain, streamed)[number % 2], name, question)

@@ -87,6 +87,16 @@ async def test_labels_of_a_server(openai_server, model):
     assert openai_server.requests[-1]["temperature"] == 1.0
 
 
+async def test_odds_that_a_server_leaves_out_once_are_asked_for_again(openai_server, model):
+    openai_server.logprobs = {"Yes": 0.6, "No": 0.2}
+    await model.labels(HELLO, ["yes", "no"])
+    asked = len(openai_server.requests)
+    openai_server.garble(json.dumps({"choices": [{"message": {"content": "Yes"}}]}).encode())
+    found = await model.labels(HELLO, ["yes", "no"])
+    assert found.odds == pytest.approx({"yes": 0.75, "no": 0.25})
+    assert len(openai_server.requests) == asked + 2
+
+
 @pytest.mark.parametrize("labels", [[], ["yes", ""], ["yes", "no", "yes"]])
 async def test_wrong_labels(openai_server, model, labels):
     with pytest.raises(ValueError, match="labels"):

@@ -80,6 +80,7 @@ class OpenAIServer:
         self.in_flight_most = 0
         self.lock = threading.Condition()
         self.script: list[Scripted] = []
+        self.fault: Callable[[str, dict[str, Any]], Scripted | None] | None = None
         self.gate = threading.Event()
         self.gate.set()
         self.closing = threading.Event()
@@ -203,7 +204,11 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
-            self._serve(json.loads(self.rfile.read(length) or b"{}"))
+            sent = self.rfile.read(length)
+            if len(sent) < length:  # the client left
+                self.close_connection = True
+            else:
+                self._serve(json.loads(sent or b"{}"))
 
         def _serve(self, body: dict[str, Any]) -> None:
             path = self.path.removeprefix("/v1")
@@ -218,6 +223,8 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 scripted = next((reply for reply in server.script if reply.is_for(path)), None)
                 if scripted is not None:
                     server.script.remove(scripted)
+                elif server.fault is not None:
+                    scripted = server.fault(path, body)
             try:
                 server.gate.wait()
                 self._reply(path, body, headers, scripted)

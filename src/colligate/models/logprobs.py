@@ -325,10 +325,16 @@ class TopLogprobs:
                 raise missing
             return self._dialect.learn(error, sent)
 
+        def read(answer: Any) -> list[tuple[str, float]]:
+            found = read_first_token(answer)
+            if not found and self.seen:  # what a server has once given is asked for again
+                raise Garbled("it has no top_logprobs")
+            return found
+
         found = await self._endpoint.post(
             "/chat/completions",
             lambda: self._dialect.body(request, **extra),
-            read_first_token,
+            read,
             model=self._model,
             learn=learn,
         )
