@@ -184,14 +184,25 @@ def test_models_pull(colligate: Any, tmp_path: Path) -> None:
     assert "cannot download" in done.stderr.splitlines()[-1]
 
 
-def test_models_verify_says_which_weights_changed(colligate: Any, tmp_path: Path) -> None:
+def test_models_verify_says_what_changed(colligate: Any, tmp_path: Path) -> None:
     there = json.loads(colligate.here("models", "list", "--json").stdout)
-    (source,) = (Path(row["path"]) for row in there if row["name"] == "wordllama-256")
+    paths = {row["name"]: Path(row["path"]) for row in there}
     copy = tmp_path / "models" / "wordllama-256"
-    shutil.copytree(source, copy)
+    shutil.copytree(paths["wordllama-256"], copy)
+    libraries = tmp_path / "llama" / paths["llama.cpp"].name
+    shutil.copytree(paths["llama.cpp"], libraries)
     colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
     done = colligate.here("models", "verify")
-    assert (done.returncode, done.stdout) == (0, "wordllama-256: as pinned\n")
+    assert done.stdout == "wordllama-256: as pinned\nllama.cpp: as pinned\n"
+    assert done.returncode == 0
+    with next(libraries.glob("*ggml-base*")).open("r+b") as file:
+        file.write(b"!")
+    done = colligate.here("models", "verify", "llama.cpp")
+    assert done.returncode == 1
+    assert f"llama.cpp: changed: {file.name}; colligate models pull llama.cpp" in done.stdout
+    colligate.environment["COLLIGATE_LLAMA"] = str(libraries)
+    done = colligate.here("models", "verify", "llama.cpp")
+    assert (done.returncode, "not checked" in done.stdout) == (0, True)
     weights = max(copy.iterdir(), key=lambda file: file.stat().st_size)
     with weights.open("r+b") as file:
         file.write(b"!")

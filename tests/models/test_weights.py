@@ -24,7 +24,6 @@ from colligate.models.weights import (
     home,
     list_weights,
     pull,
-    remove_weights,
     verify_weights,
 )
 from support.hub import CONTENT, HUB_PATH, PARTS, HubServer
@@ -290,20 +289,17 @@ def test_weights_that_an_older_release_pulled_are_checked_once(server, monkeypat
     assert len(hashed) == 1
 
 
-def test_listing_and_removing(server, tiny):
+def test_listing(server, tiny):
     server.files[HUB_PATH] = CONTENT
     pull("tiny")
     (line,) = list_weights()
     assert (line.name, line.present, line.licence) == ("tiny", True, "CC0-1.0")
     assert line.megabytes == pytest.approx(0.6)
     assert line.digest == tiny.files["model"].sha256
-    assert remove_weights("tiny")
-    assert not remove_weights("tiny")
-    assert find_weights("tiny") is None
 
 
 def test_an_unknown_name_lists_the_known():
-    for ask in (find_weights, pull, verify_weights, remove_weights):
+    for ask in (find_weights, pull, verify_weights):
         with pytest.raises(UnknownModel, match="there are tiny"):
             ask("tinny")
 

@@ -67,7 +67,7 @@ def models_pull_command(
     """
     from colligate.cli.progress import watch_run
     from colligate.core.events import Progressed
-    from colligate.models.llama.libraries import LIBRARY, pull_libraries
+    from colligate.models.llama.libraries import LIBRARY, pull_libraries, verify_libraries
     from colligate.models.weights import BUNDLED, PINNED, pull, verify_weights
 
     wanted = [
@@ -84,11 +84,11 @@ def models_pull_command(
             watcher.see(Progressed("pulling", done_bytes, total_bytes, what))
 
         for name in wanted:
+            for changed in verify_libraries() if name == LIBRARY else verify_weights(name):
+                changed.unlink(missing_ok=True)
             if name == LIBRARY:
                 pull_libraries(see)
             else:
-                for changed in verify_weights(name):
-                    changed.unlink()
                 pull(name, see)
     for name in wanted:
         print_result(f"{name} is here")
@@ -101,24 +101,32 @@ def models_verify_command(
         list[str] | None,
         typer.Argument(
             metavar="NAME...",
-            help="Names from `colligate models list`. Default: all weights that are here.",
+            help="Names from `colligate models list`. Default: all that are here.",
             show_default=False,
         ),
     ] = None,
 ) -> int:
-    """Compare the weights on this machine with the SHA-256 that is pinned for each.
+    """Compare the weights and libraries on this machine with their pinned SHA-256.
 
     Exit status: 0 all are as pinned, 1 some have changed.
     """
+    from colligate.models.llama.libraries import LIBRARY, library_entry, verify_libraries
     from colligate.models.weights import BUNDLED, PINNED, find_weights, verify_weights
 
-    status = ANSWERED
-    for name in [BUNDLED if name == "bundled" else name for name in names or PINNED]:
-        if changed := verify_weights(name):
+    status, library = ANSWERED, library_entry()
+    for name in [BUNDLED if name == "bundled" else name for name in names or [*PINNED, LIBRARY]]:
+        if name == LIBRARY:
+            changed = verify_libraries() if library.present else []
+            present = library.present
+        else:
+            changed, present = verify_weights(name), find_weights(name) is not None
+        if changed:
             paths = ", ".join(map(str, changed))
             print_result(f"{name}: changed: {paths}; colligate models pull {name} fetches it again")
             status = FAULT
-        elif find_weights(name) is not None:
+        elif present and name == LIBRARY and not library.digest:
+            print_result(f"{name}: not checked, it is the folder in COLLIGATE_LLAMA")
+        elif present:
             print_result(f"{name}: as pinned")
         elif names:
             print_result(f"{name}: not here")

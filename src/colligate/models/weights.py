@@ -10,7 +10,6 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -189,15 +188,6 @@ def _describe_files(weights: Pinned, folder: Path) -> dict[str, list[int]]:
     """Return size and time of each file."""
     found = {file.name: (folder / file.name).stat() for file in weights.files.values()}
     return {name: [state.st_size, state.st_mtime_ns] for name, state in found.items()}
-
-
-def remove_weights(name: str) -> bool:
-    """Delete some weights, unfinished downloads too; return whether there were any."""
-    _get_pinned(name)
-    if not _folder(name).is_dir():
-        return False
-    shutil.rmtree(_folder(name))
-    return True
 
 
 def list_weights() -> list[WeightsEntry]:

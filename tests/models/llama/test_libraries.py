@@ -25,7 +25,6 @@ from colligate.models.llama.libraries import (
     find_library_file,
     library_entry,
     pull_libraries,
-    remove_libraries,
     verify_libraries,
 )
 from colligate.models.weights import home
@@ -391,15 +390,12 @@ def test_damaged_files_are_seen_and_replaced(server, machine):
     assert file.read_bytes() == LLAMA
 
 
-def test_removing(server, machine):
+def test_listing(server, machine):
     server.files[NPM_PATH] = NPM
     pull_libraries()
     line = library_entry()
     assert (line.name, line.present, line.licence) == ("llama.cpp", True, "MIT")
     assert line.purpose.endswith(f"llama.cpp {VERSION} (linux-x64)")
-    assert remove_libraries()
-    assert not remove_libraries()
-    assert find_libraries() is None
 
 
 def test_a_home_that_cannot_be_written_is_said_so(tmp_path, machine, monkeypatch):

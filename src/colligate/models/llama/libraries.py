@@ -124,14 +124,6 @@ def verify_libraries() -> list[Path]:
     return [folder / n for n, file in manifest.items() if hash_file(folder / n) != file["sha256"]]
 
 
-def remove_libraries() -> bool:
-    """Delete all downloaded libraries, unfinished downloads too; return whether there were any."""
-    if not (home() / "llama").is_dir():
-        return False
-    shutil.rmtree(home() / "llama")
-    return True
-
-
 def library_entry() -> WeightsEntry:
     """Return the line of `colligate models list`; a user's folder has no size and no digest."""
     size, digest, present = 0, "", False
