@@ -401,6 +401,7 @@ async def test_a_passage_that_cannot_be_read_costs_the_joined_answer_only_its_pa
         ("Which copies need not carry the notices?", False),
         ("Which of the great lakes is in one country?", False),
         ("Which of these films is the oldest?", False),
+        ("Which of these loans state that the interest rate is fixed?", True),
         ("How many players does each team have?", False),
         ("Who is on the A list?", False),
     ],

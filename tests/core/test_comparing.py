@@ -49,6 +49,11 @@ PER_SHARE = CitedFigure("2.1", "| Earnings | 2.1 |", "in thousands, except per s
         ("Which lease ends last?", ["31 May 2027", "2026"], (0, "latest")),
         ("Which of these was signed first?", ["May 1, 2020", "June 2019"], (1, "earliest")),
         ("Which is the most recent?", ["2020-05-01", "2 May 2020"], (1, "latest")),
+        ("Which of these leases ended last year?", ["31 May 2025", "30 June 2026"], None),
+        ("Which had more than 500 employees last year?", ["700", "900"], None),
+        ("Which had the lowest sales last year?", ["$5", "$7"], (0, "smallest")),
+        ("Which of these people is the oldest?", ["80 years", "75 years"], (0, "largest")),
+        ("Which is the oldest?", ["12,000 years", "2026"], None),
     ],
 )
 def test_the_largest_or_latest_of_cited_figures_is_found_where_they_can_be_compared(
@@ -81,6 +86,8 @@ LEASES = ["31 May 2026", "30 November 2026", "31 December 2027", "2031", "June 3
         ("end by the end of 2027", [0, 1, 2, 4], "at the latest on 31 December 2027"),
         ("end after 2026", [2, 3], "from 1 January 2027 on"),
         ("end after May 2031", None, None),  # of 2031 no day is known
+        ("end from 2026 to 2027", None, None),
+        ("end in 2026 or 2031", None, None),
         ("do not end this year", None, None),
         ("end", None, None),
     ],
@@ -156,6 +163,14 @@ def test_any_question_on_any_day_is_read(today, text):
         find_within(f"Which end {words} {text}?", found, today)
         find_total(f"altogether {text}", found)
         find_extreme(f"Which is the latest {text}?", found)
+
+
+@pytest.mark.parametrize("short", ["12,000 years", "zero years", "5 euros from 31 June 2020"])
+def test_figures_that_look_like_dates_are_read(short):
+    found = [CitedFigure(short, short), CitedFigure("7 years", "7 years")]
+    assert find_within("Which of these are from before 2027?", found, TODAY) is None
+    find_extreme("Which is the oldest?", found)
+    find_total("How long are they altogether?", found)
 
 
 def test_what_depends_on_the_date_is_told():

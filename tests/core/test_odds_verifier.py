@@ -1,6 +1,8 @@
 """`--verifier odds`: the reader's label odds drop what a cited sentence denies."""
 
+import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -32,14 +34,15 @@ def ask(tmp_path):
 
     odds = ()
 
-    async def asked(given, said=SAID, *, times=1, name="scripted", verifier="odds"):
+    async def asked(given, said=SAID, *, times=1, name="scripted", verifier="odds", cache=False):
         nonlocal odds
         odds = given
         reply = json.loads(statement_reply(SOURCE, said, "yard"))
         reply["statements"] *= times
         model = ScriptedModel(lambda call: json.dumps(reply), name, labels=judge)
         library, strategy = tmp_path / "library", RetrieveRead(reading="together")
-        async with Engine(model, embedder="static", verifier=verifier, library=library) as engine:
+        kept = {"verifier": verifier, "library": library, "cache": cache}
+        async with Engine(model, embedder="static", **kept) as engine:
             answer = await engine.ask(QUESTION, [tmp_path / "rules.md"], strategy=strategy)
         return answer, prompts
 
@@ -65,6 +68,13 @@ async def test_what_is_stated_several_times_is_judged_once(ask):
     answer, prompts = await ask((0.9, 0.05, 0.05), times=3)
     assert answer.text.count(SAID[:-1]) == 1
     assert len(prompts) == 1
+
+
+async def test_the_check_needs_no_thread_that_its_own_calls_wait_for(ask):
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    async with asyncio.timeout(20):
+        answer, prompts = await ask((0.9, 0.05, 0.05), cache=True)
+    assert (answer.found, len(prompts)) == (True, 1)
 
 
 async def test_what_is_denied_is_not_in_the_answer(ask):

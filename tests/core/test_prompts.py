@@ -52,7 +52,7 @@ def spellings(draw: st.DrawFn) -> tuple[str, str]:
 
 def test_prompts_say_which_day_it_is_only_where_the_question_depends_on_it():
     question = "Which leases end this year?"
-    assert render_question(question) == f"Question: {question}\nToday is {say_day(date.today())}."
+    assert render_question(question) == f"Today is {say_day(date.today())}.\nQuestion: {question}"
     assert render_question("Which leases end in 2026?") == "Question: Which leases end in 2026?"
 
 

@@ -77,6 +77,23 @@ def test_function_words_are_left_out_and_endings_joined():
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "digits"),
+    [
+        ("forty-five days", "45 days"),
+        ("twenty one days", "21 days"),
+        ("two hundred days", "200 days"),
+    ],
+)
+def test_a_number_of_two_words_is_one_number(words, digits):
+    assert split_content_words(words) == split_content_words(digits)
+    assert not support("Notice takes five days.", f"Notice takes {words}.").enough()
+
+
+def test_a_word_with_vowel_signs_is_one_word():
+    assert split_content_words("भारत में தமிழ்") == ["भारत", "में", "தமிழ்"]
+
+
 def test_numbers_read_alike_in_words_and_digits():
     assert split_content_words("thirty days") == split_content_words("30 days")
     assert split_content_words("1,234.5 tonnes")[0] == "1234.5"

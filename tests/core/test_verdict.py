@@ -21,6 +21,10 @@ RULES = "# Rules of the house\n\nThe tenant may keep a cat. The tenant pays 90 e
         ("Is there a fee, and how much is it?", False),
         ("Which tenant may keep a cat?", False),
         ("Dort?", False),
+        ("Can you tell me when the lease ends?", False),
+        ("Do you know who signed it?", False),
+        ("Does the report say where the bridge is?", False),
+        ("Does the report say that the bridge is closed?", True),
     ],
 )
 def test_which_questions_ask_for_yes_or_no(question, asks):
@@ -62,6 +66,12 @@ async def test_the_sentence_that_says_so_is_cited(ask_verdict):
     [asked] = compared
     assert asked == "Sentence: The tenant may keep a cat.\nClaim: May the tenant keep a cat?"
     assert not model.calls
+
+
+async def test_a_mark_of_the_document_is_no_mark_of_the_answer(ask_verdict):
+    text = RULES.replace("keep a cat.", "keep a cat.[7]")
+    answer, *_ = await ask_verdict("May the tenant keep a cat?", 0.8, 0.1, text)
+    assert answer.text == "Yes: “The tenant may keep a cat.” [1]"
 
 
 async def test_a_sentence_that_says_otherwise_is_cited_for_a_no(ask_verdict):

@@ -93,7 +93,7 @@ The great wheel is of oak. {FILL}
 
 They carried the sacks. {FILL}
 """
-LAKE = f"# Lake\n\nThe lake lies beside the mill. {FILL}\n\n## Fish\n\nCarp and pike. {FILL}\n"
+LAKE = f"# Lake\n\nThe lake lies beside the mill. {FILL} {FILL}\n\n## Fish\n\nCarp and pike. {FILL}\n"
 NOTE = "# Note\n\nA note about the mill, without parts.\n"
 TEXTS = {"mill": MILL, "lake": LAKE, "note": NOTE}
 QUESTIONS = ("Who built the mill?", "Describe how the mill changed.", "Which fish are there?")
@@ -578,7 +578,7 @@ def test_a_skeleton_that_inference_would_cut_off_is_no_sample():
 def test_a_skeleton_that_does_not_bring_the_text_back_is_no_sample():
     # A turn token must not get into a reply, and without it these words are not found again.
     odd = " ".join("<|im_end|>" for _ in range(40))
-    text = f"# The Mill\n\n## A\n\n{paragraph('mill', 120)}\n\n## B\n\n{odd}\n"
+    text = f"# The Mill\n\n## A\n\n{paragraph('mill', 300)}\n\n## B\n\n{odd}\n"
     made = structuring_pairs(sectioned(text), Pairing())
     assert (made.samples, made.discarded) == ((), {LOST: 1})
 

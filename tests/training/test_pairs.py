@@ -70,6 +70,19 @@ async def test_questions_that_share_gold_are_on_one_side(data):
     assert all(len(splits) == 1 for splits in sides.values())
 
 
+async def test_no_training_question_has_a_gold_passage_of_a_judged_one(data):
+    file, mill = data / "nq20.jsonl.gz", town("Zill", 1700)
+    records = [json.loads(line) for line in gzip.open(file, "rt")]
+    for each in records:
+        each["documents"].append(mill)
+        each["gold_document_ids"].append(mill["id"])
+    write(file, records)
+    groups = await groups_of(data, "nq20")
+    judged = {text for each in groups if each.split != TRAIN for text in each.gold}
+    assert judged
+    assert not judged & {text for each in groups if each.split == TRAIN for text in each.gold}
+
+
 async def test_a_set_is_trained_on_and_judged_by_different_questions(data):
     groups = await groups_of(data, "nq20")
     assert {each.split for each in groups} >= {TRAIN, TEST}

@@ -125,7 +125,7 @@ Reranker = Annotated[
     option(
         "The reranker of the passages found: none, minilm, embedding, likelihood, "
         "cross-encoder:NAME or http:MODEL@URL. Default: COLLIGATE_RERANKER, then the settings "
-        "file, then none.",
+        "file, then the strategy's own.",
         MODELS,
     ),
 ]

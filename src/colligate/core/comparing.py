@@ -87,6 +87,7 @@ _SUPERLATIVES = (
     "most|least|fewest|first|last|latest|earliest|oldest|youngest|highest|lowest|largest|smallest|"
     "biggest|greatest|longest|shortest|tallest"
 )
+_SUPERLATIVE = re.compile(rf"(?<!\bat )\b(?:{_SUPERLATIVES})\b(?: recent(?:ly)?\b)?", re.IGNORECASE)
 _WHICH = re.compile(rf"\b(?:which|who)\b.*(?<!\bat )\b(?:{_SUPERLATIVES})\b", re.IGNORECASE)
 _SECOND = re.compile(
     r"\b(?:two|three|four|five|ten|second|third|fourth|fifth|\d+(?:nd|rd|th)?)[ -]"
@@ -101,7 +102,7 @@ def _asks_extreme(question: str) -> bool:
     >>> _asks_extreme("Which company has the highest revenue?")
     True
     """
-    asked = _WHICH.search(question) and not _SECOND.search(question)
+    asked = _WHICH.search(_PERIOD.sub(" ", question)) and not _SECOND.search(question)
     return bool(asked) and not UNCOMPARED.search(question)
 
 
@@ -119,7 +120,8 @@ def find_extreme(question: str, found: Sequence[CitedFigure]) -> tuple[int, str]
     if not _asks_extreme(question) or len(read) < 2:
         return None
     kind, _ = read[0].kind
-    rises = wants_larger(question, kind)
+    said = _SUPERLATIVE.finditer(_PERIOD.sub(" ", question))
+    rises = wants_larger(" ".join(each[0] for each in said), kind)
     if rises is None:
         return None
     best = max(read, key=lambda each: each.low) if rises else min(read, key=lambda each: each.high)
@@ -157,7 +159,7 @@ def find_total(question: str, found: Sequence[CitedFigure]) -> str | None:
     read = _read_alike(question, found)
     if not _asks_total(question) or len(read) < 2 or read[0].kind in (_DAY, ("percent", "")):
         return None
-    first, [asked] = found[0].cited, find_numbers(found[0].short)
+    first, [asked] = found[0].cited, find_numbers(DATE.sub(" ", found[0].short))
     number = next(each for each in find_numbers(first) if each.key == asked.key)
     before = "".join(each for each in "$€£¥" if each in number.text)
     word = re.match(r"\s*[^\W\d]+", first[number.end :]) if any(read[0].kind) else None
@@ -219,6 +221,15 @@ _RELATIVE = re.compile(
     r"|\b(?:within|in) (?P<soon>\d+|[a-z]+) (?P<of>day|week|month|year)s\b",
     re.IGNORECASE,
 )
+# "Last year" is a time and no superlative.
+_PERIOD = re.compile(
+    rf"{_RELATIVE.pattern}|\b(?:first|last) (?:day|week|quarter|half|decade|century)\b",
+    re.IGNORECASE,
+)
+# "From 2019 to 2021", "in 2019 or 2020": the date before it is not the whole limit.
+_GOES_ON = re.compile(
+    rf"\s*(?:[-–—/,]|\b(?:to|or|and|through|till)\b)\s*(?:\d|(?:{NAMED_MONTH})\b)", re.IGNORECASE
+)
 _MONTHS_OF = {"month": 1, "quarter": 3, "year": 12}
 
 
@@ -253,6 +264,8 @@ def may_compare(question: str) -> bool:
 def _find_limits(question: str, today: date) -> list[_Limit]:
     """Return the limits of figures and of dates that a question names."""
     if not _ASKS.search(question) or UNCOMPARED.search(question):
+        return []
+    if any(_GOES_ON.match(question, match.end()) for match in _DATED.finditer(question)):
         return []
     found = [_read_relative(match, today) for match in _RELATIVE.finditer(question)]
     found += [_read_dated(match) for match in _DATED.finditer(question)]
@@ -365,7 +378,7 @@ def _read_figure(figure: CitedFigure, question: str) -> _Range | None:
         year, *rest = map(int, value[1])
         start = date(year, *(rest or (1, 1)))
         return _Range(_DAY, _count(start), _count(start if rest else date(year, 12, 31)))
-    [asked], numbers = find_numbers(figure.short), find_numbers(figure.cited)
+    [asked], numbers = find_numbers(DATE.sub(" ", figure.short)), find_numbers(figure.cited)
     own = [each for each in numbers if each.key == asked.key]
     if not own:
         return None
@@ -384,7 +397,7 @@ def _read_amount(text: str, number: Number, unit: str = "") -> _Range | None:
 
     In a row of a table parentheses make a figure negative.
     """
-    if number.kind == "year":
+    if number.dates:
         return None
     before = text[: number.start].rstrip("$€£¥ ")
     below = before.endswith(("(", "-", "−"))

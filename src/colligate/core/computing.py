@@ -86,15 +86,27 @@ class Number:
     step: Decimal
     kind: str
 
+    @property
+    def dates(self) -> bool:
+        """Whether it is a year of the calendar, and not so many years."""
+        return self.kind == "year" and not re.search(r"[\s-]years?$", self.text, re.IGNORECASE)
+
 
 SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-_WORDS = {
-    word: value
-    for value, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-        "fifteen sixteen seventeen eighteen nineteen twenty".split()
-    )
+_COUNTED = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen eighteen nineteen"
+).split()
+_TENS = {
+    word: 10 * ten
+    for ten, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)
 }
+# "Forty-five" before "forty": the longer one is looked for first.
+_WORDS = (
+    {f"{ten}-{_COUNTED[one]}": value + one for ten, value in _TENS.items() for one in range(1, 10)}
+    | _TENS
+    | {word: value for value, word in enumerate(_COUNTED)}
+)
 _WRITTEN = re.compile(
     rf"(?P<money>[$€£¥]\s?)?(?P<digits>\d+(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|\b(?:{'|'.join(_WORDS)})\b)"
     rf"(?:[\s-]?(?P<scale>{'|'.join(SCALES)})\b)?(?P<percent>\s?(?:%|percent\b|per cent\b))?"
@@ -106,7 +118,7 @@ _MOST = 60  # numbers of one source: a table has many, and each pair may fit by 
 
 
 def find_numbers(text: str) -> list[Number]:
-    """Return the numbers of a text, in digits or in words up to twenty."""
+    """Return the numbers of a text, in digits or in words up to ninety-nine."""
     found = []
     for match in _WRITTEN.finditer(text):
         digits = match["digits"].lower()
@@ -312,7 +324,7 @@ def read_value(text: str) -> tuple[str, tuple[Decimal, ...]] | None:
     if days:
         return "date", (Decimal(days[0].year), Decimal(days[0].month), Decimal(days[0].day))
     [number] = numbers
-    return "date" if number.kind == "year" else number.kind, (number.value,)
+    return "date" if number.dates else number.kind, (number.value,)
 
 
 def find_larger(first: str, second: str) -> tuple[str, int] | None:

@@ -101,10 +101,12 @@ def enclose(tag: str, text: str) -> str:
 
 
 def render_question(question: str) -> str:
-    """Return the question as prompts show it, with the date if it says "this year" or the like."""
-    asked = f"Question: {escape(question.strip())}"
-    today = f"\nToday is {say_day(date.today())}." if depends_on_today(question) else ""
-    return asked + today
+    """Return the question as prompts show it, after the date if it says "this year" or the like.
+
+    The question comes last: signals are read at its tokens.
+    """
+    today = f"Today is {say_day(date.today())}.\n" if depends_on_today(question) else ""
+    return f"{today}Question: {escape(question.strip())}"
 
 
 def render_thoughts(thoughts: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ copy abstains and answers better than one that is asked for its verdict first
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
+from colligate.concurrency import check_in_thread
 from colligate.core.answer import Answer
 from colligate.core.citing import (
     NOT_FOUND,
@@ -150,7 +150,7 @@ async def _ask(
 
     async def check(reply: ReaderReply | JoinedReply) -> Cited:
         # Locating a quote in a long document takes too long for the event loop.
-        return await asyncio.to_thread(
+        return await check_in_thread(
             cite,
             question,
             reply.statements,
@@ -302,7 +302,7 @@ async def locate_statements(
     A statement of which its passage says the opposite is a warning.
     """
     documents = await run.documents_of(passages)
-    found, dropped = await asyncio.to_thread(
+    found, dropped = await check_in_thread(
         resolve, question, statements, passages, documents, run.verifier
     )
     for problem in dropped:

@@ -97,8 +97,15 @@ def widen_to_sentences(document: Document, span: Span, within: Span) -> Span:
 # Content words: those that carry meaning
 
 # Words, numbers with their separators (1,234.5), and each CJK character by itself. A dash joins two
-# numbers: 1887-1891.
-WORD = re.compile(r"[㐀-䶿一-鿿぀-ヿ]|\d+(?:[.,:/]\d+)*|[^\W\d_㐀-䶿一-鿿぀-ヿ]+(?:['’][^\W\d_]+)?")
+# numbers: 1887-1891. The vowel signs of Indic scripts are no letters for `re`, but part of a word.
+_LETTER = r"[^\W\d_㐀-䶿一-鿿぀-ヿ]"
+_SIGNS = "".join(
+    chr(code) for code in range(0x900, 0xE00) if unicodedata.category(chr(code))[0] == "M"
+)
+WORD = re.compile(
+    r"[㐀-䶿一-鿿぀-ヿ]|\d+(?:[.,:/]\d+)*"
+    rf"|{_LETTER}+(?:[{_SIGNS}\u200c\u200d]+{_LETTER}*)*(?:['’][^\W\d_]+)?"
+)
 
 # Function words of a claim prove nothing about its source. English only: in other languages
 # they are common in any passage, so keeping them only makes the test a little milder.
@@ -116,12 +123,22 @@ _FUNCTION_WORDS = frozenset(_FUNCTION_WORDS_TEXT.split())
 
 _COUNTED = """
 zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
-sixteen seventeen eighteen nineteen twenty
+sixteen seventeen eighteen nineteen
 """
-_TENS = "thirty forty fifty sixty seventy eighty ninety hundred"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety hundred"
 _NUMBER_WORDS = {word: str(number) for number, word in enumerate(_COUNTED.split())} | {
-    word: str(10 * number) for number, word in enumerate(_TENS.split(), 3)
+    word: str(10 * number) for number, word in enumerate(_TENS.split(), 2)
 }
+_ONE = "|".join(_COUNTED.split()[1:10])
+_TEN = "|".join(_TENS.split()[:-1])
+_SEVERAL = re.compile(rf"\b({_TEN})[-\u2010\u2011 ]({_ONE})\b(?!-)|\b({_ONE}) hundred\b")
+
+
+def _add_number_words(found: re.Match[str]) -> str:
+    """Return "forty-five" as "45" and "two hundred" as "200"."""
+    if found[3]:
+        return f"{_NUMBER_WORDS[found[3]]}00"
+    return str(int(_NUMBER_WORDS[found[1]]) + int(_NUMBER_WORDS[found[2]]))
 
 
 # Models leave out accents: Lumière, Lumiere. Of Latin letters alone: й and и are two letters.
@@ -141,6 +158,7 @@ def split_content_words(text: str) -> list[str]:
     True
     """
     folded = unicodedata.normalize("NFKC", text).casefold().translate(_PLAIN)
+    folded = _SEVERAL.sub(_add_number_words, folded)
     found = []
     for match in WORD.finditer(folded):
         word = match.group()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from colligate.core.citing import LONGEST_QUOTE, Place, Stated
+from colligate.core.citing import LONGEST_QUOTE, Place, Stated, remove_model_marks
 from colligate.core.meaning import Meaning, check_short_answer, compare_words
 from colligate.core.odds_verifier import OddsVerifier
 from colligate.core.orders import has_commands_around
@@ -27,7 +27,15 @@ _ASKS = re.compile(
     re.I,
 )
 # "Is it open or closed?", "Is there a fee, and how much is it?"
-_ASKS_MORE = re.compile(r"\bor\b|\b(?:and|so),? (?:who|what|which|when|where|why|how)\b", re.I)
+_ASKS_MORE = re.compile(
+    r"\bor\b|\b(?:and|so),? (?:who|what|which|when|where|why|how)\b"
+    # "Can you tell me when it ends?", "Do you know who signed?", "Does it say where?"
+    r"|^\W*(?:can|could|will|would) you (?:please |kindly )?"
+    r"(?:tell|list|show|give|name|explain|find|describe|summari[sz]e)\b"
+    r"|\b(?:tell|know|say|state|mention|explain|show)s?(?: me| us)?,? "
+    r"(?:who(?:m|se)?|what|which|when|where|why|how)\b",
+    re.I,
+)
 _IS_IT_TRUE = re.compile(r"\W*is it (?:true|right|correct|the case) that\s+", re.I)
 
 # Odds, chosen on 44 claims of the building part of benchmarks/meaning.jsonl, each as a question
@@ -64,7 +72,7 @@ async def read_verdict(question: str, passage: Passage, run: Run) -> tuple[str, 
         return "", None
     if has_commands_around(document, span):
         return "", None
-    sentence = " ".join(document.slice(span).split())
+    sentence = remove_model_marks(document.slice(span))
     context = " ".join([passage.full_title, *passage.section, sentence])
     shared = support(claim, context)
     by_words = compare_words(claim, sentence)

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from colligate.core.answer import Answer
-from colligate.core.citing import Citation, make_citation
+from colligate.core.citing import Citation, make_citation, remove_model_marks
+from colligate.core.orders import has_commands_around
 from colligate.core.run import Run
 from colligate.core.support import is_number, split_content_words
 from colligate.documents import Document, Span
@@ -77,6 +78,8 @@ async def _find_others(
             shown = any(each.span.overlaps(span) for each in answer.citations)
             if shown or not differ_in_figures(sentence, other):
                 continue
+            if has_commands_around(document, span):
+                continue
             if other not in found or document.date > found[other][0].date:
                 found[other] = document, span
 
@@ -133,7 +136,7 @@ def show_other(answer: Answer, sentence: str, document: Document, span: Span) ->
     """Return the answer with a sentence of another document beside it, cited and dated."""
     start = len(answer.text) + 1
     place = f"{document.title} ({date})" if (date := document.date) else document.title
-    said = f"Another document says otherwise, {place}: “{sentence}”"
+    said = f"Another document says otherwise, {place}: “{remove_model_marks(sentence)}”"
     citation = make_citation(document, span, [(start, start + len(said))], VERSION)
     return replace(
         answer,

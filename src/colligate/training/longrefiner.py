@@ -55,6 +55,7 @@ from colligate.strategies.longrefiner.structuring import (
     Level,
     Structurer,
     Structuring,
+    limit_skeleton,
     split_parts,
     structuring_messages,
 )
@@ -287,7 +288,7 @@ class CurationSettings(Pairing):
 # the serialiser that inference's reader reverses, and a pair is kept only if that reader brings the
 # text back.
 
-SHORT = "no longer than a paragraph: inference would not ask"
+SHORT = "no longer than two paragraphs: inference would not ask"
 UNSECTIONED = "without sections"
 HEADED = "its body still reads as if it had headings"
 LONG_PAIRS = "the skeleton is longer than inference lets a reply be"
@@ -305,7 +306,7 @@ def structuring_pairs(document: Document, pairing: Pairing) -> CuratedItem:
     its text belongs. Blocks.
     """
     body = remove_headings(document)
-    if len(body.bare.text.split()) <= MOST_WORDS:
+    if len(body.bare.text.split()) <= 2 * MOST_WORDS:
         return CuratedItem(discarded={SHORT: 1})
     if body.bare.tree.sections:
         return CuratedItem(discarded={HEADED: 1})
@@ -317,7 +318,7 @@ def structuring_pairs(document: Document, pairing: Pairing) -> CuratedItem:
     discarded: Counter[str] = Counter()
     for place, (span, reply) in enumerate(zip(spans, replies, strict=True)):
         text = body.bare.slice(span)
-        if estimate_tokens(reply) > pairing.structuring_tokens // 2:
+        if estimate_tokens(reply) > limit_skeleton(text, pairing.structuring_tokens):
             discarded[LONG_PAIRS] += 1
         elif recover(reply, make_plain_document(text)).coverage < pairing.recovered:
             discarded[LOST] += 1

@@ -241,7 +241,7 @@ def _derive(record: _Record, gold: Sequence[_Record]) -> Iterator[_Derived]:
 
 def _separate(groups: Sequence[Group]) -> list[Group]:
     """Leave out training questions near judged ones, questions asked twice, and poor groups."""
-    near = {_title(each.gold[0]) for each in groups if each.split != TRAIN}
+    near = {_title(text) for each in groups if each.split != TRAIN for text in each.gold}
     apart = [
         each
         for each in groups

@@ -46,6 +46,7 @@ def test_marks_of_citations_are_no_part_of_an_answer() -> None:
 
 def test_an_answer_of_alce_is_one_line_without_citations() -> None:
     assert prepare_alce("\n\n Paris [1]. \nLondon") == "Paris."
+    assert prepare_alce(remove_citation_marks("Paris is.\n[1] Lyon is larger.")) == "Paris is."
     assert first_line("\nParis") == ""
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from colligate.bench.metrics.rouge import rouge_dual, rouge_long, rouge_of_run
@@ -84,10 +86,11 @@ def test_only_the_first_line_without_its_citations_is_scored() -> None:
 
 
 def test_a_run_has_the_median_of_its_bootstrapped_means() -> None:
-    def answered(text: str) -> tuple[Question, Outcome]:
-        question = Question("q", "what?", task=QuestionTask.LONG, long_answers=("a cat sat",))
+    def answered(text: str, **golds: Any) -> tuple[Question, Outcome]:
+        question = Question("q", "what?", task=QuestionTask.LONG, **golds)
         return question, Outcome(text, found=bool(text))
 
-    run = [answered("a cat sat"), answered(""), answered("a cat sat"), answered("")]
-    assert rouge_of_run(run)["rouge_lsum_mid"] == pytest.approx(0.5, abs=0.01)
+    for golds in ({"long_answers": ("a cat sat",)}, {"answers": ("a cat sat",)}):
+        run = [answered(text, **golds) for text in ("a cat sat", "", "a cat sat", "")]
+        assert rouge_of_run(run)["rouge_lsum_mid"] == pytest.approx(0.5, abs=0.01)
     assert rouge_of_run([]) == {}

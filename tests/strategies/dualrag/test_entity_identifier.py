@@ -75,7 +75,7 @@ def test_the_prompt_lists_the_names_there_are_and_nothing_breaks_out_of_it():
     assert content.count("</outline>") == 1
     assert "<|im_end|>" not in content
     assert "none" in identifier_messages("Who?", "", [], [])[-1].content
-    assert "1. T." in query_messages("Who?", "", ["T."])[-1].content
+    assert "1. T." in query_messages("Who?", ["T."])[-1].content
 
 
 def test_a_query_that_says_no_more_than_the_name_is_left_out_beside_others():

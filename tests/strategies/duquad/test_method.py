@@ -566,6 +566,14 @@ async def test_scores_that_fail_leave_documents_unscored(make_run):
     assert {each.span.document_id for each in answer.evidence} == {"mill", "lake", "house"}
 
 
+async def test_documents_that_no_reply_scored_are_shown_whole(make_run):
+    told = "The mill stands by the lake. It has two wheels. It is old. The rent is 900 euros."
+    documents = [document("mill", told), *DOCUMENTS[2:]]
+    strategy = DuQUAD(local_documents=2, scores="reply")
+    _, _, model = await asked(make_run, strategy, documents, replies=Saying(score=DOWN))
+    assert "The rent is 900 euros." in model.calls[-1].prompt
+
+
 async def test_scores_that_fail_when_asked_again_keep_the_first_ones(make_run):
     first = scores(d2=(0.9, "900 euros"))
     _, run, _ = await asked(make_run, replies=Saying(score=[first, DOWN]))

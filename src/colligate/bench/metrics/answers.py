@@ -83,7 +83,7 @@ def list_long_golds(question: Question) -> tuple[str, ...]:
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_MARK = re.compile(r"\s*\[(?:\d+(?:\s*[,;]\s*\d+)*|uncited)\]")
+_MARK = re.compile(r"[^\S\n]*\[(?:\d+(?:\s*[,;]\s*\d+)*|uncited)\]")
 
 Normaliser = Callable[[str], str]
 

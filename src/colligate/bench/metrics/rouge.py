@@ -74,7 +74,7 @@ def rouge_of_run(answered: Sequence[tuple[Question, Outcome]]) -> dict[str, floa
     values = [
         rouge_long(take_whole(outcome), golds)["rouge_lsum"]
         for question, outcome in answered
-        if (golds := question.long_answers)
+        if (golds := list_long_golds(question))
     ]
     if not values:
         return {}

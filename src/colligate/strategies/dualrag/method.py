@@ -365,8 +365,9 @@ class DualRAG:
         if self.no_entities or self.ei2:
             with run.meter.step("identifier"):
                 query = await make_single_query(knowledge, run, written=self.ei2)
-            hits, how, ranked = await self._retrieve(ELSE, (query,), run)
-            groups = group_by_title(hits)
+            name = knowledge.question if self.ei2 else ELSE
+            hits, how, ranked = await self._retrieve(name, (query,), run)
+            groups = {name: hits} if self.ei2 else group_by_title(hits)
             entities: dict[str, tuple[str, ...]] = dict.fromkeys(groups, (query,))
             retrieved = [
                 (of_it, how, ranked if not n else []) for n, of_it in enumerate(groups.values())
@@ -494,7 +495,10 @@ class DualRAG:
     ) -> _Summarised | ColligateError:
         """Return k_t^e: what the new passages say of an entity (equation 9); or the failure."""
         if self.no_outline:
-            raw = [Fragment(each.text.strip(), (each.span,)) for each in sought.unseen]
+            raw = [
+                Fragment(f"{each.full_title}\n{each.text.strip()}", (each.span,))
+                for each in sought.unseen
+            ]
             return _Summarised(raw, sought.unseen)
 
         written = self.summaries == "written"
@@ -644,10 +648,9 @@ async def make_single_query(knowledge: Knowledge, run: Run, *, written: bool) ->
     """Return the query without an Entity Identifier: the latest thought, or a `written` one."""
     query, readable = knowledge.latest, True
     if written:
-        ask = partial(query_messages, knowledge.question, thoughts=knowledge.thoughts)
-        outline = await knowledge.render_outline(run, ask, QUERY_TOKENS, Query)
+        messages = query_messages(knowledge.question, knowledge.thoughts)
         try:
-            made = await run.structured(ask(outline), Query, max_tokens=QUERY_TOKENS)
+            made = await run.structured(messages, Query, max_tokens=QUERY_TOKENS)
             query = " ".join(made.value.query.split()) or query
         except MalformedOutput:
             readable = False

@@ -405,7 +405,7 @@ class DuQUAD:
             if score is None or number in kept:
                 document = await run.document(passage.document_id)
                 shown = (passage.span,)
-                if answer or self.scores == "reply":
+                if answer or (score is not None and self.scores == "reply"):
                     best = await asyncio.to_thread(
                         find_evidence_sentences, document, passage.span, answer, self.sentences
                     )

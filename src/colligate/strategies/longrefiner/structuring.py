@@ -113,8 +113,7 @@ class Structurer:
         for done, span in enumerate(parts):
             text = document.slice(span)
             messages = self._make_prompt(text)
-            # A skeleton is shorter than its text: a model that does not end is stopped.
-            longest = min(most // 2, estimate_tokens(text) + _TAGS_TOKENS)
+            longest = limit_skeleton(text, most)
             key = _make_key(model, messages, longest)
             skeleton = await asyncio.to_thread(run.store.get, key)
             if not isinstance(skeleton, str):
@@ -133,6 +132,11 @@ class Structurer:
 
 _LEAST_TOKENS = 256  # of text in one call
 _TAGS_TOKENS = 128  # that the tags and titles of a short text may take
+
+
+def limit_skeleton(text: str, most_tokens: int) -> int:
+    """Return the most tokens of a text's skeleton: a model that does not end is stopped there."""
+    return min(most_tokens // 2, estimate_tokens(text) + _TAGS_TOKENS)
 
 
 def split_parts(document: Document, most_tokens: int) -> Iterator[Span]:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from colligate.concurrency import map_concurrent
+from colligate.concurrency import check_in_thread, map_concurrent
 from colligate.core.answer import split_answer
 from colligate.core.apart import read_ranked
 from colligate.core.citing import Place, Stated, Statement, resolve
@@ -304,7 +304,7 @@ class DocumentAgent:
             return ()
         documents = {reading.info.id: await run.document(reading.info.id)}
         asked = "\n".join([self.question, *self.tasks, FRAME])
-        stated, _ = await asyncio.to_thread(
+        stated, _ = await check_in_thread(
             resolve, asked, reading.statements, reading.shown, documents, run.verifier
         )
         return tuple(each for each in stated if each.places)

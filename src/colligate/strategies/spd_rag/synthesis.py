@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from colligate.concurrency import map_concurrent
+from colligate.concurrency import check_in_thread, map_concurrent
 from colligate.core.answer import Answer
 from colligate.core.citing import (
     NOT_FOUND,
@@ -269,7 +269,7 @@ class Synthesis:
         self, statements: Sequence[Statement | Joined], passages: Sequence[Passage]
     ) -> tuple[list[Stated], tuple[str, ...]]:
         documents = await self.run.documents_of(passages)
-        return await asyncio.to_thread(
+        return await check_in_thread(
             resolve, self.question, statements, passages, documents, self.run.verifier
         )
 
