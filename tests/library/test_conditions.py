@@ -40,7 +40,19 @@ def test_what_a_condition_holds_for(text, holds):
     assert condition.holds(REPORT) is holds
 
 
-@pytest.mark.parametrize("text", ["", "date", "date>=", ">=2024", "date is 2024", "my date=2024"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "date",
+        "date>=",
+        ">=2024",
+        "date is 2024",
+        "my date=2024",
+        "date<2024/06",
+        "date>=2024-9",
+    ],
+)
 def test_what_is_not_a_condition_is_refused(text):
     with pytest.raises(UsageError, match="is not a condition"):
         parse_conditions([text])

@@ -24,6 +24,7 @@ from colligate.errors import (
 )
 from colligate.library import AsyncLibrary, SearchMode
 from colligate.library.library import make_library
+from support.documents import text_pdf
 from support.embedders import WordEmbedder
 
 lance = pytest.importorskip("lance")
@@ -151,6 +152,52 @@ async def test_copies_records_and_removals(open_library, write, write_records):
         assert await library.remove(["b"]) == ["b"]
         assert (await library.add(oaks)).document_ids == ["a", "b"]
         assert (await library.search("acorns", k=1, mode=SearchMode.SPARSE))[0].passage.text
+        assert await library.verify() == []
+
+
+@pytest.mark.parametrize("engine", ["edge", "lance"])
+async def test_a_copy_that_changes_or_goes_leaves_the_document_to_the_other(open_library, write):
+    async with open_library() as library:
+
+        async def sources():
+            return {info.id: Path(info.source) for info in await library.documents()}
+
+        one, two, three = (write(f"{each}/a.md", "# Same\n\nWords.\n") for each in "xyz")
+        (same,) = (await library.add([one, two, three])).document_ids
+        assert await sources() == {same: three}
+        three.write_text("# Other\n\nMore words.\n")
+        (other,) = (await library.add(three)).document_ids
+        assert await sources() == {same: one, other: three}
+        await library.remove([one])
+        assert await sources() == {same: two, other: three}
+        assert await library.verify() == []
+
+
+@pytest.mark.parametrize("engine", ["edge", "lance"])
+async def test_new_page_numbers_and_headings_of_the_same_text_are_stored(open_library, write):
+    async with open_library() as library:
+        path = write("a.pdf", "")
+        pages = [["Herons wade in rivers."]]
+        path.write_bytes(text_pdf(pages))
+        await library.add(path)
+        path.write_bytes(text_pdf([[], *pages]))
+        await library.add(path)
+        (hit,) = await library.search("herons", k=1, mode=SearchMode.SPARSE)
+        assert hit.passage.page == 2
+        text = "Words.\n\n## Herons\n\nHerons wade.\n"
+        ids = (await library.add([write("b.txt", text), write("b.md", text)])).document_ids
+        headings = [len((await library.document(id_)).tree.sections) for id_ in ids]
+        assert len(set(headings)) == 2
+        assert await library.verify() == []
+
+
+@pytest.mark.parametrize("engine", ["edge", "lance"])
+async def test_pages_of_one_text_and_many_titles_are_many_documents(open_library, write):
+    page = "<!DOCTYPE html><title>{}</title><p>Words.".format
+    paths = [write(f"{each}/a.html", page(each)) for each in "xyz"]
+    async with open_library() as library:
+        await library.add(paths)
+        assert await titles(library) == ["x", "y", "z"]
         assert await library.verify() == []
 
 

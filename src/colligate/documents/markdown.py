@@ -72,6 +72,14 @@ def own_span(document: Document, node: Node) -> Span | None:
     return Span(document.id, start, end) if end > start else None
 
 
+_FIGURE = re.compile(r"[-\u2212\u2013]?\d")
+
+
+def superscript_mark(before: str, superscript: str) -> str:
+    """Return "^" if a superscript figure follows a figure: 10<sup>6</sup> is not 106; else ""."""
+    return "^" if before[-1:].isdigit() and _FIGURE.match(superscript) else ""
+
+
 def format_table(rows: Iterable[Sequence[str]], *, rule: str = "---") -> str:
     """Return a Markdown table, its first row the head; "" without cells.
 

@@ -205,6 +205,7 @@ class Catalogue:
                 _link(db, file.path, [])
                 kept = {_keep_document(db, document) for document, _ in documents}
                 _remove_unlinked(db, before - kept)
+                _name_other_source(db, file.path, before - kept)
                 numbers = [
                     _keep_document(db, document) or _add_document(db, document, spans)
                     for document, spans in documents
@@ -219,6 +220,7 @@ class Catalogue:
             before = _linked_documents(db, path)
             db.execute("DELETE FROM files WHERE path = ?", (os.fsencode(path),))
             _remove_unlinked(db, before)
+            _name_other_source(db, path, before)
 
     def remove(self, numbers: Collection[int]) -> None:
         """Remove documents; their files are read again when they are added again."""
@@ -379,24 +381,38 @@ def _remove_unlinked(db: Connection, numbers: Collection[int]) -> None:
     )
 
 
+def _name_other_source(db: Connection, path: Path, numbers: Collection[int]) -> None:
+    """Let documents that this file no longer has name another file that has them."""
+    for number in numbers:
+        row = db.execute(
+            "SELECT source, path FROM documents JOIN file_documents ON document = number"
+            " WHERE number = ? ORDER BY path LIMIT 1",
+            (number,),
+        ).fetchone()
+        if row and resolve_path(row[0]) == path:
+            other = clean_text(os.fsdecode(row[1]))
+            db.execute("UPDATE documents SET source = ? WHERE number = ?", (other, number))
+
+
 def _is_pending(db: Connection, number: int) -> bool:
     query = "SELECT 1 FROM documents WHERE number = ? AND state = ?"
     return db.execute(query, (number, DocumentState.PENDING)).fetchone() is not None
 
 
 def _keep_document(db: Connection, document: Document) -> int | None:
-    """Return the number of the stored document with this id, title and text, and keep it.
+    """Return the number of the stored document with this id, title, text and structure; keep it.
 
     If it was being removed it is pending again: its passages may be half gone.
     """
     rows = db.execute(
-        "SELECT number, state FROM documents"
+        "SELECT number, state, pages, tree FROM documents"
         " WHERE id IN (?, ?) AND title = ? AND digest = ? ORDER BY state",
         (document.id, renamed(document), document.title, document.digest),
     ).fetchall()
-    if not rows:
+    found = next((row for row in rows if row[2:] == structure_json(document)), None)
+    if not found:
         return None
-    number, state = rows[0]
+    number, state, *_ = found
     if state == DocumentState.REMOVING:
         if _is_taken(db, document.id):
             return None
@@ -415,6 +431,8 @@ def _add_document(db: Connection, document: Document, spans: Sequence[Span]) -> 
     """
     if _is_taken(db, document.id):
         new = renamed(document)
+        while _is_taken(db, new):
+            new += f"-{document.digest[:10]}"
         tree = Tree.from_json(document.tree.to_json(), new)
         document = dataclasses.replace(document, id=new, tree=tree)
         spans = [Span(new, span.start, span.end) for span in spans]
@@ -435,8 +453,7 @@ def _add_document(db: Connection, document: Document, spans: Sequence[Span]) -> 
             len(spans),
             as_json(dict(document.metadata)),
             as_json(document.warnings),
-            as_json([[p.number, p.start, p.end, p.label] for p in document.pages]),
-            as_json(document.tree.to_json()),
+            *structure_json(document),
             document.text,
         ),
     ).lastrowid
@@ -449,6 +466,12 @@ def _add_document(db: Connection, document: Document, spans: Sequence[Span]) -> 
         ],
     )
     return number
+
+
+def structure_json(document: Document) -> tuple[str, str]:
+    """Return a document's pages and tree as they are stored."""
+    pages = [[p.number, p.start, p.end, p.label] for p in document.pages]
+    return as_json(pages), as_json(document.tree.to_json())
 
 
 def renamed(document: Document) -> str:

@@ -34,7 +34,8 @@ from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from colligate.concurrency import in_thread
-from colligate.documents import Document, Span
+from colligate.documents import Document, Span, clean_text
+from colligate.documents.document import digest
 from colligate.errors import (
     LibraryDamaged,
     LibraryError,
@@ -43,7 +44,7 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.library.bm25 import Terms
-from colligate.library.catalogue import as_json, renamed, to_document
+from colligate.library.catalogue import as_json, renamed, resolve_path, structure_json, to_document
 from colligate.library.lock import find_holder
 from colligate.library.protocols import (
     DocumentStore,
@@ -551,6 +552,7 @@ class LanceCatalogue:
                 self._put_file(file, [])
                 kept = {self._keep(document) for document, _ in documents}
                 self._remove_unlinked(before - kept)
+                self._name_other_source(file.path, before - kept)
                 numbers = [
                     self._keep(document) or self._add(document, spans)
                     for document, spans in documents
@@ -567,6 +569,7 @@ class LanceCatalogue:
             if row := self._find_file(path):
                 self._put(replace(row, state=_GONE))
                 self._remove_unlinked(set(row.record["documents"]))
+                self._name_other_source(path, set(row.record["documents"]))
 
         self._change(change)
 
@@ -691,6 +694,11 @@ class LanceCatalogue:
         found = self.table.read(columns, f"number = {number}").to_pylist()
         return found[0] if found else None
 
+    def _get_long(self, number: int) -> dict[str, str]:
+        """Return the long columns of a document, as they are staged or stored."""
+        found = (self._staged or {}).get(number) or self._read_long(number) or _EMPTY
+        return {name: found[name] for name in _LONG}
+
     def _refresh(self) -> None:
         """Read the rows again if another process has changed the table."""
         if self._staged is not None:
@@ -781,25 +789,35 @@ class LanceCatalogue:
         self._put(_Row(known.number if known else self._take_number(), _FILE, record))
 
     def _keep(self, document: Document) -> int | None:
-        """Return the number of the stored document with this id, title and text, and keep it."""
+        """Return the number of the stored document with this id, title, text and structure."""
         for id_ in (document.id, renamed(document)):
             row = self._rows.get(self._ids.get(id_, -1))
             if row is None or row.record["title"] != document.title:
                 continue
             if row.record["digest"] == document.digest:
-                now = {"source": document.source, "metadata": as_json(dict(document.metadata))}
+                pages, tree = structure_json(document)
+                now = {
+                    "source": document.source,
+                    "metadata": as_json(dict(document.metadata)),
+                    "structure": digest(pages + tree),  # older releases stored none
+                }
+                if row.record.get("structure", now["structure"]) != now["structure"]:
+                    continue
                 if row.record != row.record | now:  # its file may have moved, or its reader changed
-                    staged = (self._staged or {}).get(row.number)
-                    long = staged or self._read_long(row.number) or _EMPTY
-                    kept = {name: long[name] for name in _LONG}
-                    self._put(replace(row, record=row.record | now), **kept)
+                    long = self._get_long(row.number)
+                    if (long["pages"], long["tree"]) != (pages, tree):
+                        continue
+                    self._put(replace(row, record=row.record | now), **long)
                 return row.number
         return None
 
     def _add(self, document: Document, spans: Sequence[Span]) -> int:
         """Stage a pending document; one whose id is taken gets a part of its digest added."""
-        id_ = renamed(document) if document.id in self._ids else document.id
+        id_ = document.id
+        while id_ in self._ids:
+            id_ += f"-{document.digest[:10]}"
         number = self._take_number()
+        pages, tree = structure_json(document)
         record = {
             "id": id_,
             "title": document.title,
@@ -807,6 +825,7 @@ class LanceCatalogue:
             "media_type": document.media_type,
             "language": document.language,
             "digest": document.digest,
+            "structure": digest(pages + tree),
             "characters": len(document.text),
             "pages": len(document.pages),
             "passages": len(spans),
@@ -817,8 +836,8 @@ class LanceCatalogue:
         self._put(
             _Row(number, DocumentState.PENDING, record),
             passages=as_json([[p.span.start, p.span.end, p.page, p.section] for p in passages]),
-            pages=as_json([[p.number, p.start, p.end, p.label] for p in document.pages]),
-            tree=as_json(document.tree.to_json()),
+            pages=pages,
+            tree=tree,
             text=document.text,
         )
         return number
@@ -830,6 +849,14 @@ class LanceCatalogue:
         linked = _linked(self._list_files())
         for row in self._find(number for number in numbers if number and number not in linked):
             self._put(replace(row, state=DocumentState.REMOVING))
+
+    def _name_other_source(self, path: Path, numbers: Collection[int | None]) -> None:
+        """Let documents that this file no longer has name another file that has them."""
+        for row in self._find(number for number in numbers if number):
+            if row.is_present and resolve_path(row.record["source"]) == path:
+                other = min(file.path for file in self.files_of(row.number))
+                new = row.record | {"source": clean_text(str(other))}
+                self._put(replace(row, record=new), **self._get_long(row.number))
 
 
 def _to_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -722,6 +723,12 @@ def make_library(path: Path | str, engine: str) -> None:
 
 def _open_store(given: Path | str, wait: float, engine: str | None) -> LibraryStore:
     uri = find_bucket(given)
+    if not uri and (scheme := re.match(r"[a-z][a-z0-9+.-]+:/", str(given))):
+        raise UsageError(
+            f"cannot open the library {given}",
+            f"nothing keeps libraries at {scheme[0]}/",
+            "name a folder or s3://BUCKET/NAME",
+        )
     path = home() / "buckets" / uri.removeprefix("s3://") if uri else Path(given)
     if engine not in (None, *ENGINES):
         hint = f"the engines are {' and '.join(ENGINES)}"

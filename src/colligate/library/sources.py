@@ -146,6 +146,7 @@ def find_document(given: str, documents: Sequence[DocumentInfo]) -> str:
 
 
 _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|!=|=|>|<|~)\s*([^\s=<>~].*?)\s*")
+_DATE = re.compile(r"\d{4}(-\d\d(-\d\d)?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,9 @@ def parse_conditions(texts: Iterable[str]) -> list[Condition]:
         if match is None:
             why = "expected a name, one of = != >= <= > < ~, and a value"
             raise UsageError(f"{text!r} is not a condition", why, 'write it as "date>=2024"')
+        if match[1].casefold() == "date" and match[2] != "~" and not _DATE.fullmatch(match[3]):
+            why = f"expected a date such as 2024, 2024-03 or 2024-03-31, got {match[3]}"
+            raise UsageError(f"{text!r} is not a condition", why, 'write it as "date>=2024-03"')
     return [Condition(match[1].casefold(), match[2], match[3]) for _, match in found if match]
 
 

@@ -273,6 +273,20 @@ def test_separated_values_are_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "date"),
+    [
+        ("a.csv", "order,date,amount\n1,2019-01-03,10\n", ""),
+        ("a.csv", "Stock of March 2024,,\norder,date,amount\n1,2019-01-03,10\n", "2024-03"),
+        ("a.xlsx", workbook(S=sheet(("Stock of March 2024",), ("1", "2019-01-03"))), "2024-03"),
+    ],
+)
+def test_the_date_of_a_sheet_is_above_its_table(
+    tmp_path: Path, name: str, content: str | bytes, date: str
+) -> None:
+    assert write_and_read(tmp_path / name, content).date == date
+
+
+@pytest.mark.parametrize(
     ("name", "content"),
     [
         ("a.csv", 'name,value\n\n,\n"Ada\nMercer",12\nBo,13\n\n'),

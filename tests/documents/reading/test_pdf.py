@@ -314,6 +314,34 @@ def test_running_headers_and_page_numbers_are_no_text() -> None:
     assert document.text.rstrip().endswith("for a while.")
 
 
+@pytest.mark.parametrize(
+    ("size", "top", "is_text"),
+    [
+        (10, "Invoice No. {0}{0}9", True),
+        (16, "Invoice No. 104{0}", True),
+        (16, "Exercise {0}", True),
+        (10, "Annals 7, 104{0}, Springer", False),
+        (11, "The Annals of Examples {0}", False),
+    ],
+)
+def test_a_line_that_differs_only_in_its_number_is_text_if_it_is_a_title(
+    size: float, top: str, is_text: bool
+) -> None:
+    lines = [top.format(n) for n in (1, 2, 3, 4)]
+    document = read(make_pdf([[(72, 60, size, "F1", line), *body(90)] for line in lines]))
+    assert [line in document.text for line in lines] == [is_text] * 4
+    assert [title for _, title in outline(document)] == (lines if size == 16 else [])
+
+
+def test_a_heading_that_fills_its_line_is_kept_and_a_bold_beginning_is_text() -> None:
+    pages = [
+        [heading(80, "Duties of tenants and of all persons there", 18), *body(97)],
+        [heading(80, f"Bold. {BODY}", 10), *body(93)],
+    ]
+    document = read(make_pdf(pages))
+    assert [t for _, t in outline(document)] == ["Duties of tenants and of all persons there"]
+
+
 def test_captions_are_not_headings() -> None:
     pages = [
         page("1 Harvest", heading(200, "Figure 1. Apples by year", 12)),

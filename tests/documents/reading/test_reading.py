@@ -247,6 +247,29 @@ def test_older_encodings_are_recognised_with_a_warning(
     assert "not UTF-8" in document.warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("declared", "encoding", "text"),
+    [
+        ("iso-8859-2", "iso-8859-2", "Zażółć gęślą jaźń. Wyższa opłata."),
+        ("ISO-8859-15", "iso-8859-15", "L'entrée est de 12 € pour les élèves."),
+        ("iso-8859-1", "cp1252", "“The café’s tea is £2”"),
+        ("utf-16", "cp1252", "“The café’s tea is £2”"),
+    ],
+)
+def test_a_web_page_is_read_in_the_encoding_that_it_states(
+    tmp_path: Path, declared: str, encoding: str, text: str
+) -> None:
+    page = f'<!DOCTYPE html><meta charset="{declared}"><p>{text}</p>'.encode(encoding)
+    assert write_and_read(tmp_path / "a.html", page).text == f"{text}\n"
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.wiki"])
+def test_a_superscript_is_apart_from_the_figure_before_it(tmp_path: Path, name: str) -> None:
+    text = "10<sup>6</sup>, <b>10</b><sup>−3</sup>, 5 m<sup>2</sup>, the 1<sup>st</sup>"
+    document = write_and_read(tmp_path / name, text.join(("<p>", "</p>")))
+    assert document.text.replace("*", "").strip() == "10^6, 10^−3, 5 m2, the 1st"
+
+
 def test_damaged_utf_8_is_read_with_replacements_and_a_warning(tmp_path: Path) -> None:
     data = "Ein schöner Tag für alle Gärten. ".encode() * 3 + b"\xff\xfe end"
     document = write_and_read(tmp_path / "a.txt", data)
@@ -423,6 +446,13 @@ def test_an_email_in_html(tmp_path: Path) -> None:
     document = write_and_read(tmp_path / "m.eml", MAIL.format(subtype="html", body=body))
     assert outline(document) == [(1, "Budget for café"), (2, "Café")]
     assert texts_of(document, Kind.LIST_ITEM) == ["- one"]
+
+
+def test_an_email_with_a_blank_text_part_is_read_from_its_html(tmp_path: Path) -> None:
+    html = "--B\r\nContent-Type: text/html\r\n\r\n<p>The total is 420 euros.</p>\r\n--B--\r\n"
+    mail = MAIL.replace("mixed", "alternative").format(subtype="plain", body=" ")
+    document = write_and_read(tmp_path / "m.eml", mail[: mail.rindex("--B\r")] + html)
+    assert texts_of(document, Kind.PARAGRAPH)[-1] == "The total is 420 euros."
 
 
 def test_limits_can_be_chosen(tmp_path: Path) -> None:

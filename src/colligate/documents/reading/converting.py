@@ -22,7 +22,7 @@ from lxml import etree  # type: ignore[import-untyped]
 from lxml import html as lxml_html
 
 from colligate.documents.document import Document, Page, clean_text
-from colligate.documents.markdown import markdown_tree
+from colligate.documents.markdown import markdown_tree, superscript_mark
 from colligate.documents.reading.decoding import decode
 from colligate.documents.reading.formats import EPUB, ODS, PPTX, RTF, XLS, XLSX, Container
 from colligate.documents.reading.limits import check_archive
@@ -168,6 +168,7 @@ def _parse_html(source: SourceFile, written: str) -> _HtmlPage:
     authors = root.xpath("//meta[@name='author']/@content")
     for head in root.findall("head"):
         root.remove(head)
+    _mark_superscripts(root)
     _flatten(root)
     _escape(root)
     page = etree.tostring(root, method="html", encoding="utf-8")
@@ -225,6 +226,14 @@ def _flatten(root: lxml_html.HtmlElement) -> None:
             text = " ".join(_NOT_XML.sub(" ", element.text_content()).split())
             element.clear(keep_tail=True)
             element.tag, element.text = "p", text
+
+
+def _mark_superscripts(root: lxml_html.HtmlElement) -> None:
+    for element in root.iter("sup"):
+        before = element.getprevious()
+        text = element.getparent().text if before is None else before.tail or before.text_content()
+        if mark := superscript_mark(text or "", element.text_content()):
+            element.text = mark + _NOT_XML.sub(" ", element.text or "")
 
 
 _VERBATIM = ("pre", "code", *_NOT_TEXT)
@@ -321,6 +330,8 @@ def read_email(source: SourceFile) -> Document:
         attached = [part.get_filename() or "unnamed" for part in message.iter_attachments()]
         body = message.get_body(("plain", "html"))
         content = "" if body is None else clean_text(_read_content(body))
+        if not content.strip() and (html := message.get_body(("html",))) is not None:
+            body, content = html, clean_text(_read_content(html))  # the text part was blank
     except (
         MessageError,
         ValueError,

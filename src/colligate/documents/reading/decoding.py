@@ -32,7 +32,7 @@ def decode(data: bytes) -> tuple[str, str]:
     valid = len(re.findall(r"[^\x00-\x7f\ufffd]", text[:_SAMPLE]))
     if valid >= text[:_SAMPLE].count("\ufffd"):
         return text, doubt  # UTF-8, with damage
-    encoding = _guess_encoding(data)
+    encoding = _find_declared(data) or _guess_encoding(data)
     return data.decode(encoding, "replace"), (
         f"it is not UTF-8 and was read as {encoding}; if letters look wrong, save it as UTF-8"
     )
@@ -45,6 +45,26 @@ def _decode_as(encoding: str, data: bytes) -> tuple[str, str]:
         text = data.decode(encoding, "replace")
         count = text.count("\ufffd")
         return text, f"it is not wholly {encoding.upper()}; {count:,} invalid places were replaced"
+
+
+# Only encodings in which web pages are written: Python knows others, such as UTF-7.
+_DECLARED = re.compile(
+    rb"""<(?:meta|\?xml)\b[^>]*\b(?:charset|encoding)\s*=["'\s]*"""
+    rb"""((?:iso-8859|windows|koi8|gb|big5|euc|shift)[\w-]*)""",
+    re.IGNORECASE,
+)
+_CONTROLS = re.compile("[\x80-\x9f]")  # letters of a Windows encoding that is called ISO 8859
+
+
+def _find_declared(data: bytes) -> str:
+    """Return the encoding that HTML or XML states, if the bytes are text in it; else ""."""
+    found = _DECLARED.search(data[:1024])
+    encoding = found[1].decode().lower() if found else ""
+    try:
+        is_text = encoding and not _CONTROLS.search(data.decode(encoding))
+    except (LookupError, UnicodeError):
+        return ""
+    return encoding if is_text else ""
 
 
 _LIKELIEST = "cp1252"

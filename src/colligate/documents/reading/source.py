@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from colligate.documents.document import Document, Page, clean_text, digest
+from colligate.documents.document import SHEETS, Document, Page, clean_text, digest
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.decoding import decode
 from colligate.documents.reading.formats import TEXT, FileFormat, suffix_of
@@ -99,7 +100,8 @@ def make_document(
     grown = tree(text, name)
     facts = {key: clean_text(value) for key, value in (metadata or {}).items()}
     stated, made = (parse_date(facts.get(key, "")) for key in ("date", "created_at"))
-    facts["date"] = stated or _find_date(text) or made
+    top = _find_sheet_title(text) if source.format.media_type in SHEETS else text
+    facts["date"] = stated or _find_date(top) or made
     return Document(
         id=name,
         title=shorten_title(clean_text(title or _find_top_heading(grown) or source.stem)),
@@ -177,6 +179,12 @@ def _find_date(text: str) -> str:
         if not _BIOGRAPHY.search(line) and _DATE.search(line):
             return parse_date(line)
     return ""
+
+
+def _find_sheet_title(text: str) -> str:
+    """Return the rows of one cell above a sheet's table: a date in the table is only a row's."""
+    rows = text[: _TITLE_LINES * 500].splitlines()
+    return "\n".join(takewhile(lambda row: "|" not in row.strip("| "), rows))
 
 
 _STEM_LENGTH = 40

@@ -16,7 +16,7 @@ from mwparserfromhell import nodes
 from mwparserfromhell.wikicode import Wikicode
 
 from colligate.documents.document import Document
-from colligate.documents.markdown import format_table
+from colligate.documents.markdown import format_table, superscript_mark
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.errors import CorruptFile
 
@@ -79,11 +79,15 @@ def _separate_lists(lines: Iterable[str]) -> Iterator[str]:
 def _render(found: Iterable[nodes.Node]) -> Iterator[str]:
     marks = ""  # of a list item, collected one by one: "*", "*#", ...
     line_starts = True
+    before = ""
     for node in found:
         if isinstance(node, nodes.Tag) and node.wiki_markup in ("*", "#", ":", ";"):
             marks += str(node.wiki_markup)
             continue
         text = _render_node(node)
+        if isinstance(node, nodes.Tag) and str(node.tag).strip().lower() == "sup":
+            text = superscript_mark(before, text) + text
+        before = text or before
         if marks:
             text = _item_mark(marks) + text.lstrip(" \t")
             marks, line_starts = "", False

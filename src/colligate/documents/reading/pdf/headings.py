@@ -172,12 +172,12 @@ def _iter_candidates(
 def _is_run_in(
     run: Sequence[PlacedLine], here: Sequence[PlacedLine], i: int, column: float
 ) -> bool:
-    """Report whether text follows a run that fills its line: a paragraph that begins bold."""
+    """Report whether a run that fills its line begins a paragraph in the same size."""
     last = run[-1].line
     if last.width < 0.85 * column or i + len(run) >= len(here):
         return False
     following = here[i + len(run)].line
-    return 0 <= following.y - last.y < 1.45 * last.height
+    return following.size > 0.92 * last.size and 0 <= following.y - last.y < 1.45 * last.height
 
 
 _Style = tuple[float, bool, bool, bool]

@@ -379,6 +379,7 @@ def _select_steady(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 _REPEATS = 3
 _ALONE = "\u0000"  # the key of a page number alone
+_TITLE_SIZE = 1.2  # times the body's: running headers are rarely as large
 
 
 def set_aside_running_lines(pages: Sequence[PageLayout], printed: PageNumbers) -> None:
@@ -387,10 +388,12 @@ def set_aside_running_lines(pages: Sequence[PageLayout], printed: PageNumbers) -
     A row at the edge of its page is one if it is the page's number alone, if it ends with the
     number and other pages have such rows too, or if its text is on several pages in the same
     size. A row that only begins with its page's number may be "2 Methods" on page 2, so the rest
-    of it must be on another page too.
+    of it must be on another page too. In large type "Exercise 3" on page 3 is a title.
     """
+    large = _TITLE_SIZE * find_body_size(pages)
+    _restore_titles(pages, large)
     edges = [(i, row) for i, page in enumerate(pages) for row in _find_edge_rows(page)]
-    keys = [_running_key(row, i, printed) for i, row in edges]
+    keys = [_running_key(row, i, printed, large) for i, row in edges]
     repeats: dict[tuple[str, int], set[int]] = defaultdict(set)
     usual: Counter[int] = Counter()
     for (i, row), (text, where) in zip(edges, keys, strict=True):
@@ -408,6 +411,33 @@ def set_aside_running_lines(pages: Sequence[PageLayout], printed: PageNumbers) -
         pages[i].blocks[:] = [
             piece for block in pages[i].blocks for piece in _split_off(block, bands)
         ]
+
+
+def _restore_titles(pages: Sequence[PageLayout], large: float) -> None:
+    """Make titles text again that liteparse took for a running header: only their figures differ.
+
+    "Invoice No. 1042" and "Invoice No. 1049" are titles, as no figure rises with the pages. In
+    large type so are "Exercise 1" and "Exercise 2".
+    """
+    left_out = [(p, b) for p in pages for b in p.blocks if b.kind == "chrome" and b.lines]
+    seen = Counter(block.lines[0].text for _, block in left_out)
+    offsets = Counter(n - p.number for p, b in left_out for n in _find_figures(b.lines[0].text))
+    for page, block in left_out:
+        line = block.lines[0]
+        figures = _find_figures(line.text)
+        counted = any(offsets[figure - page.number] > 1 for figure in figures)
+        if (
+            figures
+            and seen[line.text] == 1
+            and line in page.rows[:_EDGE_ROWS]
+            and any(map(str.isalpha, line.text))
+            and (line.size > large or not counted)
+        ):
+            block.kind = "paragraph"
+
+
+def _find_figures(text: str) -> set[int]:
+    return set(map(int, re.findall(r"\d{1,9}", text)))
 
 
 _EDGE_ROWS = 3
@@ -434,7 +464,7 @@ def _end_tokens(text: str) -> list[str]:
 _CHAPTER_PAGE = re.compile(r"[A-Z\d]{1,3}[-\u2013.]\d{1,4}")
 
 
-def _running_key(row: PdfLine, page: int, printed: PageNumbers) -> tuple[str, str]:
+def _running_key(row: PdfLine, page: int, printed: PageNumbers, large: float) -> tuple[str, str]:
     """Return a row's key for counting repeats, without its page number, and where that was."""
     words = row.text.split()
     if len(words) == 1 and _CHAPTER_PAGE.fullmatch(words[0]):
@@ -446,7 +476,9 @@ def _running_key(row: PdfLine, page: int, printed: PageNumbers) -> tuple[str, st
             value = int(token) if digits else roman_value(token)
             if (printed.arabic if digits else printed.roman).get(page, 0) == value:
                 del words[place]
-                return title_key(" ".join(words)) or _ALONE, name
+                rest = title_key(" ".join(words))
+                if not rest or row.size <= large:
+                    return rest or _ALONE, name
     return title_key(row.text), ""
 
 
