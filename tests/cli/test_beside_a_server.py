@@ -23,6 +23,7 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 from colligate.cli.progress import Watcher
 from colligate.cli.remote import find_server
 from colligate.core.events import Event
+from colligate.core.followup import Turn
 from colligate.library.lock import Address, LibraryLock, publish_address
 from colligate.models import LabelOdds
 from colligate.strategies.auto.prompts import QuestionKind
@@ -200,6 +201,42 @@ def test_models_and_files_that_the_server_does_not_have_are_refused(
     assert len(tower_reader.requests) == asked
 
 
+def test_the_servers_models_may_be_named_without_their_address(
+    colligate: Any, serving: Any, tower_reader: Any
+) -> None:
+    serving("--embedder", "ollama/vectors")
+    whole = ("--strategy", "full-context", "--model")  # it does not search
+    colligate.environment["OLLAMA_HOST"] = tower_reader.url
+    done = ask(colligate, *whole, "ollama/reader", "--embedder", "ollama/vectors")
+    assert done.returncode == 0, done.stderr
+    assert ask(colligate, *whole, "openai:reader").returncode == 2
+    colligate.environment["OPENAI_BASE_URL"] = tower_reader.url
+    assert ask(colligate, *whole, "openai:reader").returncode == 0
+
+
+async def test_of_a_long_conversation_the_last_turns_are_sent(
+    colligate: Any, serving: Any, tower_reader: Any
+) -> None:
+    serving()
+    tower_reader.answer = '{"statements": [], "short_answer": "", "found": false}'
+    server = await find_server(colligate.library)
+    assert server is not None
+    turns = [Turn(f"When was tower {each} built?", "In 1871.") for each in range(101)]
+    answer = await server.ask(QUESTION, strategy="auto", history=turns, on_event=lambda _: None)
+    assert not answer.found
+
+
+def test_doctor_finds_a_library_that_a_server_holds(
+    colligate: Any, serving: Any, tower_reader: Any
+) -> None:
+    server = serving()
+    model = f"openai:reader@{tower_reader.url}"
+    done = colligate.here("doctor", "--model", model, "--embedder", "static", "--json")
+    (check,) = [each for each in json.loads(done.stdout)["checks"] if each["name"] == "library"]
+    assert check["ok"]
+    assert f"held by the server at {server.url}" in check["found"]
+
+
 def test_documents_are_listed_shown_and_removed(colligate: Any, serving: Any, folder: Path) -> None:
     serving("--token", "a-token-of-some-length")
     assert ask(colligate, "--json").returncode == 0
@@ -214,6 +251,22 @@ def test_documents_are_listed_shown_and_removed(colligate: Any, serving: Any, fo
     assert removed.stdout.strip() == f"removed {tower}"
     assert len(json.loads(colligate.here("library", "list", "--json").stdout)) == 1
     assert list(runs.iterdir()) == []
+
+
+def test_a_document_stays_while_another_file_has_it(
+    colligate: Any, serving: Any, folder: Path
+) -> None:
+    tower, copy = folder / "tower.md", folder / "copies" / "tower.md"
+    copy.parent.mkdir()
+    copy.write_bytes(tower.read_bytes())
+    assert colligate.here("index", folder, "--embedder", "static").returncode == 0
+    serving()
+    for file in (copy, tower):
+        kept = colligate.here("library", "remove", file)
+        assert (kept.returncode, kept.stdout) == (0, "")
+        assert "other files have the same text" in kept.stderr
+    both = colligate.here("library", "remove", tower, copy.parent)
+    assert both.stdout.startswith("removed tower-")
 
 
 def test_files_that_are_in_the_library_may_be_named(

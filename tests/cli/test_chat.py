@@ -85,6 +85,16 @@ def test_a_wrong_path_is_said_before_a_question_is_read(colligate: Any, chatting
     assert "no-such-folder" in done.stderr
 
 
+def test_without_a_path_the_library_is_asked(
+    chat: Any, colligate: Any, chatting: list[str], folder: Path
+) -> None:
+    assert colligate.here("index", folder, "--embedder", "static").returncode == 0
+    chatting.remove(str(folder))
+    status, out, err = chat(f"{FIRST}\n")
+    assert status == 0, err
+    assert "It was built in 1871. [1]" in out
+
+
 class Terminal:
     """`colligate chat` in a terminal."""
 

@@ -20,6 +20,7 @@ from colligate.models import Capability, ChatModel, ChatRequest, Message, Usage
 from colligate.models.openai import OpenAIChat, OpenAIEmbedder
 from colligate.models.openai_http import Dialect, Policy
 from support.models import ask
+from support.server import Scripted
 
 HELLO = [Message("system", "Be brief."), Message("user", "Hello?")]
 SCHEMA = {
@@ -83,6 +84,20 @@ async def test_a_model_that_only_thought_gets_room(openai_server, model):
     again = await ask(model, HELLO, max_tokens=10)
     assert again.warnings == ()
     assert [sent["max_tokens"] for sent in openai_server.requests] == [10, 4106, 4106]
+
+
+async def test_calls_at_once_that_only_thought_all_get_room(openai_server, model):
+    def reply(body):
+        if body["max_tokens"] > 10:
+            return "Four."
+        return Scripted("say", text=None, reasoning="hm, well", finish_reason="length")
+
+    openai_server.answer = reply
+    openai_server.hold()
+    calls = [asyncio.create_task(ask(model, HELLO, max_tokens=10)) for _ in range(3)]
+    assert await asyncio.to_thread(openai_server.until, lambda: openai_server.in_flight == 3)
+    openai_server.release()
+    assert [each.text for each in await asyncio.gather(*calls)] == ["Four."] * 3
 
 
 @pytest.mark.parametrize(

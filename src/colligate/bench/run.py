@@ -121,7 +121,8 @@ def make_plan(request: BenchRequest) -> Plan:
 def estimate_run(request: BenchRequest) -> Estimate:
     """Estimate what the request would take; asks and writes nothing. Blocks."""
     rows = read_rows(request.out) if (request.out / ROWS.name).is_file() else []
-    return estimate(make_plan(request), {row.key: row for row in rows})
+    kept = {row.key: row for row in rows if not (request.retry_failed and row.error)}
+    return estimate(make_plan(request), kept)
 
 
 async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
@@ -255,7 +256,8 @@ def _list_prompt_holders(planned: Plan) -> list[type | ModuleType]:
 
 
 def _announce(planned: Plan, job: RunJob, missing: int, trace: Trace) -> None:
-    expected = estimate(planned, job.results)
+    kept = {key: row for key, row in job.results.items() if not job.is_missing(key)}
+    expected = estimate(planned, kept)
     if missing and expected.calls > MANY_CALLS:
         trace.emit(Noted(str(expected)))
     elif missing < planned.answers:

@@ -41,7 +41,8 @@ def chat_command(
     with suppress(ImportError):  # Windows has none, and a console that does the same
         import readline  # noqa: F401 (arrow keys and earlier questions, for `input`)
     asker = Asker(paths or [], asked, models, run, models.load_settings())
-    require_paths(asker.paths)
+    if asker.paths:
+        require_paths(asker.paths)
     history: list[Turn] = []
     status = ANSWERED
     with event_loop() as loop, watch_run(run.trace) as watcher:

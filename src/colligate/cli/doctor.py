@@ -314,6 +314,7 @@ def _describe_name(named: Named, flag: str) -> str:
 
 
 async def _check_library(embedder: str, named: Named | None) -> Check:
+    from colligate.cli.remote import find_server
     from colligate.library.library import AsyncLibrary
     from colligate.library.lock import LibraryLock
 
@@ -321,10 +322,13 @@ async def _check_library(embedder: str, named: Named | None) -> Check:
         async with AsyncLibrary(named.name if named else None, embedder=embedder) as library:
             count = len(await library.documents())
             if library.path.exists():
+                found = f"{library.uri}, {count:,} documents"
+                if server := await find_server(library.path):
+                    return Check("library", True, f"{found}, held by the server at {server.url}")
                 lock = LibraryLock(library.path)
                 await lock.acquire()
                 lock.release()
-                return Check("library", True, f"{library.uri}, {count:,} documents")
+                return Check("library", True, found)
             parent = next(p for p in library.path.absolute().parents if p.exists())
             if not os.access(parent, os.W_OK):
                 raise ColligateError(f"{library.path} cannot be made", f"{parent} is read-only")

@@ -23,7 +23,7 @@ from colligate.cli.display import (
 from colligate.errors import UnknownDocument, UsageError
 
 if TYPE_CHECKING:
-    from colligate.library.sources import DocumentInfo
+    from colligate.library import AsyncLibrary
 
 
 app = typer.Typer(
@@ -138,7 +138,7 @@ async def library_remove_command(
 
     async with where.open() as library:
         if server := await find_server(library.path):
-            removed = await server.remove(_find_ids(documents, await library.documents()))
+            removed = await server.remove(await _find_ids(documents, library))
         else:
             removed = await library.remove(documents)
     for name in removed:
@@ -152,24 +152,25 @@ async def library_remove_command(
     return ANSWERED
 
 
-def _find_ids(given: Sequence[str], documents: Sequence[DocumentInfo]) -> list[str]:
-    """Return the ids of documents given by id, or by a file or folder that they come from."""
+async def _find_ids(given: Sequence[str], library: AsyncLibrary) -> list[str]:
+    """Return the ids of the documents that `AsyncLibrary.remove` would remove."""
     from colligate.library.catalogue import resolve_path
+    from colligate.library.web import folder_of, is_address, parse_address
 
-    ids = {info.id for info in documents}
-    found: dict[str, None] = {}
-    for each in given:
-        path = resolve_path(each)
-        below = [
-            info.id
-            for info in documents
-            if each == info.source or path == Path(info.source) or path in Path(info.source).parents
-        ]
-        if each not in ids and not below:
+    ids = [info.id for info in await library.documents()]
+    paths = [each for each in given if each not in ids]
+    files = {id_: {file.path for file in await library.files(id_)} for id_ in ids if paths}
+    known = {file for each in files.values() for file in each}
+    gone: set[Path] = set()
+    for each in paths:
+        named = folder_of(library.path, parse_address(each)) if is_address(each) else each
+        path = resolve_path(named)
+        below = {file for file in known if path in (file, *file.parents)}
+        if not below:
             why = "the library has no document with this id or file"
             raise UnknownDocument(f"cannot remove {each}", why, "see `colligate library list`")
-        found.update(dict.fromkeys([each] if each in ids else below))
-    return list(found)
+        gone |= below
+    return [id_ for id_ in ids if id_ in given or (files.get(id_) and files[id_] <= gone)]
 
 
 @command(app, "erase")

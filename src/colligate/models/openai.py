@@ -117,6 +117,7 @@ class OpenAIChat:
 
         async with self._endpoint.call(self._model, self._dialect.body(request)) as call:
             while reply is None:
+                room = self._dialect.thinking_room  # other calls may add to it meanwhile
                 body, in_stream = self._dialect.body(request, **options), False
                 try:
                     if display is None:
@@ -137,7 +138,7 @@ class OpenAIChat:
                         raise
                 except UNUSABLE as error:
                     call.retry(error, in_stream=in_stream)
-                if reply is not None and self._only_thought(reply):
+                if reply is not None and self._only_thought(reply, room):
                     spent += reply.usage_for(request.messages)
                     self._dialect.give_room_to_think(_ROOM_TO_THINK)
                     reply = None
@@ -155,14 +156,14 @@ class OpenAIChat:
             warnings=warnings,
         )
 
-    def _only_thought(self, reply: ServerReply) -> bool:
+    def _only_thought(self, reply: ServerReply, room: int) -> bool:
         """Whether thinking used up the tokens of the answer, and more can be allowed."""
         reported = _count(reply.usage, "completion_tokens_details", "reasoning_tokens")
         return (
             reply.finish_reason == "length"
             and bool(reply.thinking or reported)
             and not reply.content
-            and self._dialect.thinking_room < _ROOM_TO_THINK
+            and room < _ROOM_TO_THINK
         )
 
     async def labels(

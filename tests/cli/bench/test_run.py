@@ -216,6 +216,8 @@ def test_a_failed_answer_is_a_row_that_counts_as_wrong_and_is_retried_on_demand(
 
     bench("--limit", "1")
     assert len(rows_of(out)) == 2  # not of itself
+    expected = bench("--limit", "1", "--retry-failed", "--dry-run", "--json")
+    assert json.loads(expected.stdout)["answers"] == 1
     done = bench("--limit", "1", "--retry-failed", "--json")
     again = rows_of(out)[-1]
     assert (again["strategy"], again["attempt"]) == (failed["strategy"], 2)
@@ -336,6 +338,7 @@ def test_many_calls_are_said_before_they_are_made(bench: Any, keeper: Any, data:
     done = bench()
 
     assert "336 answers to come: about 340 model calls" in done.stderr
+    assert "336 answers to come" in bench("--retry-failed").stderr  # those that failed as well
 
 
 def test_concurrent_answers_are_the_same_rows(bench: Any, keeper: Any, tmp_path: Path) -> None:

@@ -324,6 +324,26 @@ async def test_only_documents_that_meet_the_conditions_are_asked(page, filled, a
     await expect(page.locator(".how")).to_contain_text("of 1 document")
 
 
+async def test_documents_stay_ticked_until_they_are_removed(page, served, upload):
+    files = {"yard.md": b"# Yard\n\nBicycles.\n", "hall.md": b"# Hall\n\nShoes.\n"}
+    await upload(page, served, "ticked", files)
+    ticked = page.locator(".documents-choice legend")
+    views = page.get_by_role("navigation")
+    await views.get_by_text("Ask").click()
+    await page.get_by_text("Settings").click()
+    for name in ("Yard", "Hall"):
+        await page.locator(".documents-choice").get_by_label(name).check()
+    await views.get_by_text("Library").click()
+    row = page.get_by_role("row", name="Yard")
+    await row.get_by_role("button", name="Remove Yard").click()
+    await row.get_by_role("button", name="Confirm").click()
+    await expect(row).to_have_count(0)
+    await views.get_by_text("Ask").click()
+    await page.get_by_text("Settings").click()
+    await expect(ticked).to_contain_text("Read only 1 document")
+    await expect(page.locator(".documents-choice").get_by_label("Hall")).to_be_checked()
+
+
 @pytest.mark.parametrize(
     ("ground", "said"),
     [

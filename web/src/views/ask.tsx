@@ -80,9 +80,11 @@ export const isInView = ({ parts, query }: Route): boolean =>
 export function AskView() {
   const filled = !!current.value?.documents; // not before it is known
   const now = run.value;
+  const documents = documentsOf(library.value).value;
   useEffect(() => {
-    chosen.value = [];
-  }, [library.value]);
+    // Of another library, or removed, they can no longer be read.
+    chosen.value = chosen.value.filter((id) => documents?.some((each) => each.id === id));
+  }, [documents]);
   const ended = now && !now.busy.value && now.id;
   useEffect(() => {
     if (ended) history.replaceState(null, "", link("run", [ended]));
