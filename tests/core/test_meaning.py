@@ -44,6 +44,8 @@ TOWNS = "Brenwick is the capital, and the largest city is Aldton."
         ("The deed waives the patent rights.", "a. No patent or design rights are waived."),
         ("The tenant may sublet the flat.", "No tenant may sublet a flat."),
         ("It sold 4 mills in 2021.", "It sold 3 and 4 mills in 2021 and 2020, respectively."),
+        ("Notice of 30 months must be given.", "Notice of 30 days must be given."),
+        ("The tower is 41 feet high.", "The tower is 41 metres high."),
     ],
 )
 def test_what_turns_the_meaning_round_is_found(claim, source):
@@ -56,6 +58,8 @@ def test_what_turns_the_meaning_round_is_found(claim, source):
         ("The contract, the largest in the county, was not cancelled.", COURT),
         ("No contract in the county is larger than the one that the court upheld.", COURT),
         ("Rent is due before the third day.", RENT),
+        ("The tower is 135 feet high.", "The tower is 41 metres (135 feet) high."),
+        ("Apartment number 5 was sold.", "Apartment No. 5 was sold."),
         ("Carl Lund wrote Night Ferry, and Ida Moen directed it.", FILM),
         ("Ida Moen directed Night Ferry in 2004.", FILM),
         ("The largest city is Aldton, while the capital is Brenwick.", TOWNS),
@@ -139,6 +143,9 @@ def test_a_verifier_is_asked_about_sentences_that_add_hardly_anything(claim, ver
         ("Does it not waive patent rights?", "It does not waive patent rights.", "unclear"),
         ("May tenants keep pets?", "Tenants may keep pets, but not dogs.", "unclear"),
         ("May tenants keep pets?", "The rent is due on Monday.", "unclear"),
+        ("Did the zoo open in 1921?", "The zoo did not open until 1921.", "unclear"),
+        ("Did the zoo open in 1920?", "The zoo did not open until 1921.", "contradicts"),
+        ("Is a bag of 10 kg allowed?", "A bag of not more than 10 kg is allowed.", "unclear"),
     ],
 )
 def test_yes_is_read_as_what_the_question_asks(question, source, meaning):

@@ -90,6 +90,12 @@ def test_a_number_of_two_words_is_one_number(words, digits):
     assert not support("Notice takes five days.", f"Notice takes {words}.").enough()
 
 
+@pytest.mark.parametrize("words", ["one of the oldest", "no one", "the other one", "which one"])
+def test_one_in_the_place_of_a_noun_is_no_number(words):
+    assert "1" not in split_content_words(words)
+    assert "1" in split_content_words("one year")
+
+
 def test_a_word_with_vowel_signs_is_one_word():
     assert split_content_words("भारत में தமிழ்") == ["भारत", "में", "தமிழ்"]
 

@@ -89,7 +89,10 @@ def _read_yes(question: str, source: str) -> Meaning:
     """Tell what a source does with "yes": it denies what the question asks, says it, or neither."""
     asked, stated = _Text(question), _Text(source)
     denied = (_negated(stated) - _negated(asked)) & asked.key_set
-    if any(stated.keys.count(key) == 1 for key in denied):
+    # "Did it open in 1921?", "It did not open until 1921.": from then on it did.
+    until = stated.words.index("until") if "until" in stated.words else None
+    opened = until is not None and stated.content_after(until) in asked.key_set
+    if not opened and any(stated.keys.count(key) == 1 for key in denied):
         return Meaning.CONTRADICTS
     says = asked.shares(stated) >= _SAYS and not stated.has(_NOT | _NONE)
     return Meaning.SUPPORTS if says else Meaning.UNCLEAR
@@ -251,6 +254,7 @@ class _Text:
     def forms(self) -> list[str]:
         text = self.text.replace("’", "'").replace("can't", "cannot").replace("won't", "will not")
         text = text.replace("unable to", "not able to")
+        text = re.sub(r"\b[Nn]o\.(?=\s?\d)", "number", text)  # "No. 5" denies nothing
         return [each.group() for each in WORD.finditer(re.sub(r"n't\b", " not", text))]
 
     @cached_property
@@ -535,7 +539,9 @@ def _negated(text: _Text) -> set[str]:
         following = text.words[place + 1 : place + 2]
         if word in ("not", "never", "cannot") and not set(following) & (_ALL | _ONLY):
             at = next((at for at in text.contents if at > place), None)
-            if at is not None and at - place <= 3:
+            # "not more than 30 days" limits the number and denies nothing
+            limits = at is not None and "than" in text.words[place:at] and is_number(text.keys[at])
+            if at is not None and at - place <= 3 and not limits:
                 found.add(text.keys[at])
     return found
 
@@ -631,6 +637,10 @@ def _moves_number(stated: _Text, said: _Text) -> bool:
     return any(
         ((number, unit) not in theirs and unit in units and number in {n for n, _ in theirs})
         or (unit in _SCALES and any(n == number and u in _SCALES - {unit} for n, u in theirs))
+        or (
+            (number, unit) not in theirs
+            and any(unit in kind and any((number, u) in theirs for u in kind) for kind in _KINDS)
+        )
         for number, unit in ours
     )
 
@@ -652,6 +662,12 @@ def _pairs_otherwise(claim: str, source: str) -> bool:
 _SCALES = frozenset(
     (split_content_words(word) or [word])[0]
     for word in ("thousand", "million", "billion", "trillion")
+)
+
+
+_KINDS = tuple(
+    frozenset(split_content_words(each))
+    for each in ("feet yards miles metres", "seconds minutes hours days weeks months years")
 )
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.core.comparing import depends_on_today, say_day
 from colligate.documents import Passage
+from colligate.documents.sentences import split_sentences
 from colligate.models import Message
 
 NumberedDocument = tuple[int, Passage]
@@ -172,5 +173,7 @@ class Reasoning(BaseModel):
 def parse_sentence(reply: str) -> Reasoning:
     """Return the first sentence of a reply; with the marker in it, nothing must be looked up."""
     lines = reply.strip().splitlines() or [""]
-    sentence = re.split(r"(?<=[.!?])\s", lines[0].strip(), maxsplit=1)[0]
+    line = re.sub(r"^\s*\d+[.)]\s+(?=\S)", "", lines[0]).strip()  # numbered as the thoughts are
+    start, end = next(iter(split_sentences(line, "en")), (0, 0))
+    sentence = line[start:end]
     return Reasoning(thought=sentence, need_retrieve=ANSWERED not in sentence.casefold())

@@ -134,6 +134,13 @@ _TEN = "|".join(_TENS.split()[:-1])
 _SEVERAL = re.compile(rf"\b({_TEN})[-\u2010\u2011 ]({_ONE})\b(?!-)|\b({_ONE}) hundred\b")
 
 
+# "One of the largest", "no one", "the other one": no number is stated.
+_NO_NUMBER = re.compile(
+    r"\b(?:one of|no one|(?:this|that|other|another|which) one)\b(?![-\u2010\u2011])"
+    r"|\bthe one (?=(?:in|at|that|who|with|from)\b)"
+)
+
+
 def _add_number_words(found: re.Match[str]) -> str:
     """Return "forty-five" as "45" and "two hundred" as "200"."""
     if found[3]:
@@ -158,7 +165,7 @@ def split_content_words(text: str) -> list[str]:
     True
     """
     folded = unicodedata.normalize("NFKC", text).casefold().translate(_PLAIN)
-    folded = _SEVERAL.sub(_add_number_words, folded)
+    folded = _NO_NUMBER.sub(" ", _SEVERAL.sub(_add_number_words, folded))
     found = []
     for match in WORD.finditer(folded):
         word = match.group()

@@ -199,7 +199,8 @@ async def test_examples_alike_are_shown_last(make_run, minilm):
     ("reply", "steps"),
     [
         (CHAIN, ["Who directed Silver Harbour?", "When was #1 born?"]),
-        ("1. Who directed Silver Harbour?\n2. When was #2 born?", ["Who directed Silver Harbour?"]),
+        ("1. Who directed Silver Harbour?\n2. When was #2 born?", [BORN]),
+        ("1. Who directed Silver Harbour?\n2. When was #1", [BORN]),
         ("1. Who directed Silver Harbour?\nIt was Ada.", ["Who directed Silver Harbour?"]),
         (f"1. {BORN}\n2. Who is #1?", [BORN]),
         ("", [BORN]),
@@ -238,6 +239,9 @@ def test_any_reply_gives_steps_that_refer_to_earlier_ones(reply, question):
         ("Are Ann Hall and Ben Cole from the same town?", "Austria", "Australia", None),
         ("Are Ann Hall and Ben Cole from the same country?", "Rome", "Oslo", None),
         ("Are both Ann Hall and Ben Cole from Italy?", "Rome", "Oslo", None),
+        ("Are both Ann Hall and Ben Cole from Lund?", "Oslo", "Oslo", None),
+        ("Are both Ann Hall and Ben Cole from Oslo?", "Oslo", "Oslo", "yes"),
+        ("Are both Ann Hall and Ben Cole from the same town?", "Rome", "Oslo", "no"),
     ],
 )
 def test_two_answers_are_compared_as_the_question_asks(question, first, second, short):

@@ -134,6 +134,9 @@ def test_the_limit_of_a_reply_is_above_the_longest_valid_one(schema, tokens):
         ("Lyon is in France. It has trams.", "Lyon is in France.", True),
         ("So the answer is: 42\nand more", "So the answer is: 42", False),
         ("SO THE ANSWER IS 3.5 metres.", "SO THE ANSWER IS 3.5 metres.", False),
+        ("It is by J. Lee Thompson. It is old.", "It is by J. Lee Thompson.", True),
+        ("2. The U.S. Senate passed No. 5 in 1921.", "The U.S. Senate passed No. 5 in 1921.", True),
+        ("So the answer is: Dr. Lind.", "So the answer is: Dr. Lind.", False),
         ("", "", True),
     ],
 )

@@ -220,23 +220,26 @@ async def split_question(question: str, run: Run) -> list[str]:
 
 
 _STEP = re.compile(r"\s*\d+[.)]\s*(.+\?)\s*")
+_CUT_STEP = re.compile(r"\s*\d+[.)]\s.*[^.?!\s]\s*")
 _REFERENCE = re.compile(r"#(\d+)")
 
 
 def parse_plan(reply: str, question: str) -> list[str]:
-    """Return the simple questions of a reply up to the first one that cannot be asked.
+    """Return the simple questions of a reply, up to the first line that is none.
 
-    A simple question refers to earlier ones alone. A plan that begins with the whole question
-    splits nothing: it is the question itself.
+    A simple question refers to earlier ones alone. It is the question itself if the reply ends
+    inside a step, a step refers to a later one, or the first step is the whole question.
     """
     steps: list[str] = []
     for line in reply.splitlines():
         found = _STEP.fullmatch(line)
+        if not found and _CUT_STEP.fullmatch(line):
+            return [question]
         if not found or len(steps) == MOST_STEPS:
             break
         references = [int(number) for number in _REFERENCE.findall(found[1])]
         if any(not 0 < number <= len(steps) for number in references):
-            break
+            return [question]
         steps.append(found[1])
     whole = set(split_content_words(question))
     if not steps or whole <= set(split_content_words(steps[0])):
@@ -349,7 +352,8 @@ async def answer_plan(
     )
 
 
-_SAME = re.compile(r"\bsame\s+(\w+)|\bboth\b", re.IGNORECASE)
+_SAME_THING = re.compile(r"\bsame\s+(\w+)", re.IGNORECASE)
+_SAME = re.compile(rf"{_SAME_THING.pattern}|\bboth\b", re.IGNORECASE)
 _TWO_QUESTIONS = re.compile(
     r"\band (?:\w+ )?(?:how|what|which|who|whom|whose|when|where|why)\b", re.IGNORECASE
 )
@@ -377,8 +381,14 @@ def compare(made: QuestionPlan) -> tuple[str, str] | None:
     if len(made.last) != 2:
         return None
     first, second = (made.answers[number] for number in made.last)
-    if same := _SAME.search(made.question):
-        return _compare_equal(made, first, second, (same[1] or "").casefold())
+    if thing := _SAME_THING.search(made.question):
+        return _compare_equal(made, first, second, thing[1].casefold())
+    if _SAME.search(made.question):
+        # "Were both born in Lund?": that both were born in Oslo is no "yes".
+        given = set(split_content_words(made.question))
+        if not given.issuperset(split_content_words(f"{first} {second}")):
+            return None
+        return _compare_equal(made, first, second, "")
     named = _find_named(made)
     larger = find_larger(first, second)
     if named is None or larger is None:
