@@ -7,6 +7,7 @@ call serve the next, and so that it works where a loop already runs, as in a not
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Collection, Coroutine, Sequence
 from functools import cache
@@ -17,6 +18,7 @@ from colligate.core.answer import Answer, Refined
 from colligate.core.strategy import RefiningStrategy, Strategy
 from colligate.documents import Document, Hit
 from colligate.engine import DEFAULT_REFINER, DEFAULT_STRATEGY, Engine, aask, arefine
+from colligate.errors import UsageError
 from colligate.library.ingest import Ingested
 from colligate.library.library import AsyncLibrary
 from colligate.library.sources import DocumentInfo, SearchMode
@@ -174,7 +176,15 @@ T = TypeVar("T")
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; an interrupt cancels it."""
-    future = asyncio.run_coroutine_threadsafe(coroutine, _start_loop())
+    loop = _start_loop()
+    if asyncio._get_running_loop() is loop:  # waiting here would wait for itself
+        coroutine.close()
+        why = (
+            "it is made inside another call of colligate, in `on_event` for one, which it waits for"
+        )
+        hint = "make it afterwards, or await the async face"
+        raise UsageError("a blocking call cannot be made here", why, hint)
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:
         return future.result()
     except KeyboardInterrupt:
@@ -187,3 +197,7 @@ def _start_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="colligate", daemon=True).start()
     return loop
+
+
+if hasattr(os, "register_at_fork"):  # the thread does not live on in a forked process
+    os.register_at_fork(after_in_child=_start_loop.cache_clear)

@@ -57,6 +57,18 @@ def test_questions_of_one_side_are_counted_and_left_out_of_both_means(tmp_path: 
     assert (found.difference.questions, found.missing) == (2, (0, 2))
 
 
+def test_other_questions_under_the_same_ids_are_not_compared(tmp_path: Path) -> None:
+    def asked(about: str, em: float) -> Path:
+        rows = [
+            Row("d", f"{at}", "a", f"How old is {about} {at}?", (), Outcome(), {"em": em})
+            for at in range(8)
+        ]
+        return write_run(tmp_path / about, SUITE, rows)
+
+    with pytest.raises(UsageError, match="no question was asked on both sides"):
+        compare_runs(asked("cat", 1.0), asked("dog", 0.0))
+
+
 def test_the_first_strategy_is_compared_with_each_of_the_others(tmp_path: Path) -> None:
     made = run(tmp_path / "run", {**of("a", 1, 0), **of("b", 0, 1), **of("c", 1, 1)})
 

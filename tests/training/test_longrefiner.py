@@ -93,7 +93,9 @@ The great wheel is of oak. {FILL}
 
 They carried the sacks. {FILL}
 """
-LAKE = f"# Lake\n\nThe lake lies beside the mill. {FILL} {FILL}\n\n## Fish\n\nCarp and pike. {FILL}\n"
+LAKE = (
+    f"# Lake\n\nThe lake lies beside the mill. {FILL} {FILL}\n\n## Fish\n\nCarp and pike. {FILL}\n"
+)
 NOTE = "# Note\n\nA note about the mill, without parts.\n"
 TEXTS = {"mill": MILL, "lake": LAKE, "note": NOTE}
 QUESTIONS = ("Who built the mill?", "Describe how the mill changed.", "Which fish are there?")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -108,8 +108,8 @@ def _make_side(rows: Sequence[Row], strategy: str, name: str) -> _Side:
     return _Side(name, [row for row in rows if row.strategy == strategy])
 
 
-def _list_questions(side: _Side) -> set[tuple[str, str]]:
-    return {(row.dataset, row.question) for row in side.rows}
+def _list_questions(side: _Side) -> set[Hashable]:
+    return {(row.dataset, row.question, row.asked) for row in side.rows}
 
 
 def _pair_strategies(
@@ -166,13 +166,16 @@ def _compare_sides(
         columns = [column.metric for column in suite.columns_of(dataset)]
         for metric in metrics or _find_metric([*columns, *_FIRST], ours, theirs):
             one, other = (collect_values(rows, metric) for rows in (ours, theirs))
-            both = [question for question in one if question in other]
+            asked, asked_there = (
+                {row.question: row.asked for row in rows} for rows in (ours, theirs)
+            )
+            # Two runs may have other questions under the same ids.
+            both = [each for each in one if each in other and asked[each] == asked_there[each]]
             if not both:
                 continue
             values = [one[question] for question in both], [other[question] for question in both]
             means = fmean(values[0]), fmean(values[1])
             missing = len(other) - len(both), len(one) - len(both)
-            asked = {row.question: row.asked for row in ours}
             shared = [asked[question] for question in both]
             difference = paired_bootstrap(*values, seed, clusters=shared)
             names = dataset, metric, first.name, second.name

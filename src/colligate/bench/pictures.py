@@ -80,7 +80,7 @@ def make_figures(results: RunResults) -> tuple[ReportFigure, ...]:
 
 
 def _by_gold_position(results: RunResults, picture: Picture) -> list[ReportFigure]:
-    datasets = [picture.dataset] if picture.dataset else list(results.datasets)
+    datasets = results.members(picture.dataset) if picture.dataset else results.datasets
     metric = picture.metric or results.deciding_metric(*datasets)
     named = metric or "quality"
     title = picture.label or f"{named.capitalize()} by the place of the gold document"
@@ -154,7 +154,7 @@ def _recall_at_k(results: RunResults, picture: Picture) -> list[ReportFigure]:
     stem = picture.metric or "recall"
     title = picture.label or f"{stem.capitalize()} against k"
     panels = []
-    for dataset in [picture.dataset] if picture.dataset else results.datasets:
+    for dataset in results.members(picture.dataset) if picture.dataset else results.datasets:
         measured = (_AT_K.fullmatch(name) for name in results.metrics_of(dataset))
         cuts = sorted(int(match["k"]) for match in measured if match and match["stem"] == stem)
         series = []
@@ -225,7 +225,7 @@ def _columns(results: RunResults, picture: Picture) -> list[ReportFigure]:
 
 def _cost_and_quality(results: RunResults, picture: Picture) -> list[ReportFigure]:
     """Tokens against quality, over the questions that every strategy has."""
-    datasets = [picture.dataset] if picture.dataset else list(results.datasets)
+    datasets = results.members(picture.dataset) if picture.dataset else results.datasets
     metric = picture.metric or results.deciding_metric(*datasets)
     title = picture.label or "Cost against quality"
     scale = results.scale(metric)
@@ -318,7 +318,7 @@ def _attention_by_position(results: RunResults, picture: Picture) -> list[Report
     title = picture.label or "Attention by position"
     figures = []
     for method in results.methods:
-        datasets = [picture.dataset] if picture.dataset else results.datasets
+        datasets = results.members(picture.dataset) if picture.dataset else results.datasets
         rows = [row for name in datasets for row in results.rows_of(name, method.name) if row.trace]
         seen: dict[int | None, dict[QuestionKey, Sequence[float]]] = {}
         # The same traces are chosen each time, from all data sets alike.

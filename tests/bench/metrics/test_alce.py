@@ -45,6 +45,10 @@ def test_a_short_answer_of_a_line_each_is_a_list_too() -> None:
         for plain, value in qampari_scores("Ann, Cy", question.members).items()
         for name in (plain, f"{plain}_raw")
     }
+    film = Question("q", "what?", task=QuestionTask.SET, members=(("Part 2. Go - Away",), ("Cy",)))
+    both = qampari_measures(film, Outcome("They are two.", "Part 2. Go - Away\n- Cy", found=True))
+    assert both is not None
+    assert both["qampari_recall"] == 1
     without_short = qampari_measures(question, Outcome("Ann\nBob Lee", found=True))
     assert without_short is not None
     assert without_short["qampari_recall"] == 1 / 3  # ALCE: the first line

@@ -18,6 +18,7 @@ from colligate.bench.figures import COLOURS
 from colligate.bench.outcome import Outcome, Piece, Row, read_rows
 from colligate.bench.report import write_report
 from colligate.errors import ColligateError, MissingPath
+from support.bench import write_run
 
 Make = Callable[..., Any]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u2028 '\"`|*_[a](b)"
@@ -138,6 +139,20 @@ def test_too_few_questions_have_no_stars_no_best_and_no_interval(made_run: Make)
     assert "\\*" not in re.sub(r"Bold: .*", "", five + six), "p .031 of one of 28 pairs"
     assert "Differences from the best" in six
     assert "Differences from the best" not in five
+
+
+def test_a_strategy_with_too_few_questions_is_no_mark_for_the_others(tmp_path: Path) -> None:
+    suite = 'title = "S"\ndatasets = [{ name = "d", file = "d", metrics = ["short"] }]\n'
+    suite += 'strategies = [{ name = "fim" }, { name = "direct" }, { name = "two-hop" }]\n'
+    right = {"fim": [1.0] * 12, "direct": [0.0] * 12, "two-hop": [1.0] * 2}
+    rows = [
+        Row("d", f"{at}", name, f"q{at}", ("x",), Outcome("x", found=True), {"em": each})
+        for name, values in right.items()
+        for at, each in enumerate(values)
+    ]
+    said = write_report(write_run(tmp_path / "run", suite, rows))[1].read_text("utf-8")
+    assert "Differences from the best" in said
+    assert "**100.0** [100.0, 100.0]" in next(s for s in said.splitlines() if s.startswith("| fim"))
 
 
 def test_published_numbers_stand_beside_ours_and_apart_from_them(made_run: Make) -> None:
@@ -383,6 +398,27 @@ def test_recall_position_attention_and_cost_are_drawn(made_run: Make, drawn: Non
     for figure in tree.xpath("//figure"):
         assert figure.xpath(".//img")
         assert figure.xpath(".//details//table")  # the same as numbers
+
+
+def test_a_picture_of_a_group_shows_its_data_sets(tmp_path: Path, drawn: None) -> None:
+    suite = """
+title = "S"
+datasets = [{ name = "d", file = "d" }, { name = "e", file = "e" }]
+groups = [{ name = "all", datasets = ["d", "e"] }]
+strategies = [{ name = "fim" }, { name = "direct" }]
+pictures = [{ kind = "pareto", dataset = "all", metric = "em" }]
+"""
+    used = {"input_tokens": 9, "output_tokens": 1, "calls": 1}
+    rows = [
+        Row(d, f"{at}", s, f"q{at}", ("x",), Outcome("x", found=True, usage=used), {"em": 1.0})
+        for d in "de"
+        for s in ("fim", "direct")
+        for at in range(8)
+    ]
+    page, _ = write_report(write_run(tmp_path / "run", suite, rows))
+    [figure] = opened(page).xpath("//figure")
+    assert "There are not two strategies" not in words(figure)
+    assert figure.xpath(".//img")
 
 
 def test_a_picture_without_numbers_says_why(made_run: Make, drawn: None) -> None:

@@ -89,7 +89,7 @@ ALCE_QA = MetricGroup(
 # QAMPARI: a list of answers, separated by commas, against a set with aliases
 
 _TOP = 5
-_BULLET = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 
 
 def qampari_measures(question: Question, outcome: Outcome) -> Measures | None:

@@ -1,0 +1,51 @@
+"""The blocking face, where a call could wait for itself or for a thread that is gone."""
+
+import multiprocessing
+import sys
+from pathlib import Path
+
+import pytest
+
+from colligate import Library
+from colligate.errors import UsageError
+from colligate.testing import ScriptedModel
+from support.models import statement_reply
+
+SAID = "The lease ends on 3 May 2031."
+
+
+def list_titles(path: Path) -> list[str]:
+    with Library(path, embedder="static") as library:
+        return [each.title for each in library.documents()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "lease.md").write_text(f"# Lease\n\n{SAID}\n")
+    return tmp_path
+
+
+def test_a_blocking_call_inside_an_answer_is_refused(folder: Path) -> None:
+    model = ScriptedModel(lambda call: statement_reply(SAID, SAID, "3 May 2031"))
+    refused = []
+
+    def listen(event: object) -> None:
+        try:
+            library.documents()
+        except UsageError as error:
+            refused.append(str(error))
+
+    with Library(folder / "l", model=model, embedder="static", on_event=listen) as library:
+        library.add(folder / "lease.md")
+        library.ask("When does the lease end?", strategy="retrieve-read")
+    assert refused
+    assert "a blocking call cannot be made here" in refused[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_has_a_loop_of_its_own(folder: Path) -> None:
+    with Library(folder / "l", embedder="static") as library:
+        library.add(folder / "lease.md")
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(list_titles, [folder / "l"]).get(60) == ["Lease"]
