@@ -61,6 +61,12 @@ BAD = {
 }
 
 
+def test_a_path_without_a_question_is_no_question(colligate: Any, folder: Path) -> None:
+    done = colligate.here("ask", folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a question comes before the paths" in done.stderr
+
+
 def test_the_good_files_are_answered_over_and_each_bad_one_is_said(ask: Any, folder: Path) -> None:
     for name, (data, _) in BAD.items():
         (folder / name).write_bytes(data)

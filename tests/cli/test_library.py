@@ -91,7 +91,7 @@ def test_show_takes_a_file_and_the_beginning_of_an_id(
     assert colligate.here("index", folder, "--embedder", "static").returncode == 0
     done = colligate.here("library", "show", "tower-")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "2 documents are called 'tower-'" in done.stderr
+    assert "'tower-' may be one of 2 documents" in done.stderr
 
 
 def test_removing_one_of_two_files_that_say_the_same_is_said(

@@ -392,6 +392,13 @@ async def test_a_passage_that_cannot_be_read_costs_the_joined_answer_only_its_pa
     assert any("1 of 2 passages not read alone: it is spent" in each for each in run.warnings)
 
 
+async def test_how_many_is_answered_with_the_number_of_what_is_counted(ask_small):
+    said = "# Mill\n\nSeven applications were received; three candidates will be invited."
+    question = "How many applications were received?"
+    answer, *_ = await ask_small(question, {"Seven": 0.9}, "three", texts=(said,))
+    assert answer.short == "Seven"
+
+
 @pytest.mark.parametrize(
     ("question", "several"),
     [

@@ -82,9 +82,9 @@ LEASES = ["31 May 2026", "30 November 2026", "31 December 2027", "2031", "June 3
         ("end in 2026", [0, 1], "between 1 January 2026 and 31 December 2026"),
         ("end in November 2026", [1], "between 1 November 2026 and 30 November 2026"),
         ("end on 31 May 2026", [0], "on 31 May 2026"),
-        ("end before 31 May 2026", [4], "at the latest on 30 May 2026"),
-        ("end by the end of 2027", [0, 1, 2, 4], "at the latest on 31 December 2027"),
-        ("end after 2026", [2, 3], "from 1 January 2027 on"),
+        ("end before 31 May 2026", [4], "on or before 30 May 2026"),
+        ("end by the end of 2027", [0, 1, 2, 4], "on or before 31 December 2027"),
+        ("end after 2026", [2, 3], "on or after 1 January 2027"),
         ("end after May 2031", None, None),  # of 2031 no day is known
         ("end from 2026 to 2027", None, None),
         ("end in 2026 or 2031", None, None),
@@ -95,7 +95,14 @@ LEASES = ["31 May 2026", "30 November 2026", "31 December 2027", "2031", "June 3
 def test_dates_within_the_days_of_a_question_are_found(asked, held, text):
     cited = [CitedFigure(each, f"It ends on {each}.") for each in LEASES]
     found = find_within(f"Which of these leases {asked}?", cited, TODAY)
-    assert found == (None if held is None else (held, text))
+    assert found == (None if held is None else (held, text, []))
+
+
+def test_figures_of_another_kind_are_told_apart_from_the_dates_of_most():
+    cited = [CitedFigure(each, each) for each in ("31 May 2026", "24 months", "2031")]
+    found = find_within("Which of these leases end before 2027?", cited, TODAY)
+    assert found == ([0], "on or before 31 December 2026", [1])
+    assert find_within("Which of these leases end before 2027?", cited[:2], TODAY) is None
 
 
 @pytest.mark.parametrize(

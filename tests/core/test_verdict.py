@@ -1,5 +1,7 @@
 """A small reader answers a question of yes or no by a sentence that says so, or otherwise."""
 
+from dataclasses import replace
+
 import pytest
 
 from colligate.core.verdict import asks_verdict, read_verdict
@@ -35,7 +37,7 @@ def test_which_questions_ask_for_yes_or_no(question, asks):
 def ask_verdict(ask):
     """`ask_verdict(question, states, denies)`: a small reader with these odds of a sentence."""
 
-    async def asked(question, states, denies, text=RULES, *replies):
+    async def asked(question, states, denies, text=RULES, *replies, language="en"):
         compared = []
 
         def judge(messages, labels, forced):
@@ -48,7 +50,7 @@ def ask_verdict(ask):
         answer, _, model = await ask(
             RetrieveRead(mode="sparse"),
             question,
-            [document("rules", text)],
+            [replace(document("rules", text), language=language)],
             *replies or [NOTHING],
             name="a-1.5b",
             labels=judge,
@@ -66,6 +68,15 @@ async def test_the_sentence_that_says_so_is_cited(ask_verdict):
     [asked] = compared
     assert asked == "Sentence: The tenant may keep a cat.\nClaim: May the tenant keep a cat?"
     assert not model.calls
+
+
+async def test_a_german_question_that_begins_with_was_asks_for_no_verdict(ask_verdict):
+    text = "# Hausordnung\n\nDie Benutzung der Waschmaschine kostet 1,50 Euro je Waschgang.\n"
+    said = "1,50 Euro"
+    answer, compared, _ = await ask_verdict(
+        "Was kostet ein Waschgang?", 0.9, 0.1, text, said, language="de"
+    )
+    assert (answer.short, compared) == ("1,50 Euro", [])
 
 
 async def test_a_mark_of_the_document_is_no_mark_of_the_answer(ask_verdict):

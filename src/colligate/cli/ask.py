@@ -88,10 +88,10 @@ async def ask_command(
 
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
-    from colligate.cli.progress import require_text, watch_run
+    from colligate.cli.progress import watch_run
     from colligate.core.export import choose_format
 
-    require_text(question)
+    _require_question(question, paths or [])
     for file in output or []:
         choose_format(file)
     asker = Asker(paths or [], asked, models, run, models.load_settings())
@@ -104,6 +104,22 @@ async def ask_command(
             warn(left_out)
         note(f"written to {file}")
     return status
+
+
+def _require_question(question: str, paths: Sequence[str]) -> None:
+    from colligate.cli.progress import require_text
+
+    require_text(question)
+    if not paths and _is_path(question):
+        what, hint = f"no question about {question}", f'colligate ask "QUESTION" {question}'
+        raise UsageError(what, "a question comes before the paths", hint)
+
+
+def _is_path(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except OSError:  # too long for a name
+        return False
 
 
 @dataclass(frozen=True)

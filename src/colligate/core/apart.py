@@ -25,7 +25,7 @@ from colligate.core.citing import (
     find_short_answer,
     write_answer,
 )
-from colligate.core.computing import complete_date, lacks_date
+from colligate.core.computing import complete_date, find_count, lacks_date
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.orders import commands_reader
@@ -42,7 +42,7 @@ from colligate.core.support import (
     pair_respectively,
     split_content_words,
 )
-from colligate.core.verdict import asks_verdict, read_verdict
+from colligate.core.verdict import read_verdict, wants_verdict
 from colligate.documents import Hit, Passage, Span
 from colligate.errors import BudgetExceeded, ColligateError, ModelError
 from colligate.models import Capability, LabelOdds, Role
@@ -256,14 +256,15 @@ async def _read_apart(
         about = [at for at in order if covering[at] and odds[at] >= _LEAST_NAMED]
         chosen = about[:1] if alone or covering[order[0]] else []
     groups = [chosen] if chosen else []
-    if asks_verdict(question):  # its sentence is checked, whatever the odds of the passage
+    verdict = await wants_verdict(question, passages[order[0]], run)
+    if verdict:  # its sentence is checked, whatever the odds of the passage
         chosen = order[:_SUREST]
         groups = [[at] for at in chosen]
     for group in groups:
         best = [passages[at] for at in group]
         if found := await _answer_alone(question, best, run, strategy, evidence):
             likeliest = max(odds[at] for at in group)
-            if likeliest >= _UNSURE or asks_verdict(question):
+            if likeliest >= _UNSURE or verdict:
                 return found
             unsure = (
                 f"the model is not sure of this answer: the chance that its passage holds the "
@@ -430,7 +431,7 @@ async def _state_alone(
 async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, Stated | None]:
     """Return the reader's answer from a passage and, if a sentence of it holds the answer, both as
     one statement. What asks for yes or no is answered by a sentence that says so."""
-    if asks_verdict(question):
+    if await wants_verdict(question, passage, run):
         return await read_verdict(question, passage, run)
     messages = build_messages(_ANSWER, render_passages([passage]), render_question(question))
     short = (await run.chat(messages, max_tokens=_REPLY_TOKENS)).text.strip()
@@ -459,6 +460,7 @@ async def _find_sentence(
     )
     if stated is not None:
         short = pair_respectively(short, question, stated.sentence)
+        short = find_count(short, question, stated.sentence)
         short = _complete(short, question, stated.sentence)
     if stated is not None and short.casefold() != stated.sentence.casefold():
         stated = replace(stated, sentence=f"{short.rstrip('.')}: “{stated.sentence}”")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -170,27 +171,40 @@ def find_total(question: str, found: Sequence[CitedFigure]) -> str | None:
 
 def find_within(
     question: str, found: Sequence[CitedFigure], today: date
-) -> tuple[list[int], str] | None:
-    """Return which cited figures or dates are within the limit of a question, and that in words.
+) -> tuple[list[int], str, list[int]] | None:
+    """Return which cited figures or dates are within the limit of a question, that limit in words,
+    and which of them are of another kind.
 
-    None: the question names no limit, or more than one of that kind, or not all can be compared.
+    None: the question names no limit, or more than one of that kind, or most cannot be compared.
 
     >>> ends = CitedFigure("31 May 2026", "It ends on 31 May 2026."), CitedFigure("2031", "2031")
     >>> find_within("Which of these leases end this year?", ends, date(2026, 11, 26))
-    ([0], 'between 1 January 2026 and 31 December 2026')
+    ([0], 'between 1 January 2026 and 31 December 2026', [])
     """
-    read = _read_alike(question, found)
-    asked = _PER.search(question)
-    if not read or (asked and read[0].per not in ("", _name_period(asked))):
+    read = [_read_figure(each, question) for each in found]
+    kinds = Counter((each.kind, each.per) for each in read if each)
+    if not kinds:
         return None
-    days = read[0].kind == _DAY
-    limits = [each for each in _find_limits(question, today) if (each.kind == _DAY) == days]
+    (kind, per), count = kinds.most_common(1)[0]
+    asked = _PER.search(question)
+    if asked and per not in ("", _name_period(asked)):
+        return None
+    if count < len(read) and (count < 2 or 2 * count <= len(read)):
+        return None
+    limits = [
+        each for each in _find_limits(question, today) if (each.kind == _DAY) == (kind == _DAY)
+    ]
     if len(limits) != 1:
         return None
-    held = [limits[0].holds(each) for each in read]
-    if None in held:
+    held = {
+        at: limits[0].holds(each)
+        for at, each in enumerate(read)
+        if each and (each.kind, each.per) == (kind, per)
+    }
+    if None in held.values():
         return None
-    return [at for at, inside in enumerate(held) if inside], limits[0].text
+    others = [at for at in range(len(read)) if at not in held]
+    return [at for at, inside in held.items() if inside], limits[0].text, others
 
 
 # Limits
@@ -314,10 +328,10 @@ def _read_dated(match: re.Match[str]) -> _Limit | None:
     word = match["word"].lower()
     if word in ("before", "until", "by"):
         last = start - timedelta(1) if word == "before" else end
-        return _Limit(f"at the latest on {say_day(last)}", high=_count(last))
+        return _Limit(f"on or before {say_day(last)}", high=_count(last))
     if word in ("after", "since", "from"):
         first = end + timedelta(1) if word == "after" else start
-        return _Limit(f"from {say_day(first)} on", low=_count(first))
+        return _Limit(f"on or after {say_day(first)}", low=_count(first))
     return _between(start, end)
 
 

@@ -113,6 +113,7 @@ _WRITTEN = re.compile(
     r"(?:[\s-]+(?P<noun>[a-z]+))?",
     re.IGNORECASE,
 )
+_HOW_MANY = re.compile(r"\bhow many ((?:[a-z-]+ ){0,2}[a-z-]+)", re.IGNORECASE)
 _YEARS = range(1000, 2101)
 _MOST = 60  # numbers of one source: a table has many, and each pair may fit by chance
 
@@ -325,6 +326,27 @@ def read_value(text: str) -> tuple[str, tuple[Decimal, ...]] | None:
         return "date", (Decimal(days[0].year), Decimal(days[0].month), Decimal(days[0].day))
     [number] = numbers
     return "date" if number.dates else number.kind, (number.value,)
+
+
+def find_count(short: str, question: str, sentence: str) -> str:
+    """Return the number that a sentence has of what "how many" asks for, where an answer is a
+    number of something else.
+
+    >>> said = "Seven applications were received; three candidates will be invited."
+    >>> find_count("Three", "How many applications were received?", said)
+    'Seven'
+    """
+    asked = _HOW_MANY.search(question)
+    things = split_content_words(asked[1])[:1] if asked else []
+    said = {number.key for number in find_numbers(short)}
+    counted = [
+        number
+        for number in find_numbers(sentence)
+        if split_content_words(sentence[number.start :])[1:2] == things
+    ]
+    if not things or len(said) != 1 or len(counted) != 1 or counted[0].key in said:
+        return short
+    return sentence[counted[0].start : counted[0].end]
 
 
 def find_larger(first: str, second: str) -> tuple[str, int] | None:

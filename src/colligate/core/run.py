@@ -209,6 +209,7 @@ class Run:
     live: bool = False
     located: bool = False
     rates: Rates = field(default_factory=Rates, repr=False)
+    _measuring: int = field(default=0, init=False, repr=False)
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _folders: dict[str, str] | None = field(default=None, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
@@ -691,14 +692,21 @@ class Run:
             expected = self.rates.estimate(signal, model.name, sum(costs))
             self.emit(Asking(role, model.name, signal, sum(costs), expected))
             began = time.perf_counter()
-            result = await ask()
+            self._measuring += 1
+            at_once = self._measuring
+            try:
+                result = await ask()
+            finally:
+                at_once = max(at_once, self._measuring)
+                self._measuring -= 1
             seconds = time.perf_counter() - began
             known = cached_passes(result, len(costs))
             fresh = [cost for cost, free in zip(costs, known, strict=True) if not free]
             free = [cost for cost, free in zip(costs, known, strict=True) if free]
             usage = Usage(sum(fresh), estimated=True)
             if fresh:
-                self.rates.learn(signal, model.name, sum(fresh), seconds)
+                # What is measured at once takes turns: each waits for the others.
+                self.rates.learn(signal, model.name, sum(fresh), seconds / at_once)
                 self.meter.scoring(
                     role, model.name, passes=len(fresh), seconds=seconds, usage=usage
                 )

@@ -59,6 +59,13 @@ def asks_verdict(question: str) -> bool:
     return _ASKS.match(question) is not None and _ASKS_MORE.search(question) is None
 
 
+async def wants_verdict(question: str, passage: Passage, run: Run) -> bool:
+    """Return whether a question is one of yes or no over a passage: "Was kostet es?" is none."""
+    if not asks_verdict(question):
+        return False
+    return (await run.document(passage.document_id)).language in ("en", "und")
+
+
 async def read_verdict(question: str, passage: Passage, run: Run) -> tuple[str, Stated | None]:
     """Return "Yes" or "No" and the sentence that says so; "" and None if the best sentence of the
     passage does not tell.

@@ -139,7 +139,7 @@ def find_document(given: str, documents: Sequence[DocumentInfo]) -> str:
             return found[0]
         if found:
             several = ", ".join(found[:_MOST_NAMED]) + (", ..." if found[_MOST_NAMED:] else "")
-            what = f"{len(found)} documents are called {given!r}"
+            what = f"{given!r} may be one of {len(found)} documents"
             raise UsageError(what, several, "give the id of one")
     hint = "a list of the documents shows their names"
     raise UnknownDocument(f"no document {given!r}", "no id, file or title is this", hint)

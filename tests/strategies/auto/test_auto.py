@@ -170,7 +170,7 @@ async def test_documents_with_a_date_within_a_limit_are_found_by_comparing(ask_s
     answers = {which: ("", year), year: ("a film of 1971", "1971")}
     answer, _, _ = await ask_small(which, "each", answers=answers)
     assert answer.how == "read 3 documents one by one: one fact from each of many documents"
-    lead = "Of what was found in 1 of 3 documents, 1 is at the latest on 31 December 1974."
+    lead = "On or before 31 December 1974: Silver Harbour (of what was found in 1 of 3"
     assert answer.text.startswith(lead)
     assert [citation.title for citation in answer.citations] == ["Silver Harbour"]
 

@@ -1310,12 +1310,12 @@ async def test_the_highest_of_what_small_agents_find_is_found_by_comparing(ask_s
 async def test_of_what_small_agents_find_only_what_is_within_the_limit_is_listed(ask_small):
     question = "Which stations recorded more than 10 millimetres?"
     answer, *_ = await ask_small(question=question)
-    lead = "Of what was found in 2 of 3 documents, 1 is more than 10 millimetres. [1][2]"
+    lead = "More than 10 millimetres: Station 1 (of what was found in 2 of 3 documents). [1][2]"
     rest = "Station 1: 11 millimetres: “Station 1 recorded 11 millimetres of rain.” [2]"
     assert answer.text == f"{lead} {rest}"
     assert {evidence.span.document_id for evidence in answer.evidence} == {"s0000", "s0001"}
     answer, *_ = await ask_small(question=question.replace("10", "90"), stations=2)
-    assert answer.text.startswith("Of what was found in 2 of 2 documents, none are more than 90")
+    assert answer.text.startswith("More than 90 millimetres: none (of what was found in 2 of 2")
     assert (answer.found, answer.short) == (True, None)
     assert "Station 0: 10 millimetres" in answer.text
 

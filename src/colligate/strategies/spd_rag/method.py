@@ -354,21 +354,24 @@ async def _compare(question: str, outcomes: Sequence[AgentOutcome], run: Run) ->
         figures.append(CitedFigure(each.short, document.slice(span), document.table_unit(span)))
         places.append(Place(span, COMPUTED))
     among = f"of what was found in {len(told)} of {pluralize(len(outcomes), 'document')}"
+    others: list[int] = []
     if extreme := find_extreme(question, figures):
         place, what = extreme
         named, only = [place], tuple(range(len(told)))
         line = f"{told[place].title}: {told[place].short} is the {what} {among}."
     elif within := find_within(question, figures, date.today()):
-        named, limit = within
+        named, limit, others = within
         only = tuple(named or range(len(told)))
-        be = "is" if len(named) == 1 else "are"
-        line = f"{among.capitalize()}, {len(named) or 'none'} {be} {limit}."
+        titles = _name([told[at].title for at in named]) or "none"
+        line = f"{limit[0].upper()}{limit[1:]}: {titles} ({among})."
+        if others:
+            run.warn(f"of another kind, so not compared: {_name([told[n].title for n in others])}")
     elif total := find_total(question, figures):
         named, only = [], tuple(range(len(told)))
         line = f"{total} is the sum {among}."
     else:
         return None
-    whole = len(told) == len(outcomes)
+    whole = len(told) == len(outcomes) and not others
     short = "; ".join(told[at].title for at in named) if whole else ""
     return Comparison(Stated(line, tuple(places)), short, only)
 
