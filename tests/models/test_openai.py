@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,15 @@ async def test_a_model_that_only_thought_gets_room(openai_server, model):
     again = await ask(model, HELLO, max_tokens=10)
     assert again.warnings == ()
     assert [sent["max_tokens"] for sent in openai_server.requests] == [10, 4106, 4106]
+
+
+async def test_json_keeps_marks_of_thinking(openai_server, model):
+    quote = json.dumps({"quote": "after </think> it answers"})
+    openai_server.say(quote)
+    schema = {"type": "object", "properties": {"quote": {"type": "string"}}}
+    assert (await ask(model, HELLO, schema=schema)).text == quote
+    openai_server.say("<think>hm {a}</think>" + quote.replace("</think>", ""))
+    assert (await ask(model, HELLO, schema=schema)).text == quote.replace("</think>", "")
 
 
 async def test_calls_at_once_that_only_thought_all_get_room(openai_server, model):

@@ -122,6 +122,7 @@ async def read_ranked(
     known: Sequence[Stated] = (),
     least_odds: float = _LEAST_APART,
     judged: Mapping[Passage, float] | None = None,
+    strict: bool = False,
 ) -> Answer:
     """Return the answer from passages with scores; `known` as in `read`.
 
@@ -164,6 +165,7 @@ async def read_ranked(
         form=form,
         known=known,
         otherwise=state_surest if surest else None,
+        strict=strict,
     )
 
 
@@ -239,8 +241,15 @@ async def _read_apart(
             return found
         covering[0] = False
     with reserve_reading(run):
-        judged = await gather(judge(question, passage, run) for passage in passages[1:])
-    odds = [first, *(each.odds["Yes"] for each in judged)]
+        judged = await gather(_try_judge(question, passage, run) for passage in passages[1:])
+    given = [first, *judged]
+    if failed := [each for each in given if isinstance(each, BudgetExceeded)]:
+        count = pluralize(len(given), "passage")
+        run.warn(f"{len(failed)} of {count} not judged: {failed[0].what}")
+    kept = [at for at, each in enumerate(given) if not isinstance(each, BudgetExceeded)]
+    hits, passages = [hits[at] for at in kept], [passages[at] for at in kept]
+    covering = [covering[at] for at in kept]
+    odds = [each for each in given if not isinstance(each, BudgetExceeded)]
     run.emit(JudgedAlone(tuple(passage.span for passage in passages), tuple(odds)))
     logits = [math.log(p / (1 - p)) for p in np.clip(odds, 1e-6, 1 - 1e-6)]
     sure = standardise(logits) + standardise([hit.score for hit in hits])
@@ -271,6 +280,8 @@ async def _read_apart(
                 f"answer is {likeliest:.0%}"
             )
             return replace(found, warnings=(*found.warnings, unsure))
+    if failed:
+        raise failed[0]  # a passage that was not judged may hold the answer
     order = [at for at in order if at not in chosen]
     likeliest = max(odds)
     if likeliest >= _LEAST_TOGETHER:
@@ -477,6 +488,13 @@ def _complete(short: str, question: str, sentence: str) -> str:
     full = complete_name(short, sentence)
     added = set(split_content_words(full)) - set(split_content_words(short))
     return short if added.intersection(split_content_words(question)) else full
+
+
+async def _try_judge(question: str, passage: Passage, run: Run) -> float | BudgetExceeded:
+    try:
+        return (await judge(question, passage, run)).odds["Yes"]
+    except BudgetExceeded as error:
+        return error
 
 
 async def judge(question: str, passage: Passage, run: Run) -> LabelOdds:

@@ -72,6 +72,7 @@ async def read(
     messages: PassagePrompt | None = None,
     known: Sequence[Stated] = (),
     otherwise: Callable[[], Awaitable[Sequence[Stated]]] | None = None,
+    strict: bool = False,
 ) -> Answer:
     """Ask the reader, verify what it cites, and return the answer.
 
@@ -106,7 +107,8 @@ async def read(
             reply, cited, wavers = await _ask(question, passages, asked, FORMS[form], role, run)
         except (BudgetExceeded, ModelError) as error:
             own = run.model(role).name  # a reranker's or another scorer's passes show nothing of it
-            if not any(call.kind == "chat" or call.model == own for call in run.meter.calls):
+            paid = any(call.kind == "chat" or call.model == own for call in run.meter.calls)
+            if strict or not paid:
                 raise
             problem = error.what
         else:

@@ -78,7 +78,9 @@ class LocalModel:
         generation, inside = await backend.reading.run(lambda: self._encode(request))
         with backend.stoppable(generation.halt):
             generated = await self._generate(generation, on_token, inside)
-        text, thinking = split_thinking(("<think>" if inside else "") + generated.text)
+        text, thinking = generated.text, ""
+        if request.schema is None:  # no thinking comes in JSON: such marks in it are its text
+            text, thinking = split_thinking(("<think>" if inside else "") + text)
         return Completion(
             text=text,
             usage=Usage(generated.input_tokens, generated.output_tokens, generated.cached_tokens),
@@ -118,6 +120,7 @@ class LocalModel:
                 request.halt.set,
                 on_token,
                 inside_thinking=inside,
+                thinks=request.grammar is None,
             )
         except PassStopped:
             raise self._backend.closed() from None
@@ -389,7 +392,8 @@ def read_question(
     if query is not None:
         if not 0 <= query < len(text):
             raise ValueError(f"no query at {query} in a text of {len(text)} characters")
-        first = next(i for i, (_, end) in enumerate(covered) if end > query)
+        after = (i for i, (_, end) in enumerate(covered) if end > query)
+        first = next(after, first)  # blanks at the end may be in no token
     return ids, first, lambda row: [_average_span(row, covered, span) for span in spans]
 
 

@@ -142,7 +142,11 @@ class OpenAIChat:
                     spent += reply.usage_for(request.messages)
                     self._dialect.give_room_to_think(_ROOM_TO_THINK)
                     reply = None
-        text, inline_thinking = split_thinking(reply.content or "")
+        text, inline_thinking = reply.content or "", ""
+        if request.schema is None or not text.lstrip().startswith(
+            "{"
+        ):  # JSON's text may have marks
+            text, inline_thinking = split_thinking(text)
         text = _cut(text, request.stop)
         warnings = self._dialect.take_warnings()
         if display is not None and not display.show(text):

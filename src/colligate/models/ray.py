@@ -176,6 +176,11 @@ class RayModel(WrappedModel):
     def name(self) -> str:
         return f"ray:{self._model.name}"
 
+    @property
+    def version(self) -> str:
+        """That of the weights: stored replies of others are not used."""
+        return str(getattr(self._model, "version", ""))
+
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
         """Make one call; with `on_token` the text arrives as one piece."""
         completion: Completion = await self._call(request.prompt, "chat", request)

@@ -113,6 +113,7 @@ async def streamed(
     on_token: OnToken | None,
     *,
     inside_thinking: bool = False,
+    thinks: bool = True,
 ) -> T:
     """Generate text in a thread and pass its pieces to `on_token` in this event loop.
 
@@ -134,7 +135,7 @@ async def streamed(
     try:
         visible = ThinkingFilter(inside=inside_thinking)
         while (piece := await pieces.get()) is not None:
-            shown = visible.feed(piece)
+            shown = visible.feed(piece) if thinks else piece
             if on_token and shown:
                 on_token(shown)
         if on_token and (shown := visible.close()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,17 @@ async def test_a_file_in_gguf_is_the_same_adapter(open_model: Open, tiny_gguf, f
     one, other = [await measure(view) for view in views]
     assert close(one, other, 0.02)
     assert not close(one, await measure(model), 0.05)
+
+
+async def test_another_file_at_the_same_path_is_another_adapter(
+    open_model: Open, tiny_gguf, folders, tmp_path
+):
+    model, base, file = open_model(), tiny_gguf("llama", endless=True), tmp_path / "mine.gguf"
+    scores = []
+    for folder in folders:
+        shutil.copy(convert_adapter(folder, base, tmp_path / "converted"), file)
+        scores.append(await likelihood(await model.with_adapter(file), *PAIR))
+    assert scores[0] != pytest.approx(scores[1], abs=0.01)
 
 
 async def test_one_that_does_not_fit_leaves_the_model_usable(

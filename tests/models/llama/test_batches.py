@@ -6,20 +6,24 @@ Two ways to compute the same logits differ by rounding, so these models compute 
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.models import Message
-from colligate.models.llama import api
+from colligate.models.base import ChatRequest
+from colligate.models.llama import api, engine
 from colligate.models.llama.api import Model, load_library
 from colligate.models.llama.libraries import pull_libraries
 from colligate.models.llama.model import LlamaCpp, LlamaTokenizer
 from support.gguf_models import save_mamba
-from support.models import ask, likelihood
+from support.models import HELLO, ask, likelihood
 
 Open = Callable[..., LlamaCpp]
 
@@ -294,3 +298,25 @@ async def test_a_recurrent_model(open_model: Open, tmp_path: Path) -> None:
     assert await likelihood(model, prefix, text) == pytest.approx(scores, abs=1e-4)
     with pytest.raises(MissingCapability, match="gives no attention"):
         await model.attention(text, [(0, 6)])
+
+
+async def test_a_clock_that_stands_still_for_a_batch_fails_no_call(open_model: Open, monkeypatch):
+    coarse = SimpleNamespace(process_time=time.process_time, perf_counter=time.perf_counter)
+    coarse.monotonic = lambda: 1000.0  # Windows counts in steps of 16 ms
+    monkeypatch.setattr(engine, "time", coarse)
+    assert (await ask(open_model(), HELLO, max_tokens=5)).usage.output_tokens == 5
+
+
+@pytest.mark.parametrize("quote", ["It thinks in <think> tags.", "after </think> it answers"])
+async def test_marks_of_thinking_inside_json_are_its_text(open_model: Open, quote):
+    schema = {"type": "object", "properties": {"quote": {"const": quote}}, "required": ["quote"]}
+    pieces: list[str] = []
+    request = ChatRequest(HELLO, max_tokens=200, schema=schema)
+    answer = await open_model().chat(request, pieces.append)
+    assert json.loads(answer.text) == {"quote": quote}
+    assert ("".join(pieces), answer.thinking) == (answer.text, "")
+
+
+async def test_attention_of_blanks_at_the_end_that_are_left_out(open_model: Open):
+    asked = open_model().attention([Message("user", "What is it?\n")], [(0, 4)], query=11)
+    assert len(await asyncio.wait_for(asked, 20)) == 1

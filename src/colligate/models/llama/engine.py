@@ -126,7 +126,8 @@ class LlamaEngine:
 
     def add_adapter(self, path: Path) -> str:
         """Load a LoRA adapter in GGUF and return its name for requests. In the model's thread."""
-        key = str(path)
+        stat = path.stat()  # another file may be there later
+        key = f"{path}-{stat.st_size}-{stat.st_mtime_ns}"
         if key not in self._adapters:
             self._adapters[key] = load_adapter(self.model, path)
         return key
@@ -423,7 +424,8 @@ class _ThreadCount:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._alone_until = 0.0  # by time.monotonic
+        # By time.perf_counter: time.monotonic stands still for 16 ms on Windows before Python 3.13.
+        self._alone_until = -math.inf
         self._pause = _FIRST_PAUSE
 
     def decode(
@@ -435,11 +437,11 @@ class _ThreadCount:
         outputs: Sequence[bool],
     ) -> bool:
         """Compute a batch, see `Context.decode`, and learn from its time."""
-        start, used = time.monotonic(), time.process_time()
+        start, used = time.perf_counter(), time.process_time()
         threads = self._most if start >= self._alone_until else 1
         context.use_threads(threads)
         done = context.decode(tokens, positions, slots, outputs)
-        end = time.monotonic()
+        end = time.perf_counter()
         share = (time.process_time() - used) / (end - start) / threads
         if threads > 1:
             if share < _BUSY and end - start > _LEAST_SECONDS:

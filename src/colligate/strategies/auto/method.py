@@ -251,6 +251,12 @@ class _Inquiry:
         )
         self.best = await check_subject(self.best, run)
         if self.best.found:
+            readable = sum(info.passages > 0 for info in self.infos)
+            if kind is QuestionKind.EACH and len(first) < readable:
+                run.warn(
+                    f"the answer is from the {len(first)} documents that a search finds best, "
+                    f"of {readable:,}"
+                )
             self.missing = self._find_missing(self.best, self.shown)
             if not self.missing and auto.effort != "low":
                 await self._find_rival(self.best, first)

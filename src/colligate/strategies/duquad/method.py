@@ -166,19 +166,21 @@ class DuQUAD:
         scores: Mapping[int, float] = {}
         views: Sequence[Viewed] = []
         exhibits: Sequence[Exhibit] = []
+        apart = reads_apart(run, self.reading, self.form) and not (self.no_local or self.no_pruning)
         with reserve_for_answer(run, lambda: documents):
             shown, overflow = await self._fit_global(question, documents, run)
             scores = await self._score_all(question, shown, run)
             ranked = [*sort_by(list(scores.values()), shown), *overflow]
-            if reads_apart(run, self.reading, self.form) and not (self.no_local or self.no_pruning):
-                return await self._answer_apart(question, ranked, scores, run)
-            views = await self._read_views(question, documents, shown, ranked, run)
-            if self.early_exit and find_agreement(documents, views):
-                agreed = await self._answer_agreed(question, views, run)
-                if agreed is not None:
-                    return agreed
-            candidates = self._unite(documents, ranked, views, run)
-            exhibits = await self._gate(question, candidates, views, run)
+            if not apart:
+                views = await self._read_views(question, documents, shown, ranked, run)
+                if self.early_exit and find_agreement(documents, views):
+                    agreed = await self._answer_agreed(question, views, run)
+                    if agreed is not None:
+                        return agreed
+                candidates = self._unite(documents, ranked, views, run)
+                exhibits = await self._gate(question, candidates, views, run)
+        if apart:  # the answer itself: what was reserved is for it
+            return await self._answer_apart(question, ranked, scores, run)
         known, short = choose_known(views, exhibits)
         answer = await self._judge(question, documents, exhibits, views, known, run)
         if not answer.found:

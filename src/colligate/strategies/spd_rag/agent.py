@@ -126,10 +126,16 @@ class DocumentAgent:
             )
             hits = [Hit(keep_table_head(hit.passage, document), hit.score) for hit in found]
             reading.searches += 1
-            reading.turns += 1
             answer = await read_ranked(
-                task, hits, run, strategy="spd-rag", reading="apart", least_odds=_LEAST_ODDS
+                task,
+                hits,
+                run,
+                strategy="spd-rag",
+                reading="apart",
+                least_odds=_LEAST_ODDS,
+                strict=True,  # a reading that fails is no document without the answer
             )
+            reading.turns += 1
             if answer.found:
                 title = f"{reading.info.full_title}: "
                 reading.located += [

@@ -42,7 +42,7 @@ from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import rank_documents
 from colligate.documents import Hit
-from colligate.errors import MalformedOutput, UsageError
+from colligate.errors import BudgetExceeded, MalformedOutput, ModelError, UsageError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Role
 from colligate.strategies.spd_rag.agent import (
@@ -138,7 +138,9 @@ class SPDRAG:
         if not infos:
             return await read(question, [], run, strategy=self.name, evidence=())
         # Reserved before the first call: a run that cannot end is not begun.
-        reserve = await self._make_synthesis(question, Brief(), run).estimate_reserve(len(infos))
+        # Findings of agents that read apart are listed without a call.
+        reports = 0 if self._reads_apart(run) else len(infos)
+        reserve = await self._make_synthesis(question, Brief(), run).estimate_reserve(reports)
         with run.tokens.reserve(reserve):
             plan = await self._plan(question, run, len(infos))
             tasks = plan.tasks(question)
@@ -190,13 +192,19 @@ class SPDRAG:
         elif several and compared is None and _asks_one_thing(question):
             # At most one of the findings is it; agents see a part of the question each.
             found = [each.document for each in outcomes if each.findings]
-            best = await self._read_best(question, found, run)
-            return replace(best, evidence=(*answer.evidence, *best.evidence))
+            try:
+                best = await self._read_best(question, found, run, strict=True)
+            except (BudgetExceeded, ModelError) as error:
+                run.warn(f"what was found is listed, it may hold more than the answer: {error}")
+            else:
+                return replace(best, evidence=(*answer.evidence, *best.evidence))
         if silent := synthesis.brief.silent:
             run.warn(f"nothing was found in {_name(silent)}")
         return answer
 
-    async def _read_best(self, question: str, names: Sequence[str] | None, run: Run) -> Answer:
+    async def _read_best(
+        self, question: str, names: Sequence[str] | None, run: Run, *, strict: bool = False
+    ) -> Answer:
         """Read the best passages of these documents, or of all, as the last resort.
 
         If they cannot be searched, nothing is found.
@@ -216,6 +224,7 @@ class SPDRAG:
             why=why,
             form=self.form,
             reading=self.reading,
+            strict=strict,
         )
 
     async def _list_documents(self, question: str, run: Run) -> list[DocumentInfo]:
