@@ -46,6 +46,8 @@ TOWNS = "Brenwick is the capital, and the largest city is Aldton."
         ("It sold 4 mills in 2021.", "It sold 3 and 4 mills in 2021 and 2020, respectively."),
         ("Notice of 30 months must be given.", "Notice of 30 days must be given."),
         ("The tower is 41 feet high.", "The tower is 41 metres high."),
+        ("The mill was sold for $40 million.", "The mill was sold for €40 million."),
+        ("The mill costs 40 dollars.", "The mill costs 40 euros."),
     ],
 )
 def test_what_turns_the_meaning_round_is_found(claim, source):
@@ -60,6 +62,7 @@ def test_what_turns_the_meaning_round_is_found(claim, source):
         ("Rent is due before the third day.", RENT),
         ("The tower is 135 feet high.", "The tower is 41 metres (135 feet) high."),
         ("Apartment number 5 was sold.", "Apartment No. 5 was sold."),
+        ("The mill was sold for $44 million.", "The mill was sold for €40 million ($44 million)."),
         ("Carl Lund wrote Night Ferry, and Ida Moen directed it.", FILM),
         ("Ida Moen directed Night Ferry in 2004.", FILM),
         ("The largest city is Aldton, while the capital is Brenwick.", TOWNS),

@@ -125,6 +125,7 @@ def compare_words(claim: str, source: str) -> Meaning:
         or _names_another_agent(stated, said)
         or _drops_hedge(stated, said)
         or _moves_number(stated, said)
+        or _changes_currency(claim, source)
         or _pairs_otherwise(claim, source)
     ):
         return Meaning.CONTRADICTS
@@ -645,6 +646,13 @@ def _moves_number(stated: _Text, said: _Text) -> bool:
     )
 
 
+def _changes_currency(claim: str, source: str) -> bool:
+    """Find an amount of the source with the sign of another currency."""
+    ours, theirs = (set(_MONEY.findall(text)) for text in (claim, source))
+    amounts = {amount for _, amount in theirs}
+    return any(each not in theirs and each[1] in amounts for each in ours)
+
+
 def _pairs_otherwise(claim: str, source: str) -> bool:
     """Find items of two lists that "respectively" pairs with others."""
     if COMPARISON.search(claim):
@@ -667,8 +675,13 @@ _SCALES = frozenset(
 
 _KINDS = tuple(
     frozenset(split_content_words(each))
-    for each in ("feet yards miles metres", "seconds minutes hours days weeks months years")
+    for each in (
+        "feet yards miles metres",
+        "seconds minutes hours days weeks months years",
+        "dollars euros pounds yen",
+    )
 )
+_MONEY = re.compile(r"([$€£¥])\s?(\d(?:[\d,.]*\d)?)")
 
 
 def _measures(text: _Text) -> set[tuple[str, str]]:
