@@ -124,7 +124,7 @@ async def read_ranked(
     judged: Mapping[Passage, float] | None = None,
     strict: bool = False,
 ) -> Answer:
-    """Return the answer from passages with scores; `known` as in `read`.
+    """Return the answer from passages with scores; `known` and `strict` as in `read`.
 
     With `reading=auto` a small reader that gives the odds of labels judges each passage apart
     and reads the surest alone, and all together only if no passage alone is sure. `why` follows

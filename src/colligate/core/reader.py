@@ -89,7 +89,8 @@ async def read(
     the answer is believed.
 
     Raises:
-        ColligateError: it fails, and no chat call and no scoring by this model was paid for.
+        ColligateError: it fails, and no chat call and no scoring by this model was paid for, or
+            `strict` asks for the error.
     """
     refused = Answer(question, strategy, NOT_FOUND, False, evidence=tuple(evidence))
     if not passages and not known:
