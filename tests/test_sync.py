@@ -1,6 +1,6 @@
 """The blocking face, where a call could wait for itself or for a thread that is gone."""
 
-import multiprocessing
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,11 +12,6 @@ from colligate.testing import ScriptedModel
 from support.models import statement_reply
 
 SAID = "The lease ends on 3 May 2031."
-
-
-def list_titles(path: Path) -> list[str]:
-    with Library(path, embedder="static") as library:
-        return [each.title for each in library.documents()]
 
 
 @pytest.fixture
@@ -42,10 +37,24 @@ def test_a_blocking_call_inside_an_answer_is_refused(folder: Path) -> None:
     assert "a blocking call cannot be made here" in refused[0]
 
 
+FORKED = """
+import multiprocessing, sys
+from colligate import Library
+
+def list_titles(path):
+    with Library(path, embedder="static") as library:
+        return [each.title for each in library.documents()]
+
+list_titles(sys.argv[1])  # the loop runs in the parent too
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    print(pool.apply_async(list_titles, [sys.argv[1]]).get(60))
+"""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_process_has_a_loop_of_its_own(folder: Path) -> None:
     with Library(folder / "l", embedder="static") as library:
         library.add(folder / "lease.md")
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply_async(list_titles, [folder / "l"]).get(60) == ["Lease"]
+    command = [sys.executable, "-c", FORKED, str(folder / "l")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "['Lease']\n", done.stderr
