@@ -26,10 +26,10 @@ SPANS = [(0, 3), (4, 10)]
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Converted adapters go elsewhere; the libraries stay where they are."""
     monkeypatch.setenv("COLLIGATE_LLAMA", str(pull_libraries()))
-    monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
 
 
 @pytest.fixture
