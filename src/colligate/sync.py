@@ -179,9 +179,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     loop = _start_loop()
     if asyncio._get_running_loop() is loop:  # waiting here would wait for itself
         coroutine.close()
-        why = (
-            "it is made inside another call of colligate, in `on_event` for one, which it waits for"
-        )
+        why = "the call that it is made in (in `on_event`, for one) would wait for itself"
         hint = "make it afterwards, or await the async face"
         raise UsageError("a blocking call cannot be made here", why, hint)
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)

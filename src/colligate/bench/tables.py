@@ -160,7 +160,7 @@ def _make_column(
     if not values:
         return _make_run_column(results, column, title)
     means = {name: fmean(_weigh(found)) for name, found in values.items()}
-    # A strategy with too few questions for any test is no mark for the others.
+    # Nothing can be tested against a strategy that has too few questions.
     enough = [name for name in means if len(values[name]) >= FEWEST] or list(means)
     best = None if higher is None else (max if higher else min)(enough, key=means.__getitem__)
     gaps = {} if best is None else _measure_gaps(results, values, best, scale)

@@ -69,10 +69,12 @@ _SEVERAL_WORDS = re.compile(
     r"|^(?!\W*(?:when|where|who)\b).*\bchang\w+",
     re.I,
 )
-_NOUNS = (
+_NO_SUPERLATIVES = (
     "interest|rest|request|forest|harvest|guest|contest|protest|test|west|arrest|inquest|bequest"
 )
-_ONE = re.compile(rf"\bthe (?!(?:{_NOUNS})\b)(?:most|least|first|last|best|only|\w+est)\b", re.I)
+_ONE = re.compile(
+    rf"\bthe (?!(?:{_NO_SUPERLATIVES})\b)(?:most|least|first|last|best|only|\w+est)\b", re.I
+)
 # Odds of each passage whose answer is joined to others. Of 12 passages of two such questions the 5
 # that answer had .57 or more and the question's words; of the others one had .51, not the words.
 _LEAST_JOINED = 0.5

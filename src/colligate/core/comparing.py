@@ -411,7 +411,7 @@ def _read_amount(text: str, number: Number, unit: str = "") -> _Range | None:
 
     In a row of a table parentheses make a figure negative.
     """
-    if number.dates:
+    if number.is_year:
         return None
     before = text[: number.start].rstrip("$€£¥ ")
     below = before.endswith(("(", "-", "−"))

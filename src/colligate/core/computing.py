@@ -17,7 +17,7 @@ from decimal import Decimal, DivisionByZero, InvalidOperation
 from itertools import permutations
 from typing import Literal
 
-from colligate.core.support import split_content_words
+from colligate.core.support import NUMBER_WORDS, split_content_words
 
 Operation = Literal["count", "sum", "difference", "ratio", "change", "share"]
 
@@ -87,26 +87,20 @@ class Number:
     kind: str
 
     @property
-    def dates(self) -> bool:
+    def is_year(self) -> bool:
         """Whether it is a year of the calendar, and not so many years."""
         return self.kind == "year" and not re.search(r"[\s-]years?$", self.text, re.IGNORECASE)
 
 
 SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-_COUNTED = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen"
-).split()
-_TENS = {
-    word: 10 * ten
-    for ten, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)
-}
+_WORDS = {word: int(digits) for word, digits in NUMBER_WORDS.items() if word != "hundred"}
 # "Forty-five" before "forty": the longer one is looked for first.
-_WORDS = (
-    {f"{ten}-{_COUNTED[one]}": value + one for ten, value in _TENS.items() for one in range(1, 10)}
-    | _TENS
-    | {word: value for value, word in enumerate(_COUNTED)}
-)
+_WORDS = {
+    f"{ten}-{one}": high + low
+    for ten, high in _WORDS.items()
+    for one, low in _WORDS.items()
+    if high >= 20 and 1 <= low <= 9
+} | _WORDS
 _WRITTEN = re.compile(
     rf"(?P<money>[$€£¥]\s?)?(?P<digits>\d+(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|\b(?:{'|'.join(_WORDS)})\b)"
     rf"(?:[\s-]?(?P<scale>{'|'.join(SCALES)})\b)?(?P<percent>\s?(?:%|percent\b|per cent\b))?"
@@ -325,7 +319,7 @@ def read_value(text: str) -> tuple[str, tuple[Decimal, ...]] | None:
     if days:
         return "date", (Decimal(days[0].year), Decimal(days[0].month), Decimal(days[0].day))
     [number] = numbers
-    return "date" if number.dates else number.kind, (number.value,)
+    return "date" if number.is_year else number.kind, (number.value,)
 
 
 def find_count(short: str, question: str, sentence: str) -> str:

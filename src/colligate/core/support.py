@@ -126,7 +126,7 @@ zero one two three four five six seven eight nine ten eleven twelve thirteen fou
 sixteen seventeen eighteen nineteen
 """
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety hundred"
-_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_COUNTED.split())} | {
+NUMBER_WORDS = {word: str(number) for number, word in enumerate(_COUNTED.split())} | {
     word: str(10 * number) for number, word in enumerate(_TENS.split(), 2)
 }
 _ONE = "|".join(_COUNTED.split()[1:10])
@@ -144,8 +144,8 @@ _NO_NUMBER = re.compile(
 def _add_number_words(found: re.Match[str]) -> str:
     """Return "forty-five" as "45" and "two hundred" as "200"."""
     if found[3]:
-        return f"{_NUMBER_WORDS[found[3]]}00"
-    return str(int(_NUMBER_WORDS[found[1]]) + int(_NUMBER_WORDS[found[2]]))
+        return f"{NUMBER_WORDS[found[3]]}00"
+    return str(int(NUMBER_WORDS[found[1]]) + int(NUMBER_WORDS[found[2]]))
 
 
 # Models leave out accents: Lumière, Lumiere. Of Latin letters alone: й and и are two letters.
@@ -169,7 +169,7 @@ def split_content_words(text: str) -> list[str]:
     found = []
     for match in WORD.finditer(folded):
         word = match.group()
-        word = _NUMBER_WORDS.get(word, word)
+        word = NUMBER_WORDS.get(word, word)
         if word not in _FUNCTION_WORDS:
             found.append(_stem(word))
     return found

@@ -141,7 +141,7 @@ def test_too_few_questions_have_no_stars_no_best_and_no_interval(made_run: Make)
     assert "Differences from the best" not in five
 
 
-def test_a_strategy_with_too_few_questions_is_no_mark_for_the_others(tmp_path: Path) -> None:
+def test_nothing_is_compared_with_a_strategy_of_too_few_questions(tmp_path: Path) -> None:
     suite = 'title = "S"\ndatasets = [{ name = "d", file = "d", metrics = ["short"] }]\n'
     suite += 'strategies = [{ name = "fim" }, { name = "direct" }, { name = "two-hop" }]\n'
     right = {"fim": [1.0] * 11 + [0.0], "direct": [0.0] * 12, "two-hop": [1.0] * 2}
