@@ -197,4 +197,4 @@ def _compute_f1(wanted: Sequence[str], said: Sequence[str]) -> float:
 
 def _remove_marks(text: str) -> str:
     """Remove the marks of citations."""
-    return re.sub(r"\[(?:\d+|uncited)\]", " ", text)
+    return re.sub(r"\[(?:\d{1,3}|uncited)\]", " ", text)

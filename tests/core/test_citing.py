@@ -449,6 +449,27 @@ def test_a_citation_that_says_the_opposite_is_dropped_and_reported(quote, senten
     )
 
 
+@pytest.mark.parametrize("statement", [said, joined_alone])
+def test_the_year_of_the_question_is_not_that_of_another_years_figure(statement):
+    text = "In 2022 revenue was 5 million."
+    document = make(text, "Report", "r")
+
+    def ask(sentence: str):
+        stated = statement(1, text, sentence)
+        return cite("What was revenue in 2023?", [stated], [whole(document)], {"r": document})
+
+    assert not ask("In 2023 revenue was 5 million.").citations
+    assert ask("In 2022 revenue was 5 million.").citations
+
+
+def test_a_year_in_brackets_is_no_mark_of_a_model():
+    text = "The case is [2019] UKSC 5."
+    document = make(text, "Case", "case")
+    stated = said(1, text[:-1], "The case is [2019] UKSC 5 [1].")
+    found = cite("Which case is it?", [stated], [whole(document)], {"case": document})
+    assert found.text == "The case is [2019] UKSC 5. [1]"
+
+
 def test_words_of_the_document_are_supported():
     [citation] = reported("Bolt acquired Norr", "Bolt acquired Norr in 2019.").citations
     assert citation.to_json()["meaning"] == "supports"
@@ -464,6 +485,32 @@ def test_a_number_computed_from_a_place_that_says_the_opposite_is_not_accepted()
 
     assert ask("Revenue fell by 20 million in 2019.")
     assert not ask("Revenue rose by 20 million in 2019.")
+
+
+def test_a_computed_change_has_the_direction_of_the_years_and_the_earlier_as_its_base():
+    def ask(sentence: str, first: int, last: int):
+        text = f"Revenue was ${first} million in 2021. Revenue was ${last} million in 2022."
+        report = make(text, "Report", "r")
+        quoted = joined(sentence, *((1, each) for each in text.split(". ")))
+        return cite("?", [quoted], [whole(report)], {"r": report}).citations
+
+    assert ask("Revenue increased by 25% from 2021 to 2022.", 8, 10)
+    assert ask("Revenue decreased by 20% from 2021 to 2022.", 10, 8)
+    assert not ask("Revenue increased by 20% from 2021 to 2022.", 8, 10)
+    assert not ask("Revenue increased by 20% from 2021 to 2022.", 10, 8)
+    assert not ask("Revenue grew by $2 million from 2021 to 2022.", 10, 8)
+
+
+def test_a_german_number_is_not_read_as_an_english_one():
+    def ask(sentence: str, text: str):
+        terms = replace(make(text, "Vertrag", "r"), language="de")
+        quoted = said(1, text, sentence)
+        return cite("?", [quoted], [whole(terms)], {"r": terms}).citations
+
+    assert ask("Der Zinssatz beträgt 3,5 Prozent.", "Der Zinssatz beträgt 3,5 Prozent.")
+    assert not ask("Der Zinssatz beträgt 35 Prozent.", "Der Zinssatz beträgt 3,5 Prozent.")
+    assert ask("Die Frist beträgt 3 Monate.", "Die Frist beträgt drei Monate.")
+    assert not ask("Die Frist beträgt sechs Monate.", "Die Frist beträgt drei Monate.")
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,22 @@ TOWNS = "Brenwick is the capital, and the largest city is Aldton."
         ("The tower is 41 feet high.", "The tower is 41 metres high."),
         ("The mill was sold for $40 million.", "The mill was sold for €40 million."),
         ("The mill costs 40 dollars.", "The mill costs 40 euros."),
+        ("Either party may assign it.", "Neither party may assign it."),
+        ("The contract is void.", "The plaintiff argues that the contract is void."),
+        ("The licence is exclusive.", "The licence is non-exclusive."),
+        ("The notes are secured obligations.", "The notes are unsecured obligations."),
+        ("The lease ends on May 31, 2025.", "The lease ends on March 31, 2025."),
+        ("The year ended on 30 November.", "The year ended on 30 December."),
+        (
+            "Its sales were $12 million in 2022.",
+            "They were $10 million in 2022 and $12 million in 2023.",
+        ),
+        ("Prices rose by 12% in Oslo.", "Prices rose to 12% in Oslo."),
+        ("The rent is 100 euros per year.", "The rent is 100 euros per month."),
+        ("Ada Moen was the CEO of Norr.", "Ada Moen was the CFO of Norr."),
+        ("Notice of up to 30 days is needed.", "Notice of at least 30 days is needed."),
+        ("She pays if the tenant moves.", "She pays unless the tenant moves."),
+        ("The spread is 12 percent.", "The spread is 12 basis points."),
     ],
 )
 def test_what_turns_the_meaning_round_is_found(claim, source):
@@ -86,6 +102,21 @@ def test_what_turns_the_meaning_round_is_found(claim, source):
         ("The tenant may sublet the flat.", "No tenant may sublet a flat unless asked to."),
         ("The tenant may sublet the flat.", "No more than two tenants may sublet the flat."),
         ("It sold 3 mills, up from 4, in 2020.", "In 2021 and 2020 it sold 4 and 3, respectively."),
+        (
+            "He may sublet only with the owner's consent.",
+            "He shall not sublet without the owner's consent.",
+        ),
+        ("It is amended only in writing.", "It may not be amended except in writing."),
+        ("The option is open from 1 May.", "The option is not open prior to 1 May."),
+        ("No share is sold without the board.", "Shares are sold only with the board."),
+        ("The figures were not audited.", "The figures were unaudited."),
+        ("Norr has not paid dividends.", "Norr has never paid dividends, nor will it."),
+        (
+            "Sales were $12 million in 2023.",
+            "They were $10 million in 2022 and $12 million in 2023.",
+        ),
+        ("It was shown from 2005 to 2014.", "It was shown from 19 May 2005 to 31 May 2014."),
+        ("The dividend is $2 a share per year.", "The annual dividend is $2 per share."),
         ("Yes.", COURT),
         ("", COURT),
         ("COURT", ""),
@@ -99,6 +130,8 @@ def test_words_of_the_source_are_supported_unless_it_is_unsure_of_them():
     assert compare_words("Brenwick is the capital", TOWNS) is Meaning.SUPPORTS
     unsure = "It is alleged that Brenwick is the capital."
     assert compare_words("Brenwick is the capital.", unsure) is not Meaning.SUPPORTS
+    if_so = "The fee is repaid if the course is cancelled."
+    assert compare_words("The fee is repaid.", if_so) is not Meaning.SUPPORTS
 
 
 words = st.lists(
@@ -148,6 +181,9 @@ def test_a_verifier_is_asked_about_sentences_that_add_hardly_anything(claim, ver
         ("May tenants keep pets?", "The rent is due on Monday.", "unclear"),
         ("Did the zoo open in 1921?", "The zoo did not open until 1921.", "unclear"),
         ("Did the zoo open in 1920?", "The zoo did not open until 1921.", "contradicts"),
+        ("Is the licence exclusive?", "The licence is non-exclusive.", "contradicts"),
+        ("May it be amended in writing?", "It may not be amended except in writing.", "unclear"),
+        ("May it be ended after June?", "It may not be ended before June.", "unclear"),
         ("Is a bag of 10 kg allowed?", "A bag of not more than 10 kg is allowed.", "unclear"),
     ],
 )

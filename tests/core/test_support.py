@@ -105,6 +105,59 @@ def test_numbers_read_alike_in_words_and_digits():
     assert split_content_words("1,234.5 tonnes")[0] == "1234.5"
 
 
+@pytest.mark.parametrize(
+    ("claim", "source"),
+    [
+        ("3.5", "3,5"),
+        ("0.5", ".5"),
+        ("2.5", "2½"),
+        ("0.125", "0,125"),
+        ("1250", "1'250"),
+        ("1250", "1’250"),
+        ("1850.50", "1.850,50"),
+        ("1234567", "1.234.567"),
+        ("4.5%", "4.50%"),
+        ("$2,490", "$2,490.00"),
+        ("3.5%", "3.500%"),
+        ("1,850 euros", "1.850 Euro"),
+        ("1.850 Euro", "1850 euros"),
+        ("1.850 Euro", "1,850 euros"),
+        ("3 Monate", "drei Monate"),
+        ("12 months", "zwölf Monate"),
+        ("two months", "dos meses"),
+        ("3 meses", "tres meses"),
+        ("4 mois", "quatre mois"),
+    ],
+)
+def test_a_number_is_found_in_other_notations(claim, source):
+    assert has_all_numbers(claim, source)
+
+
+@pytest.mark.parametrize(
+    ("claim", "source"),
+    [
+        ("35", "3,5"),
+        ("5%", ".5%"),
+        ("21", "2½"),
+        ("2 rooms", "50 m²"),
+        ("3875%", "3.875%"),
+        ("1250 mg", "1.250 mg"),
+        ("1250 million", "1.250 million"),
+        ("1.85 euros", "1850 Euro"),
+        ("Section 3.1", "Section 3.10"),
+        ("sechs Monate", "drei Monate"),
+        ("seis meses", "tres meses"),
+        ("six mois", "trois mois"),
+        ("3", "très important"),
+        ("11", "once a year, by an elf"),
+        ("2", "dos contratos"),
+        ("1", "un contrato, ein Vertrag, une maison"),
+    ],
+)
+def test_another_number_is_not_found(claim, source):
+    assert not has_all_numbers(claim, source)
+
+
 @pytest.mark.parametrize("dash", ["-", "–", " – ", "—"])
 def test_a_span_of_years_reads_alike_with_any_dash(dash):
     assert split_content_words(f"1887{dash}1891") == ["1887", "1891"]

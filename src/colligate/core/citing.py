@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from colligate.core.compress import locate_quote, visible_text
 from colligate.core.computing import check_comparison, recompute, remove_computed
-from colligate.core.meaning import YES, Meaning, check_meaning, check_short_answer
+from colligate.core.meaning import YES, Meaning, changes_year, check_meaning, check_short_answer
 from colligate.core.orders import commands_reader, has_commands_around
 from colligate.core.support import (
     NEAR,
@@ -417,8 +417,10 @@ class _Checker:
             if place is not None:
                 places.append(place)
                 sources.append(self._source(place))
-            elif (found := self._locate_anywhere(quoted)) and (
-                read := self._read_meaning(found, sentence)
+            elif (
+                len(quotes) > 1
+                and (found := self._locate_anywhere(quoted))
+                and (read := self._read_meaning(found, sentence))
             ):
                 others.append(read)
         located = list(dict.fromkeys([*places, *others]))
@@ -493,17 +495,21 @@ class _Checker:
     def _supports(self, place: Place, passage: Passage, sentence: str) -> bool:
         """Return whether the sentences around a quote support a sentence of the answer."""
         document = self.documents[passage.document_id]
-        source = _in_context(passage, visible_text(place.span, document, passage))
+        seen = visible_text(place.span, document, passage)
+        source = _in_context(passage, seen)
         if _other_language(f"{self.question} {sentence}", document):
             return has_all_numbers(sentence, source, self.question)
-        return support(sentence, source, self.question).enough(QUOTED)
+        # A year of the question is not missing in any source, so another one there is looked for.
+        enough = support(sentence, source, self.question).enough(QUOTED)
+        return enough and not changes_year(sentence, seen)
 
     def _find_unquoted(self, sentence: str, passage: Passage) -> Place | None:
         """Return sentences of a passage that support a sentence without being quoted."""
         document = self.documents[passage.document_id]
         for span in find_supporting_sentences(sentence, document, passage.span):
-            source = _in_context(passage, visible_text(span, document, passage))
-            near = support(sentence, source, self.question).enough(NEAR)
+            seen = visible_text(span, document, passage)
+            near = support(sentence, _in_context(passage, seen), self.question).enough(NEAR)
+            near = near and not changes_year(sentence, seen)
             if near and len(span) <= LONGEST_QUOTE and not has_commands_around(document, span):
                 found = Place(span, "supporting sentences")
                 if read := self._read_meaning(found, sentence):
@@ -753,7 +759,8 @@ _YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!,)")
 _LETTER_OR_YEAR = re.compile(rf"[^\W\d_]|{_YEAR.pattern}")
 _SIGN_ALONE = re.compile(r"(?<!\S)([$€£¥]),(?= )|,(?= [%)](?:,|\Z))")
 
-_MARK = re.compile(r"\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\]")
+# Of up to three digits: "[2019] UKSC 5" is the name of a judgement.
+_MARK = re.compile(r"\s*\[(?:\d{1,3}(?:\s*,\s*\d{1,3})*|uncited)\]")
 
 
 def remove_model_marks(sentence: str) -> str:

@@ -17,12 +17,15 @@ from decimal import Decimal
 
 from colligate.core.computing import (
     DATE,
+    MONEY,
     MONTHS,
     NAMED_MONTH,
     SCALES,
+    UNCLEAR,
     UNCOMPARED,
     Number,
     find_numbers,
+    find_sign,
     read_date,
     read_value,
     wants_larger,
@@ -162,11 +165,12 @@ def find_total(question: str, found: Sequence[CitedFigure]) -> str | None:
         return None
     first, [asked] = found[0].cited, find_numbers(DATE.sub(" ", found[0].short))
     number = next(each for each in find_numbers(first) if each.key == asked.key)
-    before = "".join(each for each in "$€£¥" if each in number.text)
-    word = re.match(r"\s*[^\W\d]+", first[number.end :]) if any(read[0].kind) else None
+    before = re.match(MONEY, number.text)
+    behind = any(read[0].kind) and not before
+    word = re.match(r"\s*(?:[$€£¥]|[^\W\d]+)", first[number.end :]) if behind else None
     total = sum((each.low for each in read), Decimal(0)).normalize()
     per = f" per {read[0].per}" if read[0].per else ""
-    return f"{before}{total:,f}{word[0] if word else ''}{per}"
+    return f"{before[0] if before else ''}{total:,f}{word[0] if word else ''}{per}"
 
 
 def find_within(
@@ -220,9 +224,6 @@ _LIMITS = [
     (re.compile(rf"\b(?:{words})\s+", re.IGNORECASE), least, strict)
     for words, least, strict in _BOUNDS
 ]
-_AMOUNT = re.compile(
-    rf"[$€£¥]?\s?\d[\d,.]*(?<!\D)(?:\s?%|\s(?:{'|'.join(SCALES)}))?(?: [a-z]+)?", re.IGNORECASE
-)
 _WHEN = rf"(?:{DATE.pattern}|(?:(?P<month>{NAMED_MONTH}),?\s+)?(?P<year>(?:1\d|20|21)\d\d)\b)"
 _DATED = re.compile(
     rf"\b(?P<word>before|until|by|after|since|from|in|during|on)\s+(?:the\s+(?P<end>end)\s+of\s+)?{_WHEN}",
@@ -285,11 +286,12 @@ def _find_limits(question: str, today: date) -> list[_Limit]:
     found += [_read_dated(match) for match in _DATED.finditer(question)]
     for pattern, least, strict in _LIMITS:
         for match in pattern.finditer(question):
-            said = _AMOUNT.match(question, match.end())
-            read = said and _read_amount(said[0], find_numbers(said[0])[0])
-            if said and read:
+            said = next(iter(find_numbers(question[match.end() :])), None)
+            if said is None or said.start or not re.search(r"\d", said.text):
+                continue
+            if read := _read_amount(said.text, said):
                 low, high = (read.low, None) if least else (None, read.low)
-                found.append(_Limit(f"{match[0]}{said[0]}", low, high, read.kind, strict))
+                found.append(_Limit(f"{match[0]}{said.text}", low, high, read.kind, strict))
     return [each for each in found if each is not None]
 
 
@@ -402,6 +404,8 @@ def _read_figure(figure: CitedFigure, question: str) -> _Range | None:
     others = [_read_amount(figure.cited, each) for each in numbers if each.key != own[0].key]
     if read is None or any(each and each.kind == read.kind for each in others):
         return None
+    if any(each.kind == UNCLEAR for each in numbers):
+        return None
     bare = not own[0].kind and not read.kind[1] and not figure.unit
     return None if bare and "|" not in figure.cited else read
 
@@ -411,20 +415,16 @@ def _read_amount(text: str, number: Number, unit: str = "") -> _Range | None:
 
     In a row of a table parentheses make a figure negative.
     """
-    if number.is_year:
-        return None
-    before = text[: number.start].rstrip("$€£¥ ")
-    below = before.endswith(("(", "-", "−"))
+    sign = find_sign(text, number)
     scales = {each.casefold() for each in _SCALE.findall(unit)}
-    if len(scales) > 1 or (below and "|" not in text):
+    if number.is_year or number.kind == UNCLEAR or len(scales) > 1 or not sign:
         return None
-    size = number.value * (-1 if below else 1)
-    if number.kind != "percent" and not _SCALE.search(number.text):
+    size = number.value * sign
+    if number.kind != "percent" and number.value == Decimal(number.key):
         for scale in scales:
             size *= Decimal(10) ** SCALES[scale]
-    currency = next((each for each in "€£¥" if each in number.text), "")
     after = re.match(r"\s*([^\W\d]+)", text[number.end :])
     noun = after[1].casefold().removesuffix("s") if after and split_content_words(after[1]) else ""
-    kind = number.kind.replace("money", ""), currency or ("" if number.kind else noun)
+    kind = number.kind.removeprefix("$"), "" if number.kind else noun
     per = _PER.search(text[max(0, number.start - _NEAR) : number.end + _NEAR])
     return _Range(kind, size, size, _name_period(per) if per else "")

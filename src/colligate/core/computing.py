@@ -11,13 +11,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal, DivisionByZero, InvalidOperation
 from itertools import permutations
 from typing import Literal
 
-from colligate.core.support import NUMBER_WORDS, split_content_words
+from colligate.core.support import (
+    CURRENCY_CODES,
+    MAY_BE_THOUSANDS,
+    NUMBER,
+    NUMBER_WORDS,
+    split_content_words,
+    write_number,
+)
+from colligate.documents.sentences import split_sentences
 
 Operation = Literal["count", "sum", "difference", "ratio", "change", "share"]
 
@@ -75,7 +83,9 @@ class Number:
     """A number in a text, with its scale; `step` is the value of its last stated digit.
 
     `key` is how `split_content_words` writes it. `kind` says what may be compared: two numbers of
-    different kinds have no sum and no difference.
+    different kinds have no sum and no difference. Of money it is the currency as it is written, and
+    `UNCLEAR` if the value depends on the country: "1.850". `said_of` is the year of what a source
+    says, if it is known.
     """
 
     start: int
@@ -85,6 +95,7 @@ class Number:
     value: Decimal
     step: Decimal
     kind: str
+    said_of: int | None = None
 
     @property
     def is_year(self) -> bool:
@@ -92,19 +103,28 @@ class Number:
         return self.kind == "year" and not re.search(r"[\s-]years?$", self.text, re.IGNORECASE)
 
 
+UNCLEAR = "unclear"
 SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+# Of money alone: "5m" may be metres, "10k" a race.
+_MONEY_SCALES = {"k": 3, "m": 6, "mm": 6, "b": 9, "tn": 12}
+_SHORT_SCALES = {"mn": 6, "mio": 6, "bn": 9, "mrd": 9}
+_ALL_SCALES = SCALES | _SHORT_SCALES | _MONEY_SCALES
+MONEY = rf"(?-i:\b[A-Z]{{1,3}})?[$€£¥]\s?|(?-i:\b(?:{CURRENCY_CODES}))\s?(?=[\d.])"
 _WORDS = {word: int(digits) for word, digits in NUMBER_WORDS.items() if word != "hundred"}
-# "Forty-five" before "forty": the longer one is looked for first.
+# "Forty-five" before "forty", "two hundred" before "two": the longer one is looked for first.
 _WORDS = {
     f"{ten}-{one}": high + low
     for ten, high in _WORDS.items()
     for one, low in _WORDS.items()
     if high >= 20 and 1 <= low <= 9
 } | _WORDS
+_WORDS = {f"{one} hundred": 100 * low for one, low in _WORDS.items() if 1 <= low <= 9} | _WORDS
 _WRITTEN = re.compile(
-    rf"(?P<money>[$€£¥]\s?)?(?P<digits>\d+(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|\b(?:{'|'.join(_WORDS)})\b)"
-    rf"(?:[\s-]?(?P<scale>{'|'.join(SCALES)})\b)?(?P<percent>\s?(?:%|percent\b|per cent\b))?"
-    r"(?:[\s-]+(?P<noun>[a-z]+))?",
+    rf"(?P<money>{MONEY})?(?P<digits>{NUMBER}|\b(?:{'|'.join(_WORDS)})\b)"
+    rf"(?:[\s-]?(?P<scale>{'|'.join(SCALES)})\b"
+    rf"|\s?(?P<short>{'|'.join([*_SHORT_SCALES, *_MONEY_SCALES])})\b\.?(?![-–]))?"
+    r"(?P<percent>\s?(?:%|percent\b|per cent\b))?"
+    r"(?:\s?(?P<behind>[$€£¥])(?!\s?\d)|[\s-]+(?P<noun>[a-z]+))?",
     re.IGNORECASE,
 )
 _HOW_MANY = re.compile(r"\bhow many ((?:[a-z-]+ ){0,2}[a-z-]+)", re.IGNORECASE)
@@ -113,33 +133,50 @@ _MOST = 60  # numbers of one source: a table has many, and each pair may fit by 
 
 
 def find_numbers(text: str) -> list[Number]:
-    """Return the numbers of a text, in digits or in words up to ninety-nine."""
+    """Return the numbers of a text, in digits, in words up to ninety-nine or in whole hundreds."""
     found = []
     for match in _WRITTEN.finditer(text):
         digits = match["digits"].lower()
-        plain = str(_WORDS[digits]) if digits in _WORDS else digits.replace(",", "")
-        scale = Decimal(10) ** SCALES.get((match["scale"] or "").lower(), 0)
+        plain = str(_WORDS[digits]) if digits in _WORDS else write_number(digits)
+        if plain.count(".") > 1:  # a date, a version
+            continue
+        noun = (match["noun"] or "").lower().removesuffix("s")
+        money = match["money"] or match["behind"] or (noun if noun in _CURRENCIES else "")
+        short = (match["short"] or "").lower()
+        scaled = "short" if short in _SHORT_SCALES or (short and money) else "scale"
+        scale = Decimal(10) ** _ALL_SCALES.get((match[scaled] or "").lower(), 0)
         value = Decimal(plain)
         decimals = len(plain.partition(".")[2])
-        noun = (match["noun"] or "").lower().removesuffix("s")
         if match["percent"]:
             kind = "percent"
-        elif match["money"]:
-            kind = "money"
+        elif scale == 1 and _is_unclear(match):
+            kind = UNCLEAR
+        elif money:
+            kind = money.strip().lower()
+        elif short:
+            kind = short
         elif noun not in _MEASURES and digits.isdigit() and scale == 1 and int(value) in _YEARS:
             kind = "year"
         else:
             kind = noun if noun in _UNITS else ""
-        end = match.end("percent") if match["percent"] else match.end("scale")
+        end = match.end("percent") if match["percent"] else match.end(scaled)
         end = end if end > 0 else match.end("digits")
         step = scale / Decimal(10) ** decimals
         found.append(Number(match.start(), end, match[0], plain, value * scale, step, kind))
     return found
 
 
-_UNITS = frozenset(
+def _is_unclear(match: re.Match[str]) -> bool:
+    """Return whether the value of a number in digits depends on the country: 1.850 or 3,50."""
+    thousands = re.fullmatch(r"\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?", match["digits"])
+    comma = "," in match["digits"] and not thousands
+    return comma or MAY_BE_THOUSANDS.match(match.string, match.start("digits")) is not None
+
+
+_CURRENCIES = frozenset([*CURRENCY_CODES.lower().split("|"), "dollar", "euro", "pound"])
+_UNITS = _CURRENCIES | frozenset(
     "year month week day hour minute second meter metre kilometer kilometre km mile foot inch kg "
-    "kilogram ton tonne dollar euro pound people person employee share percent point".split()
+    "kilogram ton tonne people person employee share percent point".split()
 )
 # "1850 euros" is an amount, "in 1990 people left" is not.
 _MEASURES = _UNITS - frozenset("people person employee share point".split())
@@ -159,6 +196,13 @@ _NAMES: dict[Operation, str] = {
 _PATTERNS = {
     operation: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for operation, words in _NAMES.items()
 }
+_DIRECTION = re.compile(
+    r"\b(?:(?P<rises>increas\w*|rose|risen|grew|grown|growth)|"
+    r"(?P<falls>decreas\w*|fell|fallen|dropped|declined)|"
+    r"(?P<more>more|higher|larger)|less|lower|smaller)\b",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"[,;:](?=\s)|\b(?:and|but|while|whereas|after|before)\b", re.IGNORECASE)
 _NAMING = re.compile(
     rf"\b(?:{'|'.join(words for name, words in _NAMES.items() if name != 'share')}|"
     r"years?|months?|days?|percent(?:age)?|per cent|points?)\b",
@@ -186,15 +230,53 @@ def _explain(number: Number, sentence: str, sources: Sequence[str]) -> Computed 
         named = [name for name in named if name not in ("change", "share")]
     if "difference" in named and (found := _explain_dates(number, sources)):
         return found
-    # The year of a whole date is not a number by itself: 30 years may be 29 years and a day.
-    undated = [DATE.sub(" ", source) for source in sources]
-    cited = [each for source in undated for each in find_numbers(source)[:_MOST]]
+    cited = [each for source in sources for each in _find_cited(source)[:_MOST]]
     for operation in named:
         for operands in _choose(cited, operation, number):
             with_digits = tuple(each.text for each in operands)
-            if _gives(number, _COMPUTE[operation], operands):
+            if _gives(number, _COMPUTE[operation], operands) and (
+                operation not in ("difference", "change")
+                or _has_direction(number, sentence, operation, operands)
+            ):
                 return Computed(number.start, number.end, operation, with_digits)
     return None
+
+
+def _find_cited(source: str) -> list[Number]:
+    """Return the clear numbers of a source, with the year of their sentence if it has only one."""
+    found = []
+    for start, end in split_sentences(source):
+        said = source[start:end]
+        years = {int(each.value) for each in find_numbers(said) if each.is_year}
+        year = years.pop() if len(years) == 1 else None
+        # The year of a whole date is not a number by itself: 30 years may be 29 years and a day.
+        numbers = find_numbers(DATE.sub(" ", said))
+        found += [replace(each, said_of=year) for each in numbers if each.kind != UNCLEAR]
+    return found
+
+
+def _has_direction(
+    number: Number, sentence: str, operation: Operation, operands: tuple[Number, ...]
+) -> bool:
+    """Return whether two numbers rise or fall as the clause of their difference or change says.
+
+    What is "more" or "less" is compared at one time; what rises begins with the earlier number. A
+    change is one of the number that it begins with.
+    """
+    cuts = [(0, 0), *(cut.span() for cut in _CLAUSE.finditer(sentence)), (len(sentence),) * 2]
+    start = max(end for _, end in cuts if end <= number.start)
+    clause = sentence[start : min(start for start, _ in cuts if start >= number.end)]
+    words = list(_DIRECTION.finditer(clause)) or list(_DIRECTION.finditer(sentence))
+    if not words or operands[0].kind == "year":
+        return True
+    rises = bool(words[0]["rises"] or words[0]["more"])
+    if any(bool(word["rises"] or word["more"]) != rises for word in words):
+        return False
+    first, last = operands if operation == "difference" and not rises else operands[::-1]
+    over_time = any(word["rises"] or word["falls"] for word in words)
+    years = first.said_of, last.said_of
+    backwards = over_time and years[0] and years[1] and years[0] > years[1]
+    return (last.value > first.value) == rises and not backwards
 
 
 def _is_count(number: Number, sentence: str, places: int) -> bool:
@@ -319,7 +401,23 @@ def read_value(text: str) -> tuple[str, tuple[Decimal, ...]] | None:
     if days:
         return "date", (Decimal(days[0].year), Decimal(days[0].month), Decimal(days[0].day))
     [number] = numbers
-    return "date" if number.is_year else number.kind, (number.value,)
+    sign = find_sign(text, number)
+    if number.is_year and not text.lstrip().startswith(("-", "−")):
+        return "date", (number.value,)
+    return (number.kind, (sign * number.value,)) if sign and number.kind != UNCLEAR else None
+
+
+def find_sign(text: str, number: Number) -> int:
+    """Return 1 or -1 with the sign of a number of a text, 0 if a dash or a bracket may be none.
+
+    A minus begins a text; brackets hold all of it. In a row of a table both are signs.
+    """
+    before, behind = text[: number.start].rstrip("$€£¥ "), text[number.end :].strip()
+    if not before.endswith(("(", "-", "−")):
+        return 1
+    alone = before.strip() == "(" and behind == ")"
+    minus = re.match(r"\s*[-−]\S", text) and len(before.strip()) == 1
+    return -1 if alone or minus or "|" in text else 0
 
 
 def find_count(short: str, question: str, sentence: str) -> str:

@@ -89,10 +89,9 @@ def _read_yes(question: str, source: str) -> Meaning:
     """Tell what a source does with "yes": it denies what the question asks, says it, or neither."""
     asked, stated = _Text(question), _Text(source)
     denied = (_negated(stated) - _negated(asked)) & asked.key_set
-    # "Did it open in 1921?", "It did not open until 1921.": from then on it did.
-    until = stated.words.index("until") if "until" in stated.words else None
-    opened = until is not None and stated.content_after(until) in asked.key_set
-    if not opened and any(stated.keys.count(key) == 1 for key in denied):
+    if _differs_by_prefix(stated, asked) or (
+        not _meets_bound(stated, asked) and any(stated.keys.count(key) == 1 for key in denied)
+    ):
         return Meaning.CONTRADICTS
     says = asked.shares(stated) >= _SAYS and not stated.has(_NOT | _NONE)
     return Meaning.SUPPORTS if says else Meaning.UNCLEAR
@@ -109,10 +108,17 @@ def compare_words(claim: str, source: str) -> Meaning:
     said, stated = _Text(claim), _Text(source)
     if not said.words or not stated.words:
         return Meaning.UNCLEAR
-    before, verbatim, _ = _even(source).partition(_even(claim))
-    # "It is alleged that A is B" does not say that A is B.
-    if verbatim and not _Text(before).has(_HEDGES | _NOT | _NONE):
+    even = _even(source)
+    verbatim = re.search(rf"(?<![\w-]){re.escape(_even(claim))}(?![\w-])", even)
+    # "It is alleged that A is B" and "A is B if C" do not say that A is B.
+    if (
+        verbatim
+        and not _Text(even[: verbatim.start()]).has(_HEDGES | _NOT | _NONE | _REPORTED | _IF)
+        and _CONDITIONS.isdisjoint(_Text(even[verbatim.end() :]).words[:1])
+    ):
         return Meaning.SUPPORTS
+    if _meets_bound(stated, said) or _meets_bound(said, stated):
+        return Meaning.UNCLEAR
     edits = list(_align(stated.keys, said.keys))
     if (
         _changes_locally(stated, said, edits)
@@ -122,14 +128,30 @@ def compare_words(claim: str, source: str) -> Meaning:
         or _negates(stated, said)
         or _denies_of_all(stated, said)
         or _opposes(stated, said)
+        or _differs_by_prefix(stated, said)
         or _names_another_agent(stated, said)
         or _drops_hedge(stated, said)
         or _moves_number(stated, said)
+        or _moves_year(stated, said)
         or _changes_currency(claim, source)
         or _pairs_otherwise(claim, source)
     ):
         return Meaning.CONTRADICTS
     return Meaning.UNCLEAR
+
+
+def changes_year(claim: str, source: str) -> bool:
+    """Return whether a claim has another year in the place where its source has one.
+
+    >>> changes_year("In 2023 revenue was $5 million.", "In 2022 revenue was $5 million.")
+    True
+    """
+    said, stated = _Text(claim), _Text(source)
+    return any(
+        {len(stated.words[old]), len(said.words[new])} == {1}
+        and all(map(_YEAR.fullmatch, (stated.words[old][0], said.words[new][0])))
+        for old, new in _align(stated.keys, said.keys)
+    )
 
 
 def _even(text: str) -> str:
@@ -174,6 +196,14 @@ _ATTEMPTS = frozenset(
     """planned planning plans intended intends agreed attempted tried wanted hoped offered promised
     threatened refused failed sought proposed announced considered scheduled expected""".split()
 )
+# What somebody argues or denies is not said by the source.
+_DISPUTED = frozenset(
+    """argue argues argued contend contends contended allege alleges assert asserts asserted deny
+    denies denied dispute disputes disputed reject rejects rejected""".split()
+)
+_REPORTED = _DISPUTED | frozenset("argument contention claim claims claimed say says said".split())
+_IF = frozenset("if unless whether provided".split())
+_CONDITIONS = _IF | frozenset("except until only without".split())
 # A claim may keep these of its source and drop a hedge: "He said that he hoped to".
 _WEAK = frozenset("would said say says wish potential".split())
 _CERTAIN = frozenset("certain certainly definitely proven proved undoubtedly exactly".split())
@@ -218,8 +248,11 @@ for _pair in """
     true/false similar/different same/different same/more same/less direct/indirect
     directly/indirectly formal/informal active/inactive complete/incomplete dependent/independent
     prior/after prior/following earlier/subsequent preceding/following previous/next
+    daily/weekly daily/monthly weekly/monthly monthly/quarterly monthly/yearly monthly/annually
+    monthly/annual quarterly/annually quarterly/annual quarterly/yearly
     predecessors/sequels sequel/prequel formerly/now began/stopped launched/cancelled
-    least/only short/long left/right top/bottom cause/end caused/ended preceded/followed
+    least/only least/up if/unless short/long left/right top/bottom cause/end caused/ended
+    preceded/followed
 """.split():
     _one, _, _two = _pair.partition("/")
     _OPPOSITES.setdefault(_one, set()).add(_two)
@@ -242,6 +275,8 @@ _MONTHS = frozenset(
     for month in """january february march april may june july august september october november
     december""".split()
 )
+_PERIODS = frozenset("second minute hour day week month quarter year annum".split())
+_YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 _FEW = 4  # words: longer differences are other ways to say something
 
 
@@ -255,6 +290,7 @@ class _Text:
     def forms(self) -> list[str]:
         text = self.text.replace("’", "'").replace("can't", "cannot").replace("won't", "will not")
         text = text.replace("unable to", "not able to")
+        text = re.sub(r"\b([Nn]on)-(?=\w)", r"\1", text)  # "non-exclusive" is one word
         text = re.sub(r"\b[Nn]o\.(?=\s?\d)", "number", text)  # "No. 5" denies nothing
         return [each.group() for each in WORD.finditer(re.sub(r"n't\b", " not", text))]
 
@@ -344,7 +380,13 @@ def _changes_locally(stated: _Text, said: _Text, edits: Sequence[Edit]) -> bool:
             return True
         if (was, now) in ((["to"], ["from"]), (["from"], ["to"])) and not begins and not ends:
             return True
-        negated = gone <= _NOT and come <= _NOT | _AUXILIARIES and len(come & _NOT) % 2
+        # "increased to 12", "increased by 12"; "per month", "per year"
+        if {*was, *now} == {"to", "by"} and not ends and is_number(said.keys[new.stop]):
+            return True
+        if stated.words[: old.start][-1:] == ["per"] and _PERIODS.issuperset([*was, *now]):
+            return was != now
+        odd = len(gone & _NOT) != len(come & _NOT)  # "never" for "not" is no change
+        negated = gone <= _NOT and come <= _NOT | _AUXILIARIES and come & _NOT and odd
         if not ends and negated and said.words[new.stop] not in _ALL | _ONLY:
             return True
         if not ends and gone & _NOT and gone <= _NOT | _AUXILIARIES and not come & (_NOT | _NONE):
@@ -354,6 +396,16 @@ def _changes_locally(stated: _Text, said: _Text, edits: Sequence[Edit]) -> bool:
         if was and now and all(map(stated.is_name, range(old.start, old.stop))):
             names = all(map(said.is_name, range(new.start, new.stop)))
             if names and not begins and _are_others(was, now, stated):
+                return True
+            if names and _MONTHS.issuperset([*stated.keys[old], *said.keys[new]]):
+                return True
+            codes = [*stated.forms[old], *said.forms[new]]  # CEO and CFO, USD and EUR
+            if (
+                names
+                and len(codes) == 2
+                and "".join(codes).isupper()
+                and len({*map(len, codes)}) == 1
+            ):
                 return True
     return False
 
@@ -533,6 +585,46 @@ def _negates(stated: _Text, said: _Text) -> bool:
     return False
 
 
+# "Not without consent": with consent it may be so.
+_BOUNDS = frozenset("without unless except until before prior".split())
+
+
+def _meets_bound(bounded: _Text, other: _Text) -> bool:
+    """Return whether one text denies something up to a bound that the other is beyond.
+
+    "It may not be amended except in writing" does not deny that it may be amended in writing.
+    """
+    if other.has(_NOT | _NONE) or any(_find_bounds(other)):
+        return False
+    return any(
+        bounded.content_after(at) in other.key_set
+        for at in _find_bounds(bounded)
+        if not (_NOT | _NONE).isdisjoint(bounded.words[:at])
+    )
+
+
+def _find_bounds(text: _Text) -> Iterator[int]:
+    for place, word in enumerate(text.words):
+        prior = word == "prior" and text.words[place + 1 : place + 2] != ["to"]
+        if word in _BOUNDS and not prior:
+            yield place
+
+
+def _differs_by_prefix(stated: _Text, said: _Text) -> bool:
+    """Find a word beside its negation in the other text: "unsecured", "non-exclusive"."""
+    if said.shares(stated) < 0.5 or said.has(_NOT) != stated.has(_NOT):
+        return False
+    return any(
+        (found[1] or found[2]) in set(other.words) - set(one.words) and word not in other.words
+        for one, other in ((stated, said), (said, stated))
+        for word in one.words
+        if (found := _NEGATING.fullmatch(word))
+    )
+
+
+_NEGATING = re.compile(r"(?:un|non)(\w{4,})|(?:in|im|ir|il|dis)(\w{5,})")
+
+
 def _negated(text: _Text) -> set[str]:
     """Return the content words right behind a negation."""
     found = set()
@@ -623,7 +715,7 @@ def _drops_hedge(stated: _Text, said: _Text) -> bool:
             continue
         attempts = word in _ATTEMPTS and stated.words[place + 1 : place + 2] == ["to"]
         following = [stated.keys[at] for at in stated.contents if at > place][:3]
-        if (word in _HEDGES or attempts) and following and following[0] in said.key_set:
+        if (word in _HEDGES | _DISPUTED or attempts) and following and following[0] in said.key_set:
             at = said.keys.index(following[0])
             kept = (unsure - _WEAK).intersection(said.words[max(0, at - 6) : at])
             if not kept and sum(key in said.key_set for key in following) > 1:
@@ -644,6 +736,25 @@ def _moves_number(stated: _Text, said: _Text) -> bool:
         )
         for number, unit in ours
     )
+
+
+def _moves_year(stated: _Text, said: _Text) -> bool:
+    """Find a number of the source with the year of another one, where years and numbers alternate.
+
+    "It was 10 million in 2022 and 12 million in 2023."
+    """
+    ours, theirs = _list_numbers(said), _list_numbers(stated)
+    years = [_YEAR.fullmatch(number) is not None for number in theirs]
+    alternate = len(theirs) > 2 and all(one != other for one, other in pairwise(years))
+    dated = [_YEAR.fullmatch(number) is not None for number in ours]
+    if sorted(dated) != [False, True] or len(theirs) % 2 or not alternate:
+        return False
+    pairs = [{*pair} for pair in zip(theirs[::2], theirs[1::2], strict=True)]
+    return {*ours} not in pairs and {*ours} <= {*theirs}
+
+
+def _list_numbers(text: _Text) -> list[str]:
+    return [key for key in text.keys if is_number(key)]
 
 
 def _changes_currency(claim: str, source: str) -> bool:
@@ -679,6 +790,7 @@ _KINDS = tuple(
         "feet yards miles metres",
         "seconds minutes hours days weeks months years",
         "dollars euros pounds yen",
+        "percent basis",
     )
 )
 _MONEY = re.compile(r"([$€£¥])\s?(\d(?:[\d,.]*\d)?)")
