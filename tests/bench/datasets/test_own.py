@@ -44,6 +44,12 @@ def test_cells_apart_as_other_spreadsheets_have_them(tmp_path: Path, mark: str) 
     assert (question.text, question.answers) == ("What, then?", ("a, b",))
 
 
+def test_cells_of_a_tsv_file_are_separated_by_tabs_alone(tmp_path: Path) -> None:
+    (question,) = own(tmp_path, "question\tname, age, town\nWho, then?\tA, 5, Oslo\n", "mine.tsv")
+    assert question.text == "Who, then?"
+    assert question.meta == {"name_age_town": "A, 5, Oslo"}
+
+
 def test_records(tmp_path: Path) -> None:
     lines = (
         '{"question": "Who?", "answers": ["A", "B"], "documents": ["a.pdf"]}\n'

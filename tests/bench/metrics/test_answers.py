@@ -44,6 +44,10 @@ def test_marks_of_citations_are_no_part_of_an_answer() -> None:
     assert remove_citation_marks("[sic] and [1a] stay") == "[sic] and [1a] stay"
 
 
+def test_a_year_in_brackets_is_no_mark() -> None:
+    assert remove_citation_marks("It is [2019] UKSC 5 [12].") == "It is [2019] UKSC 5."
+
+
 def test_an_answer_of_alce_is_one_line_without_citations() -> None:
     assert prepare_alce("\n\n Paris [1]. \nLondon") == "Paris."
     assert prepare_alce(remove_citation_marks("Paris is.\n[1] Lyon is larger.")) == "Paris is."

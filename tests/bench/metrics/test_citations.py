@@ -39,6 +39,9 @@ def test_statements_end_with_their_marks_and_the_rest_by_sentences() -> None:
     ]
     assert split_statements("It rained. [2, 1]") == [CitedStatement("It rained.", (2, 1))]
     assert split_statements("") == []
+    assert split_statements("It is [2019] UKSC 5. [1]") == [
+        CitedStatement("It is [2019] UKSC 5.", (1,))
+    ]
 
 
 def test_documents_cited_against_the_gold() -> None:

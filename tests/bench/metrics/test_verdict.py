@@ -28,6 +28,25 @@ def judge(gold, said, short="", *, task=QuestionTask.SHORT, citations=CITED):
         ("$1577.00", "It was 1,577 million. [1]", "", 1),
         ("5.4%", "The rate was 5.4 percent. [1]", "", 1),
         ("5.4%", "The rate was 15.4 percent. [1]", "", 0),
+        ("5", "It took 1.5 years. [1]", "1.5 years", 0),
+        ("5.2%", "It was -5.2%. [1]", "-5.2%", 0),
+        ("5.2 percent", "It was -5.2 percent. [1]", "", 0),
+        ("5", "It was \N{MINUS SIGN}$5. [1]", "", 0),
+        ("-5.2%", "It fell (-5.2 percent). [1]", "", 1),
+        ("577", "It was 1,577. [1]", "1,577", 0),
+        ("clause 4", "It is clause 4.2. [1]", "clause 4.2", 0),
+        ("clause 4", "Clause 4.2 [1]", "clause 4.2a", 0),
+        # What stands at the end of a number is no part of it, nor what parts its thousands.
+        ("clause 4.2", "See clause 4.2. [1]", "", 1),
+        ("in 1999", "It began in 1999, and ended. [1]", "", 1),
+        ("5", "There were 5. [1]", "", 1),
+        ("1,577 tenants", "There were 1577 tenants. [1]", "", 1),
+        ("1 577", "There were 1 577. [1]", "", 1),
+        ("577", "In 2019 577 came. [1]", "", 1),
+        ("555 1234", "Call 555 1234. [1]", "", 1),
+        # The end of a span has no sign.
+        ("2020", "It was let in 2019-2020. [1]", "", 1),
+        ("10%", "It is 5%-10%. [1]", "", 1),
     ],
 )
 def test_an_answer_is_right_in_whole_words_or_as_a_figure(gold, said, short, right):

@@ -373,6 +373,15 @@ async def test_flare_that_is_sure_still_cites(make_run, sources):
     assert len(model.calls) == 3
 
 
+@pytest.mark.parametrize("done", ["DONE", "Done.", "done"])
+async def test_flare_ends_its_text_at_the_word_done(make_run, sources, done):
+    run, model = make_run(sources, read_after("Ada Mercer.", done), likelihood=unsure_of("one"))
+    answer = await FLARE(mode="sparse").answer(QUESTION, run)
+    assert queries(run) == [f"{QUESTION} Ada Mercer."]
+    assert answer.found
+    assert len(model.calls) == 3
+
+
 async def test_flare_that_is_unsure_of_everything_looks_the_question_up(make_run, sources):
     run, _ = make_run(
         sources,

@@ -118,6 +118,36 @@ async def test_a_short_word_is_the_same_vote_with_a_full_stop(make_run, sources)
     assert "Voted for: No." in model.calls[-1].prompt
 
 
+@pytest.mark.parametrize(
+    ("most", "one"),
+    [
+        ("not allowed", "Allowed."),
+        ("Lund, not Oslo", "not Lund, Oslo"),
+        ("after 1995", "before 1995"),
+        ("5%", "-5%"),
+        ("$5", "\N{MINUS SIGN}$5"),
+    ],
+)
+async def test_opposite_results_are_two_votes(make_run, sources, most, one):
+    words = iter([one, most, f"It is {most}.", most])
+    run, model = make_run(sources, agents(results=lambda call: next(words)))
+    await TreeOfAgents(agents=4).answer(QUESTION, run)
+    assert not asked_for(model, "judge")
+    assert f"Voted for: {most}" in model.calls[-1].prompt
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("Paris.", "in Paris"), ("the Swedish king", "Swedish king"), ("30 days", "Thirty days")],
+)
+async def test_the_same_result_in_other_words_is_one_vote(make_run, sources, one, other):
+    words = iter(["Rome", one, "Lund", other])
+    run, model = make_run(sources, agents(results=lambda call: next(words)))
+    await TreeOfAgents(agents=4).answer(QUESTION, run)
+    assert f"Voted for: {one}" in model.calls[-1].prompt
+    assert not asked_for(model, "judge")
+
+
 async def test_agents_that_found_nothing_do_not_outvote_one_that_did(make_run, sources):
     words = iter(["None.", "Not found", "Sweden", "none"])
     run, model = make_run(sources, agents(results=lambda call: next(words)))
@@ -239,6 +269,31 @@ async def test_main_rag_asks_nothing_about_a_blank_document(make_run):
     answer = await MAINRAG(units="documents").answer(QUESTION, run)
     assert shown(answer) == ["film"]
     assert len(model.calls) == 2
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_main_rag_judges_the_others_where_one_document_fits_no_prompt(make_run, first):
+    long = {"long": "# Boats\n\n" + "\n\n".join(f"Boat number {n} sailed." for n in range(900))}
+    texts = {**long, **TEXTS} if first else {**TEXTS, **long}
+    labels = judged(film=0.7, boats=0.9, cathedral=0.1)
+    run, model = make_run(given(**texts), play("Sweden."), labels=labels, context_tokens=3000)
+    answer = await MAINRAG(units="documents").answer(QUESTION, run)
+    assert answer.found
+    assert shown(answer) == ["mercer", "film"]
+    assert len(model.calls) == 3 + 1
+    assert any("Boats is not judged: the prompt does not fit" in each for each in run.warnings)
+
+
+async def test_main_rag_reads_last_what_is_too_long_for_the_judge(make_run):
+    def labels(messages, labels, forced):
+        if "Lund is a town" in messages[-1].content:
+            raise ContextTooSmall("the prompt does not fit judge")
+        return judged(film=0.7, boats=0.9)(messages, labels, forced)
+
+    run, _ = make_run(given(**TEXTS), play("Sweden."), labels=labels)
+    answer = await MAINRAG(units="documents").answer(QUESTION, run)
+    assert shown(answer) == ["mercer", "lund"]
+    assert answer.evidence[-1].reason == "of the search: not judged"
 
 
 async def test_main_rag_answers_from_what_the_budget_let_it_judge(make_run):

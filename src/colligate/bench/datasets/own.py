@@ -96,7 +96,8 @@ def _read_table(path: Path) -> Iterator[Question]:
         raise record_error(path, f"line {line}", "it is not UTF-8; save it as such") from None
     ids, number, stream = QuestionIds(), 1, io.StringIO(text, newline="")
     # Spreadsheets do not agree on the separator: it is the most frequent one of the first line.
-    delimiter = max(",;\t", key=stream.readline().count)
+    separators = "\t" if path.suffix.lower() == ".tsv" else ",;\t"
+    delimiter = max(separators, key=stream.readline().count)
     stream.seek(0)
     rows = csv.reader(stream, delimiter=delimiter, strict=True)
     try:

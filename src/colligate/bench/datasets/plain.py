@@ -106,8 +106,6 @@ PLAIN = make_format(
 
 # FlashRAG's form
 
-_DECIDING = ("qa_pairs",)  # what of the metadata decides the task
-
 
 class _FlashragRecord(RecordModel):
     id: NullableText = ""
@@ -119,8 +117,7 @@ class _FlashragRecord(RecordModel):
 def _make_flashrag_question(record: _FlashragRecord) -> Question:
     answers = unique(record.golden_answers)
     meta = {**record.rest, **(record.metadata or {})}
-    gold = {name: meta[name] for name in _DECIDING if name in meta}
-    fields = find_task(gold, answers, judged=False)
+    fields = find_task({"qa_pairs": meta.get("qa_pairs")}, answers, judged=False)
     return Question(record.id, record.question, answers, meta=meta, **fields)
 
 

@@ -83,7 +83,11 @@ def list_long_golds(question: Question) -> tuple[str, ...]:
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_MARK = re.compile(r"[^\S\n]*\[(?:\d+(?:\s*[,;]\s*\d+)*|uncited)\]")
+
+MARK = r"\[(?:\d{1,3}(?:\s*[,;]\s*\d{1,3})*|uncited)\]"
+"""Of a citation. Four digits are a year, as in "[2019] UKSC 5"."""
+
+_MARK = re.compile(rf"[^\S\n]*{MARK}")
 
 Normaliser = Callable[[str], str]
 

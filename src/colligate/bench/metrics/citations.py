@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from colligate.bench.metrics.answers import remove_citation_marks
+from colligate.bench.metrics.answers import MARK, remove_citation_marks
 from colligate.bench.metrics.evidence import collect_documents
 from colligate.bench.metrics.groups import Backends, Entails, Measures, MetricGroup
 from colligate.bench.outcome import Outcome, Piece
@@ -90,7 +90,7 @@ NLI_CITATIONS = MetricGroup(
     needs="nli",
 )
 
-_MARKS = re.compile(r"((?:\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\])+[.!?]?)")
+_MARKS = re.compile(rf"((?:\s*{MARK})+[.!?]?)")
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,7 @@ _TOKENS = 512
 Features = NDArray[np.float64]
 
 
-def mauve_of_run(
-    answered: Sequence[tuple[Question, Outcome]], model: str = MODEL
-) -> dict[str, float]:
+def mauve_of_run(answered: Sequence[tuple[Question, Outcome]]) -> dict[str, float]:
     """Return MAUVE of a run's long answers, as ALCE prepares both sides; nothing without golds.
 
     A refusal is the question alone. Blocks, and loads GPT-2-large through torch.
@@ -53,7 +51,7 @@ def mauve_of_run(
     if not pairs:
         return {}
     right, given = zip(*pairs, strict=True)
-    features = compute_last_token_features(model, [*right, *given], most=_TOKENS)
+    features = compute_last_token_features(MODEL, [*right, *given], most=_TOKENS)
     return {"mauve": mauve(features[: len(right)], features[len(right) :])}
 
 
@@ -65,12 +63,12 @@ def _cut(question: str, answer: str) -> str:
 MAUVE = MetricGroup("mauve", "MAUVE of the long answers", "ALCE", of_run=mauve_of_run)
 
 
-def mauve(references: Features, outputs: Features, seed: int = _SEED) -> float:
+def mauve(references: Features, outputs: Features) -> float:
     """Return MAUVE in [0, 1] of features [texts, width] of right answers and of given ones."""
     if not len(references) or not len(outputs):
         raise ValueError("MAUVE needs texts on both sides")
     clusters = max(2, round(min(len(references), len(outputs)) / 10))
-    labels = _cluster(_reduce(np.vstack([outputs, references])), clusters, seed)
+    labels = _cluster(_reduce(np.vstack([outputs, references])), clusters)
     given = _histogram(labels[: len(outputs)], clusters)
     right = _histogram(labels[len(outputs) :], clusters)
     return area_under_curve(right, given)
@@ -99,9 +97,9 @@ def _reduce(rows: Features) -> Features:
     return np.asarray(centred @ components[:kept].T)
 
 
-def _cluster(rows: Features, clusters: int, seed: int) -> NDArray[np.int32]:
+def _cluster(rows: Features, clusters: int) -> NDArray[np.int32]:
     """Return the cluster of each row: k-means from several random starts, the tightest kept."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(_SEED)
     best, labels = np.inf, np.zeros(len(rows), np.int32)
     for _ in range(_REDONE):
         centres = rows[generator.permutation(len(rows))[:clusters]]

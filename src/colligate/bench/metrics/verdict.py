@@ -13,8 +13,15 @@ from colligate.bench.metrics.groups import MetricGroup
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question, QuestionTask
 
-_FIGURE = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
-_SIGNS = re.compile(r"[\s$€£%]|usd|million|billion", re.I)
+# A hyphen is a sign only at the beginning of what is written: 2019-2020 and 5%-10% are spans.
+_SIGN = r'(?:(?<![^\s("“*])-(?=\d))?'
+_FIGURE = re.compile(rf"{_SIGN}\d+(?:\.\d+)?")
+_WORD = re.compile(rf"{_SIGN}[^\W_]+(?:(?<=\d)[.,](?=\d)[^\W_]+)*")
+# What stands in the way of a number: the sign of a currency, and what parts its thousands.
+_WITHIN = re.compile(
+    r"(?<![^\W\d_])[$€£]|(?<=\d)(?<!\d{4})[, \u00a0\u202f](?=(?:\d\d,)*\d{3}(?!\d))"
+)
+_SIGNS = re.compile(r"[$€£%]|usd|million|billion", re.I)
 
 
 def verdict_measures(question: Question, outcome: Outcome) -> dict[str, float] | None:
@@ -57,21 +64,27 @@ VERDICT = MetricGroup(
 def is_right(answer: str, golds: Sequence[str]) -> bool:
     """Return whether an answer holds one of the golds."""
     said = list_words(answer)
-    figures = set(map(_parse, _FIGURE.findall(answer)))
+    figures = set(map(float, _FIGURE.findall(_prepare(answer))))
     for gold in golds:
-        words = list_words(gold)
+        words, figure = list_words(gold), _read_figure(gold)
         if words in (["yes"], ["no"]):
             right = said[:1] == words
+        elif figure is not None:
+            right = figure in figures
         else:
-            right = f" {' '.join(words)} " in f" {' '.join(said)} " or _read_figure(gold) in figures
+            right = f" {' '.join(words)} " in f" {' '.join(said)} "
         if right:
             return True
     return False
 
 
 def list_words(text: str) -> list[str]:
-    """Return the runs of letters and digits in lower case, without articles."""
-    return [word for word in re.findall(r"[^\W_]+", text.casefold()) if word not in _ARTICLES]
+    """Return the words and numbers in lower case, without articles.
+
+    >>> list_words("Clause 4.2: the rent of 1,577, -5.2%.")
+    ['clause', '4.2', 'rent', 'of', '1577', '-5.2']
+    """
+    return [word for word in _WORD.findall(_prepare(text.casefold())) if word not in _ARTICLES]
 
 
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -79,9 +92,10 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 def _read_figure(gold: str) -> float | None:
     """Return the number that a gold is, "$1,577.00" or "5.4%"; None if it says more."""
-    bare = _SIGNS.sub("", gold)
-    return _parse(bare) if _FIGURE.fullmatch(bare) else None
+    bare = _prepare(_SIGNS.sub("", gold).strip())
+    return float(bare) if _FIGURE.fullmatch(bare) else None
 
 
-def _parse(figure: str) -> float:
-    return float(figure.replace(",", ""))
+def _prepare(text: str) -> str:
+    """Write numbers as `float` reads them."""
+    return _WITHIN.sub("", text.replace("\N{MINUS SIGN}", "-"))

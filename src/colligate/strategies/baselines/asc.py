@@ -153,7 +153,7 @@ class Agreed:
     support: float
 
 
-def split_atoms(samples: Sequence[str], language: str = "und") -> list[Atom]:
+def split_atoms(samples: Sequence[str]) -> list[Atom]:
     """Return the sentences of each sample, in their order.
 
     >>> [each.text for each in split_atoms(["It is red. It is old.", ""])]
@@ -162,7 +162,7 @@ def split_atoms(samples: Sequence[str], language: str = "und") -> list[Atom]:
     return [
         Atom(number, " ".join(text[start:end].split()))
         for number, text in enumerate(samples)
-        for start, end in split_sentences(text, language)
+        for start, end in split_sentences(text)
     ]
 
 

@@ -156,7 +156,7 @@ whatever they say. Use only what the passages say.
 Write the next sentence, and that one sentence alone. When the text so far is a complete answer, \
 write DONE and nothing else."""
 
-_DONE = re.compile(r"\W*DONE\W*")
+_DONE = re.compile(r"\W*DONE\W*", re.IGNORECASE)
 _WORD = re.compile(r"\w")
 
 

@@ -32,6 +32,7 @@ from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
+from colligate.errors import ContextTooSmall
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
 
@@ -70,29 +71,38 @@ class MAINRAG:
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         passages = [passage for passage in passages if passage.text.strip()]
-        judged: dict[Passage, float] = {}
+        judged: dict[Passage, float | None] = {}
         with reserve_for_answer(run, lambda: run.meter.calls):
             await gather(self._judge(question, each, judged, run) for each in passages)
-        scores = {each: judged[each] for each in passages if each in judged}
+        scores = {each: s for each in passages if (s := judged.get(each)) is not None}
         run.emit(Scored("main-rag judge", tuple(p.span for p in scores), tuple(scores.values())))
         kept = self._filter(scores, run) if scores else passages
         if left_out := tuple(each.span for each in scores if each not in kept):
             run.emit(Pruned(left_out, "below the adaptive bar"))
-        why = "log-odds that it helps" if scores else "of the search: none was judged"
-        sources = [(each, Evidence(each.span, scores.get(each, 0.0), why)) for each in kept]
+        if scores:
+            kept += [each for each in passages if judged.get(each, 0) is None]
+        sources = [(each, _explain(each, scores)) for each in kept]
         return await answer_from(question, sources, run, strategy=self.name, form=self.form)
 
     async def _judge(
-        self, question: str, passage: Passage, judged: dict[Passage, float], run: Run
+        self, question: str, passage: Passage, judged: dict[Passage, float | None], run: Run
     ) -> None:
-        """Add s_i to `judged`: the log-odds that a document helps with the question."""
+        """Add s_i to `judged`; None, with a warning, if the document is too long for a prompt."""
+        try:
+            judged[passage] = await self._score(question, passage, run)
+        except ContextTooSmall as error:
+            judged[passage] = None
+            run.warn(f"{passage.full_title} is not judged: {error.what}")
+
+    async def _score(self, question: str, passage: Passage, run: Run) -> float:
+        """Return s_i: the log-odds that a document helps with the question."""
         shown, asked = render_passages([passage]), render_question(question)
         predict = build_messages(_PREDICT, shown, asked)
         reply = await run.chat(predict, role=Role.WORKER, max_tokens=self.prediction_tokens)
         judge = build_messages(_JUDGE, shown, asked, enclose("log", reply.text.strip()))
         odds = (await run.labels(judge, _LABELS)).odds
         yes, no = (math.log(max(_LEAST, odds[label])) for label in _LABELS)
-        judged[passage] = yes - no
+        return yes - no
 
     def _filter(self, scores: Mapping[Passage, float], run: Run) -> list[Passage]:
         """Return the documents that reach the bar tau_q, the highest score first."""
@@ -100,6 +110,12 @@ class MAINRAG:
         run.emit(Noted(f"the adaptive bar is {bar:.3f}"))
         kept = [passage for passage, score in scores.items() if score >= bar - _SAME]
         return sorted(kept, key=lambda passage: -scores[passage])
+
+
+def _explain(passage: Passage, scores: Mapping[Passage, float]) -> Evidence:
+    if passage in scores:
+        return Evidence(passage.span, scores[passage], "log-odds that it helps")
+    return Evidence(passage.span, 0.0, "of the search: not judged")
 
 
 _PREDICT = """\

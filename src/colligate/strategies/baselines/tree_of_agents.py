@@ -44,7 +44,7 @@ from colligate.core.reader import Form, locate_statements, render_passages
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.support import split_content_words
+from colligate.core.support import WORD, split_content_words
 from colligate.documents import Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
@@ -256,20 +256,24 @@ def _cut_parts(tokens: Sequence[int], most: int) -> list[range]:
 
 
 _MOST = 10  # passages that are read last
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(rf"(?<!\w)[-\u2212](?=[$€£]?\d)|{WORD.pattern}")  # a minus is a word
+_SAYS_NOTHING = frozenset({"a", "an", "the", "in", "on", "at", "is", "it", "was"})
 _NO_VOTE = ("", "none", "not found", "nothing found")
 
 
 def count_votes(results: Sequence[str]) -> list[list[int]]:
     """Return the places of the results that most agree on, one list for each winner.
 
-    Results are the same if their content words are. Empty ones are not votes, nor are those that
-    say so in the prompts' own words: the code skips "None".
+    Results are the same if their content words are, and such words as "not" and "before", which
+    make opposites. Empty ones are not votes, nor are those that say so in the prompts' own words:
+    the code skips "None".
 
     >>> count_votes(["Paris.", "in Paris", "Rome", ""])
     [[0, 1]]
     >>> count_votes(["Rome", "Paris"])
     [[0], [1]]
+    >>> count_votes(["allowed", "not allowed", "It is not allowed."])
+    [[1, 2]]
     >>> count_votes(["No.", "no", "None.", "none", "None", "Yes"])
     [[0, 1]]
     """
@@ -278,7 +282,9 @@ def count_votes(results: Sequence[str]) -> list[list[int]]:
         words = _WORD.findall(result.casefold())
         if " ".join(words) in _NO_VOTE:
             continue
-        key = " ".join(split_content_words(result) or words)  # "No." has no content word
+        telling = [word for word in words if word not in _SAYS_NOTHING] or words
+        # Not of the whole result: "not" is no content word, and counts where it stands.
+        key = " ".join(" ".join(split_content_words(word)) or word for word in telling)
         votes.setdefault(key, []).append(place)
     most = max(map(len, votes.values()), default=0)
     return [places for places in votes.values() if len(places) == most]
