@@ -94,6 +94,60 @@ def test_rewording_puts_the_title_in_the_place_of_a_pronoun():
     assert "Carl Moe was born in Brenwick." in found
 
 
+def reworded(text):
+    sentence = Sentence("towns", "m", "Harbour", text)
+    return {reword(sentence, random.Random(seed)) for seed in range(300)}
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("Harbour is a film directed by Cirio H. Santiago.", "Santiago. directed"),
+        ("Harbour is a film directed by Cirio H. Santiago.", "Santiago.."),
+        ("Harbour is a film written by Anna Lind and directed by Otto Berg.", "the Lind"),
+        ("Harbour is a film about a general defeated by Otto Berg.", "defeated Harbour"),
+        ("Harbour is a game published by Dutch developer Otto Berg.", "Dutch published"),
+        ("The sequel was written by John Smith and Mary Jones.", "sequel and Mary"),
+        ("The bridge was designed by Smith's brother.", "bridge brother"),
+        ("The film was directed by Otto Berg and starred Anna Lind.", "film and starred"),
+        ("He wrote Silent Harbour and left in 1990.", "by He"),
+        ("Otto Berg wrote Silent Harbour and left in 1990.", "was written"),
+        ("Anna Berg (née Lind, 5 May 1902 – 18 April 1989) was a judge.", "on née"),
+        ("The bird has not been seen alive in the country since 1950.", "alive."),
+        ("The museum of the town is open to the public only on Sundays.", "only."),
+        ("It was for many years the largest city in France.", "city."),
+        ("Neither mayor nor council was informed and was dismissed at once.", "Neither was"),
+    ],
+)
+def test_what_is_reworded_stays_true_and_whole(text, wrong):
+    assert not [each for each in reworded(text) if wrong in each]
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("Harbour is a film directed by Cirio H. Santiago.", "Cirio H. Santiago directed Harbour."),
+        ("The old bridge was designed by Ada Lund in 1850.", "Ada Lund designed the old bridge"),
+        ("Otto Berg wrote Silent Harbour.", "Silent Harbour was written by Otto Berg."),
+        ("The old bird was seen alive in the country in 1950.", "The old bird was seen alive."),
+    ],
+)
+def test_what_is_certain_is_turned_and_cut(text, right):
+    assert any(each.startswith(right) for each in reworded(text))
+
+
+def test_documents_to_judge_by_need_no_claims(data, tmp_path):
+    [(sentence, claims)] = read_written(written(tmp_path, start=0, end=45), data)
+    assert (sentence.title, claims) == ("Bridge", [])
+
+
+@pytest.mark.parametrize("apart", ["bridge", "BRIDGE!"])
+def test_what_was_written_about_documents_to_judge_by_is_left_out(data, tmp_path, apart):
+    file = written(tmp_path, start=0, end=45, claims=[])
+    assert read_written(file, data, without=[apart]) == []
+    assert read_written(file, data, without=["tower"])
+
+
 def test_documents_to_judge_by_are_left_out_by_id_and_title(data):
     documents = lambda without: {  # noqa: E731
         each.document for each in read_sentences(data, ["towns"], without, 10, 0)

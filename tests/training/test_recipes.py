@@ -252,6 +252,14 @@ def test_all_parameters_and_packing(tmp_path: Path, data: Path) -> None:
     assert not {"lora_rank", "eval_dataset"} & set(table)
 
 
+def test_a_constant_rate_keeps_its_warm_up(data: Path, tmp_path: Path) -> None:
+    settings = ("schedule=constant", "warmup=0.1")
+    file = export_llama_factory("rdr2-router", data, "hf:org/base", tmp_path / "out", settings)
+    table = configuration(file)
+    assert table["lr_scheduler_type"] == "constant_with_warmup"
+    assert table["warmup_ratio"] == 0.1
+
+
 def test_a_folder_for_a_base(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "base").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -12,10 +12,11 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from colligate.bench.datasets import load_records
 from colligate.documents import Document, Span, flat_tree
@@ -70,12 +71,13 @@ class Sentence:
 
 
 def read_written(
-    file: Path, data: Path, sets: Collection[str] | None = None
+    file: Path, data: Path, sets: Collection[str] | None = None, without: Collection[str] = ()
 ) -> list[tuple[Sentence, list[Claim]]]:
     """Read sentences of these data sets, or of all, and the claims written about them.
 
     A line names a sentence by data set, document, start and end; a claim is a text, or words of the
-    sentence and what stands in their place. A line without claims is a sentence alone.
+    sentence and what stands in their place. A line without claims is a sentence alone. Documents
+    whose id or title is in `without` are left out.
 
     Raises:
         MissingPath: a corpus is missing.
@@ -87,6 +89,7 @@ def read_written(
         name: {record["id"]: record for _, record in load_records(data / f"{name}.corpus.jsonl.gz")}
         for name in sorted({line["set"] for line in lines})
     }
+    apart = set(map(spell_plainly, without))
     found = []
     for line in lines:
         record = corpora[line["set"]].get(line["document"])
@@ -96,14 +99,20 @@ def read_written(
                 f"{file.name} names it",
                 "use the corpus that the claims were written about",
             )
+        if _is_apart(record, apart):
+            continue
         text = " ".join(record["text"][line["start"] : line["end"]].split())
         sentence = Sentence(line["set"], line["document"], record["title"], text)
         claims = [
             _claim(sentence, each.get("text") or text.replace(*each["replace"]), each["kind"])
-            for each in line["claims"]
+            for each in line.get("claims", ())
         ]
         found.append((sentence, claims))
     return found
+
+
+def _is_apart(record: Mapping[str, Any], apart: set[str]) -> bool:
+    return not apart.isdisjoint(map(spell_plainly, (record["id"], record["title"])))
 
 
 def _claim(sentence: Sentence, text: str, kind: str) -> Claim:
@@ -120,12 +129,12 @@ def read_sentences(
 
     Documents whose id or title is in `without` are left out.
     """
-    apart = {spell_plainly(each) for each in without}
+    apart = set(map(spell_plainly, without))
     found: list[Sentence] = []
     for name in sets:
         own: list[Sentence] = []
         for _, record in load_records(data / f"{name}.corpus.jsonl.gz"):
-            if {spell_plainly(record["id"]), spell_plainly(record["title"])} & apart:
+            if _is_apart(record, apart):
                 continue
             drawn = random.Random(f"{seed} {record['id']}")
             start = drawn.randrange(max(1, len(record["text"]) - 4000))
@@ -529,6 +538,8 @@ def _cut(text: str, sentence: Sentence) -> Changes:
     bare = re.sub(r" ?\([^()]*\)", "", text)
     if bare != text:
         yield bare
+    if _NARROWED.search(text):
+        return
     for match in re.finditer(
         r", (?:and|but|which|who|where|while|with|when|although|as|in|for) ", text
     ):
@@ -538,7 +549,9 @@ def _cut(text: str, sentence: Sentence) -> Changes:
         yield _sentence(text[match.end() :])
     for match in re.finditer(r", (?:who|which|where) [^,]+, ", text):
         yield text[: match.start()] + " " + text[match.end() :]
-    for match in re.finditer(r",? and (?=(?:was|is|has|had|were|are|later|then|\w+ed) )", text):
+    for match in re.finditer(
+        r",? and (?=(?:was|is|has|had|were|are|later|then|\w+ed) (?!by ))", text
+    ):
         subject = re.match(r"(?:He|She|It|They|The \w+|[A-Z]\w+(?: [A-Z]\w+)*) ", text)
         if subject and len(text[: match.start()].split()) > 3:
             yield _sentence(text[: match.start()])
@@ -546,6 +559,14 @@ def _cut(text: str, sentence: Sentence) -> Changes:
     for match in re.finditer(r",? (?:in|on|at|by|from|for|during|with) [^,.]{4,40}\.$", text):
         if len(text[: match.start()].split()) > 5:
             yield _sentence(text[: match.start()])
+
+
+# What is denied, or said of one or of all, may hold only where and when the sentence says.
+_NARROWED = re.compile(
+    r"\b(?:not|never|no|none|nor|neither|nobody|nothing|only|all|every|except|first|last|most|least|"
+    r"best|worst|\w{3,}est)\b|n['’]t\b",
+    re.IGNORECASE,
+)
 
 
 def _rename(text: str, sentence: Sentence) -> Changes:
@@ -593,24 +614,38 @@ def _move(text: str, sentence: Sentence) -> Changes:
         yield text[: match.start()] + f"{match[2]} and {match[1]}" + text[match.end() :]
 
 
+# Such a sentence says more than who did it: turned, the rest would belong to another word.
+_LINKED = re.compile(r"^(?:In|On|At|After|During|Since|By) |,| (?:and|but|that|which|who) ")
+_NESTED = frozenset(
+    "and by of from in on at for to with about that which who whose is was it".split()
+)
+_PRONOUN = r"(?:He|She|It|They|We|You|This|That|These|Those|Who|Both|None|Nobody)\b"
+_NAME_ENDS = r"(?=\.?$|,| (?:and [a-z]|in|on|at|for|from|since|starring|based|that|which|who)\b)"
+
+
 def _turn(text: str, sentence: Sentence) -> Changes:
     """Turn active into passive and back, where the pattern is certain."""
-    name = r"((?:[A-Z][\w.'’-]+)(?: [A-Z][\w.'’-]+){0,3})"
+    name = rf"((?!{_PRONOUN})[A-Z][\w.'’-]+(?: [A-Z][\w.'’-]+){{0,3}})"
+    linked = _LINKED.search(text)
     for verb, done in _VERBS.items():
-        match = re.fullmatch(rf"(.+?) (?:was|were|is|are) {done} by {name}(.*)\.", text)
-        if match and "," not in match[1]:
+        match = re.fullmatch(
+            rf"(.+?) (?:was|were|is|are) {done} by {name}( (?:in|on|at|for) .+|)\.", text
+        )
+        if match and not linked:
             yield _sentence(f"{match[2]} {verb} {_lower(match[1])}{match[3]}")
         match = re.search(
-            rf"(?:is|was) (?:an?|the) ([^,.]*?) (?:{done}|and {done}) by {name}", text
+            rf"(?:is|was) (?:an?|the) ([^,.]*?) (?:{done}|and {done}) by {name}{_NAME_ENDS}", text
         )
-        if match and not re.search(r"\band\b", match[1]):
-            subject = text[: match.start()].strip(" ,")
-            if 0 < len(subject.split()) < 9:
-                yield f"{match[2]} {verb} {_lower(subject)}."
-                yield f"{subject} was {done} by {match[2]}."
-                yield f"{match[2]} {verb} the {match[1].split()[-1]} {_lower(subject)}."
+        if match and not _NESTED & set(match[1].split()):
+            subject, who = text[: match.start()].strip(" ,"), match[2].rstrip(".")
+            if 0 < len(subject.split()) < 9 and subject.split()[-1] not in _NESTED:
+                yield f"{who} {verb} {_lower(subject)}."
+                yield f"{subject} was {done} by {who}."
+                what = match[1].split()[-1]
+                if not what.endswith(tuple(_VERBS.values())) and not re.match(_PRONOUN, subject):
+                    yield f"{who} {verb} the {what} {_lower(subject)}."
         match = re.fullmatch(rf"{name} {verb} ((?:the |a )?[A-Z][^,]*)\.", text)
-        if match:
+        if match and not linked:
             yield _sentence(f"{match[2]} was {done} by {match[1]}")
     for small, large in (
         ("smaller", "larger"),
@@ -624,16 +659,14 @@ def _turn(text: str, sentence: Sentence) -> Changes:
         if match and "," not in match[1]:
             new = small if match[3] == large else large
             yield _sentence(f"{match[4]} {match[2]} {new} than {_lower(match[1])}")
-    match = re.match(rf"{name} \( ?(?:born )?([A-Z]\w+ \d+, \d{{4}}|\d+ [A-Z]\w+ \d{{4}})\) ", text)
+    date = r"([A-Z]\w+ \d+, \d{4}|\d+ [A-Z]\w+ \d{4})"
+    match = re.match(rf"{name} \( ?(?:born )?{date}\) ", text)
     if match:
         yield f"{match[1]} was born on {match[2]}."
-    match = re.match(
-        rf"{name}\W+\( ?([^()–;]+\d{{4}}) [–-] ([^()]+\d{{4}})\) (?:was|is) (an? .+?)(?:,| who|\.)",
-        text,
-    )
+    match = re.match(rf"{name}\W+\( ?{date} [–-] {date}\) (?:was|is) (an? .+?)(?:,| who|\.)", text)
     if match:
-        yield f"{match[1]}, {match[4]}, died on {match[3].strip()}."
-        yield f"{match[1]} was born on {match[2].strip()} and died on {match[3].strip()}."
+        yield f"{match[1]}, {match[4]}, died on {match[3]}."
+        yield f"{match[1]} was born on {match[2]} and died on {match[3]}."
 
 
 _OPENINGS = (
@@ -791,6 +824,6 @@ def read_claims(file: Path) -> list[Claim]:
         return [Claim(**json.loads(line)) for line in lines]
 
 
-def is_kept(document: str, share: int = 20) -> bool:
+def is_kept(document: str) -> bool:
     """Return whether a document is kept from training, to watch it by: one in twenty."""
-    return hashlib.sha256(f"kept:{document}".encode()).digest()[0] % share == 0
+    return hashlib.sha256(f"kept:{document}".encode()).digest()[0] % 20 == 0

@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import json
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -33,7 +34,7 @@ from colligate.core.support import NEAR, split_content_words, support
 from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect_language
 from colligate.documents.sentences import split_sentences
-from colligate.documents.tokens import estimate_tokens
+from colligate.documents.tokens import CJK, estimate_tokens
 from colligate.errors import UnknownDocument, UsageError
 from colligate.models import Message, Reranker
 from colligate.strategies.dualrag.knowledge import ELSE, NOTHING, Fragment, sort_name_words
@@ -262,16 +263,25 @@ def contains_answer(answer: str, short: str, gold: str) -> bool:
 
     Yes and no are in many sentences: for them the short answer's first word counts.
     """
-    wanted = normalise_dual(gold).split()
+    wanted, said, cut = map(_split_words, (gold, answer, short))
     if not wanted:
         return False
     if wanted in (["yes"], ["no"]):
-        return normalise_dual(short).split()[:1] == wanted
+        return cut[:1] == wanted
     return any(
         words[at : at + len(wanted)] == wanted
-        for words in (normalise_dual(answer).split(), normalise_dual(short).split())
+        for words in (said, cut)
         for at in range(len(words) - len(wanted) + 1)
     )
+
+
+# Chinese and Japanese have no blanks between words, and signs of their own.
+_WORD = re.compile(rf"[{CJK}]|[^\s{CJK}\u3001-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f]+")
+
+
+def _split_words(text: str) -> list[str]:
+    # Composed again: Hangul and kana would be split within a character.
+    return _WORD.findall(unicodedata.normalize("NFC", normalise_dual(text)))
 
 
 _COMPRESSION = 3
@@ -718,30 +728,35 @@ def find_gold_statement(
 ) -> list[SummaryStatement]:
     """Return the gold's first named sentence that a passage has, if any.
 
-    If the gold has no named sentences, it is the sentence of its passages that shares most content
-    words with the `claim`.
+    Blanks and line breaks may differ. If the gold has no named sentences, or what it names is
+    longer than a passage, it is the sentence of such passages that shares most content words with
+    the `claim`.
     """
+    own = [(n, each.text) for n, each in enumerate(passages, 1) if each.document_id == gold.id]
+    for words in filter(None, map(str.split, gold.sentences)):
+        pattern = re.compile(r"\s+".join(map(re.escape, words)))
+        for number, text in own:
+            if found := pattern.search(text):
+                return [_make_statement(number, found[0], found[0])]
     if gold.sentences:
-        for sentence in gold.sentences:
-            for number, passage in enumerate(passages, 1):
-                if passage.document_id == gold.id and sentence in passage.text:
-                    return [_make_statement(number, sentence, sentence)]
-        return []
+        own = [(number, text) for number, text in own if _is_named(text, gold.sentences)]
     wanted = set(split_content_words(claim))
     best: SummaryStatement | None = None
     most = 0
-    for number, sentence in _split_gold(gold, passages):
-        shared = len(wanted.intersection(split_content_words(sentence)))
-        if shared > most:
-            best, most = _make_statement(number, sentence, sentence), shared
+    for number, text in own:
+        for start, end in split_sentences(text, detect_language(text)):
+            sentence = text[start:end]
+            shared = len(wanted.intersection(split_content_words(sentence)))
+            if shared > most:
+                best, most = _make_statement(number, sentence, sentence), shared
     return [best] if best is not None else []
 
 
-def _split_gold(gold: GoldDocument, passages: Sequence[Passage]) -> Iterator[tuple[int, str]]:
-    for number, passage in enumerate(passages, 1):
-        if passage.document_id == gold.id:
-            for start, end in split_sentences(passage.text, detect_language(passage.text)):
-                yield number, passage.text[start:end]
+def _is_named(text: str, named: Sequence[str]) -> bool:
+    """Return whether most content words of a passage are in one of the texts that are named."""
+    words = split_content_words(text)
+    known = (set(split_content_words(each)) for each in named)
+    return any(sum(word in each for word in words) > _MOSTLY * len(words) for each in known)
 
 
 def _make_statement(number: int, quote: str, sentence: str) -> SummaryStatement:

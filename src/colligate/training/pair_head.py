@@ -39,6 +39,7 @@ _NEVER = -1e4
 _SCALE = 8.0  # of both similarities at the start: their softmax over 8 passages is then not flat
 _SHARP = 12.0  # of the nearness of tokens at the start
 _HIDDEN, _COMPARED = 96, 128
+_AT_ONCE = 16  # texts that the first layers read together
 
 
 class Trunk(nn.Module):  # type: ignore[misc]
@@ -175,12 +176,12 @@ class OnePair(nn.Module):  # type: ignore[misc]
     """A head for the ids of one question and one passage, both [1, tokens]; what is exported.
 
     The first layers get both in one row, blind to each other: each weight is used once, and the
-    quantisation finds all of them. `closed` is what the training ended with.
+    quantisation finds all of them.
     """
 
-    def __init__(self, head: Trunk, closed: float = 0.0) -> None:
+    def __init__(self, head: Trunk) -> None:
         super().__init__()
-        self.head, self.closed = head, closed
+        self.head = head
 
     def forward(self, question: Tensor, passage: Tensor) -> Tensor:
         """Return the logit, [1], or the logits."""
@@ -191,9 +192,7 @@ class OnePair(nn.Module):  # type: ignore[misc]
         states = self.head.embeddings(input_ids=ids, position_ids=torch.cat(places)[None])
         states = self.head.read_layers(states, apart)
         real = [torch.ones_like(text, dtype=torch.bool) for text in (question, passage)]
-        score: Tensor = self.head(
-            states[:, :length], real[0], states[:, length:], real[1], self.closed
-        )
+        score: Tensor = self.head(states[:, :length], real[0], states[:, length:], real[1])
         return score
 
 
@@ -233,11 +232,11 @@ class StateStore:
     def _compute(self) -> torch.autocast:
         return torch.autocast("cpu", torch.bfloat16, enabled=self._type == torch.bfloat16)
 
-    def _read(self, texts: Sequence[str], questions: bool, at_once: int = 16) -> list[Tensor]:
+    def _read(self, texts: Sequence[str], questions: bool) -> list[Tensor]:
         keys = [(questions, text) for text in texts]
         new = sorted({key for key in keys if key not in self._kept}, key=lambda key: len(key[1]))
-        for start in range(0, len(new), at_once):
-            part = new[start : start + at_once]
+        for start in range(0, len(new), _AT_ONCE):
+            part = new[start : start + _AT_ONCE]
             rows = [
                 torch.tensor(cut_ids(self._tokenizer, text, self._most[questions])[0])
                 for _, text in part

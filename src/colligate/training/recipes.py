@@ -182,6 +182,9 @@ def _folder() -> Any:
     return resources.files(__package__).joinpath("recipes")
 
 
+SCHEDULES = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
+"""The names that transformers has for the schedules of recipes."""
+
 _DESCRIPTIONS = ("title", "paper", "about", "base", "name", "text")
 _KEYS = tuple(each.name for each in fields(Recipe) if each.name not in ("name", "text"))
 _RECIPE = TypeAdapter(Recipe)
@@ -311,7 +314,7 @@ def _lines(recipe: Recipe, model: str, folder: Path, datasets: list[str]) -> Ite
         learning_rate=recipe.learning_rate,
         num_train_epochs=recipe.epochs,
         **({"max_steps": recipe.steps} if recipe.steps else {}),
-        lr_scheduler_type=recipe.schedule,
+        lr_scheduler_type=SCHEDULES[recipe.schedule],
         warmup_ratio=recipe.warmup,
         weight_decay=recipe.weight_decay,
         max_grad_norm=recipe.max_grad_norm,

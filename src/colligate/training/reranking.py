@@ -96,6 +96,10 @@ class HeadFit:
 
     def __post_init__(self) -> None:
         require_min(self, steps=1, tokens=8, save_every=1)
+        if not 0 <= self.warmup < 1:
+            raise UsageError(f"warmup is {self.warmup}", "it must be 0 or more, and below 1")
+        if not 0 <= self.opening <= 1:
+            raise UsageError(f"opening is {self.opening}", "it must be from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,12 @@ async def _open_groups(data: Path, numbers: PairFit, out: Path, on_event: Listen
 
 
 def check_record(
-    base: Path, data: Path, counts: Mapping[str, int], numbers: HeadFit, out: Path
+    base: Path,
+    data: Path,
+    counts: Mapping[str, int],
+    numbers: HeadFit,
+    out: Path,
+    without: Path | None = None,
 ) -> None:
     """Write what a training is made of, or check that it is the same as before."""
     now = {
@@ -171,6 +180,8 @@ def check_record(
         "counts": dict(counts),
         "numbers": asdict(numbers),
     }
+    if without is not None:
+        now["without"] = file_digest(without)
     if (out / RECORD).exists():
         check_same(json.loads((out / RECORD).read_text("utf-8"))["made_of"], now, out)
     else:
@@ -203,12 +214,11 @@ def _fit(
         processes,
     )
     if rank == 0:
-        closed = closed_at(numbers.steps, numbers)
-        right = share_first(head, store, check, closed)
+        right = share_first(head, store, check)
         on_event(
             Noted(f"the right passage is first for {right:.2f} of {len(check)} kept questions")
         )
-        export(head, base, out, closed)
+        export(head, base, out)
     return out
 
 
@@ -361,16 +371,14 @@ def _resume(out: Path, *parts: Any) -> int:
     return step
 
 
-def share_first(
-    head: PairHead, store: StateStore, groups: Sequence[Group], closed: float = 0.0
-) -> float:
+def share_first(head: PairHead, store: StateStore, groups: Sequence[Group]) -> float:
     """Return the share of groups whose best passage of at most 20 is a right one."""
     head.eval()
     first = []
     with torch.no_grad():
         for group in groups:
             texts = [*group.gold, *group.others][:20]
-            scores = store.score([(group.question, text) for text in texts], closed)
+            scores = store.score([(group.question, text) for text in texts])
             first.append(int(scores.argmax()) < len(group.gold))
     return float(np.mean(first)) if first else math.nan
 
@@ -378,13 +386,13 @@ def share_first(
 # From torch to int8 ONNX
 
 
-def export(head: Trunk, base: Path, out: Path, closed: float = 0.0) -> None:
+def export(head: Trunk, base: Path, out: Path) -> None:
     """Write `model.onnx` (int8) and `tokenizer.json`; `float.onnx` beside them.
 
     Weights of matrix products and word embeddings are quantised once, activations at each pair
     (dynamic quantisation), so no calibration data are needed.
     """
-    pair = OnePair(head.eval(), closed)
+    pair = OnePair(head.eval())
     ids = tuple(torch.randint(1000, 2000, (1, length)) for length in (12, 90))
     whole, ready = out / "float.onnx", out / "prepared.onnx"
     lengths = {

@@ -41,7 +41,7 @@ from colligate.models.hf.loading import (
 from colligate.models.hf.tokenizer import HFTokenizer
 from colligate.models.prompts import Prompts
 from colligate.models.weights import hash_file
-from colligate.training.recipes import Recipe
+from colligate.training.recipes import SCHEDULES, Recipe
 from colligate.training.samples import Sample
 
 transformers = import_transformers()
@@ -163,7 +163,7 @@ def _arguments(recipe: Recipe, computation: Computation, evaluates: bool, folder
         per_device_eval_batch_size=recipe.device_batch,
         gradient_accumulation_steps=computation.accumulation,
         learning_rate=recipe.learning_rate,
-        lr_scheduler_type=_SCHEDULES[recipe.schedule],
+        lr_scheduler_type=SCHEDULES[recipe.schedule],
         warmup_steps=recipe.warmup,
         num_train_epochs=recipe.epochs,
         max_steps=recipe.steps or -1,
@@ -198,9 +198,6 @@ def _arguments(recipe: Recipe, computation: Computation, evaluates: bool, folder
         # One process uses one GPU, not torch's DataParallel; accelerate starts one for each GPU.
         arguments._n_gpu = 1
     return arguments
-
-
-_SCHEDULES = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
 
 
 def _load_base(recipe: Recipe, computation: Computation, source: ModelSource, sharded: bool) -> Any:

@@ -49,6 +49,7 @@ CLAIMS = "claims.jsonl"
 
 _SORTED = 16  # batches whose pairs are sorted by length: less padding
 _SMOOTH = 0.05
+_AT_ONCE = 32  # claims that are judged together
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ async def train_verifier(
             write_claims(out / CLAIMS, _collect(data, numbers, without, on_event))
         claims = read_claims(out / CLAIMS)
         counts = Counter(f"{each.set} {each.kind}" for each in claims)
-        check_record(folder, out / CLAIMS, dict(sorted(counts.items())), numbers, out)
+        check_record(folder, out / CLAIMS, dict(sorted(counts.items())), numbers, out, without)
         return _fit(folder, claims, numbers, out, on_event)
 
 
@@ -118,7 +119,7 @@ def _collect(
         apart |= {sentence.title for sentence, _ in read_written(without, data)}
     sets = numbers.sets.split(",")
     sentences = read_sentences(data, sets, apart, numbers.sentences, numbers.seed)
-    written = read_written(WRITTEN, data, sets)
+    written = read_written(WRITTEN, data, sets, apart)
     return make_claims(sentences, written, numbers.seed, numbers.times)
 
 
@@ -137,15 +138,14 @@ def _fit(
         return F.cross_entropy(logits, labels, label_smoothing=_SMOOTH)
 
     train_head(head, numbers, _iterate_batches(train, numbers), learn, out, on_event)
-    closed = closed_at(numbers.steps, numbers)
-    right, caught, false = _judge(head, store, check, closed)
+    right, caught, false = _judge(head, store, check)
     on_event(
         Noted(
             f"of {len(check)} kept claims {right:.2f} are told rightly, {caught:.2f} of the wrong "
             f"ones are found and {false:.2f} of the true ones taken for wrong"
         )
     )
-    export(head, base, out, closed)
+    export(head, base, out)
     return out
 
 
@@ -174,14 +174,14 @@ def _iterate_batches(train: Sequence[Claim], numbers: VerifierFit) -> Iterator[l
 
 
 def _judge(
-    head: ClaimHead, store: StateStore, claims: Sequence[Claim], closed: float, at_once: int = 32
+    head: ClaimHead, store: StateStore, claims: Sequence[Claim]
 ) -> tuple[float, float, float]:
     """Return the shares told rightly, of wrong claims found, and of true ones taken for wrong."""
     head.eval()
     told: list[int] = []
     with torch.no_grad():
-        for start in range(0, len(claims), at_once):
-            logits = store.score(list(map(_pair, claims[start : start + at_once])), closed)
+        for start in range(0, len(claims), _AT_ONCE):
+            logits = store.score(list(map(_pair, claims[start : start + _AT_ONCE])))
             told += logits.argmax(-1).tolist()
     both = list(zip(told, (each.label for each in claims), strict=True))
     return (

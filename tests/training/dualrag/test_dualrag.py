@@ -197,6 +197,12 @@ async def test_what_cannot_be_curated_is_reported(curate, records, world, tmp_pa
         ("No, they are not.", "No, it is older", "no", True),
         ("Yes and no.", "yes", "no", False),
         ("Anything.", "", "the", False),
+        ("鲁迅于1881年出生在绍兴。", "", "绍兴", True),
+        ("他出生于Lund，后来搬走。", "", "Lund", True),
+        ("首都は東京です。", "東京です", "東京", True),
+        ("수도는 서울은 아니다.", "", "서울", True),
+        ("鲁迅于1881年出生在绍兴。", "", "兴绍", False),
+        ("が", "", "か", False),
     ],
 )
 def test_a_right_answer_is_told_by_its_words(answer, short, gold, right):
@@ -617,3 +623,24 @@ def test_a_gold_without_sentences_says_what_is_looked_for():
     assert (stated.passage, stated.sentence) == (2, "The town of Lund lies in Sweden.")
     assert find_gold_statement(gold, [passage], "Ada Mercer's boats") == []
     assert find_gold_statement(gold, [other], "town of Lund") == []
+
+
+def test_a_named_text_is_found_in_the_passages_own_characters():
+    text = "Lund is old. The town of Lund\nlies in Sweden. Sweden is large."
+    passage = Passage(Span("lund", 0, len(text)), text, "Lund")
+    gold = GoldDocument("lund", "Lund", ("The town of  Lund lies in Sweden.",))
+    (stated,) = find_gold_statement(gold, [passage], "")
+    assert stated.quote == "The town of Lund\nlies in Sweden."
+    assert stated.sentence == "The town of Lund lies in Sweden."
+
+
+def test_of_a_named_page_longer_than_a_passage_a_sentence_is_stated():
+    text = "Lund is old. The town of Lund lies in Sweden."
+    page = f"LUND\n{text}\nIts cathedral was consecrated by an archbishop."
+    shown = Passage(Span("lund", 5, 5 + len(text)), text, "Lund")
+    boats = "Boats leave twice a day. The town of Malmo is near."
+    elsewhere = Passage(Span("lund", 900, 900 + len(boats)), boats, "Lund")
+    gold = GoldDocument("lund", "Lund", (page,))
+    (stated,) = find_gold_statement(gold, [elsewhere, shown], "In which country is the town?")
+    assert (stated.passage, stated.quote) == (2, "The town of Lund lies in Sweden.")
+    assert find_gold_statement(gold, [elsewhere], "In which country is the town?") == []

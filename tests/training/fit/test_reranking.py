@@ -108,6 +108,12 @@ async def test_another_training_is_refused_in_the_same_folder(data, base, traine
         await train(data, base, trained, (*SETTINGS, "steps=7"))
 
 
+@pytest.mark.parametrize("setting", ["warmup=1", "warmup=-0.1", "opening=1.5", "opening=-1"])
+async def test_a_share_of_the_steps_that_none_can_be_is_refused(data, base, tmp_path, setting):
+    with pytest.raises(UsageError, match=setting.partition("=")[0]):
+        await train(data, base, tmp_path, (*SETTINGS, setting))
+
+
 async def test_what_is_exported_scores_like_what_was_trained(base, trained):
     import torch
 
@@ -154,6 +160,12 @@ async def test_a_verifier_is_trained_without_the_documents_to_judge_by(base, tmp
     )
     claims = [json.loads(line) for line in (made / "claims.jsonl").read_text("utf-8").splitlines()]
     assert {each["document"] for each in claims} == set(TOWNS[1:])
+    for again in (None, tmp_path / "facts.jsonl"):
+        (tmp_path / "facts.jsonl").write_text(json.dumps({**apart, "end": 5}) + "\n", "utf-8")
+        with pytest.raises(UsageError, match="without"):
+            await train_verifier(
+                tmp_path, made, settings, lambda event: None, without=again, base=base
+            )
     head = load_head(base, ClaimHead)
     head.load_state_dict(weights(made))
     claim, source = f"The bridge was built in {1801}.", facts[1]["text"]
