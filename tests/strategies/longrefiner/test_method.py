@@ -474,6 +474,20 @@ async def test_longrefiner_reads_what_was_refined_and_cites_it(make_run):
     assert Capability.LABELS in LongRefiner.needs.optional
 
 
+async def test_a_part_of_a_table_is_read_below_its_head(make_run, reply):
+    rows = "\n".join(f"| Station {i:03} | {i * 7} | {i * 11} |" for i in range(500))
+    rows = rows.replace("Station 333", "Quokka Halt")
+    head = "| Station | Passengers 2022 | Passengers 2023 |\n| --- | --- | --- |"
+    text = f"# Rail\n\n## Figures\n\n{head}\n{rows}\n"
+    async with InMemorySources([document("rail", text)]) as sources:
+        run, model = make_run(sources, [reply()], labels=odds(0.0))
+        strategy = LongRefiner(mode="sparse", reading="together", on_nothing="nothing")
+        await strategy.answer("Passengers of Quokka Halt in the second year?", run)
+    prompt = model.calls[-1].prompt
+    assert "| Quokka Halt | 2331 | 3663 |" in prompt
+    assert "Station | Passengers 2022 | Passengers 2023" in prompt
+
+
 async def test_a_small_reader_reads_the_surest_part_alone(make_run):
     labels = judge_by_words({"Harper": 0.9, "nine tons": 0.2})
     async with InMemorySources([MILL]) as sources:

@@ -108,6 +108,61 @@ def test_a_heading_cannot_close_the_document():
     assert message.content.count("</document>") == 1
 
 
+FIRM = """# Acme
+
+Intro.
+
+## The company's history
+
+a
+
+## Directors' pay
+
+b
+
+## The 'good' years
+
+c
+
+## Risks [2023]
+
+d
+
+## 1. Overview
+
+e
+
+## Career
+
+f
+"""
+
+
+@pytest.mark.parametrize(
+    ("reply", "titles"),
+    [
+        ("['The company's history', 'Career']", ("The company's history", "Career")),
+        ("['Section2: Directors' pay', 'Career']", ("Directors' pay", "Career")),
+        (
+            "['The company\\'s history', \"Directors' pay\"]",
+            ("The company's history", "Directors' pay"),
+        ),
+        ("{'selected_titles': ['Directors' pay']}", ("Directors' pay",)),
+        ("['The 'good' years', 'Career']", ("The 'good' years", "Career")),
+        ("- Career\n- Risks [2023]", ("Risks [2023]", "Career")),
+        ("1. Career\n2) The company's history", ("The company's history", "Career")),
+        ("['1. Overview', '2. Career']", ("1. Overview", "Career")),
+        ("1. Overview", ("1. Overview",)),
+        ("Nothing in this outline helps: []", ()),
+        ("['Career']\nDirectors' pay does not help.", ("Career",)),
+    ],
+)
+def test_titles_with_marks_and_in_lists_of_lines_are_found(reply, titles):
+    firm = build_article(make(FIRM, "Acme"))
+    assert list_titles(firm, parse_titles(reply, firm)) == titles
+    assert find_unknown_titles(reply, firm) == ()
+
+
 def test_names_that_are_not_titles_are_found():
     named = "['Section2: work', 'Sources', 'abstract', 'Deaths', '']"
     assert find_unknown_titles(named, ADA) == ("Sources",)

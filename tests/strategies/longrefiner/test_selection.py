@@ -159,15 +159,15 @@ def test_neighbours_of_one_section_are_one_passage() -> None:
 
 def test_the_best_paragraph_is_cut_to_a_small_budget() -> None:
     scores = [[0.9, 0.1, 0.2, 0.9, 0.3, 0, 0, 0.3], [1.0, 0.1, 0.3]]
-    found = cut_best_paragraph([TOWER, SEA], scores, 1, words)
+    found = cut_best_paragraph([TOWER, SEA], scores, 1)
     assert found is not None
     assert found.text == "five"
     assert found.section == ("A",)
-    whole = cut_best_paragraph([TOWER, SEA], scores, 99, words)
+    whole = cut_best_paragraph([TOWER, SEA], scores, 99)
     assert whole is not None
     assert whole.text == "five six"
-    assert cut_best_paragraph([TOWER, SEA], scores, 0, words) is None
-    assert cut_best_paragraph([], [], 10, words) is None
+    assert cut_best_paragraph([TOWER, SEA], scores, 0) is None
+    assert cut_best_paragraph([], [], 10) is None
 
 
 def test_three_thousand_paragraphs_are_chosen_from_at_once() -> None:
@@ -310,6 +310,6 @@ def test_passages_hold_what_was_chosen_and_no_more(
 @given(case=cases(), budget=st.integers(0, 30))
 def test_a_cut_paragraph_keeps_the_budget(case: _Case, budget: int) -> None:
     articles, scores, _, _ = case
-    found = cut_best_paragraph(articles, scores, budget, estimate_tokens)
+    found = cut_best_paragraph(articles, scores, budget)
     if found is not None:
         assert 0 < estimate_tokens(found.text) <= budget

@@ -7,7 +7,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colligate.documents import Document, Kind, Span, Tree
-from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import SpanError, UsageError
 from colligate.strategies.longrefiner.skeleton import recover, write_skeleton
@@ -124,9 +123,8 @@ def test_titles_come_back(text: str, titles: list[tuple[int, str]]) -> None:
     assert sections(given_back.tree) == titles
 
 
-def test_another_tree_may_be_written() -> None:
+def test_a_text_without_known_blocks_is_written_without_sections() -> None:
     plain = make(TEXT, flat=True)
-    assert "<section: Talks>" in write_skeleton(plain, markdown_tree(TEXT, "d"))
     assert "<section" not in write_skeleton(plain)
     assert recover(write_skeleton(plain), plain).coverage == 1
 

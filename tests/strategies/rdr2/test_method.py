@@ -218,6 +218,26 @@ async def test_a_long_section_is_shown_in_parts_that_each_count(make_run):
 # What is shown
 
 
+@pytest.mark.parametrize(
+    "question", ["What is a Quokka lamp?", "Which fine lantern shop has a lamp?"]
+)
+async def test_of_a_long_table_the_rows_found_are_shown(make_run, question):
+    rows = "\n".join(f"| item {i:03} | {i * 7} euros | shelf {i * 11} |" for i in range(400))
+    rows = rows.replace("item 333", "Quokka lamp")
+    table = f"| Item | Price | Place |\n| --- | --- | --- |\n{rows}"
+    lanterns = "The fine lantern shop of the town."
+    stock = document("stock", f"# Shop\n\n{lanterns}\n\n## Stock\n\n{table}\n")
+    say = follow(("EXPAND", "==Stock=="), ("ANSWER", "Quokka lamp"))
+    async with InMemorySources([stock]) as sources:
+        run, _ = make_run(sources, say)
+        strategy = RDR2(mode="sparse", k=1, opens="found")
+        (routing,) = await strategy.route(question, run)
+        shown = [event.shown for _, event in run.trace.events if isinstance(event, Routed)]
+    assert routing.answers == {3: int("lantern" in question)}  # at once, or below its heading
+    assert "| Item | Price | Place |" in shown[-1]
+    assert "| Quokka lamp | 2331 euros | shelf 3663 |" in shown[-1]
+
+
 async def test_two_passages_of_one_section_are_one_subtree(sources, make_run):
     _, events, _ = await route(sources, make_run, refuse, TOWER, SOLD)
     assert len(events) == 1
@@ -295,6 +315,17 @@ async def test_without_structure_or_content_less_is_shown(sources, make_run):
 async def test_without_refusals_a_refused_subtree_is_accepted(sources, make_run):
     (routing,), _, _ = await route(sources, make_run, refuse, no_refuse=True)
     assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
+
+
+@pytest.mark.parametrize("fields", [{}, {"no_content": True}])
+async def test_without_refusals_all_blocks_found_in_one_subtree_are_accepted(
+    sources, make_run, fields
+):
+    (routing,), (event,), _ = await route(
+        sources, make_run, refuse, TOWER, SOLD, no_refuse=True, **fields
+    )
+    assert event.highlighted == (3, 4)
+    assert list(routing.answers) == [3, 4]
 
 
 async def test_without_expansions_nothing_more_is_shown(sources, make_run):

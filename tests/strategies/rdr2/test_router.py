@@ -80,6 +80,10 @@ def test_actions_are_read_and_nothing_is_left_over():
         ("[ANSWER] 3: The", (3,)),  # too few words to decide against the number
         ("[ANSWER] 3: Something that no node says", (3,)),
         ("[ANSWER] 3.5 million people", ()),
+        ("[ANSWER] 3-4", (3, 4)),
+        ("[ANSWER] [1, 3–4]", (3, 4)),
+        ("[ANSWER] 3-1961", (3,)),  # no range of what is shown
+        ("[ANSWER] 3-99999999999999999999", (3,)),
         ("Answer: it opened in 1961", ()),
         ("[ANSWER] 3: He cannot answer for it", (3,)),  # a paragraph with these words
     ],
@@ -241,6 +245,74 @@ def test_a_reply_may_quote_every_paragraph_and_every_heading_shown():
     )
 
 
+# Equal words
+
+CHAPTERS = """# Report
+
+## North
+
+### Risks
+
+Storms, see opening hours.
+
+Opening hours: nine to five.
+
+## South
+
+### Risks
+
+Floods in May.
+
+## East
+
+### Risks
+
+None.
+
+## Wages
+
+Paid monthly.
+
+## 7: Terms
+
+Those of 2023.
+"""
+# 0 North, 1 Risks, 2 Storms, 3 Opening hours, 4 South, 5 Risks, 7 East, 8 Risks, 10 Wages, 12 Terms
+CHAPTER = build_subtree(build_structure_tree(make(CHAPTERS, "Report")), [2])
+
+
+@pytest.mark.parametrize(
+    ("heading", "expansions"),
+    [
+        ("===Risks===", (5,)),  # the first is open
+        ("8: ===Risks===", (8,)),
+        ("1: ===Risks===", (5,)),  # the number of the one that is open
+        ("10: ==Wages==", (10,)),
+        ("11: ==Wages==", (10,)),  # miscounted
+        ("7: Terms", (12,)),  # the number is the heading's own
+        ("12: ==7: Terms==", (12,)),
+        ("10: ==Wagers==", (10,)),  # a slip
+        ("10: ==Weather==", ()),
+    ],
+)
+def test_of_equal_headings_the_collapsed_one_is_meant(heading, expansions):
+    made = parse_quoting_router_reply(quoted(headings=[heading]), CHAPTER)
+    assert (made.expansions, made.rejected) == (expansions, ())
+
+
+@pytest.mark.parametrize(
+    ("quote", "answers"),
+    [
+        ("Opening hours", (3,)),  # its first words, which the one before has too
+        ("see opening hours", (2,)),
+        ("3: Opening hours: nine", (3,)),
+        ("2: opening hours", (2,)),
+    ],
+)
+def test_a_quote_of_first_words_is_of_the_paragraph_that_begins_with_them(quote, answers):
+    assert parse_quoting_router_reply(quoted(quote), CHAPTER).answers == answers
+
+
 # The paper's enclosed lines
 
 
@@ -253,6 +325,7 @@ def test_a_reply_may_quote_every_paragraph_and_every_heading_shown():
             (7,),
         ),
         ("<answer>3: It opened</answer>", (3,), ()),
+        ("<answer>\n- 3: It opened\n* 4\n</answer><expand>- 7</expand>", (3, 4), (7,)),
         ("<expand>7: ==Rides==", (), (7,)),  # cut off
         ("<answer>3: It opened<expand>7: ==Rides==</expand>", (3,), (7,)),  # not closed
         ("[ANSWER] 3: It opened", (3,), ()),  # the other form

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.strategies.rdr2.tree import StructureTree, build_structure_tree, build_subtree
 from support.documents import make
@@ -47,6 +48,7 @@ def made(text: str = TEXT, title: str = "Park") -> StructureTree:
 
 
 TREE = made()
+WORDS = " ".join(f"word{i}" for i in range(500))
 
 
 def test_all_headings_and_the_content_beside_are_shown() -> None:
@@ -126,14 +128,13 @@ def test_a_limit_without_content() -> None:
 
 
 def test_content_longer_than_the_limit_is_cut_and_leaves_room_for_headings() -> None:
-    words = " ".join(f"word{i}" for i in range(500))
-    tree = made(f"# Park\n\n## A\n\n{words}\n\n## B\n\nb\n\n## C\n\nc\n")
+    tree = made(f"# Park\n\n## A\n\n{WORDS}\n\n## B\n\nb\n\n## C\n\nc\n")
     shown = build_subtree(tree, [1], most_tokens=100)
     assert 90 <= estimate_tokens(shown.text) <= 100
     assert shown.visible == {-1, 0, 1, 2, 4}
     assert shown.omitted == frozenset()
     assert re.search(r"\t\t1: word0 .* word\d+…\n", shown.text)
-    assert tree.nodes[1].text == words
+    assert tree.nodes[1].text == WORDS
 
 
 def test_content_cut_has_at_least_half_of_the_limit() -> None:
@@ -144,6 +145,42 @@ def test_content_cut_has_at_least_half_of_the_limit() -> None:
     assert line.endswith("…")
     assert 85 <= estimate_tokens(line) <= 110
     assert estimate_tokens(shown.text) > 190
+
+
+def place(tree: StructureTree, words: str) -> Span:
+    start = tree.document.text.index(words)
+    return tree.document.span(start, start + len(words))
+
+
+def test_content_too_long_is_cut_around_the_place_that_was_found() -> None:
+    tree = made(f"# Park\n\n## A\n\n{WORDS}\n\n## B\n\nb\n")
+    for words in ("word250 word251", "word498 word499"):
+        shown = build_subtree(tree, [1], near=place(tree, words), most_tokens=100)
+        assert 90 <= estimate_tokens(shown.text) <= 100
+        assert shown.visible == {-1, 0, 1, 2}
+        assert re.search(rf"\t\t1: word0 word1 .*… ….*\b{words}\b", shown.text)
+    for words in ("word0 word1", WORDS):  # at its beginning, or all of it
+        shown = build_subtree(tree, [1], near=place(tree, words), most_tokens=100)
+        assert shown == build_subtree(tree, [1], most_tokens=100)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"Short.\n\n{WORDS}", {1: "Short", 2: "word0 word1"}),
+        (f"{WORDS}\n\nShort.", {1: "word499", 2: "Short"}),
+        (f"{WORDS}\n\n{WORDS}x", {1: "word499", 2: "word0 word1"}),
+    ],
+)
+def test_all_content_that_was_found_is_shown(text: str, found: dict[int, str]) -> None:
+    tree = made(f"# Park\n\n## A\n\n{text}\n\n## B\n\nb\n")
+    middle = tree.nodes[2].span.start
+    near = tree.document.span(middle - 9, middle + 9)
+    shown = build_subtree(tree, tree.map_span(near), near=near, most_tokens=200)
+    assert estimate_tokens(shown.text) <= 200
+    assert shown.visible == {-1, 0, 1, 2, 3}
+    lines = {int(line.split(":")[0]): line for line in shown.text.splitlines()}
+    assert all(words in lines[node] for node, words in found.items())
 
 
 def test_text_without_blanks_is_cut_too() -> None:
@@ -240,7 +277,15 @@ def test_under_a_limit(
 ) -> None:
     highlighted = data.draw(st.sets(st.sampled_from(sorted(tree.nodes))))
     free = build_subtree(tree, highlighted, structure=structure, content=content)
-    held = build_subtree(tree, highlighted, structure=structure, content=content, most_tokens=limit)
+    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(tree.document.text))] * 2)))
+    held = build_subtree(
+        tree,
+        highlighted,
+        near=data.draw(st.none() | st.just(tree.document.span(start, end))),
+        structure=structure,
+        content=content,
+        most_tokens=limit,
+    )
     assert estimate_tokens(held.text) <= limit
     assert held.visible | held.omitted == free.visible
     assert not held.visible & held.omitted

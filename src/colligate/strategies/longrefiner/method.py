@@ -5,8 +5,8 @@ The method in the order of the paper (symbols as there):
 1. Query analysis (section 3.1): R_q, from the odds of the labels Local and Global, is how much of a
    document the question needs.
 2. Document structuring (section 3.2): each document is a tree of abstract, sections, sub-sections
-   and paragraphs (`tree.py`), by its headings or by a model (`structuring.py`). It does not depend
-   on the question.
+   and paragraphs, by its headings or by a model (`structuring.py`, `skeleton.py`). It does not
+   depend on the question.
 3. Adaptive refinement (section 3.3): LS(n) is a paragraph's relevance to the question, and the mean
    of its children for an inner node. GS(n) is 1 for a node that the model chose by its title, and
    shared among what is under it. Of all nodes by Score(n) = LS(n) + R_q GS(n), the best that fit
@@ -317,8 +317,8 @@ class LongRefiner(Refiner):
         else:
             # If the window is too small the worst are left out; the others stay in their order.
             best = [hit.passage for hit in ranked]
-            fit = {passage.span for passage in await fit_reader(question, best, run, self.form)}
-            passages = [passage for passage in passages if passage.span in fit]
+            fit = {each.span: each for each in await fit_reader(question, best, run, self.form)}
+            passages = [fit[passage.span] for passage in passages if passage.span in fit]
             evidence = [each for each in refined.evidence if each.span in fit] if refined else []
             answer = await read(
                 question, passages, run, strategy=self.name, evidence=evidence, form=self.form

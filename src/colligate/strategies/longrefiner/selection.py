@@ -45,6 +45,10 @@ Reply with its title alone, exactly as it stands in the outline, or with abstrac
 likely to hold the answer, reply with none."""
 
 _PREFIX = re.compile(r"^\s*(?:title|(?:sub-?)?section\s*\d*)\s*:\s*", re.IGNORECASE)
+_NUMBER = re.compile(r"^\s*\d+[.)]\s+")
+_STRING = re.compile(  # in single quotes, one that no comma or bracket follows is an apostrophe
+    r"""\"(?:\\.|[^"\\])*\"|(?<!\w)'((?:\\.|[^'\\\n]|'(?!\s*[],}:]))*)'(?=\s*[],}:])"""
+)
 _SIMILAR = 90.0  # of 100: a title copied with a slip
 
 
@@ -114,18 +118,19 @@ def render_outline(article: Article, *, most_tokens: int | None = None) -> str:
 def parse_titles(reply: str, article: Article) -> tuple[int, ...]:
     """Return the nodes whose titles a reply names, in document order; none if it is unusable.
 
-    The reply is a Python or JSON list, or an object with one, with any words around it. A title may
-    have its `Section2:`, differ in case, or have a slip; it means all nodes of that title.
+    The reply is a Python or JSON list, or an object with one, with any words around it, or a line
+    for each title. A title may have its `Section2:` or a number, differ in case, or have a slip; it
+    means all nodes of that title.
     """
     titles = _find_titles(article)
-    chosen = {node for name in _read_names(reply) for node in _match_title(name, titles)}
+    chosen = {node for name in _read_names(reply, titles) for node in _match_title(name, titles)}
     return tuple(sorted(chosen))
 
 
 def find_unknown_titles(reply: str, article: Article) -> tuple[str, ...]:
     """Return the names in a reply that are not titles of the document, as they are written."""
     titles = _find_titles(article)
-    names = (name for name in _read_names(reply) if name.strip())
+    names = (name for name in _read_names(reply, titles) if name.strip())
     return tuple(name for name in names if not _match_title(name, titles))
 
 
@@ -157,15 +162,29 @@ def _match_title(name: str, titles: Mapping[int, str]) -> set[int]:
             score_cutoff=_SIMILAR,
         )
         same = {best[2]} if best else set()
+    if not same and (bare := _NUMBER.sub("", name)) != name:
+        return _match_title(bare, titles)
     return same
 
 
-def _read_names(reply: str) -> list[str]:
-    """Return the strings of the list in a reply."""
+def _read_names(reply: str, titles: Mapping[int, str]) -> list[str]:
+    """Return the strings of the list in a reply, or its lines if only these are titles."""
+    lines = [line.strip(" -*•'\"`") for line in reply.splitlines()]
     begin = min((at for at in (reply.find("["), reply.find("{")) if at >= 0), default=None)
     if begin is None:
-        return [line.strip(" -*•'\"`") for line in reply.splitlines()]
-    return list(_iterate_strings(repair_json(reply[begin:])))
+        return lines
+    names = list(_iterate_strings(repair_json(_STRING.sub(_quote_doubly, reply[begin:]))))
+    if not any(_match_title(name, titles) for name in names):
+        return lines if any(_match_title(line, titles) for line in lines) else names
+    return names
+
+
+def _quote_doubly(string: re.Match[str]) -> str:
+    """Return a string in double quotes."""
+    if string[1] is None:
+        return string[0]
+    text = string[1].replace("\\'", "'").replace('\\"', '"').replace('"', '\\"')
+    return f'"{text}"'
 
 
 def _iterate_strings(value: Any) -> Iterator[str]:
@@ -233,7 +252,7 @@ async def refine_to_budget(
         found = tuple(p for each in extract_passages(articles, selection) for p in each)
         text = render_selection(articles, selection)
         if not found:
-            cut = cut_best_paragraph(articles, scores, room, estimate_tokens)
+            cut = cut_best_paragraph(articles, scores, room)
             found, text = ((cut,), cut.text) if cut else ((), "")
         tokens = await model.count_tokens(text)
         if tokens <= budget:
@@ -333,12 +352,8 @@ def cut_best_paragraph(
     articles: Sequence[Article],
     scores: Sequence[Sequence[float]],
     budget: int,
-    measure: Callable[[str], int],
 ) -> Passage | None:
-    """Return the first words of the best paragraph that a small budget holds, or None.
-
-    `measure` counts beginnings of that paragraph, and must not fall as they grow.
-    """
+    """Return the first words of the best paragraph that a small budget holds, or None."""
     ranked = [
         (-row[leaf], rank, leaf)
         for rank, (article, row) in enumerate(zip(articles, scores, strict=True))
@@ -350,7 +365,7 @@ def cut_best_paragraph(
     document, span = articles[rank].document, articles[rank].nodes[leaf].span
     text = document.slice(span)
     ends = [end for _, end in word_spans(text)]
-    words = bisect_right(ends, budget, key=lambda end: measure(text[:end]))
+    words = bisect_right(ends, budget, key=lambda end: estimate_tokens(text[:end]))
     if words == 0:
         return None
     return document.passage(Span(document.id, span.start, span.start + ends[words - 1]))

@@ -494,7 +494,6 @@ _Block = tuple[_Path, int, int]
 
 def write_skeleton(
     document: Document,
-    tree: Tree | None = None,
     *,
     tokens: int = 8,
     least_words: int = 0,
@@ -527,7 +526,7 @@ def write_skeleton(
     written: list[str] = []
     around: _Path = ()
     reached = within.start
-    blocks = _list_blocks(document, tree or document.tree, least_words, within)
+    blocks = _list_blocks(document, least_words, within)
     for path, group in groupby(blocks, lambda block: block[0]):
         shared = 0
         while shared < min(len(path), len(around)) and path[shared] == around[shared]:
@@ -569,11 +568,10 @@ def _leave_middle_out(
     return _defuse_tags(line)
 
 
-def _list_blocks(
-    document: Document, tree: Tree, least_words: int, within: Span
-) -> Iterator[_Block]:
+def _list_blocks(document: Document, least_words: int, within: Span) -> Iterator[_Block]:
     """Yield all blocks, without blanks around them, each with the path of its sections."""
-    title = _find_title(document, tree)
+    tree = document.tree
+    title = _find_title(document)
     paths: list[_Path] = []
     blocks: list[_Block] = []  # as far as they may be joined
     for node in tree:
@@ -615,8 +613,9 @@ def _join_short(text: str, blocks: Sequence[_Block], least_words: int) -> list[_
     return joined
 
 
-def _find_title(document: Document, tree: Tree) -> int | None:
+def _find_title(document: Document) -> int | None:
     """Return the section that is the document's title."""
+    tree = document.tree
     tops = [node for node in tree.children(tree.root) if _has_heading(node)]
     if len(tops) != 1:
         return None

@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -35,7 +35,7 @@ from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.reader import Form, fit_reader, read
 from colligate.core.run import Run, lists_references
 from colligate.core.strategy import Calls, Needs
-from colligate.documents import Hit, Passage
+from colligate.documents import Hit, Passage, Span
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
 from colligate.models.names import split_adapter
@@ -206,8 +206,7 @@ class RDR2:
                     document, introduction=self.introduction, skipped=self.skipped
                 )
                 by_document[name] = Routing(tree, hit.score)
-            routing = by_document[name]
-            routing.chunks.append(routing.tree.map_span(hit.passage.span))
+            by_document[name].chunks.append(hit.passage.span)
         return list(by_document.values())
 
     async def _rank(self, question: str, run: Run, routings: Sequence[Routing]) -> None:
@@ -238,11 +237,16 @@ class RDR2:
         limit = await self._find_limit(question, run)
 
         # Round 0: S_0 of each chunk, equal ones once
-        views = [
-            self._build_view(tree, chunk, limit, content=not self.no_content) for chunk in chunks
-        ]
-        seen = {node for v in views for node in tree.content_of(v.highlighted) if node in v.visible}
-        first = {view.visible: view for view in views}.values()
+        views: dict[str, SubTree] = {}
+        for chunk in chunks:
+            nodes = tree.map_span(chunk)
+            view = self._build_view(tree, nodes, limit, chunk, content=not self.no_content)
+            if same := views.get(view.text):
+                both = {*same.highlighted, *view.highlighted}
+                view = replace(view, highlighted=tuple(sorted(both)))
+            views[view.text] = view
+        first = views.values()
+        seen = {node for v in first for node in tree.content_of(v.highlighted) if node in v.visible}
         decisions = await gather(self._ask(question, run, view, 0, None) for view in first)
         queue: deque[tuple[int, tuple[int, ...]]] = deque()  # headings, and the blocks under them
         for decision, view in zip(decisions, first, strict=True):
@@ -257,7 +261,7 @@ class RDR2:
                 continue  # shown since, by a heading above it
             rounds += 1
             routing.expanded.setdefault(heading, rounds)
-            view = self._build_view(tree, blocks, limit)
+            view = self._build_view(tree, blocks, limit, routing.places.get(blocks[0]))
             shown = view.visible.intersection(blocks)
             rest = tuple(block for block in blocks if block not in shown)
             if shown and rest and routing.may_open(rest):
@@ -279,11 +283,18 @@ class RDR2:
         return [tree.render_routed(blocks) for tree, blocks in chunks if blocks]
 
     def _build_view(
-        self, tree: StructureTree, nodes: Sequence[int], limit: int, *, content: bool = True
+        self,
+        tree: StructureTree,
+        nodes: Sequence[int],
+        limit: int,
+        near: Span | None,
+        *,
+        content: bool = True,
     ) -> SubTree:
-        """Build the subtree around some nodes."""
+        """Build the subtree around some nodes, in which something was found at `near`."""
+        structure = not self.no_structure
         return build_subtree(
-            tree, nodes, structure=not self.no_structure, content=content, most_tokens=limit
+            tree, nodes, near=near, structure=structure, content=content, most_tokens=limit
         )
 
     async def _ask(
@@ -399,39 +410,42 @@ _SHORTEST_SUBTREE = 200  # tokens; with fewer a router has nothing to choose fro
 class Routing:
     """The result of routing one document; nodes are those of `tree`.
 
-    `score` is that of its best passage in the search. `chunks` are the nodes of each passage that
+    `score` is that of its best passage in the search. `chunks` are the places of the passages that
     the search found. `answers` and `expanded` map each accepted block and each opened heading to
     its round: 0 is the search, n the n-th expansion. `refused` of `shown` subtrees gave nothing.
-    `ranks` are the places of blocks in a search within the documents, 0 is the best; empty without
-    one.
+    `ranks` are the ranks of blocks in a search within the documents, 0 is the best, and `places`
+    those of their best passages; empty without one.
     """
 
     tree: StructureTree
     score: float = 0.0
-    chunks: list[tuple[int, ...]] = field(default_factory=list)
+    chunks: list[Span] = field(default_factory=list)
     answers: dict[int, int] = field(default_factory=dict)
     expanded: dict[int, int] = field(default_factory=dict)
     shown: int = 0
     refused: int = 0
     ranks: dict[int, int] = field(default_factory=dict)
+    places: dict[int, Span] = field(default_factory=dict)
 
     def note_found(self, passage: Passage, rank: int) -> None:
         """Note the blocks of a passage at this place of a search."""
         for node in self.tree.content_of(self.tree.map_span(passage.span)):
             self.ranks.setdefault(node, rank)
+            self.places.setdefault(node, passage.span)
 
     def may_open(self, blocks: Sequence[int]) -> bool:
         """Return whether a search found one of these blocks, or nothing in the document."""
         return not self.ranks or not self.ranks.keys().isdisjoint(blocks)
 
     def rank_of(self, blocks: Sequence[int]) -> int:
-        """Return the place of the best of these blocks; 0 if none was found."""
+        """Return the rank of the best of these blocks; 0 if none was found."""
         return min((self.ranks[node] for node in blocks if node in self.ranks), default=0)
 
     @property
     def retrieved(self) -> tuple[int, ...]:
         """The blocks of the passages found."""
-        return self.tree.content_of(dict.fromkeys(node for each in self.chunks for node in each))
+        nodes = (node for chunk in self.chunks for node in self.tree.map_span(chunk))
+        return self.tree.content_of(dict.fromkeys(nodes))
 
     @property
     def text(self) -> str:
@@ -490,8 +504,8 @@ def _explain(rank: int, rounds: Sequence[int]) -> str:
     return f"accepted by the router ({', '.join(accepted)}) in document {rank} of the search"
 
 
-def _draw_leaves(tree: StructureTree, question: str, number: int) -> list[tuple[int, ...]]:
+def _draw_leaves(tree: StructureTree, question: str, number: int) -> list[Span]:
     """Draw a block for each passage, in place of its own; the same ones for the same question."""
-    leaves = [node.id for node in tree.nodes.values() if not (node.structure or node.children)]
+    leaves = [node.span for node in tree.nodes.values() if not (node.structure or node.children)]
     chance = random.Random(f"{question}\0{tree.document.id}\0{number}")
-    return [(leaf,) for leaf in chance.choices(leaves, k=number)] if leaves else []
+    return chance.choices(leaves, k=number) if leaves else []

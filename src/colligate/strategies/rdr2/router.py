@@ -114,9 +114,9 @@ def router_messages(question: str, shown: str) -> list[Message]:
 def parse_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
     """Read the actions of a reply and check them against the rules.
 
-    A missing colon, several ids after one tag, several tags on one line and missing brackets are
-    accepted. The words after an id decide only if they are the beginning of exactly one other node,
-    or if there is no id.
+    A missing colon, several ids or a range after one tag, several tags on one line and missing
+    brackets are accepted. The words after an id decide only if they are the beginning of exactly
+    one other node, or if there is no id.
     """
     actions: list[tuple[Tag, int]] = []
     dropped = []
@@ -134,10 +134,11 @@ _REFUSED = re.compile(r"cannot answer|\[REFUSE\]", re.IGNORECASE)
 _START = re.compile(r"[^\w\[]*")  # a bullet, a quotation mark
 _ACTION = re.compile(
     r"\[?(answer|expand)\]?[\s:]*(?:id\b[\s:]*)?"
-    r"(\[?-?\d+\]?(?:\s*(?:,|and)\s*\[?\d+\]?(?!\w|\.\d))*)(?!\w|\.\d)\s*(:?)",
+    r"(\[?-?\d+(?:[-–]\d+)?\]?(?:\s*(?:,|and)\s*\[?\d+(?:[-–]\d+)?\]?(?!\w|\.\d))*)"
+    r"(?!\w|\.\d)\s*(:?)",
     re.IGNORECASE,
 )
-_ID = re.compile(r"-?\d+")
+_IDS = re.compile(r"(-?\d+)(?:[-–](\d+))?")
 _WORDS = re.compile(r"\[(answer|expand)\][\s:]*(.+)", re.IGNORECASE)
 _DISTINCTIVE = 8  # letters and digits that can tell one node from all others
 _COMPARED = 80  # letters and digits of a copy: further on it may have slips
@@ -147,7 +148,11 @@ def _read_actions(line: str, subtree: SubTree) -> Iterator[tuple[Tag, int]]:
     """Yield the actions at the start of a line. Text after a colon is the node's own."""
     start = at = _START.match(line).end()  # type: ignore[union-attr]
     while found := _ACTION.match(line, at):
-        nodes = [int(node) for node in _ID.findall(found[2])]
+        nodes = [
+            node
+            for first, last in _IDS.findall(found[2])
+            for node in _list_ids(first, last, subtree)
+        ]
         if found[3] and len(nodes) == 1:
             nodes = [_resolve_id(nodes[0], line[found.end() :], subtree)]
         for node in nodes:
@@ -158,6 +163,14 @@ def _read_actions(line: str, subtree: SubTree) -> Iterator[tuple[Tag, int]]:
     words = _WORDS.match(line, start) if at == start else None
     if words and (named := _find_by_words(words[2], subtree)) is not None:
         yield Tag(words[1].lower()), named
+
+
+def _list_ids(first: str, last: str, subtree: SubTree) -> list[int]:
+    """Return the visible nodes of a range if it has two visible ends, otherwise the first id."""
+    start, end = int(first), int(last or first)
+    if start < end and subtree.visible.issuperset((start, end)):
+        return [node for node in sorted(subtree.visible) if start <= node <= end]
+    return [start]
 
 
 def _resolve_id(node: int, words: str, subtree: SubTree) -> int:
@@ -203,6 +216,7 @@ its id and its first five words, such as
 If there is neither, reply with this alone: {REFUSAL}"""
 
 _ENCLOSED = re.compile(r"<(answer|expand)>(.*?)(?:</\1>|(?=<(?:answer|expand)>)|\Z)", re.I | re.S)
+_BULLET = re.compile(r"^[-+*•]\s+")
 
 
 def enclosing_router_messages(question: str, shown: str) -> list[Message]:
@@ -214,7 +228,7 @@ def enclosing_router_messages(question: str, shown: str) -> list[Message]:
 def parse_enclosed_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
     """Read the lines inside each element as tagged ones; without any, the whole reply as it is."""
     lines = [
-        f"[{element[1].upper()}] {line.strip()}"
+        f"[{element[1].upper()}] {_BULLET.sub('', line.strip())}"
         for element in _ENCLOSED.finditer(reply)
         for line in element[2].splitlines()
         if line.strip()
@@ -257,12 +271,17 @@ def make_quoting_schema(subtree: SubTree) -> dict[str, Any]:
 _LONGEST_COPY = 100  # characters
 _SIMILAR = 85.0  # of 100: a quote with slips
 _SHORTEST_QUOTE = 4  # letters, digits and blanks that are worth a search
+_SHOWN_ID = re.compile(r"\s*(?:(-?\d+):)?")
 
 
 def quoting_router_messages(question: str, shown: str) -> list[Message]:
     """Return the prompt, one user turn; `shown` is a `SubTree.text`."""
+    return _ask_to_copy(question, shown, _QUOTING_TASK)
+
+
+def _ask_to_copy(question: str, shown: str, task: str) -> list[Message]:
     asked = render_question(question)
-    content = f"{_DESCRIPTION}\n\n{asked}\n\n{_render_document(shown)}\n\n{asked}\n{_QUOTING_TASK}"
+    content = f"{_DESCRIPTION}\n\n{asked}\n\n{_render_document(shown)}\n\n{asked}\n{task}"
     return [Message("user", content)]
 
 
@@ -291,20 +310,37 @@ def parse_quoting_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
 
 
 def _find_copied(words: str, subtree: SubTree, *, structure: bool) -> int | None:
-    """Return the first visible node that has all these words, otherwise the most similar one."""
-    wanted = _letters(words, " ")
-    if len(wanted) < _SHORTEST_QUOTE:
-        return None
+    """Return the visible node that has all these words, otherwise the most similar one.
+
+    The id with which it is shown may stand before them. Of nodes with the same words a heading that
+    may be expanded comes first, then the one of this id, then one that begins with the words.
+    """
     nodes = subtree.tree.nodes
     shown = [n for n in sorted(subtree.visible) if nodes[n].structure == structure]
     texts = {n: _letters(nodes[n].text, " ") for n in shown}
-    if structure:
-        exact = [n for n, text in texts.items() if text == wanted]
-    else:
-        exact = [n for n, text in texts.items() if f" {wanted} " in f" {text} "]
-    if exact:
-        return exact[0]
-    similarity = {n: _compare(wanted, text, structure) for n, text in texts.items()}
+    tag = Tag.EXPAND if structure else Tag.ANSWER
+    shown_id = _SHOWN_ID.match(words)
+    assert shown_id is not None  # it may be empty
+    copied = dict.fromkeys((words, words[shown_id.end() :]))
+    forms = [form for each in copied if len(form := _letters(each, " ")) >= _SHORTEST_QUOTE]
+    for wanted in forms:
+        if structure:
+            exact = [n for n, text in texts.items() if text == wanted]
+        else:
+            exact = [n for n, text in texts.items() if f" {wanted} " in f" {text} "]
+        if exact:
+            return min(
+                exact,
+                key=lambda n: (
+                    check_action(tag, n, subtree) != "",
+                    shown_id[1] != str(n),
+                    not f"{texts[n]} ".startswith(f"{wanted} "),
+                ),
+            )
+    similarity = {
+        n: max((_compare(wanted, text, structure) for wanted in forms), default=0.0)
+        for n, text in texts.items()
+    }
     best = max(similarity, key=lambda n: (similarity[n], -n), default=None)
     return best if best is not None and similarity[best] >= _SIMILAR else None
 
@@ -330,9 +366,7 @@ _COPIED_WORDS = 8
 
 def odds_router_messages(question: str, shown: str) -> list[Message]:
     """Return the prompt, one user turn; `shown` is a `SubTree.text`."""
-    asked = render_question(question)
-    content = f"{_DESCRIPTION}\n\n{asked}\n\n{_render_document(shown)}\n\n{asked}\n{_ODDS_TASK}"
-    return [Message("user", content)]
+    return _ask_to_copy(question, shown, _ODDS_TASK)
 
 
 def label_actions(subtree: SubTree) -> dict[str, Action | None]:

@@ -305,7 +305,7 @@ class SubTree:
     """The part of a tree that a router is shown.
 
     `text` has a line for each of the `visible` nodes, indented by its depth; a long one may be
-    cut, which an ellipsis shows. `highlighted` are the nodes it was built around, in document
+    cut, which ellipses show. `highlighted` are the nodes it was built around, in document
     order, `omitted` those that only the token limit left out.
     """
 
@@ -320,6 +320,7 @@ def build_subtree(
     tree: StructureTree,
     highlighted: Collection[int],
     *,
+    near: Span | None = None,
     structure: bool = True,
     content: bool = True,
     most_tokens: int | None = None,
@@ -335,15 +336,17 @@ def build_subtree(
     highlighted content in document order, with its ancestors; headings, outermost level first,
     nearest to the highlighted first, to half of the remaining tokens; other content, nearest
     first; the other headings. If the first highlighted content is too long it is cut, to leave
-    room for the headings, but not below half of the limit. If not even the title fits, nothing is
-    visible.
+    room for the headings, but not below half of the limit; so is other content that `near` touches,
+    the place where something was found, and the text there is kept. If not even the title fits,
+    nothing is visible.
     """
     highlighted = sorted(set(highlighted))
     wanted = _find_visible(tree, highlighted, structure, content)
     texts = {node: tree.nodes[node].text for node in wanted}
     text = _render(tree, texts)
     if most_tokens is not None and count(text) > most_tokens:
-        texts = _fit(tree, highlighted, wanted, most_tokens, count)
+        places = {} if near is None else _find_places(tree, highlighted, near)
+        texts = _fit(tree, highlighted, wanted, places, most_tokens, count)
         text = _render(tree, texts)
     visible = frozenset(texts)
     return SubTree(tree, tuple(highlighted), visible, text, frozenset(wanted) - visible)
@@ -376,20 +379,38 @@ def _render_node(tree: StructureTree, node: int, text: str) -> str:
 
 # The token limit (not in the paper)
 
-_LONGEST_WORD = 60  # characters: how far back a cut looks for a blank
+_LONGEST_WORD = 60  # characters: how far a cut looks for a blank
+_BEGINNING = 100  # characters that are kept before a place further on: routers copy them
+_LEAST_SHARE = 1 / 8  # of the limit: with less of it left, no further content is cut
+
+
+def _find_places(tree: StructureTree, nodes: Sequence[int], near: Span) -> dict[int, int]:
+    """Return where in the text of each content node the middle of what `near` touches is.
+
+    It is the beginning if `near` holds the whole node.
+    """
+    places = {}
+    for node in tree.content_of(nodes):
+        span = tree.nodes[node].span
+        if span.overlaps(near):
+            middle = (max(span.start, near.start) + min(span.end, near.end)) // 2
+            before = tree.document.text[span.start : middle]
+            places[node] = 0 if near.contains(span) else len(_one_line(before))
+    return places
 
 
 def _fit(
     tree: StructureTree,
     highlighted: Sequence[int],
     wanted: Collection[int],
+    places: Mapping[int, int],
     most_tokens: int,
     count: Callable[[str], int],
 ) -> dict[int, str]:
     """Return the texts of the most important wanted nodes that fit together."""
     room = most_tokens
     while room > 0:
-        filler = _Filler(tree, room, count)
+        filler = _Filler(tree, places, room, count)
         filler.fill(highlighted, wanted)
         if (together := count(_render(tree, filler.texts))) <= most_tokens:
             return filler.texts
@@ -400,9 +421,16 @@ def _fit(
 class _Filler:
     """Takes nodes while there is room, none before its parent."""
 
-    def __init__(self, tree: StructureTree, room: int, count: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        tree: StructureTree,
+        places: Mapping[int, int],
+        room: int,
+        count: Callable[[str], int],
+    ) -> None:
         self.texts: dict[int, str] = {}
         self._tree = tree
+        self._places = places
         self._room = room
         self._count = count
 
@@ -412,11 +440,15 @@ class _Filler:
         headings = [node for node in wanted if nodes[node].structure]
         content = [node for node in wanted if not nodes[node].structure]
         first = [node for node in highlighted if node in wanted and not nodes[node].structure]
+        found = [node for node in first if node in self._places]
+        least = self._room * _LEAST_SHARE
         for node in first or [self._tree.root]:
-            if not self._take(node):
+            if self._take(node):
+                continue
+            if not self.texts or (node in found and self._room >= least):
+                self._cut(node, (*headings, *found))
+            if node not in found:
                 break
-        if not self.texts:
-            self._cut(first[0] if first else self._tree.root, headings)
         headings.sort(key=lambda node: (nodes[node].depth, _find_distance(node, highlighted), node))
         content.sort(key=lambda node: (_find_distance(node, highlighted), node))
         half = self._room // 2  # hundreds of headings must not leave the siblings out
@@ -436,27 +468,28 @@ class _Filler:
         self._room -= cost
         return True
 
-    def _cut(self, node: int, headings: Sequence[int]) -> None:
-        """Take a node too long to fit, cut to what the headings leave, at least half the room."""
+    def _cut(self, node: int, others: Sequence[int]) -> None:
+        """Take a node too long to fit, cut to what the others leave, at least half the room."""
         *above, last = self._missing(node)
         for step in above:
             if not self._take_cut(step, self._room // 2):
                 return
-        rest = sum(self._cost(h, self._tree.nodes[h].text) for h in headings if h not in self.texts)
+        missing = (other for other in others if other != node and other not in self.texts)
+        rest = sum(self._cost(other, self._tree.nodes[other].text) for other in missing)
         self._take_cut(last, max(self._room - rest, self._room // 2))
 
     def _take_cut(self, node: int, room: int) -> bool:
         """Take as much of a node as `room` holds; return whether that is at least a character."""
-        text = self._tree.nodes[node].text
+        text, place = self._tree.nodes[node].text, self._places.get(node, 0)
         fitting, over = 0, len(text) + 1
         while over - fitting > 1:
             middle = (fitting + over) // 2
-            if self._cost(node, _shorten(text, middle)) <= room:
+            if self._cost(node, _shorten(text, middle, place)) <= room:
                 fitting = middle
             else:
                 over = middle
         if fitting:
-            self.texts[node] = _shorten(text, fitting)
+            self.texts[node] = _shorten(text, fitting, place)
             self._room -= self._cost(node, self.texts[node])
         return fitting > 0
 
@@ -469,7 +502,18 @@ class _Filler:
         return self._count(_render_node(self._tree, node, text) + "\n")
 
 
-def _shorten(text: str, length: int) -> str:
+def _shorten(text: str, length: int, place: int) -> str:
+    """Cut a text to its beginning and what is around a place, in all `length` characters."""
+    beginning = min(_BEGINNING, length // 4)
+    rest = length - beginning
+    start = min(place - rest // 2, len(text) - rest)
+    if length >= len(text) or start <= beginning:
+        return _cut_end(text, length)
+    start = text.find(" ", start, start + _LONGEST_WORD) + 1 or start
+    return f"{_cut_end(text, beginning)} …{_cut_end(text[start:], rest)}"
+
+
+def _cut_end(text: str, length: int) -> str:
     """Cut a text to at most `length` characters, if possible between words, and mark the cut."""
     if length >= len(text):
         return text
