@@ -54,7 +54,7 @@ async def score_similarity(question: str, passages: Sequence[Passage], run: Run)
 
 
 Relevance = Literal["auto", "reranker", "embedder", "bm25"]
-"""Whose scores: `auto` uses the first of these that the run has."""
+"""Whose scores: `auto` uses the first of these that the run has and that knows the language."""
 
 
 async def score_relevance(
@@ -71,7 +71,8 @@ async def score_relevance(
     `k1` and `b` are those of BM25, whose statistics are of these passages alone.
     """
     if by == "auto":
-        by = "reranker" if run.reranker else "embedder" if run.embedder else "bm25"
+        suits = await run.suits_reranker(passages)
+        by = "reranker" if suits else "embedder" if run.embedder else "bm25"
     if not passages:
         return []
     if by == "reranker":

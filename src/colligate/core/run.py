@@ -368,10 +368,11 @@ class Run:
 
         It is unchanged without one and, with a warning, if it fails once a call was paid for.
         """
-        if self.reranker is None or not hits or not await self._suits_reranker(hits):
+        passages = [hit.passage for hit in hits]
+        if not hits or not await self.suits_reranker(passages):
             return list(hits)
         try:
-            scores = await self.rerank(query, [hit.passage for hit in hits])
+            scores = await self.rerank(query, passages)
             weight = self.weight_beside_search
             if weight is not None:
                 found = await self._score_by_mode(query, hits, mode, documents)
@@ -384,15 +385,18 @@ class Run:
         ordered = [replace(hit, score=s) for hit, s in zip(hits, scores, strict=True)]
         return put_references_last(query, sorted(ordered, key=lambda hit: -hit.score))
 
-    async def _suits_reranker(self, hits: Sequence[Hit]) -> bool:
-        """Return whether most of the documents are in the reranker's language, if it has only one.
+    async def suits_reranker(self, passages: Sequence[Passage]) -> bool:
+        """Return whether there is a reranker and, if it has only one language, most of the
+        documents are in it.
 
         Documents whose language is not known count as if they were.
         """
+        if self.reranker is None:
+            return False
         only: str | None = getattr(self.reranker, "language", None)
         if only is None:
             return True
-        names = {hit.passage.document_id for hit in hits}
+        names = {passage.document_id for passage in passages}
         infos = await self.sources.documents()
         languages = [info.language for info in infos if info.id in names]
         return 2 * sum(each in (only, "und") for each in languages) >= len(languages)

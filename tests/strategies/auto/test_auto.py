@@ -1,5 +1,6 @@
 """`auto` reads once where that is enough, and asks another method where something is missing."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -326,6 +327,46 @@ async def test_what_a_method_finds_is_checked_for_what_was_missing(ask, reply, a
     assert warned == ([f"the answer may be incomplete: it leaves out {left}"] if left else [])
 
 
+HARBOUR, CLAY, MERCER = (
+    text.split("\n\n")[1].strip() for text in (TEXTS["harbour"], TEXTS["clay"], TEXTS["mercer"])
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "text", "left"),
+    [
+        ((HARBOUR,), (CLAY,), f"{HARBOUR} [1] {CLAY} [2]", ""),
+        ((HARBOUR,), (HARBOUR, CLAY), f"{HARBOUR} [1] {CLAY} [2]", ""),
+        ((HARBOUR,), (MERCER,), f"{HARBOUR} [1]", "Red, Clay"),
+        # A statement that cites nothing is not joined to another answer.
+        (
+            (HARBOUR, "The harbour is blue."),
+            (CLAY,),
+            f"{HARBOUR} [1] The harbour is blue. [uncited]",
+            "Red, Clay",
+        ),
+    ],
+)
+async def test_a_second_answer_adds_what_was_missing_and_takes_nothing_away(
+    ask, reply, first, then, text, left
+):
+    made = [document(*each) for each in TEXTS.items()]
+    read = []
+
+    def say(call):
+        if "statements" not in (call.schema or {}).get("properties", {}):
+            return NOTHING
+        read.append(call)
+        said = first if len(read) == 1 else then
+        return reply(*((number, each, each) for each in said for number in (1, 2)))
+
+    question = "Who directed Silver Harbour, and who Red Clay?"
+    answer, run, _ = await ask(Auto(mode="sparse", k=2), question, made, say)
+    assert answer.text == text
+    warned = [each for each in run.warnings if "may be incomplete" in each]
+    assert warned == ([f"the answer may be incomplete: it leaves out {left}"] if left else [])
+
+
 async def test_what_was_read_whole_is_not_read_again(ask):
     made = [document(*each) for each in TEXTS.items()]
     answer, run, model = await ask(Auto(mode="sparse", effort="high"), "Who?", made)
@@ -435,6 +476,56 @@ async def test_what_the_judge_leaves_open_is_shown_from_both_sides(ask_rules, ju
     assert "two passages say different things: both are shown" in run.warnings
 
 
+MANY_PARTS = "".join(
+    f"## Part {number}\n\nThe tenant may appeal on some days, and not on others. Part {number}.\n\n"
+    for number in range(9)
+)
+LONG_RULES = {
+    "old": f"# Rules\n\n## Question\n\n{DAYS} How many days may the tenant take to appeal?\n\n"
+    f"## Term\n\n{RULE.format(180)}\n\n{MANY_PARTS}",
+    "new": "# Amended rules\n\nBy the act on letting of homes, passed after long talks in the "
+    "assembly and in force since spring, with effect for all leases of flats and houses, of land "
+    "and of shops, of boats and mills, and of all that is let for a rent to be paid each month or "
+    f"each year, whoever the owner is and wherever it may be: {RULE.format(270)}\n",
+}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_contradiction_is_decided_only_by_who_read_both_sides(ask, reply, fails):
+    def judge(messages, labels, forced):
+        if tuple(labels) == KINDS:
+            return judge_kind("fact")(messages, labels, forced)
+        prompt = messages[-1].content
+        yes = 0.9 if "180" in prompt else 0.8 if "270" in prompt else 0.1
+        return LabelOdds({"Yes": yes, "No": 1 - yes}, 1.0)
+
+    agents = []
+
+    def say(call):
+        number = "270" if "270 days" in call.prompt else "180"
+        if not call.schema:
+            return "180 days" if "180" in call.prompt else "within 270 days"
+        if "quotes" not in call.schema["properties"]:
+            return reply((0, RULE.format(number), RULE.format(number)), short=f"{number} days")
+        agents.append(number)
+        if fails and len(agents) == 1:  # the one that reads all
+            raise ServerFailed("it is down")
+        quotes = [{"quote": RULE.format(number), "document": 0}]
+        answer = {"answer": RULE.format(number), "short_answer": f"{number} days"}
+        return json.dumps({"quotes": quotes, **answer})
+
+    made = [document(*each) for each in LONG_RULES.items()]
+    answer, run, _ = await ask(Auto(mode="sparse"), DAYS, made, say, name="a-1.5b", labels=judge)
+    assert agents == ["270", "180"]
+    both = "two passages say different things: both are shown" in run.warnings
+    if fails:
+        assert both
+        assert RULE.format(180) in answer.text
+        assert RULE.format(270) in answer.text
+    else:
+        assert (answer.short, both) == ("270 days", False)
+
+
 async def test_one_sure_passage_or_low_effort_takes_no_second_reading(ask_rules):
     for options in ({"odds": 0.59}, {"effort": "low"}):
         answer, run, model = await ask_rules(**options)
@@ -461,6 +552,22 @@ async def test_one_sure_passage_or_low_effort_takes_no_second_reading(ask_rules)
         ("Yes", "Yes", "May the tenant appeal?", False),
         ("a boat", "for fishing", "What is it for?", False),
         ("", "Otto Lind", DIRECTOR, False),
+        ("more than 300", "312", "How many members?", False),
+        ("more than 300", "280", "How many members?", True),
+        ("no more than 300", "312", "How many members?", True),
+        ("at least 30 days", "at least 60 days", DAYS, True),
+        ("about 3.5 million", "3,487,000", "How many people live there?", False),
+        ("about 3.5 million", "4,100,000", "How many people live there?", True),
+        ("nearly 10%", "9.8%", "What is the share?", False),
+        ("1.5 m", "150 cm", "How tall is it?", False),
+        ("180", "270 calendar days", DAYS, True),
+        ("180 calendar days", "270 days", DAYS, True),
+        ("the 1920s", "1921", BORN, False),
+        ("the 1920s", "1931", BORN, True),
+        ("about 1921", "1923", BORN, False),
+        ("about 1921", "1951", BORN, True),
+        ("after 1920", "3 May 1921", BORN, False),
+        ("Landlord", "Norvik Properties Ltd", "Who pays?", False),
     ],
 )
 def test_which_short_answers_contradict_each_other(one, other, question, differ):

@@ -16,6 +16,7 @@ from colligate.models.metering import Meter
 from colligate.strategies.duquad import Fusion, Signal, contrast, fuse_signals
 from colligate.strategies.duquad.signals import WEIGHTS, Weighted, calibrate
 from colligate.testing import ScriptedModel
+from support.documents import make
 
 QUESTION = "How long is the notice?"
 
@@ -102,6 +103,51 @@ async def test_with_nothing_to_go_by_all_score_alike_in_their_order(scored):
     fused, _, _ = await scored(embedder=None)
     assert fused.scores == (0.0, 0.0)
     assert set(fused.missing) == set(WEIGHTS[Fusion.CALIBRATED])
+
+
+LONG = "The mill is old and grey. " * 60
+
+
+@pytest.mark.parametrize("fusion", list(Fusion)[1:])
+async def test_a_text_longer_than_the_scorers_window_takes_no_signal_from_the_others(
+    scored, passages, fusion
+):
+    read = []
+
+    def likely(prefix, continuation):
+        read.append(prefix)
+        return likelihood(prefix, continuation)
+
+    lease, rules = passages
+    book = make(f"The book begins so. {LONG}", "Book", "book")
+    given = [lease, book.passage(book.span(0, len(book))), rules]
+    fused, run, _ = await scored(
+        fusion=fusion, given=given, likelihood=likely, attention=attention, context_tokens=250
+    )
+    assert fused.missing == ()
+    assert fused.signals["likelihood"] == (-1.5, -4.0, -4.0)
+    assert "The book begins so." in read[1]
+    assert read[1].endswith("Question: ")
+    assert len(read[1]) < len(LONG)
+    lease, book, rules = fused.signals["attention"]
+    assert book == min(lease, rules) < max(lease, rules)
+    warning = "no attention is taken to 1 of 3 texts: they do not fit the window of scripted"
+    assert run.warnings == (warning,)
+
+
+async def test_the_least_similar_are_left_out_of_attention_where_not_all_fit(scored, passages):
+    seen = []
+
+    def watching(prompt, spans):
+        seen.append([prompt[a:b].split("\n")[0] for a, b in spans])
+        return [0.1] * len(spans)
+
+    books = [make(f"{title}. {LONG[:600]}", title, title) for title in ("One", "Two")]
+    given = [*(each.passage(each.span(0, len(each))) for each in books), passages[0]]
+    for order in (given, given[::-1]):
+        await scored(given=order, attention=watching, context_tokens=260)
+    assert [sorted(each)[0] for each in seen] == ["Lease", "Lease"]
+    assert [len(each) for each in seen] == [2, 2]
 
 
 async def test_what_is_left_out_is_not_asked_for(scored):
@@ -227,6 +273,14 @@ async def test_without_the_reranker_similarity_has_all_the_weight_and_it_is_said
     assert fused.scores == pytest.approx((2, -2))
     assert run.warnings[:-1] == warnings
     assert "ranked by similarity alone" in run.warnings[-1]
+
+
+async def test_a_reranker_of_another_language_is_left_out(scored):
+    reranker = Scoring({"Lease": 0.1, "House rules": 0.2})
+    reranker.language = "de"  # the documents are in English
+    fused, run, _ = await scored(fusion="reranked", reranker=reranker)
+    assert fused.missing == (Signal.RERANKER,)
+    assert run.meter.report().scoring_passes == 0
 
 
 async def test_without_an_embedder_the_reranker_has_all_the_weight(scored):

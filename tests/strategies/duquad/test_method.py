@@ -410,6 +410,25 @@ async def test_a_short_answer_that_only_stands_somewhere_is_not_an_answer(make_r
     assert not answer.found
 
 
+async def test_an_agents_short_answer_is_not_that_of_what_the_judge_states(make_run):
+    told = "The rent of the mill is 900 euros, not 700 euros as before."
+    documents = [DOCUMENTS[0], document("mill", told), *DOCUMENTS[2:]]
+    said = named(2, said="The rent is 700 euros [DOC 2].", short_answer="700 euros")
+    for short in ("", "800 euros"):
+        replies = Saying(global_=said, local=said, judge=judged((2, told, told), short=short))
+        strategy = replace(THREE, early_exit=False)
+        answer, *_ = await asked(make_run, strategy, documents=documents, replies=replies)
+        assert (answer.text, answer.short) == (f"{told} [1]", None)
+
+
+async def test_a_refusal_has_no_short_answer(make_run):
+    documents = [document("permit", "The mill has licence class A."), *DOCUMENTS[1:]]
+    said = named(1, said="The mill has licence class A [DOC 1].", short_answer="A")
+    replies = Saying(global_=said, local=said, judge=REFUSED)
+    answer, *_ = await asked(make_run, documents=documents, replies=replies)
+    assert (answer.found, answer.short) == (False, None)
+
+
 # Early exit
 
 
@@ -471,6 +490,18 @@ async def test_agents_that_write_as_they_please_and_differ_are_judged(make_run, 
     replies = Saying(global_=agree, local=local)
     await asked(make_run, replies=replies)
     assert replies.kinds == ["global", "local", "score", "judge"]
+
+
+async def test_numbers_of_other_sign_are_no_agreement(make_run):
+    told = "At night it is -5 degrees. At noon it is 5 degrees."
+    documents = [DOCUMENTS[0], document("mill", told), *DOCUMENTS[2:]]
+    night, noon = (f"{each}." for each in told.rstrip(".").split(". "))
+    replies = Saying(
+        global_=named(2, said=f'"{night}" [DOC 2]', short_answer="-5 degrees"),
+        local=named(2, said=f'"{noon}" [DOC 2]', short_answer="5 degrees"),
+    )
+    await asked(make_run, documents=documents, replies=replies)
+    assert replies.kinds[-1] != "local"
 
 
 @pytest.mark.parametrize("strategy", [THREE, QUOTED])
@@ -776,6 +807,10 @@ async def test_a_model_without_numbers_answers_all_the_same(make_run):
     assert set(weighted.missing) == {"similarity", "likelihood", "attention"}
     assert view(run, "local").shown == (1, 2)
     assert len(model.calls) == 4
+    unranked = "the documents keep their order: no model gives a signal to rank them by"
+    assert unranked in run.warnings
+    _, run, _ = await asked(make_run, DuQUAD(), likelihood=None, replies=Saying(agents=["local"]))
+    assert unranked not in run.warnings  # all are read, in any order
 
 
 async def test_attention_is_taken_on_the_global_agents_own_prompt(make_run):
@@ -1083,6 +1118,37 @@ async def test_a_small_local_agent_that_is_sure_answers_alone(make_run):
     assert [(seen.agent, seen.important, seen.named) for seen in events(run, Viewed)] == [
         ("local", (2,), True)
     ]
+
+
+async def test_a_small_reader_that_reads_each_alone_leaves_no_document_out(make_run):
+    documents = [*LONG, document("gold", "The mill was built in 1921. " + "It is grey. " * 40)]
+    answer, run, model = await asked(
+        make_run,
+        documents=documents,
+        question="When was the mill built?",
+        replies=lambda call: "1921" if "1921" in call.prompt else "none",
+        name="a-1.5b",
+        labels=judge_by_words({"1921": 0.9}),
+        context_tokens=1500,
+        likelihood=likely("1921"),
+        embedder=Leaning(**{f"doc{n}": 0.5 for n in range(1, 9)}),
+    )
+    assert (answer.short, len(model.calls)) == ("1921", 1)
+    assert 9 in view(run, "local").shown
+    assert not any("do not fit" in warning for warning in run.warnings)
+
+
+async def test_a_reranker_of_another_language_does_not_rank(make_run):
+    class English(EmbeddingReranker):
+        language = "en"
+
+    german = [replace(each, language="de") for each in DOCUMENTS]
+    embedder = SIGNALS["embedder"]
+    given = {"embedder": embedder, "reranker": English(embedder)}
+    for documents, fusion in ((german, "calibrated"), (DOCUMENTS, "reranked")):
+        _, run, _ = await asked(make_run, documents=documents, **given)
+        (weighted,) = events(run, Weighted)
+        assert weighted.fusion == fusion
 
 
 async def test_a_small_reader_that_is_sure_of_no_document_is_not_asked(make_run):

@@ -61,6 +61,15 @@ def test_words_are_compared_without_case_marks_and_articles():
     assert distinct_words("長い文書") == {"長", "い", "文", "書"}
 
 
+def test_a_number_keeps_its_sign_and_decimals():
+    assert distinct_words("-1.5 or (−2), 1,5; 3,487,000.") == {"-1.5", "or", "-2", "1,5", "3487000"}
+    assert distinct_words("1887-1891, well-known U.S. law 5-7") == {
+        *("18871891", "wellknown", "us", "law", "57")
+    }
+    text = "The base rate is 15 percent. It is old. The surcharge is 1.5 percent."
+    assert shown("1.5 percent", 1, text) == ["The surcharge is 1.5 percent."]
+
+
 @given(st.text(max_size=200), st.text(max_size=40), st.integers(1, 4))
 def test_any_text_gives_spans_of_it(text, answer, most):
     made = document(text)

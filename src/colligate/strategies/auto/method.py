@@ -29,10 +29,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from typing import ClassVar, Literal
 
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, split_answer
 from colligate.core.apart import (
     MOST_APART,
     JudgedAlone,
@@ -43,10 +44,10 @@ from colligate.core.apart import (
     reads_apart,
     speaks_of_several,
 )
-from colligate.core.citing import Stated
+from colligate.core.citing import Citation, Stated, write_answer
 from colligate.core.comparing import asks_to_compare, may_compare
-from colligate.core.computing import find_larger, read_value
-from colligate.core.events import Event, pluralize
+from colligate.core.computing import find_larger, find_numbers, read_value
+from colligate.core.events import Answered, Event, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.meaning import Meaning, check_short_answer
 from colligate.core.parameters import require_min
@@ -65,6 +66,7 @@ from colligate.strategies.auto.events import Classified, Escalated
 from colligate.strategies.auto.prompts import QuestionKind, kind_messages
 from colligate.strategies.dualrag import DualRAG, Knowledge
 from colligate.strategies.duquad import DuQUAD
+from colligate.strategies.duquad.events import Viewed
 from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.spd_rag import SPDRAG
@@ -172,9 +174,10 @@ class _Inquiry:
         self.spent = False  # whether the token budget ended a method
         self.rival: _Rival | None = None  # what contradicts the answer, until that is decided
         self.passage_odds: dict[Span, float] = {}  # of those that were judged alone
+        self.compared: set[str] = set()  # the documents that the agents of DuQUAD read
         self.judged: dict[Passage, float] = {}  # the same of the best one, before it was read
         self.ranked = False  # whether `hits` are in the reranker's order
-        run.trace.listen(self._note_odds)
+        run.trace.listen(self._note)
 
     @property
     def joins(self) -> bool:
@@ -187,9 +190,11 @@ class _Inquiry:
         asked = _NAMED.search(self.question) and not _asks_many(self.question)
         return bool(asked) and self.auto.effort != "low"
 
-    def _note_odds(self, event: Event) -> None:
+    def _note(self, event: Event) -> None:
         if isinstance(event, JudgedAlone):
             self.passage_odds.update(zip(event.spans, event.odds, strict=True))
+        if isinstance(event, Viewed):
+            self.compared.update(event.documents)
 
     async def classify(self) -> QuestionKind:
         """Return the kind of the question, a fact unless the odds of another are high enough."""
@@ -388,7 +393,8 @@ class _Inquiry:
                 contradict(said, each, self.question)
                 for each in (self.best.short or "", self.rival.short)
             ]
-            if answer.found and any(against) and not all(against):
+            seen = self.rival.document.id in self.compared
+            if answer.found and seen and any(against) and not all(against):
                 self.best, self.rival = answer, None
         elif self.best is None or not self.best.found:
             before = self.best.evidence if self.best else ()
@@ -396,8 +402,30 @@ class _Inquiry:
             self.best = answer if answer.found else replace(answer, evidence=evidence)
         # What was missing has a citation of its own.
         elif not {each.span for each in answer.citations} <= {c.span for c in self.best.citations}:
-            still = self._find_missing(answer, self.shown)
-            self.best, self.missing = answer, [word for word in self.missing if word in still]
+            await self._complete(self.best, answer)
+
+    async def _complete(self, best: Answer, answer: Answer) -> None:
+        """Keep an answer that has words which the best one leaves out.
+
+        If it leaves out others, both are joined; if they cannot be, the one that lacks less stays.
+        """
+        missing, still = (self._find_missing(each, self.shown) for each in (best, answer))
+        left = [word for word in missing if word in still]
+        if left == missing:
+            return
+        if left != still:
+            ids = {each.span.document_id for each in (*best.citations, *answer.citations)}
+            joined = join_answers(
+                best, answer, {name: await self.run.document(name) for name in ids}
+            )
+            if joined is None:
+                kept = (best, missing) if len(missing) <= len(still) else (answer, still)
+                self.best, self.missing = kept
+                return
+            answer = joined
+            spans = tuple(each.span for each in answer.citations)
+            self.run.emit(Answered(True, answer.text, spans))
+        self.best, self.missing = answer, left
 
     async def _answer_by(self, method: str) -> tuple[str, Answer]:
         """Return what a method does, in words, and its answer."""
@@ -417,14 +445,13 @@ class _Inquiry:
         if method == "duquad":
             views = DuQUAD(mode=auto.mode, form=auto.form or DuQUAD.form)
             done = "read again with another choice of passages"
+            shown: Sequence[Passage] | None = None
             if self.rival is not None:
                 # Apart, as small readers read by default, there are no two views and no judge. The
                 # passages are those of the first reading, and in the second view as many as differ.
-                views = replace(
-                    views, reading="together", units="passages", documents=self.k, local_documents=2
-                )
+                views, shown = replace(views, reading="together", local_documents=2), self.shown
                 done = "let a judge compare two views"
-            return done, await views.answer(question, run)
+            return done, await views.answer(question, run, shown)
         return await (self._read_each() if method == "spd-rag" else self._read_on())
 
     async def _read_each(self) -> tuple[str, Answer]:
@@ -531,12 +558,7 @@ def contradict(one: str, other: str, question: str) -> bool:
     """
     if {one, other} == {"Yes", "No"}:
         return True
-    values = [value for value in (read_value(one), read_value(other)) if value is not None]
-    kinds = {kind for kind, _ in values}
-    # Of "180" and "270 days" one leaves the unit to the question.
-    if "date" not in kinds and len(values) == 2 and "" in kinds and values[0][1] != values[1][1]:
-        return True
-    if find_larger(one, other) is not None:
+    if _differ(one, other) and not (_may_be(one, other) or _may_be(other, one)):
         return True
     if Meaning.CONTRADICTS in (
         check_short_answer(one, question, other),
@@ -544,13 +566,89 @@ def contradict(one: str, other: str, question: str) -> bool:
     ):
         return True
     names = [_list_names(one), _list_names(other)]
-    return bool(WHO.search(question)) and all(names) and names[0].isdisjoint(names[1])
+    whole = all(len(each) > 1 for each in names)  # "Landlord" may be one who has a name too
+    return bool(WHO.search(question)) and whole and names[0].isdisjoint(names[1])
+
+
+def _differ(one: str, other: str) -> bool:
+    """Return whether two short answers have other numbers or dates, of one kind as far as known."""
+    values = [value for value in (read_value(one), read_value(other)) if value is not None]
+    kinds = {kind for kind, _ in values}
+    if len(values) < 2 or "" not in kinds:
+        return find_larger(one, other) is not None
+    # Of "180" and "270 days" one leaves the unit to the question; "1.5 m" and "150 cm" both say it.
+    units = [split_content_words(each[find_numbers(each)[0].end :]) for each in (one, other)]
+    alike = not all(units) or units[0][0] in units[1] or units[1][0] in units[0]
+    return "date" not in kinds and alike and values[0][1] != values[1][1]
+
+
+# What stands before a number that is not exact.
+_INEXACT = re.compile(
+    r"(?<!\w)(?:"
+    r"(?P<most>(?:no|not) more than|at most|up to|less than|fewer than|under|below|before)"
+    r"|(?P<least>(?:no|not) (?:less|fewer) than|at least|more than|over|above|after)"
+    r"|about|around|approximately|approx|roughly|nearly|almost|circa|ca|c\.|some|an estimated|~|≈)"
+    r"\W*(?:the\W+)?$",
+    re.I,
+)
+_DECADE = re.compile(r"\b\d{3}0['’]?s\b")
+_NEAR = Decimal("0.05")  # the share by which a number may be off that is "about" so much
+_NEAR_YEARS = 5
+
+
+def _may_be(inexact: str, other: str) -> bool:
+    """Return whether a number or date that is not exact may be another one.
+
+    >>> _may_be("more than 300", "312"), _may_be("312", "more than 300")
+    (True, False)
+    """
+    read, said = read_value(inexact), read_value(other)
+    if read is None or said is None:
+        return False
+    (kind, own), (_, its) = read, said
+    number = find_numbers(inexact)[0]
+    if _DECADE.search(inexact):
+        return own[0] <= its[0] < own[0] + (10 if own[0] % 100 else 100)
+    how = _INEXACT.search(inexact[: number.start])
+    if how is None:
+        return False
+    if how.lastgroup:
+        also = _INEXACT.search(other[: find_numbers(other)[0].start])
+        if also and also.lastgroup == how.lastgroup:  # two rules: at least 30 days, at least 60
+            return False
+        return its >= own if how.lastgroup == "least" else its <= own
+    near = _NEAR_YEARS if kind == "date" else max(_NEAR * own[0], number.step / 2)
+    return abs(its[0] - own[0]) <= near
 
 
 def _list_names(short: str) -> set[str]:
     """Return the words of a short answer if all of them are names."""
     words = [word for word in short.split() if split_content_words(word)]
     return set(split_content_words(short)) if all(word[0].isupper() for word in words) else set()
+
+
+def join_answers(one: Answer, other: Answer, documents: Mapping[str, Document]) -> Answer | None:
+    """Return one answer with the statements of two; None if one says what it does not cite."""
+    parts = [split_answer(each) for each in (one, other)]
+    for answer, stated in zip((one, other), parts, strict=True):
+        if write_answer(stated, documents, ()).text != answer.text:
+            return None
+    cited = write_answer(list(dict.fromkeys([*parts[0], *parts[1]])), documents, ())
+    both = (*one.citations, *other.citations)
+    meanings = {each.span: each.meaning for each in sorted(both, key=_is_unclear)}
+    shorts = dict.fromkeys([one.short, other.short])
+    return replace(
+        one,
+        text=cited.text,
+        short="; ".join(filter(None, shorts)) if all(shorts) else None,
+        citations=tuple(replace(each, meaning=meanings[each.span]) for each in cited.citations),
+        evidence=tuple(dict.fromkeys((*one.evidence, *other.evidence))),
+        warnings=tuple(dict.fromkeys((*one.warnings, *other.warnings))),
+    )
+
+
+def _is_unclear(citation: Citation) -> bool:
+    return citation.meaning is Meaning.UNCLEAR
 
 
 def spread(hits: Sequence[Hit], k: int) -> list[Hit]:

@@ -27,7 +27,7 @@ from typing import ClassVar, Literal
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.apart import WayOfReading, judge, read_ranked, reads_apart
-from colligate.core.citing import Evidence, Stated, find_short_answer, write_answer
+from colligate.core.citing import Cited, Evidence, Stated, find_short_answer, write_answer
 from colligate.core.events import Answered, Noted
 from colligate.core.fit import fit_window
 from colligate.core.lookup import reserve_for_answer
@@ -153,13 +153,16 @@ class DuQUAD:
         if self.no_local and self.no_global:
             raise UsageError("no view is left", "no_local and no_global are both set")
 
-    async def answer(self, question: str, run: Run) -> Answer:
+    async def answer(
+        self, question: str, run: Run, passages: Sequence[Passage] | None = None
+    ) -> Answer:
         """Fuse the signals, read both views, score what they name, judge.
 
-        A signal, view or scores that fail are left out; the judge falls back to what the agents
-        quoted, and a refusal to reading the best documents once more.
+        `passages` are read in place of what a search finds. A signal, view or scores that fail are
+        left out; the judge falls back to what the agents quoted, and a refusal to reading the best
+        documents once more.
         """
-        documents = await self._list_documents(question, run)
+        documents = await self._list_documents(question, run, passages)
         if not documents:
             return await read(question, [], run, strategy=self.name, evidence=[])
         ranked: Sequence[NumberedDocument] = documents
@@ -168,7 +171,9 @@ class DuQUAD:
         exhibits: Sequence[Exhibit] = []
         apart = reads_apart(run, self.reading, self.form) and not (self.no_local or self.no_pruning)
         with reserve_for_answer(run, lambda: documents):
-            shown, overflow = await self._fit_global(question, documents, run)
+            shown, overflow = documents, list[NumberedDocument]()
+            if not (apart or self.no_global):
+                shown, overflow = await self._fit_global(question, documents, run)
             scores = await self._score_all(question, shown, run)
             ranked = [*sort_by(list(scores.values()), shown), *overflow]
             if not apart:
@@ -187,16 +192,21 @@ class DuQUAD:
             run.emit(Noted("no answer was found so far: reading the best documents once more"))
             best = ranked[: self.local_documents]
             answer = await self._read_best(question, best, scores, known, run)
-        said = distinct_words(answer.text) if answer.found and not answer.short else set()
-        if short and distinct_words(short) <= said:
-            answer = replace(answer, short=short)
+        if answer.found and not answer.short and short:
+            cited = await _write(question, known, short, run)
+            if cited.text == answer.text:  # what the agent states, and so its short answer too
+                answer = replace(answer, short=cited.short or None)
         return answer
 
-    async def _list_documents(self, question: str, run: Run) -> list[NumberedDocument]:
+    async def _list_documents(
+        self, question: str, run: Run, passages: Sequence[Passage] | None
+    ) -> list[NumberedDocument]:
         """Return D_1 ... D_N, numbered for all prompts of this run."""
-        units, passages = await choose_units(
-            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
-        )
+        units: Literal["documents", "passages"] = "passages"
+        if passages is None:
+            units, passages = await choose_units(
+                question, run, self.units, self.documents, pool=self.pool, mode=self.mode
+            )
         spans = tuple(passage.span for passage in passages)
         run.emit(Listed(units, spans, tuple(passage.full_title for passage in passages)))
         return list(enumerate(passages, 1))
@@ -235,7 +245,7 @@ class DuQUAD:
         weights = {signal: weight for signal, (weight, _) in given.items() if weight is not None}
         # A scorer that was named is there to give its signals.
         own = run.model(Role.SCORER) is not run.model(Role.READER)
-        reranked = run.reranker is not None and not own
+        reranked = not own and await run.suits_reranker(passages)
         fusion = Fusion(self.fusion or (Fusion.RERANKED if reranked else Fusion.CALIBRATED))
         fused = await fuse_signals(
             question,
@@ -246,6 +256,8 @@ class DuQUAD:
             without=[signal for signal, (_, left_out) in given.items() if left_out],
             agent_prompt=self._prompt(question, run, documents),
         )
+        if fused.missing and not fused.weights and len(documents) > self.local_documents:
+            run.warn("the documents keep their order: no model gives a signal to rank them by")
         return dict(zip(numbers, fused.scores, strict=True))
 
     # 2. The dual view
@@ -571,9 +583,7 @@ class DuQUAD:
         """Answer what both agents say, without scores and judge; None if nothing cited says it."""
         first = views[0]
         number = first.important[0]
-        spans = [place.span for each in first.stated for place in each.places]
-        documents = {span.document_id: await run.document(span.document_id) for span in spans}
-        cited = write_answer(first.stated, documents, (), short=first.short, question=question)
+        cited = await _write(question, first.stated, first.short, run)
         if not cited.short:
             return None
         run.emit(Noted(f"both agents answer “{cited.short}” from document {number}"))
@@ -630,6 +640,13 @@ def choose_known(
         return (), ""
     best = max(answering, key=rate)
     return best.stated, best.short
+
+
+async def _write(question: str, stated: Sequence[Stated], short: str, run: Run) -> Cited:
+    """Return statements as one text, and the short answer if they say it."""
+    names = {place.span.document_id for each in stated for place in each.places}
+    documents = {name: await run.document(name) for name in names}
+    return write_answer(stated, documents, (), short=short, question=question)
 
 
 async def _locate_claims(

@@ -462,6 +462,8 @@ def _describe_debate(agents: int) -> str:
 
 _ARTICLES = frozenset(("a", "an", "the"))
 _WORD = re.compile(rf"[{CJK}]|[^\s{CJK}]+")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_IN_NUMBER = re.compile(r"(?<=\d)[.,](?=\d)|(?<![\w.)])-(?=[$€£¥]?\d)")
 
 
 def find_evidence_sentences(
@@ -482,11 +484,15 @@ def find_evidence_sentences(
 def distinct_words(text: str) -> set[str]:
     """Return the words of a text as SQuAD compares them: lower case, no punctuation, no articles.
 
-    Characters of scripts without blanks count one by one.
+    Characters of scripts without blanks count one by one. A number keeps its sign and its decimals.
 
-    >>> sorted(distinct_words("The U.S. and an atlas"))
-    ['and', 'atlas', 'us']
+    >>> sorted(distinct_words("The U.S. and an atlas, -1.5"))
+    ['-1.5', 'and', 'atlas', 'us']
     """
-    folded = unicodedata.normalize("NFKC", text).lower()
-    bare = "".join(c for c in folded if unicodedata.category(c)[0] not in "PS")
+    folded = unicodedata.normalize("NFKC", text).lower().replace("\N{MINUS SIGN}", "-")
+    folded = _THOUSANDS.sub("", folded)
+    marks = {match.start() for match in _IN_NUMBER.finditer(folded)}
+    bare = "".join(
+        c for at, c in enumerate(folded) if at in marks or unicodedata.category(c)[0] not in "PS"
+    )
     return set(_WORD.findall(bare)) - _ARTICLES

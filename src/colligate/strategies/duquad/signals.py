@@ -13,7 +13,7 @@ weight, the reranker's score is a fourth signal of the other fusions.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -24,7 +24,7 @@ from colligate.core.prompts import build_attention_prompt, escape, render_body
 from colligate.core.relevance import score_similarity
 from colligate.core.run import Run, standardise
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, MissingCapability, ModelError
+from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability, ModelError
 from colligate.models import Capability, Message, Role
 
 AgentPrompt = tuple[list[Message], list[tuple[int, int]]]
@@ -32,6 +32,8 @@ AgentPrompt = tuple[list[Message], list[tuple[int, int]]]
 
 MIDDLE = (0.5, 0.67)
 """The layers that look for what is asked, as shares of the model's depth."""
+
+_SPARE = 8  # tokens of the scorer's window for what a model adds: marks of beginning and end
 
 
 class Signal(StrEnum):
@@ -69,8 +71,8 @@ CAPABILITY = {
 
 
 @dataclass(frozen=True)
-class Fused:
-    """The fused score of each passage, in their order, and what it was made of.
+class Weighted(Event):
+    """Every passage has its signals and their fusion, in the order given.
 
     `signals` are numbers by name: "similarity" (cosine), "likelihood" (mean log-probability of the
     question's tokens), "attention" (mean of the question's last token, or of all its tokens in the
@@ -78,16 +80,6 @@ class Fused:
     or "calibrated", which are computed from these. `weights` are those that counted, `missing` the
     signals that no model could give.
     """
-
-    scores: tuple[float, ...]
-    signals: Mapping[str, tuple[float, ...]]
-    weights: Weights
-    missing: tuple[Signal, ...] = ()
-
-
-@dataclass(frozen=True)
-class Weighted(Event):
-    """Every passage has its signals and their fusion (`Fused`), in the order given."""
 
     spans: tuple[Span, ...]
     fusion: Fusion
@@ -97,7 +89,8 @@ class Weighted(Event):
     missing: tuple[Signal, ...]
 
     def line(self) -> str:
-        return f"fused {', '.join(self.weights)} of {pluralize(len(self.spans), 'text')}"
+        signals = ", ".join(self.weights) or "no signal"
+        return f"fused {signals} of {pluralize(len(self.spans), 'text')}"
 
 
 async def fuse_signals(
@@ -109,7 +102,7 @@ async def fuse_signals(
     weights: Weights | None = None,
     without: Collection[Signal] = (),
     agent_prompt: AgentPrompt | None = None,
-) -> Fused:
+) -> Weighted:
     """Score passages for a question, the better the higher.
 
     `weights` default to the fusion's. Signals in `without`, or without weight, are not asked for.
@@ -135,15 +128,16 @@ async def fuse_signals(
     if missing and list(scores) == [Signal.SIMILARITY]:
         run.warn("documents are ranked by similarity alone; a --scorer such as bundled gives more")
     counting = share_weights({signal: weights[signal] for signal in wanted}, missing)
-    result = Fused(
-        tuple(add_up(fusion, scores, counting) or [0.0] * len(passages)),
+    weighted = Weighted(
+        tuple(passage.span for passage in passages),
+        fusion,
         {name: tuple(values) for name, values in asking.found.items()},
         counting,
+        tuple(add_up(fusion, scores, counting) or [0.0] * len(passages)),
         tuple(missing),
     )
-    spans = tuple(passage.span for passage in passages)
-    run.emit(Weighted(spans, fusion, result.signals, counting, result.scores, result.missing))
-    return result
+    run.emit(weighted)
+    return weighted
 
 
 def add_up(
@@ -230,17 +224,20 @@ class _Asking:
         if signal is Signal.SIMILARITY:
             return self._keep("similarity", await score_similarity(question, passages, self.run))
         if signal is Signal.RERANKER:
-            if self.run.reranker is None:
-                raise MissingCapability("the run has no reranker", hint="name a --reranker")
+            if not await self.run.suits_reranker(passages):
+                raise MissingCapability(
+                    "the run has no reranker for these documents", hint="name a --reranker"
+                )
             return self._keep("reranker", await self.run.rerank(question, passages))
         if signal is Signal.LIKELIHOOD:
-            introduced = self.fusion is not Fusion.SFS
-            pairs = [make_likelihood_pair(question, p, introduced=introduced) for p in passages]
-            tokens = await self.run.likelihoods(pairs)
+            try:
+                tokens = await self.run.likelihoods([self._pair(each) for each in passages])
+            except ContextTooSmall:
+                cut = [await self._cut(each) for each in passages]
+                tokens = await self.run.likelihoods([self._pair(each) for each in cut])
             return self._keep("likelihood", [sum(each) / max(1, len(each)) for each in tokens])
         if self.fusion is Fusion.SFS:
-            prompt, spans = self.agent_prompt or build_attention_prompt(question, passages)
-            attention = self._keep("attention", await self.run.attention(prompt, spans))
+            attention = self._keep("attention", await self._attention(range(len(passages))))
             return self._keep("contrast", contrast(attention))
         order = self._order()
         forth = self._keep("attention", await self._attention(order))
@@ -251,18 +248,76 @@ class _Asking:
         self.found[name] = values
         return values
 
+    def _pair(self, passage: Passage) -> tuple[str, str]:
+        introduced = self.fusion is not Fusion.SFS
+        return make_likelihood_pair(self.question, passage, introduced=introduced)
+
+    async def _cut(self, passage: Passage) -> Passage:
+        """Return a passage without what does not fit the scorer's window at its end."""
+        model = self.run.model(Role.SCORER)
+        while model.context_tokens is not None and passage.text:
+            counts = [await model.count_tokens(text) for text in self._pair(passage)]
+            over = sum(counts) + _SPARE - model.context_tokens
+            if over <= 0:
+                break
+            starts = [start for start, _ in await model.token_spans(passage.text)]
+            passage = replace(
+                passage, text=passage.text[: starts[-over] if over < len(starts) else 0]
+            )
+        return passage
+
     def _order(self) -> list[int]:
         """Sort the passages from the least similar, or likely, to the most."""
+        return sorted(range(len(self.passages)), key=self._likeness().__getitem__)
+
+    def _likeness(self) -> list[float]:
         known = self.found.get("similarity") or self.found.get("likelihood")
-        if known is None:
-            return list(range(len(self.passages)))
-        return sorted(range(len(known)), key=known.__getitem__)
+        return known or [0.0] * len(self.passages)
 
     async def _attention(self, order: Sequence[int]) -> list[float]:
-        """Return the attention of the whole question to each passage, shown in this order."""
-        in_order = [self.passages[place] for place in order]
-        text, spans = build_attention_prompt(self.question, in_order, lead=False)
-        first = len(text) - len(escape(self.question.strip()))
-        found = await self.run.attention(text, spans, query=first, layers=MIDDLE)
-        by_place = dict(zip(order, found, strict=True))
-        return [by_place[place] for place in range(len(order))]
+        """Return the attention to each passage, shown in this order.
+
+        Those that do not fit the scorer's window beside more similar ones get the least of all.
+        """
+        try:
+            found = await self._attend(order)
+        except ContextTooSmall:
+            kept = await self._fit()
+            if not 0 < len(kept) < len(order):
+                raise
+            found = await self._attend([place for place in order if place in kept])
+            left, name = len(order) - len(kept), self.run.model(Role.SCORER).name
+            self.run.warn(
+                f"no attention is taken to {left} of {pluralize(len(order), 'text')}: "
+                f"they do not fit the window of {name}"
+            )
+        least = min(found.values())
+        return [found.get(place, least) for place in range(len(order))]
+
+    async def _attend(self, order: Sequence[int]) -> dict[int, float]:
+        """Return the attention to the passages at these places: of the question's last token for
+        SFS, otherwise of the whole question."""
+        text, spans = self._show(order)
+        if self.fusion is not Fusion.SFS:
+            first = len(text) - len(escape(self.question.strip()))
+            found = await self.run.attention(text, spans, query=first, layers=MIDDLE)
+        elif self.agent_prompt and len(order) == len(self.passages):
+            found = await self.run.attention(*self.agent_prompt)
+        else:
+            found = await self.run.attention(text, spans)
+        return dict(zip(order, found, strict=True))
+
+    def _show(self, order: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
+        shown = [self.passages[place] for place in order]
+        return build_attention_prompt(self.question, shown, lead=self.fusion is Fusion.SFS)
+
+    async def _fit(self) -> list[int]:
+        """Return the places of the passages that the scorer's window holds, most similar first."""
+        kept: list[int] = []
+        likeness = self._likeness()
+        for place in sorted(range(len(likeness)), key=lambda at: -likeness[at]):
+            prompt = [Message("user", self._show([*kept, place])[0])]
+            room = await self.run.room(Role.SCORER, prompt, 0)
+            if room is None or room >= 0:
+                kept.append(place)
+        return kept
