@@ -73,6 +73,9 @@ async def test_a_document_of_unknown_language_is_found(library, write):
         ("北京abc", ["北", "北京", "京", "abc"]),
         ("タワー", ["タワ", "ワー"]),
         ("नदी के", ["नदी", "के"]),
+        ("Kündigungs\u00adfrist wo\u2060rd Auf\u200clage", ["Kündigungsfrist", "word", "Auflage"]),
+        ("क्\u200dष", ["क्ष"]),
+        ("کتاب\u200cها", ["کتاب", "ها"]),
         ("?!…", []),
     ],
 )
@@ -84,6 +87,29 @@ def test_stop_words_of_the_language_weigh_nothing():
     assert not encode_query("the of and", ["en"])
     assert encode_query("the of and", ["de"])
     assert encode_query("the of and", ["en", "de"]).ids == encode_query("the of and", ["de"]).ids
+
+
+async def test_a_document_in_another_language_that_quotes_stop_words_is_not_found(library, write):
+    castle = write("castle.md", "# Castle\n\nThe castle is open to all members of the town.\n")
+    letter = (
+        "Die Bank schreibt ihren Kunden. Unser Leitspruch lautet: what is the best of the best?"
+    )
+    await library.add([castle, write("brief.md", f"# Brief\n\n{letter}\n")])
+    assert {info.language for info in await library.documents()} == {"de", "en"}
+
+    async def find(query):
+        hits = await library.search(query, k=2, mode=SearchMode.SPARSE)
+        return [hit.passage.title for hit in hits]
+
+    assert await find("What is the cost of the castle?") == ["Castle"]
+    assert await find("Was schreibt die Bank ihren Kunden?") == ["Brief"]
+    assert await find("what is the") == ["Brief"]  # nothing else is asked for
+
+
+def test_words_that_may_be_of_another_language_are_searched():
+    languages = ["de", "en"]
+    for query in ("war", "man of war", "die hard"):
+        assert set(encode_query(query, languages).ids) >= set(encode_query(query, ["en"]).ids)
 
 
 def test_a_query_meets_the_document_in_its_own_language():

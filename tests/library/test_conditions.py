@@ -1,5 +1,7 @@
 """Conditions on documents: how texts are read, and what they hold for."""
 
+from dataclasses import replace
+
 import pytest
 
 from colligate.errors import UsageError
@@ -38,6 +40,26 @@ REPORT = DocumentInfo(
 def test_what_a_condition_holds_for(text, holds):
     [condition] = parse_conditions([text])
     assert condition.holds(REPORT) is holds
+
+
+@pytest.mark.parametrize(
+    ("date", "text", "holds"),
+    [
+        ("2024", "date>=2024-01-01", True),
+        ("2024", "date<=2024-01-01", True),
+        ("2024", "date<2024-03-01", False),
+        ("2024", "date>2024-03", False),
+        ("2024", "date>2023-12-31", True),
+        ("2024", "date=2024-03", False),
+        ("2024", "date!=2024-03", True),
+        ("2024-03", "date>=2024-03-15", True),
+        ("2024-03", "date<2024-03-15", False),
+        ("2024-03", "date<2024-04-01", True),
+    ],
+)
+def test_a_date_that_is_less_exact_compares_as_far_as_it_goes(date, text, holds):
+    [condition] = parse_conditions([text])
+    assert condition.holds(replace(REPORT, metadata={"date": date})) is holds
 
 
 @pytest.mark.parametrize(

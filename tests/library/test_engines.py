@@ -156,6 +156,21 @@ async def test_copies_records_and_removals(open_library, write, write_records):
 
 
 @pytest.mark.parametrize("engine", ["edge", "lance"])
+async def test_a_deleted_copy_named_from_another_folder_is_not_the_source(
+    open_library, write, monkeypatch, tmp_path
+):
+    one, two = (write(f"{each}/a.md", "# Same\n\nWords.\n") for each in "xy")
+    monkeypatch.chdir(one.parent.parent)
+    async with open_library() as library:
+        await library.add(["x/a.md", "y/a.md"])
+        monkeypatch.chdir(tmp_path)
+        two.unlink()
+        await library.add(one.parent.parent, prune=True)
+        (info,) = await library.documents()
+        assert info.source == str(one)
+
+
+@pytest.mark.parametrize("engine", ["edge", "lance"])
 async def test_a_copy_that_changes_or_goes_leaves_the_document_to_the_other(open_library, write):
     async with open_library() as library:
 

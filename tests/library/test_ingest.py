@@ -168,6 +168,18 @@ async def test_records_with_one_id_in_two_files_are_two_documents(library, write
     assert (await library.add([one, two])).document_ids == result.document_ids
 
 
+async def test_files_may_exchange_records_of_one_id(library, write):
+    line = '{{"id": "{}", "title": "{}", "text": "{}"}}\n'.format
+    rome, tba = line("1", "Rome", "The capital of Italy."), "To be announced."
+    await library.add([write("a.jsonl", rome), write("b.jsonl", line("1", "Paris", tba))])
+    one = write("a.jsonl", line("1", "Paris", tba))
+    two = write("b.jsonl", line("1", "Lyon", tba) + line("2", "Nice", "It is by the sea."))
+    result = await library.add([two, one])
+    assert len(set(result.document_ids)) == 3
+    assert await texts(library) == {"Paris": tba, "Lyon": tba, "Nice": "It is by the sea."}
+    assert await library.verify() == []
+
+
 def test_a_document_is_looked_up_by_text_and_id():
     """So many records of one text do not take quadratic time."""
     catalogue, _ = connect(Path(MEMORY))
@@ -240,6 +252,16 @@ async def test_a_file_that_turned_bad_keeps_its_document_out_of_view(library, fo
     assert [path.name for path, _ in result.failed] == ["heron.md"]
     assert len(result.document_ids) == 2
     assert len(await library.documents()) == len(before.document_ids)
+
+
+async def test_what_was_read_of_a_file_that_turned_bad_is_not_found_again(library, folder, write):
+    await library.add(folder)
+    bad = write("heron.md", "")
+    assert await library.find_read([folder]) == []  # it may have another text
+    again = await library.add(folder)
+    assert await library.find_read([folder]) == again.document_ids
+    assert len(again.document_ids) == 2
+    assert await library.find_read([bad]) == []
 
 
 async def test_a_bad_file_is_not_read_again_until_it_changes(open_library, write, noted):

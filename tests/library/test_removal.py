@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 
 import pytest
@@ -199,6 +200,18 @@ async def test_nothing_is_made_where_there_is_no_library(tmp_path):
         assert await library.verify(repair=True) == []
         assert await library.index_pending() == 0
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("name", ['"Weird Al"', "a\\", "Ёлка"])
+async def test_runs_of_a_document_are_deleted_whatever_its_id(library, write_records, name):
+    await library.add(write_records("songs.jsonl", **{name: "A song.", "al": "A tune."}))
+    runs = library.path / "runs"
+    runs.mkdir()
+    for number, id_ in enumerate([name, "al"]):
+        said = {"text": 'He said "al" \\', "document": id_}
+        (runs / f"{number}.jsonl").write_text(json.dumps(said) + "\n")
+    assert await library.remove([name]) == [name]
+    assert [file.name for file in runs.iterdir()] == ["1.jsonl"]
 
 
 @FOLDERS

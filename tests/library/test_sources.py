@@ -173,6 +173,17 @@ async def test_all_that_match_are_found_however_many_are_asked_for(sources, mode
     assert {hit.passage.title for hit in hits} == {"Badgers", "Herons", "Otters", "Lighthouse"}
 
 
+async def test_a_word_with_a_soft_hyphen_is_found_and_embedded_whole(open_library, write, embedder):
+    text = "# Miet\u00advertrag\n\nDie Kündigungs\u00adfrist beträgt drei Monate.\n"
+    async with open_library() as library:
+        await library.add(write("lease.md", text))
+        (hit,) = await library.search("Kündigungsfrist", k=1, mode=SearchMode.SPARSE)
+        assert "Kündigungs\u00adfrist" in hit.passage.text
+    (embedded,) = embedder.passages
+    assert embedded.startswith("Mietvertrag")
+    assert "Kündigungsfrist" in embedded
+
+
 async def test_words_that_are_nowhere_match_nothing(sources):
     assert await sources.search("quasar", k=5, mode=SearchMode.SPARSE) == []
 

@@ -109,17 +109,15 @@ def locate(
     document: Document,
     *,
     within: Span | None = None,
-    threshold: float = 90.0,
     verbatim: bool = False,
 ) -> Location | None:
     """Find a quote in a document, or only inside `within`; None if it is not there.
 
     It is searched exactly, then normalised (see `normalise`): the first occurrence wins, whole
-    words before one inside words. Then by likeness: the most similar run of words, if it reaches
-    `threshold` of 100 (the share of characters in common) and has all numbers of the quote, which
-    must have 20 to 10,000 normalised characters. A `verbatim` quote is not searched by likeness,
-    which takes most of the time. No match begins or ends inside a number: "5 million" is not in
-    "15 million".
+    words before one inside words. Then by likeness: the most similar run of words, if it reaches 90
+    of 100 (the share of characters in common) and has all numbers of the quote, which must have 20
+    to 10,000 normalised characters. A `verbatim` quote is not searched by likeness, which takes
+    most of the time. No match begins or ends inside a number: "5 million" is not in "15 million".
     """
     text, quote = document.text, quote.strip()
     area = document.span(0, len(document)) if within is None else within
@@ -140,7 +138,7 @@ def locate(
 
     if verbatim or not _SHORTEST_FUZZY <= len(full) <= _LONGEST_FUZZY:
         return None
-    likeliest = _find_similar(full, source, text[area.start : area.end], threshold)
+    likeliest = _find_similar(full, source, text[area.start : area.end])
     if likeliest is None:
         return None
     (start, end), score = likeliest
@@ -171,12 +169,13 @@ def _choose(places: Iterable[tuple[int, int]], text: str) -> tuple[int, int] | N
     return inside_words
 
 
-_LOOSER = 10.0  # how much lower the threshold of the first search is, as its ends are rough
+_LEAST = 90.0  # of 100
+_LEAST_ROUGH = 80.0  # in the first search, whose ends are rough
 _MOST_RANGES = 8  # searched for a match whose numbers are right
 
 
 def _find_similar(
-    wanted: str, source: NormalisedText, text: str, threshold: float
+    wanted: str, source: NormalisedText, text: str
 ) -> tuple[tuple[int, int], float] | None:
     """Return the range of `text` most like the quote, with all its numbers, and its score."""
     numbers = _count_numbers(wanted)
@@ -186,13 +185,13 @@ def _find_similar(
             break
         low, high = ranges.pop(0)
         found = fuzz.partial_ratio_alignment(
-            wanted, source.text[low:high], score_cutoff=max(0.0, threshold - _LOOSER)
+            wanted, source.text[low:high], score_cutoff=_LEAST_ROUGH
         )
         if found is None or found.dest_start == found.dest_end:
             continue
         start, end = low + found.dest_start, low + found.dest_end
         refined = _move_to_words(wanted, source, text, start, end)
-        if refined is not None and refined[2] >= threshold:
+        if refined is not None and refined[2] >= _LEAST:
             match = source.text[refined[0] : refined[1]]
             if numbers <= _count_numbers(match):
                 return source.original(refined[0], refined[1]), refined[2]

@@ -115,13 +115,6 @@ class Tree:
             found.append(node)
         return found
 
-    def descendants(self, node: Node) -> list[Node]:
-        """Return all nodes under this one, in document order."""
-        last = node
-        while last.children:
-            last = self.nodes[last.children[-1]]
-        return list(self.nodes[node.id + 1 : last.id + 1])
-
     @cached_property
     def sections(self) -> tuple[Node, ...]:
         """All sections, in document order."""

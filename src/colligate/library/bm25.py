@@ -38,12 +38,25 @@ def encode_document(text: str, language: str) -> Terms:
 
 
 def encode_query(text: str, languages: Iterable[str]) -> Terms:
-    """Return a query's terms, as documents of each of these languages would have them."""
-    joined = " ".join(split_words(text))
-    ids: set[int] = set()
-    for language in {_supported(language) for language in languages}:
-        ids.update(_model(language).embed_query(joined).indices)
+    """Return a query's terms, as documents of each of these languages would have them.
+
+    Stop words of the query's own language are left out for all of them: in a library of several
+    languages a document that quotes "what is the" would have the rarest words of a question.
+    """
+    words = list(dict.fromkeys(split_words(text)))
+    models = [_model(language) for language in {_supported(language) for language in languages}]
+    kept = [[word for word in words if model.embed_query(word).indices] for model in models]
+    kept.sort(key=len)
+    if len(kept) > 1 and len(kept[0]) <= len(kept[1]) - _CLEARLY_MORE:
+        words = kept[0] or words
+    joined = " ".join(words)
+    ids = {term for model in models for term in model.embed_query(joined).indices}
     return Terms(sorted(ids), [1.0] * len(ids))
+
+
+# Stop words more than another language has in a query of this one: one alone may be a chance ("war"
+# and "die" are German ones).
+_CLEARLY_MORE = 2
 
 
 # Languages for which Qdrant's BM25 has stop words (and mostly a stemmer).
@@ -94,7 +107,11 @@ _RUN = re.compile(
     rf"(?P<unspaced>[{_UNSPACED}]+)|\d+(?:[.,]\d+)+|(?:(?![{_UNSPACED}])[\w{_MARKS}])+"
 )
 _SINGLE = re.compile(rf"[{_HAN}]")
-_SILENT = re.compile(r"[\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed]")
+_SILENT = re.compile(
+    r"[\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed"
+    r"\u00ad\u200d\u2060]"  # soft hyphen, joiners
+    r"|\u200c(?![\u0600-\u06ff])"  # in Persian it parts a word from its endings, as a blank does
+)
 _FOLDED = str.maketrans("أإآٱىёЁ", "اااايеЕ")  # forms of alef and ya; the Russian io
 
 

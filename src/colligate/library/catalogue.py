@@ -205,7 +205,7 @@ class Catalogue:
                 _link(db, file.path, [])
                 kept = {_keep_document(db, document) for document, _ in documents}
                 _remove_unlinked(db, before - kept)
-                _name_other_source(db, file.path, before - kept)
+                _name_other_source(db, before - kept)
                 numbers = [
                     _keep_document(db, document) or _add_document(db, document, spans)
                     for document, spans in documents
@@ -220,7 +220,7 @@ class Catalogue:
             before = _linked_documents(db, path)
             db.execute("DELETE FROM files WHERE path = ?", (os.fsencode(path),))
             _remove_unlinked(db, before)
-            _name_other_source(db, path, before)
+            _name_other_source(db, before)
 
     def remove(self, numbers: Collection[int]) -> None:
         """Remove documents; their files are read again when they are added again."""
@@ -381,17 +381,24 @@ def _remove_unlinked(db: Connection, numbers: Collection[int]) -> None:
     )
 
 
-def _name_other_source(db: Connection, path: Path, numbers: Collection[int]) -> None:
-    """Let documents that this file no longer has name another file that has them."""
+def _name_other_source(db: Connection, numbers: Collection[int]) -> None:
+    """Let documents that a file no longer has name another file that has them."""
     for number in numbers:
-        row = db.execute(
+        rows = db.execute(
             "SELECT source, path FROM documents JOIN file_documents ON document = number"
-            " WHERE number = ? ORDER BY path LIMIT 1",
+            " WHERE number = ? ORDER BY path",
             (number,),
-        ).fetchone()
-        if row and resolve_path(row[0]) == path:
-            other = clean_text(os.fsdecode(row[1]))
+        ).fetchall()
+        files = [Path(os.fsdecode(path)) for _, path in rows]
+        if files and is_lost(rows[0][0], files):
+            other = clean_text(str(files[0]))
             db.execute("UPDATE documents SET source = ? WHERE number = ?", (other, number))
+
+
+def is_lost(source: str, files: Collection[Path]) -> bool:
+    """Return whether a source is none of its document's files: it is gone, or was named from
+    another folder."""
+    return not is_address(source) and resolve_path(source) not in files
 
 
 def _is_pending(db: Connection, number: int) -> bool:
@@ -405,16 +412,16 @@ def _keep_document(db: Connection, document: Document) -> int | None:
     If it was being removed it is pending again: its passages may be half gone.
     """
     rows = db.execute(
-        "SELECT number, state, pages, tree FROM documents"
+        "SELECT number, state, id, pages, tree FROM documents"
         " WHERE id IN (?, ?) AND title = ? AND digest = ? ORDER BY state",
         (document.id, renamed(document), document.title, document.digest),
     ).fetchall()
-    found = next((row for row in rows if row[2:] == structure_json(document)), None)
+    found = next((row for row in rows if row[3:] == structure_json(document)), None)
     if not found:
         return None
-    number, state, *_ = found
+    number, state, stored_id, *_ = found
     if state == DocumentState.REMOVING:
-        if _is_taken(db, document.id):
+        if _is_taken(db, stored_id):
             return None
         state = DocumentState.PENDING
     # Its file may have moved, or another reader has read it.
@@ -498,14 +505,20 @@ def list_document_ids(catalogue: DocumentStore, files: Sequence[Path]) -> list[s
     return list(dict.fromkeys(ids))
 
 
-def are_current(catalogue: DocumentStore, files: Iterable[Path]) -> bool:
-    """Return whether all of these files were read, or could not be, as they are now."""
+def list_read(catalogue: DocumentStore, files: Iterable[Path]) -> list[Path]:
+    """Return those of these files that could be read; none if one may have changed since."""
+    read = []
     for path in files:
         known = catalogue.file(resolve_path(path))
-        state = path.stat()
+        try:
+            state = path.stat()
+        except OSError:
+            return []
         if not known or (known.size, known.mtime_ns) != (state.st_size, state.st_mtime_ns):
-            return False
-    return True
+            return []
+        if not known.failure:
+            read.append(path)
+    return read
 
 
 @dataclass(frozen=True, slots=True)

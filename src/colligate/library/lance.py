@@ -44,7 +44,7 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.library.bm25 import Terms
-from colligate.library.catalogue import as_json, renamed, resolve_path, structure_json, to_document
+from colligate.library.catalogue import as_json, is_lost, renamed, structure_json, to_document
 from colligate.library.lock import find_holder
 from colligate.library.protocols import (
     DocumentStore,
@@ -552,7 +552,7 @@ class LanceCatalogue:
                 self._put_file(file, [])
                 kept = {self._keep(document) for document, _ in documents}
                 self._remove_unlinked(before - kept)
-                self._name_other_source(file.path, before - kept)
+                self._name_other_source(before - kept)
                 numbers = [
                     self._keep(document) or self._add(document, spans)
                     for document, spans in documents
@@ -569,7 +569,7 @@ class LanceCatalogue:
             if row := self._find_file(path):
                 self._put(replace(row, state=_GONE))
                 self._remove_unlinked(set(row.record["documents"]))
-                self._name_other_source(path, set(row.record["documents"]))
+                self._name_other_source(set(row.record["documents"]))
 
         self._change(change)
 
@@ -850,12 +850,12 @@ class LanceCatalogue:
         for row in self._find(number for number in numbers if number and number not in linked):
             self._put(replace(row, state=DocumentState.REMOVING))
 
-    def _name_other_source(self, path: Path, numbers: Collection[int | None]) -> None:
-        """Let documents that this file no longer has name another file that has them."""
+    def _name_other_source(self, numbers: Collection[int | None]) -> None:
+        """Let documents that a file no longer has name another file that has them."""
         for row in self._find(number for number in numbers if number):
-            if row.is_present and resolve_path(row.record["source"]) == path:
-                other = min(file.path for file in self.files_of(row.number))
-                new = row.record | {"source": clean_text(str(other))}
+            files = [file.path for file in self.files_of(row.number)] if row.is_present else []
+            if files and is_lost(row.record["source"], files):
+                new = row.record | {"source": clean_text(str(min(files)))}
                 self._put(replace(row, record=new), **self._get_long(row.number))
 
 

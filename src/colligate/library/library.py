@@ -33,7 +33,6 @@ from colligate.errors import (
 )
 from colligate.library.catalogue import (
     Missing,
-    are_current,
     copy_catalogue,
     copy_passages,
     find_missing,
@@ -41,6 +40,7 @@ from colligate.library.catalogue import (
     list_document_ids,
     list_named,
     list_only_copies,
+    list_read,
     record_folders,
     remove_named,
     resolve_path,
@@ -347,10 +347,10 @@ class AsyncLibrary:
         """
         catalogue = await self._store.open_catalogue()
         files, fetched = await self._find_files(paths)
-        if None in fetched or not await in_thread(are_current, catalogue, files):
+        if None in fetched:
             return []
         stored = [*files, *(path for path in fetched if path is not None)]
-        return await in_thread(list_document_ids, catalogue, stored)
+        return await in_thread(lambda: list_document_ids(catalogue, list_read(catalogue, stored)))
 
     async def searchable(self, paths: Sequence[Path | str]) -> list[str]:
         """Return the ids of the documents of these files and folders that can be searched now."""

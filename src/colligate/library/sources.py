@@ -154,8 +154,9 @@ class Condition:
     """A condition on a document, such as `date>=2024`, `language=de` or `title~annual report`.
 
     The key is id, title, file, language, date, or the name of what the file says about itself. A
-    document without it only meets `!=`. Dates compare as far as the value goes: `date<=2024` holds
-    for all of 2024. `~` is contains; upper and lower case are the same.
+    document without it only meets `!=`. Dates compare as far as both go: `date<=2024` holds for all
+    of 2024, and `date>=2024-03` for a document of which only the year 2024 is known. `~` is
+    contains; upper and lower case are the same.
     """
 
     key: str
@@ -175,6 +176,8 @@ class Condition:
             fact = fact[: len(value)]
         if self.operator in ("=", "!="):
             return (fact == value) == (self.operator == "=")
+        if self.key == "date":
+            value = value[: len(fact)]
         less, more = (fact < value, fact > value)
         if _is_number(fact) and _is_number(value):
             less, more = float(fact) < float(value), float(fact) > float(value)
@@ -242,4 +245,4 @@ def prepend_headings(title: str, section: Iterable[str], text: str) -> str:
     if len(text) > _LONGEST:  # mostly blanks, on which a tokenizer may take minutes
         text = " ".join(text.split())
     headings = [title, *(heading for heading in section if heading != title)]
-    return "\n".join([" > ".join(filter(None, headings)), text])
+    return "\n".join([" > ".join(filter(None, headings)), text]).replace("\u00ad", "")

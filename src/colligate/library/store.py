@@ -335,11 +335,14 @@ def _erase_traces(library: Path, documents: Collection[str], sources: Collection
                 file.parent.rmdir()
 
 
+_STRING = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"')  # of JSON
+
+
 def holds_id(file: Path, documents: Collection[str]) -> bool:
     """Return whether a file of JSON lines has one of these document ids as a string."""
     ids = {json.dumps(document)[1:-1].encode() for document in documents}
     try:
         with file.open("rb") as lines:
-            return any(not ids.isdisjoint(line.split(b'"')) for line in lines)
+            return any(not ids.isdisjoint(_STRING.findall(line)) for line in lines)
     except FileNotFoundError:
         return False
