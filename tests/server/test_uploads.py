@@ -68,6 +68,9 @@ def test_the_same_file_takes_one_place(tmp_path):
     sweep_files(tmp_path, {str(other)})
     assert not first.parent.exists()
     assert other.exists()
+    # The server that stored it was started elsewhere, with a relative path of the library.
+    sweep_files(tmp_path, {f"library/{other.relative_to(tmp_path)}"})
+    assert other.exists()
 
 
 async def test_titles_are_the_names_given(serve):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 import secrets
 import shutil
 import unicodedata
@@ -304,8 +303,8 @@ def find_unread(library: Path, known: Collection[str]) -> list[Path]:
     folder = library / FILES_FOLDER
     for partial in folder.glob("*.part"):
         partial.unlink()
-    read = {os.path.realpath(path) for path in known}
-    return [file for file in sorted(folder.glob("*/*")) if os.path.realpath(file) not in read]
+    read = set(map(_within, known))
+    return [file for file in sorted(folder.glob("*/*")) if _within(file) not in read]
 
 
 def sweep_files(library: Path, wanted: Collection[str]) -> None:
@@ -313,16 +312,21 @@ def sweep_files(library: Path, wanted: Collection[str]) -> None:
     folder = library / FILES_FOLDER
     if not folder.is_dir():
         return
-    keep = {os.path.realpath(path) for path in wanted}
+    keep = set(map(_within, wanted))
     for place in folder.iterdir():
         if place.is_dir() and not place.is_symlink():
             for file in place.iterdir():
-                if os.path.realpath(file) not in keep:
+                if _within(file) not in keep:
                     file.unlink()
             if not any(place.iterdir()):
                 place.rmdir()
         elif place.suffix != ".part":
             place.unlink()
+
+
+def _within(file: Path | str) -> tuple[str, ...]:
+    """Return folder and name of a stored file: its source may be relative to another folder."""
+    return Path(file).parts[-2:]
 
 
 def free_space(library: Path) -> int:
