@@ -6,7 +6,7 @@ import { Locked } from "./parts/locked";
 import { Mark, Moon, Sun } from "./parts/icons";
 import { ProblemNote } from "./parts/problem";
 import { link, route } from "./route";
-import { about, libraries, library, loadAll, theme, trouble } from "./state";
+import { about, libraries, library, theme, trouble, tryAgain } from "./state";
 import { AskView, isInView } from "./views/ask";
 import { CompareView } from "./views/compare";
 import { DocumentView } from "./views/document";
@@ -51,7 +51,7 @@ export function App() {
       <main id="main" ref={main} tabIndex={-1} class={`view-${name}`}>
         {trouble.value && (
           <ProblemNote problem={trouble.value.problem}>
-            <button type="button" onClick={() => void loadAll()}>
+            <button type="button" onClick={() => void tryAgain()}>
               Try again
             </button>
           </ProblemNote>

@@ -1,9 +1,16 @@
 // A run as the page sees it: events as they come, then an answer or a problem.
 import { computed, signal } from "@preact/signals";
 import * as api from "./api";
-import { asFailure } from "./state";
 import type { Message } from "./sse";
-import { is, type Answer, type EventOf, type Events, type Problem, type TraceEvent } from "./types";
+import {
+  is,
+  type Answer,
+  type EventOf,
+  type Events,
+  type Problem,
+  type RunInfo,
+  type TraceEvent,
+} from "./types";
 
 export type State = "starting" | "queued" | "running" | "done" | "failed" | "cancelled";
 
@@ -21,6 +28,7 @@ export class Run {
   readonly busy = computed(() => ["starting", "queued", "running"].includes(this.state.value));
   id = "";
   asked: api.Asked | null = null;
+  kept: RunInfo | null = null; // of a run that is replayed
 
   private readonly control = new AbortController();
   private readonly waiting: TraceEvent[] = [];
@@ -42,8 +50,9 @@ export class Run {
   }
 
   /** Replay a kept run at its own pace, but within some seconds; follow a run under way. */
-  async replay(id: string, info: { state: string; seconds: number | null }): Promise<void> {
+  async replay(id: string, info: RunInfo): Promise<void> {
     this.id = id;
+    this.kept = info;
     this.state.value = "running";
     const going = info.state === "running" || info.state === "queued";
     const pace = going ? 0 : Math.min(1, LONGEST_REPLAY_S / Math.max(0.001, info.seconds ?? 0));
@@ -63,7 +72,7 @@ export class Run {
       if (this.busy.value) await this.settle();
     } catch (error) {
       this.flush();
-      this.fail(error);
+      await this.fail(error);
     }
   }
 
@@ -85,7 +94,7 @@ export class Run {
       if (this.busy.value) await this.settle();
     } catch (error) {
       this.flush();
-      this.fail(error);
+      await this.fail(error);
     }
   }
 
@@ -104,7 +113,9 @@ export class Run {
       this.finish(data as Answer);
     } else if (message.event === "problem") {
       this.flush();
-      this.problem.value = data as Problem;
+      const problem = data as Problem;
+      if (isStop(problem)) return this.end("cancelled");
+      this.problem.value = problem;
       this.end("failed");
     }
   }
@@ -129,9 +140,10 @@ export class Run {
     this.end("done");
   }
 
-  private fail(error: unknown): void {
+  private async fail(error: unknown): Promise<void> {
     if (this.control.signal.aborted) return this.end("cancelled");
-    this.problem.value = asFailure(error).problem;
+    if (!(error instanceof api.Failure)) return this.settle(); // the connection broke
+    this.problem.value = error.problem;
     this.end("failed");
   }
 
@@ -159,6 +171,9 @@ export class Run {
     if (this.waiting.length) this.events.value = [...this.events.value, ...this.waiting.splice(0)];
   }
 }
+
+/** Whether a run ended so because somebody stopped it: no kind of error is named. */
+const isStop = ({ type, status }: Problem): boolean => type === "about:blank" && status === 409;
 
 /** The events of one kind, in order. */
 export function of<Name extends keyof Events>(

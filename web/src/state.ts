@@ -18,12 +18,18 @@ export const current = computed(
 );
 
 export async function loadAll(): Promise<void> {
+  trouble.value = null;
   try {
     [about.value] = await Promise.all([api.about(), loadLibraries()]);
-    trouble.value = null;
   } catch (error) {
     trouble.value = asFailure(error);
   }
+}
+
+/** Load everything again, and the lists of documents that could not be loaded. */
+export async function tryAgain(): Promise<void> {
+  await loadAll();
+  for (const [name, list] of lists) if (!list.value) void loadDocuments(name);
 }
 
 export async function loadLibraries(): Promise<void> {
@@ -31,6 +37,8 @@ export async function loadLibraries(): Promise<void> {
   libraries.value = all;
   const [first] = all;
   if (first && !all.some((each) => each.name === library.value)) library.value = first.name;
+  // One that is made again under the name of one removed has none of its documents.
+  for (const name of lists.keys()) if (!all.some((each) => each.name === name)) lists.delete(name);
 }
 
 const lists = new Map<string, Signal<DocumentInfo[] | null>>();
@@ -53,7 +61,8 @@ export async function loadDocuments(name: string): Promise<void> {
     if (!list) lists.set(name, (list = signal<DocumentInfo[] | null>(null)));
     list.value = found;
   } catch (error) {
-    trouble.value = asFailure(error);
+    const failure = asFailure(error);
+    if (failure.status !== 404) trouble.value = failure; // 404: the library was removed
   }
 }
 
@@ -85,11 +94,7 @@ const THEME = "colligate.theme";
 const chosen = localStorage.getItem(THEME);
 export const theme = signal<Theme>(chosen === "light" || chosen === "dark" ? chosen : "system");
 effect(() => {
-  if (theme.value === "system") {
-    delete document.documentElement.dataset["theme"];
-    localStorage.removeItem(THEME);
-  } else {
-    document.documentElement.dataset["theme"] = theme.value;
-    localStorage.setItem(THEME, theme.value);
-  }
+  if (theme.value === "system") return;
+  document.documentElement.dataset["theme"] = theme.value;
+  localStorage.setItem(THEME, theme.value);
 });

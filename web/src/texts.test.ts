@@ -97,7 +97,6 @@ const node = (
   level: 1,
   title: kind === "section" ? `s${id}` : "",
   page: null,
-  parent: null,
 });
 
 describe("a document's blocks", () => {

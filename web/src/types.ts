@@ -74,7 +74,6 @@ export type About = {
   models: Record<string, string | null>;
   strategies: Strategy[];
   limits: Record<string, number | null>;
-  libraries?: unknown;
 };
 
 export type Library = { name: string; documents: number; pages: number; passages: number };
@@ -114,18 +113,23 @@ export type TreeNode = {
   start: number;
   end: number;
   page: number | null;
-  parent: number | null;
   children: number[];
 };
 
 export type Tree = {
   document: string;
   title: string;
-  structure: { confidence: number; basis: string; note: string };
+  structure: { confidence: number; basis: string };
   nodes: TreeNode[];
 };
 
-export type Problem = { title: string; detail?: string; status?: number; hint?: string };
+export type Problem = {
+  type?: string;
+  title: string;
+  detail?: string;
+  status?: number;
+  hint?: string;
+};
 
 export type RunInfo = {
   id: string;
@@ -133,6 +137,8 @@ export type RunInfo = {
   question: string;
   strategy: string;
   parameters?: Record<string, unknown>;
+  documents?: string[] | null;
+  where?: string[]; // absent from runs kept by older versions
   state: "queued" | "running" | "done" | "failed" | "cancelled" | string;
   began: string | number;
   seconds: number | null;

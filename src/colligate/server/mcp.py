@@ -379,7 +379,8 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             Field(description="By meaning (dense), by words (sparse), or by both."),
         ] = "hybrid",
         documents: Annotated[
-            list[str] | None, Field(description="Ids of the only documents to search.")
+            list[str] | None,
+            Field(description="Ids, file names or titles of the only documents to search."),
         ] = None,
         where: Conditions = None,
         library: LibraryName = DEFAULT_LIBRARY,
@@ -387,6 +388,9 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         """Find the passages nearest to a query, best first, each with its place."""
         with _as_tool_errors():
             sources = await service.open_sources(library)
+            if documents is not None:
+                infos = await sources.documents()
+                documents = [find_document(each, infos) for each in documents]
             if where:
                 met = await select_documents(sources, where)
                 documents = [each for each in met if documents is None or each in documents]

@@ -86,6 +86,7 @@ class Runs:
             strategy=strategy.name,
             parameters=request.parameters,
             documents=request.documents,
+            where=request.where,
             began=datetime.now(UTC).isoformat(timespec="milliseconds"),
             asked_by=None if (caller := CALLER.get()) is None else caller.name,
             earlier=request.earlier,
@@ -416,6 +417,7 @@ class RecordedRun:
     found: bool | None = None
     asked_by: str | None = None
     earlier: list[str] | None = field(default_factory=list)
+    where: list[str] = field(default_factory=list)
     kept_outcome: dict[str, Any] | None = None
     size: int = 0
     removed: frozenset[str] = field(default=frozenset(), repr=False)
@@ -449,6 +451,7 @@ class RecordedRun:
             "strategy": self.strategy,
             "parameters": dict(self.parameters),
             "documents": None if self.documents is None else list(self.documents),
+            "where": list(self.where),
             "state": self.state,
             "began": self.began,
             "seconds": round(self.seconds, 3),
@@ -671,6 +674,7 @@ def _load_run(library: str, files: RunFiles) -> RecordedRun:
     run = RecordedRun(library=library, files=files, **{name: summary[name] for name in names})
     run.asked_by = summary.get("asked_by")
     run.earlier = summary.get("earlier", [])
+    run.where = summary.get("where", [])
     if not run.ended:
         run.state = "cancelled"
         files.events.touch()

@@ -122,6 +122,7 @@ class RunShape(TypedDict):
     strategy: str
     parameters: dict[str, Any]
     documents: list[str] | None
+    where: list[str]
     state: WorkState
     began: str
     seconds: float

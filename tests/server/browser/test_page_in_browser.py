@@ -38,9 +38,23 @@ async def test_files_are_uploaded_listed_and_removed(page, served, upload):
     await expect(page.locator(".left-out")).to_contain_text("broken.pdf")
     row = page.get_by_role("row", name="Yard")
     await expect(row).to_contain_text("yard.md")
-    await row.get_by_role("button", name="Remove Yard").click()
+    await row.get_by_role("button", name="Remove Yard").dblclick()  # confirms nothing
     await row.get_by_role("button", name="Confirm").click()
     await expect(page.get_by_role("row", name="Yard")).to_have_count(0)
+
+
+async def test_a_library_is_removed_and_made_again(page, served, upload):
+    await upload(page, served, "brief", {"yard.md": b"# Yard\n\nBicycles stand in the yard.\n"})
+    rows = page.locator(".documents tbody tr", has_text="Yard")
+    await expect(rows).to_have_count(1)
+    await page.get_by_role("button", name="Remove the library brief").click()
+    await page.get_by_role("button", name="Confirm").click()
+    await expect(page.get_by_role("heading", name="Library", exact=True)).to_be_visible()
+    await expect(page.get_by_role("alert")).to_have_count(0)
+    await page.get_by_label("New library").fill("brief")
+    await page.get_by_role("button", name="Create").click()
+    await expect(page.locator(".library-head")).to_contain_text("brief0 documents")
+    await expect(rows).to_have_count(0)
 
 
 async def test_the_first_screen_suggests_questions_and_takes_files(page, served, upload, tmp_path):
@@ -76,6 +90,16 @@ async def test_the_first_screen_suggests_questions_and_takes_files(page, served,
     await page.get_by_label("Folder to add").set_input_files(tmp_path)
     await expect(newest).to_have_text("Cellar")
     await expect(page.locator(".welcome")).to_contain_text("4 documents")
+    (tmp_path / "under" / "cellar.md").rename(tmp_path / ".cellar.md")
+    (tmp_path / "under" / "loft.md").write_text("# Loft\n\nHay lies in the loft.\n")
+    box = await page.locator(".drop").bounding_box()
+    browser = await page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        data = {"items": [], "files": [str(tmp_path)], "dragOperationsMask": 1}
+        at = {"x": box["x"] + 9, "y": box["y"] + 9}
+        await browser.send("Input.dispatchDragEvent", {"type": kind, "data": data, **at})
+    await expect(newest).to_have_text("Loft")
+    await expect(page.locator(".welcome")).to_contain_text("5 documents")
 
 
 async def test_a_citation_leads_to_its_highlight(page, filled, ask):
@@ -111,6 +135,47 @@ async def test_a_follow_up_is_completed_and_the_turn_before_is_kept(page, filled
     # A question in the box at the top begins another conversation.
     await page.get_by_role("button", name="Ask").first.click()
     await expect(earlier).to_have_count(0)
+
+
+async def test_a_follow_up_keeps_its_history_and_what_it_may_read(page, filled, upload, ask):
+    await upload(page, filled, "aside", {"yard.md": b"# Yard\n\nBicycles stand in the yard.\n"})
+    choice, libraries = page.locator(".documents-choice"), page.locator(".library-choice select")
+    field = page.get_by_label("Follow-up")
+
+    async def follow_up(question: str) -> dict[str, Any]:
+        await field.fill(question)
+        async with page.expect_request("**/libraries/default/ask") as waiting:
+            await field.press("Enter")
+        return (await waiting.value).post_data_json
+
+    await page.goto(f"{filled}#/ask")
+    await page.get_by_text("Settings").click()
+    await choice.get_by_label("Yard").check()
+    await libraries.select_option("default")
+    await choice.get_by_label("Mozilla").check()
+    await page.get_by_label("only documents that meet").fill("language=en")
+    await page.get_by_label("Question").fill(DAYS)
+    async with page.expect_request("**/ask") as waiting:
+        await page.get_by_role("button", name="Ask").click()
+    first = (await waiting.value).post_data_json
+    assert (len(first["documents"]), first["where"]) == (1, ["language=en"])
+    await field.wait_for()
+    answered = page.url
+    await libraries.select_option("aside")
+    await expect(choice.get_by_label("Yard")).to_be_checked()
+    stopped = "And do you never reply about Mozilla?"
+    sent = [await follow_up(stopped)]
+    await page.get_by_role("button", name="Stop").click()
+    await expect(field).to_have_value(stopped)
+    sent.append(await follow_up("And how many at most?"))
+    await expect(page.locator(".outcome[aria-busy=false] .said")).to_be_visible()
+    await expect(page.locator(".earlier details")).to_have_count(1)
+    await page.goto(answered)
+    await page.reload()  # the run is one of a page that knows nothing of the conversation
+    sent.append(await follow_up("And how many at least?"))
+    for each in sent:
+        assert [turn["question"] for turn in each["history"]] == [DAYS]
+        assert (each["documents"], each["where"]) == (first["documents"], first["where"])
 
 
 async def test_an_answer_is_copied_downloaded_and_sent(look, filled, ask):
@@ -179,6 +244,59 @@ async def test_pages_and_characters_beyond_the_basic_plane(page, served, upload)
     paged = next(each for each in found if each["pages"])
     await page.goto(f"{served}#/document/signs/{paged['id']}")
     await expect(page.locator(".page-mark")).to_have_text(["page 1", "page 2"])
+
+
+async def test_later_text_is_shown_once_and_in_its_own_document(look, served, upload):
+    looked = await look()
+    page = looked.page
+    lines = [f"Line {n:04} of the record." for n in range(200)]
+    other = "# Hall\n\nShoes stand in the hall.\n"
+    files = {"record.txt": "\n\n".join(lines).encode(), "hall.md": other.encode()}
+    await upload(page, served, "record", files)
+    found = await page.evaluate(
+        "async () => (await fetch('api/libraries/record/documents')).json()"
+    )
+    hall, record = (each["id"] for each in sorted(found, key=lambda each: each["characters"]))
+    text, button = page.locator(".text"), page.locator(".more-text")
+    later = re.compile(r"/documents/.*\?start=2000&")
+    asked, release = asyncio.Event(), asyncio.Event()
+
+    async def shorten(route: Route) -> None:
+        await route.continue_(url=route.request.url.replace("end=160000", "end=2000"))
+
+    await page.route("**/documents/*?start=0&end=160000", shorten)
+
+    async def wait(route: Route) -> None:
+        asked.set()
+        await release.wait()
+        await route.continue_()
+
+    await page.goto(f"{served}#/document/record/{record}")
+    await page.route(later, wait)
+    await button.click()
+    await asked.wait()
+    await page.goto(f"{served}#/document/record/{hall}")
+    await expect(text).to_contain_text("Shoes stand")
+    async with page.expect_response(later) as waiting:
+        release.set()
+    await (await waiting.value).finished()
+    await page.unroute(later)
+    await expect(text).not_to_contain_text("Line")
+
+    async def fail(route: Route) -> None:
+        await route.fulfill(status=503, body="")
+
+    await page.goto(f"{served}#/document/record/{record}")
+    await page.route(later, fail)
+    await button.click()
+    await expect(text.get_by_role("alert")).to_contain_text("503")
+    await page.unroute(later)
+    await button.dblclick()
+    await expect(button).to_have_count(0)
+    await expect(text.get_by_role("alert")).to_have_count(0)
+    assert await text.locator("p").all_text_contents() == lines
+    assert ["503" in each for each in looked.complaints] == [True]
+    looked.complaints.clear()
 
 
 async def test_html_in_documents_is_text(page, served, upload, ask):
@@ -462,6 +580,30 @@ async def test_a_run_is_stopped(page, filled):
     await page.goto(f"{filled}#/runs")
     stopped = page.locator(".run-list li", has_text="Will you never reply")
     await expect(stopped).to_contain_text("cancelled")
+    await page.reload()
+    await stopped.get_by_role("link").click()
+    await expect(page.locator(".run-head")).to_contain_text("Stopped")
+    await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+async def test_a_connection_that_breaks_during_the_answer_is_reported(page, filled):
+    await page.add_init_script(
+        """const real = window.fetch;
+        window.fetch = async (...given) => {
+            const response = await real(...given);
+            if (!given[0].endsWith("/ask")) return response;
+            const reader = response.body.getReader();
+            const start = async (body) => {
+                body.enqueue((await reader.read()).value);
+                body.error(new TypeError("network error"));
+            };
+            return new Response(new ReadableStream({ start }));
+        };"""
+    )
+    await page.goto(filled)
+    await page.get_by_label("Question").fill("May you never reply about violations?")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("alert")).to_contain_text("The run was interrupted")
 
 
 async def test_a_run_is_stopped_where_it_is_seen_on_a_phone(look, filled):
@@ -547,6 +689,19 @@ async def test_a_server_that_is_gone_is_reported(look, filled):
     await page.get_by_role("button", name="Try again").click()
     await expect(page.get_by_role("alert")).to_have_count(0)
     await expect(page.locator(".welcome")).to_contain_text("documents")
+    await page.get_by_role("link", name="Library", exact=True).click()
+    await expect(page.locator(".documents tbody tr")).to_have_count(4)
+
+    async def busy(route: Route) -> None:
+        await route.fulfill(status=503, json={"title": "Busy"})
+
+    await page.route("**/documents", busy)
+    await page.reload()
+    await expect(page.get_by_role("alert")).to_contain_text("Busy")
+    await page.unroute("**/documents")
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.get_by_role("alert")).to_have_count(0)
+    await expect(page.locator(".documents tbody tr")).to_have_count(4)
     looked.complaints.clear()  # the requests that went nowhere
 
 

@@ -195,6 +195,13 @@ async def test_only_the_documents_named_are_searched(connected):
         assert "no document meets" in await refused(
             client, "search", query="x", where=["date>2024"]
         )
+        for named in ("rules.md", "house rules"):
+            for condition in (None, ["title~house"]):
+                some = {"query": "barrels in the cellar", "documents": [named], "where": condition}
+                found = await called(client, "search", **some)
+                assert {passage["document"] for passage in found["passages"]} == {rules}
+        some = {"query": "x", "documents": ["no-such"], "where": ["title~house"]}
+        assert "no-such" in await refused(client, "search", **some)
 
 
 async def test_a_section_is_read_by_its_headings(connected):

@@ -26,7 +26,7 @@ export function StrategyChoice({
   const option = (each: Strategy) => (
     <option key={each.name} value={each.name} disabled={each.runs === false}>
       {each.name}
-      {each.runs === false ? " (cannot run here)" : ""}
+      {each.runs === false ? ` (cannot run here: ${each.why_not})` : ""}
     </option>
   );
   return (

@@ -9,33 +9,24 @@ import { ProblemNote } from "./problem";
 import { Few } from "./spans";
 
 type Arrival = {
-  library: string;
   text: string;
   share: number | null;
   busy: boolean;
   problem: Problem | null;
   left: Job["problems"];
 };
+const NONE: Arrival = { text: "", share: null, busy: false, problem: null, left: [] };
 const arrival = signal<Arrival | null>(null);
+const show = (change: Partial<Arrival>) =>
+  (arrival.value = { ...(arrival.value ?? NONE), ...change });
 let coming: { job: string; control: AbortController } | null = null;
 
 async function send(files: File[]): Promise<void> {
   if (!files.length || arrival.value?.busy) return;
   const to = library.value;
   const size = files.reduce((sum, file) => sum + file.size, 0);
-  const show = (change: Partial<Arrival>) => {
-    const before = arrival.value ?? {
-      library: to,
-      text: "",
-      share: null,
-      busy: true,
-      problem: null,
-      left: [],
-    };
-    arrival.value = { ...before, ...change };
-  };
   arrival.value = null;
-  show({ text: `Sending ${counted(files.length, "file")} (${bytes(size)})`, share: 0 });
+  show({ text: `Sending ${counted(files.length, "file")} (${bytes(size)})`, share: 0, busy: true });
   try {
     const { job } = await api.upload(to, files, (share) => show({ share }));
     const control = new AbortController();
@@ -66,6 +57,32 @@ async function send(files: File[]): Promise<void> {
   }
 }
 
+/** Send what was dropped, the files of folders included. */
+function drop({ items }: DataTransfer): void {
+  const dropped = [...items].filter((item) => item.kind === "file");
+  const coming = dropped.map((item) => {
+    const entry = item.webkitGetAsEntry(); // later there is none
+    return entry?.isDirectory ? filesOf(entry) : [item.getAsFile()];
+  });
+  Promise.all(coming).then(
+    (all) => send(all.flat().filter((file) => file !== null)),
+    (error: unknown) => show({ problem: asFailure(error).problem }),
+  );
+}
+
+/** A file, or the files of a folder that are not hidden. */
+async function filesOf(entry: FileSystemEntry): Promise<File[]> {
+  if (entry.isFile)
+    return [await new Promise<File>((...both) => (entry as FileSystemFileEntry).file(...both))];
+  const reader = (entry as FileSystemDirectoryEntry).createReader();
+  const found: File[] = [];
+  for (;;) {
+    const some = await new Promise<FileSystemEntry[]>((...both) => reader.readEntries(...both));
+    if (!some.length) return found;
+    for (const each of some) if (!each.name.startsWith(".")) found.push(...(await filesOf(each)));
+  }
+}
+
 /** Where files are dropped or chosen, and their progress. */
 export function Drop() {
   const [over, setOver] = useState(false);
@@ -85,7 +102,7 @@ export function Drop() {
         onDrop={(event) => {
           event.preventDefault();
           setOver(false);
-          void send([...(event.dataTransfer?.files ?? [])]);
+          if (event.dataTransfer) drop(event.dataTransfer);
         }}
       >
         <Up />

@@ -67,16 +67,25 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
     else if (aim.place === 0) box.current.scrollTo({ top: 0 });
   }, [here, tree, aim, paged.value]);
 
-  if (problem) return <ProblemNote problem={problem} />;
-  if (!text || !tree || text.id !== id) return <p class="quiet loading">Opening the document…</p>;
+  const note = problem && <ProblemNote problem={problem} />;
+  if (!text || !tree || text.id !== id)
+    return note || <p class="quiet loading">Opening the document…</p>;
 
   const more = async (from: number, to: number) => {
-    const found = await api.documentText(library, id, Math.max(0, from), to);
-    setText((now) => {
-      if (!now) return found;
-      const [first, second] = found.start < now.start ? [found, now] : [now, found];
-      return { ...now, start: first.start, end: second.end, text: first.text + second.text };
-    });
+    try {
+      const found = await api.documentText(library, id, Math.max(0, from), to);
+      setProblem(null);
+      setText((now) => {
+        // A second click brought it already, or another text is shown by now.
+        if (now?.id !== found.id) return now;
+        if (found.end === now.start)
+          return { ...now, start: found.start, text: found.text + now.text };
+        if (found.start === now.end) return { ...now, end: found.end, text: now.text + found.text };
+        return now;
+      });
+    } catch (error) {
+      setProblem(asFailure(error).problem);
+    }
   };
   const main = end > start ? { start, end } : null;
   const source = documentsOf(library).value?.find((each) => each.id === id)?.source ?? "";
@@ -103,6 +112,7 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
         go={(place) => setAim({ place, highlight: false })}
       />
       <div class="text" ref={box} tabIndex={0} role="region" aria-label={`Text of ${text.title}`}>
+        {note}
         {text.start > 0 && (
           <button
             type="button"

@@ -11,7 +11,8 @@ export function Sure({ what, act }: { what: string; act: () => void }) {
         class="danger"
         autoFocus
         onBlur={() => setAsked(false)}
-        onClick={() => {
+        onClick={(event) => {
+          if (event.detail > 1) return; // the second click of a double click asked nothing
           setAsked(false);
           act();
         }}

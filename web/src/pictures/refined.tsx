@@ -14,8 +14,7 @@ export function RefinedPicture({ events }: { events: readonly TraceEvent[] }) {
   const weighed = of(events, "weighed");
   const selected = lastOf(events, "selected");
   const structured = new Map(of(events, "structured").map((event) => [event.document, event]));
-  const documents = weighed.length ? weighed : [];
-  const sorted = [...documents].sort((a, b) => keptLength(b) - keptLength(a));
+  const sorted = [...weighed].sort((a, b) => keptLength(b) - keptLength(a));
   return (
     <figure class="picture refined">
       <figcaption>

@@ -18,22 +18,38 @@ import type { Answer, DocumentInfo, Tree } from "../types";
 const question = signal("");
 const strategy = signal("auto");
 const parameters = signal<Record<string, string>>({});
-const chosen = signal<string[]>([]);
-const where = signal("");
+// What the questions of each library may read: the documents ticked, all if none, that meet this.
+type Scope = { ticked: string[]; where: string };
+const scopes = signal<Record<string, Scope>>({});
 const limits = { tokens: signal(""), seconds: signal("") };
 const run = signal<Run | null>(null);
 const earlier = signal<Run[]>([]); // the turns of the conversation before the run
+
+const scopeOf = (name: string): Scope => scopes.value[name] ?? { ticked: [], where: "" };
+
+function restrict(name: string, change: Partial<Scope>): void {
+  scopes.value = { ...scopes.value, [name]: { ...scopeOf(name), ...change } };
+}
 
 function ask(asked: string, before: Run[] = []): void {
   if (!asked) return;
   earlier.value = before;
   // A follow-up stays in the library of the answer before.
-  start(before.at(-1)?.library ?? library.value, {
+  const last = before.at(-1);
+  const name = last?.library ?? library.value;
+  if (last?.kept) {
+    // It was shown without the form; from now on the form says what it might read.
+    const { documents, where = [] } = last.kept;
+    restrict(name, { ticked: documents ?? [], where: where.join("; ") });
+    last.kept = null;
+  }
+  const { ticked, where } = scopeOf(name);
+  start(name, {
     question: asked,
     strategy: strategy.value,
     parameters: asValues(strategy.value, parameters.value),
-    documents: chosen.value.length ? chosen.value : null,
-    where: split(where.value),
+    documents: ticked.length ? ticked : null,
+    where: split(where),
     max_tokens_total: positive(limits.tokens.value),
     timeout: positive(limits.seconds.value),
     history: before.flatMap(turnOf),
@@ -82,9 +98,13 @@ export function AskView() {
   const now = run.value;
   const documents = documentsOf(library.value).value;
   useEffect(() => {
-    // Of another library, or removed, they can no longer be read.
-    chosen.value = chosen.value.filter((id) => documents?.some((each) => each.id === id));
+    if (!documents) return;
+    const { ticked } = scopeOf(library.value); // those removed can no longer be read
+    restrict(library.value, {
+      ticked: ticked.filter((id) => documents.some((each) => each.id === id)),
+    });
   }, [documents]);
+  const turns = [...earlier.value, ...(now ? [now] : [])].filter((each) => each.answer.value);
   const ended = now && !now.busy.value && now.id;
   useEffect(() => {
     if (ended) history.replaceState(null, "", link("run", [ended]));
@@ -106,7 +126,9 @@ export function AskView() {
         <Earlier />
         {now && earlier.value.length > 0 && <h2 class="asked-now">{now.question}</h2>}
         {now && <Outcome run={now} again={(asked) => start(now.library, asked)} />}
-        {now?.answer.value && <FollowUp before={[...earlier.value, now]} />}
+        {now && !now.busy.value && turns.length > 0 && (
+          <FollowUp before={turns} asked={now.answer.value ? "" : now.question} />
+        )}
       </div>
       {now && <RunPane run={now} />}
     </div>
@@ -249,7 +271,8 @@ function QuestionForm() {
 
 function Settings() {
   const limited = [limits.tokens.value, limits.seconds.value].filter(Boolean);
-  const set = [...chosen.value, ...split(where.value), ...limited].length;
+  const { ticked, where } = scopeOf(library.value);
+  const set = [...ticked, ...split(where), ...limited].length;
   const named = strategy.value !== "auto";
   const given = Object.keys(parameters.value).filter((name) => name !== "effort").length;
   return (
@@ -260,12 +283,12 @@ function Settings() {
           {set > 0 && <b class="count">{set}</b>}
         </summary>
         <DocumentChoice />
-        <label class={where.value ? "field changed" : "field"}>
+        <label class={where ? "field changed" : "field"}>
           <span>only documents that meet</span>
           <input
             placeholder="date>=2024; title~report"
-            value={where.value}
-            onInput={(event) => (where.value = event.currentTarget.value)}
+            value={where}
+            onInput={(event) => restrict(library.value, { where: event.currentTarget.value })}
           />
           <small>
             Conditions on date, title, file or language, with semicolons between them; ~ means
@@ -314,8 +337,9 @@ function Earlier() {
   );
 }
 
-export function FollowUp({ before }: { before: Run[] }) {
-  const text = useSignal("");
+/** The field for the next question of a conversation; `asked` is one that got no answer. */
+export function FollowUp({ before, asked = "" }: { before: Run[]; asked?: string }) {
+  const text = useSignal(asked);
   return (
     <form
       class="follow-up"
@@ -364,6 +388,7 @@ function Limit({
 }
 
 function DocumentChoice() {
+  const { ticked } = scopeOf(library.value);
   const all = documentsOf(library.value).value ?? [];
   const [found, search] = useSearch(
     all,
@@ -374,10 +399,14 @@ function DocumentChoice() {
   return (
     <fieldset class="documents-choice">
       <legend>
-        {chosen.value.length ? (
+        {ticked.length ? (
           <>
-            Read only {counted(chosen.value.length, "document")}{" "}
-            <button type="button" class="link" onClick={() => (chosen.value = [])}>
+            Read only {counted(ticked.length, "document")}{" "}
+            <button
+              type="button"
+              class="link"
+              onClick={() => restrict(library.value, { ticked: [] })}
+            >
               Untick all
             </button>
           </>
@@ -391,10 +420,11 @@ function DocumentChoice() {
           <label key={each.id} class="check">
             <input
               type="checkbox"
-              checked={chosen.value.includes(each.id)}
+              checked={ticked.includes(each.id)}
               onChange={(event) => {
-                const others = chosen.value.filter((id) => id !== each.id);
-                chosen.value = event.currentTarget.checked ? [...others, each.id] : others;
+                const others = ticked.filter((id) => id !== each.id);
+                const all = event.currentTarget.checked ? [...others, each.id] : others;
+                restrict(library.value, { ticked: all });
               }}
             />
             {each.title}

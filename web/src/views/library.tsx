@@ -52,7 +52,8 @@ export function LibraryView() {
     } catch (error) {
       setProblem(asFailure(error).problem);
     }
-    await Promise.allSettled([loadDocuments(library.value), loadLibraries()]);
+    await loadLibraries().catch(() => undefined); // if the server is gone, the next says so
+    await loadDocuments(library.value); // another one by now, if the library in view was removed
   };
   return (
     <InLibrary.Provider value={library.value}>
