@@ -13,13 +13,14 @@ import pytest
 
 from colligate import Engine, aask, ask
 from colligate.core import Answer, Needs, Run
-from colligate.core.events import Asking, Located, Noted, Progressed
+from colligate.core.events import Asking, Located, Noted, Progressed, Trace
 from colligate.core.strategy import check_needs
 from colligate.errors import EndpointUnreachable, MissingCapability, ModelError, UsageError
 from colligate.models import Capability, Message, Role
 from colligate.session import Session
 from colligate.settings import Named, Settings
 from colligate.testing import ScriptedModel
+from support.embedders import WordEmbedder
 
 CHAT, STRUCTURED = Capability.CHAT, Capability.STRUCTURED
 LIKELIHOOD, LABELS = Capability.LIKELIHOOD, Capability.LABELS
@@ -396,6 +397,18 @@ async def test_options_reach_the_model(here, served):
     async with Session() as session:
         model = await session.open_model(Named(name))
         assert model.context_tokens == 321
+
+
+@pytest.mark.parametrize(("embedder", "fetched"), [("static", ["static"]), (WordEmbedder(), [])])
+async def test_weights_are_those_of_the_librarys_own_embedder(here, monkeypatch, embedder, fetched):
+    (here / "gates.md").write_text("# Gates\n\nThe gate is green.\n")
+    async with Session(embedder=embedder) as session:
+        await session.add([here], Trace(), index=True)
+    pulled = []
+    monkeypatch.setattr("colligate.session.pull_embedder", lambda name, **_: pulled.append(name))
+    async with Session() as session:
+        assert await (await session.open_sources((), SEARCHING, Trace())).documents()
+    assert pulled == fetched
 
 
 @pytest.mark.parametrize(

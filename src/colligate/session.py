@@ -32,7 +32,7 @@ from colligate.errors import (
 )
 from colligate.library.in_memory import InMemorySources
 from colligate.library.ingest import Ingested, Progress
-from colligate.library.library import AsyncLibrary, Prune, View
+from colligate.library.library import OWN_EMBEDDERS, AsyncLibrary, Prune, View
 from colligate.library.sources import Sources, parse_conditions, select_documents
 from colligate.library.web import is_address
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
@@ -381,7 +381,7 @@ class Session:
         library = await self.open_library()
         before = await library.embedder_name()
         if index:
-            await self._pull_embedder(trace)
+            await self._pull_embedder(trace, library)
         said = self._said if brief else None
         ingested = await ingest(
             library, paths, trace, index=index, workers=workers, said=said, prune=prune
@@ -435,7 +435,7 @@ class Session:
             why = f"the library {library.uri} is empty"
             raise NoDocuments("there is nothing to ask", why, "name files or folders to read")
         if needs.searches:
-            await self._pull_embedder(trace)
+            await self._pull_embedder(trace, library)
             new = await library.embedder_name() is None
             await library.index_pending(on_progress=report_ingestion(trace))
             if new:
@@ -480,9 +480,18 @@ class Session:
             return (await self.load_settings()).embedder
         return self.embedder
 
-    async def _pull_embedder(self, trace: Trace) -> None:
-        """Fetch missing weights here, where the progress can be shown."""
-        named = await self._embedder_name() or DEFAULT_EMBEDDER
+    async def _pull_embedder(self, trace: Trace, library: AsyncLibrary | None = None) -> None:
+        """Fetch missing weights here, where the progress can be shown.
+
+        They are of the embedder named, else of the one that made the library's vectors, if it runs
+        here without being named, else of the default.
+        """
+        named = await self._embedder_name()
+        if named is None:
+            made = await library.embedder_name() if library else None
+            if made is not None and made not in OWN_EMBEDDERS.values():
+                return
+            named = Named(made) if made else DEFAULT_EMBEDDER
         if isinstance(named, Named):
             note_name("embedder", named, trace)
             report = report_pull(trace)

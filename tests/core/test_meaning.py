@@ -117,6 +117,7 @@ def test_what_turns_the_meaning_round_is_found(claim, source):
         ),
         ("It was shown from 2005 to 2014.", "It was shown from 19 May 2005 to 31 May 2014."),
         ("The dividend is $2 a share per year.", "The annual dividend is $2 per share."),
+        ("Lease 0; Lease 1; Lease 2; Lease 3", "Lease 0; Lease 1; Lease 2; and 2 more end then."),
         ("Yes.", COURT),
         ("", COURT),
         ("COURT", ""),

@@ -108,13 +108,13 @@ def compare_words(claim: str, source: str) -> Meaning:
     said, stated = _Text(claim), _Text(source)
     if not said.words or not stated.words:
         return Meaning.UNCLEAR
-    even = _even(source)
-    verbatim = re.search(rf"(?<![\w-]){re.escape(_even(claim))}(?![\w-])", even)
+    wanted, even = _even(claim), _even(source)
+    at = _find_whole(wanted, even)
     # "It is alleged that A is B" and "A is B if C" do not say that A is B.
     if (
-        verbatim
-        and not _Text(even[: verbatim.start()]).has(_HEDGES | _NOT | _NONE | _REPORTED | _IF)
-        and _CONDITIONS.isdisjoint(_Text(even[verbatim.end() :]).words[:1])
+        at >= 0
+        and not _Text(even[:at]).has(_HEDGES | _NOT | _NONE | _REPORTED | _IF)
+        and _CONDITIONS.isdisjoint(_Text(even[at + len(wanted) :]).words[:1])
     ):
         return Meaning.SUPPORTS
     if _meets_bound(stated, said) or _meets_bound(said, stated):
@@ -156,6 +156,14 @@ def changes_year(claim: str, source: str) -> bool:
 
 def _even(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .")
+
+
+def _find_whole(words: str, text: str) -> int:
+    """Return where a text has these words, not as a part of longer ones; -1 if it has not."""
+    at = text.find(words)
+    while at >= 0 and re.search(r"[\w-]", text[at - 1 : at] + text[at + len(words) :][:1]):
+        at = text.find(words, at + 1)
+    return at
 
 
 # Words
@@ -287,12 +295,16 @@ class _Text:
     text: str
 
     @cached_property
-    def forms(self) -> list[str]:
+    def found(self) -> list[re.Match[str]]:
         text = self.text.replace("’", "'").replace("can't", "cannot").replace("won't", "will not")
         text = text.replace("unable to", "not able to")
         text = re.sub(r"\b([Nn]on)-(?=\w)", r"\1", text)  # "non-exclusive" is one word
         text = re.sub(r"\b[Nn]o\.(?=\s?\d)", "number", text)  # "No. 5" denies nothing
-        return [each.group() for each in WORD.finditer(re.sub(r"n't\b", " not", text))]
+        return list(WORD.finditer(re.sub(r"n't\b", " not", text)))
+
+    @cached_property
+    def forms(self) -> list[str]:
+        return [each.group() for each in self.found]
 
     @cached_property
     def words(self) -> list[str]:
@@ -806,4 +818,5 @@ def _measures(text: _Text) -> set[tuple[str, str]]:
         and text.words[place + 1].isalpha()
         and len(text.words[place + 1]) > 2
         and text.words[place + 1] not in _GLUE | _SYMMETRIC
+        and text.found[place + 1].start() - text.found[place].end() <= 1  # no mark between
     }

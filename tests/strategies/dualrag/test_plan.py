@@ -103,6 +103,20 @@ async def test_a_step_that_refers_to_a_date_means_the_step_before_it(ask_small):
     assert answer.short == "Red Clay"
 
 
+async def test_a_name_with_a_number_is_no_date(ask_small):
+    asked = "Who directed the film with the ship, and when was it shown?"
+    steps = "1. Which film has the ship?\n2. Who directed #1?\n3. When was #1 shown?"
+    answers = {
+        "Which film has the ship?": ("with a ship", "Harbour 11"),
+        "Who directed Harbour 11?": ("by Ada Mercer", "Ada Mercer"),
+        "When was Harbour 11 shown?": ("shown in 1971", "1971"),
+    }
+    told = "Harbour 11 is a film with a ship.", "It is by Ada Mercer.", "It was shown in 1971."
+    texts = {f"d{n}": f"# Harbour 11, {n}\n\n{each}\n" for n, each in enumerate(told)}
+    answer, _, _ = await ask_small(asked, steps, answers, texts)
+    assert answer.short == "Ada Mercer; 1971"
+
+
 async def test_without_an_answer_to_a_step_the_best_passages_are_read(ask_small):
     left = dict(list(ANSWERS.items())[:1])
     answer, run, model = await ask_small(BORN, CHAIN, left)
@@ -235,6 +249,12 @@ def test_any_reply_gives_steps_that_refer_to_earlier_ones(reply, question):
         ("Who was born first, ann or ben?", "1921", "1934", None),
         ("Was Ben Cole or Ann Hall born first?", "1921", "1934", "Ann Hall"),
         ("Are Ann Hall and Ben Cole of the same nationality?", "Italian", "an Italian", "yes"),
+        ("Are Ann Hall and Ben Cole of the same nationality?", "Italian painter", "Italian", "yes"),
+        ("Are Ann Hall and Ben Cole from the same state?", "Virginia", "West Virginia", None),
+        ("Are Ann Hall and Ben Cole from the same country?", "Equatorial Guinea", "Guinea", None),
+        ("Are Ann Hall and Ben Cole of the same class?", "Class 5", "a class", None),
+        ("Were Ann Hall and Ben Cole born in the same year?", "1975", "6 January 1975", "yes"),
+        ("Were Ann Hall and Ben Cole born on the same day?", "1975", "6 January 1975", None),
         ("Are Ann Hall and Ben Cole from the same town?", "Rome", "Oslo", "no"),
         ("Are Ann Hall and Ben Cole from the same town?", "Austria", "Australia", None),
         ("Are Ann Hall and Ben Cole from the same country?", "Rome", "Oslo", None),

@@ -1292,6 +1292,31 @@ async def test_one_thing_is_answered_from_the_surest_of_what_small_agents_find(a
     assert len(answer.citations) == 2
 
 
+@pytest.mark.parametrize(
+    ("question", "places"),
+    [
+        ("Which stations in the north have rain?", 2),
+        ("Which companies recorded rain?", 2),
+        ("In which newspapers is the rain?", 2),
+        ("Which northern stations have rain?", 2),
+        ("What records do we have of rain?", 2),
+        ("What are the termination conditions?", 2),
+        ("Which people have recorded rain?", 2),
+        ("Which station records the rain?", 1),
+        ("Which news is of the rain?", 1),
+        ("Which series was of the rain?", 1),
+        ("Which analysis shows the rain?", 1),
+        ("What was the rain?", 1),
+        ("What does the station record?", 1),
+        ("Who measured the rain which falls in the north?", 1),
+    ],
+)
+async def test_all_findings_are_listed_if_a_plural_asks_for_them(ask_small, question, places):
+    answer, run, _ = await ask_small(question=question, sure=0.9)
+    assert len(answer.citations) == places
+    assert ("nothing was found in Station 2" in run.warnings) == (places == 2)
+
+
 async def test_the_highest_of_what_small_agents_find_is_found_by_comparing(ask_small):
     question = "Which station recorded the most rain?"
     answer, run, model = await ask_small(question=question, stations=2)
@@ -1320,6 +1345,18 @@ async def test_of_what_small_agents_find_only_what_is_within_the_limit_is_listed
     assert "Station 0: 10 millimetres" in answer.text
 
 
+@pytest.mark.parametrize(("least", "short"), [(9, "2"), (10, "1"), (90, "0")])
+async def test_how_many_are_within_the_limit_is_counted(ask_small, least, short):
+    question = f"How many of these stations recorded more than {least} millimetres?"
+    answer, *_ = await ask_small(question=question, stations=2)
+    assert (answer.short, answer.ground) == (short, "computed")
+    assert answer.text.startswith(f"{short} of 2: More than {least} millimetres: ")
+    for options in ({"stations": 3}, {"stations": 3, "documents": 2}):  # not all are known
+        answer, *_ = await ask_small(question=question, **options)
+        assert answer.short is None
+        assert answer.text.startswith(f"More than {least} millimetres: ")
+
+
 async def test_figures_that_cannot_be_compared_are_listed_with_a_warning(ask_small):
     answer, run, _ = await ask_small(question="Which station recorded more than 10 inches?")
     assert answer.text.startswith("Station 0: 10 millimetres: ")
@@ -1335,7 +1372,10 @@ async def test_what_small_agents_find_is_added_if_the_sum_is_asked_for(ask_small
     answer, *_ = await ask_small(question="How much rain did the stations record altogether?")
     lead = "21 millimetres is the sum of what was found in 2 of 3 documents. [1][2]"
     assert answer.text.startswith(f"{lead} Station 0: 10 millimetres: ")
-    assert answer.ground == "computed"
+    assert (answer.short, answer.ground) == (None, "computed")
+    question = "How much rain did the stations record altogether?"
+    answer, *_ = await ask_small(question=question, stations=2)
+    assert answer.short == "21 millimetres"
 
 
 async def test_small_agents_can_search_in_turns(ask_small):

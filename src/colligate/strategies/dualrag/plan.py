@@ -16,10 +16,12 @@ from colligate.core.answer import Answer, split_answer
 from colligate.core.apart import repeats_question
 from colligate.core.citing import COMPUTED, Evidence, Place, Stated, write_answer
 from colligate.core.computing import (
+    DATE,
     EARLIER,
     LATER,
     LESS,
     MORE,
+    NAMED_MONTH,
     find_larger,
     read_value,
     wants_larger,
@@ -27,7 +29,7 @@ from colligate.core.computing import (
 from colligate.core.events import Answered
 from colligate.core.prompts import escape
 from colligate.core.run import Run
-from colligate.core.support import split_content_words
+from colligate.core.support import find_capitalised, is_number, split_content_words
 from colligate.models import Message
 
 PLAN_TOKENS = 120
@@ -247,6 +249,16 @@ def parse_plan(reply: str, question: str) -> list[str]:
     return steps
 
 
+_MONTH = re.compile(rf"\b(?:{NAMED_MONTH})\b", re.IGNORECASE)
+
+
+def _is_value(text: str) -> bool:
+    """Return whether a text is a date or a number with its unit, and no name: "Apollo 11"."""
+    rest = _MONTH.sub(" ", text)
+    begins = any(is_number(word) for word in split_content_words(rest)[:1])
+    return begins and not find_capitalised(rest) and read_value(text) is not None
+
+
 @dataclass
 class QuestionPlan:
     """A question, the simple ones it is split into, and the answers so far by number from 1."""
@@ -270,7 +282,7 @@ class QuestionPlan:
         references = {int(found) for found in _REFERENCE.findall(step)}
         if len(references) == 1 and number - 1 not in references and number > 2:
             [reference] = references
-            if read_value(self.answers[reference]) and not read_value(self.answers[number - 1]):
+            if _is_value(self.answers[reference]) and not _is_value(self.answers[number - 1]):
                 return _REFERENCE.sub(f"#{number - 1}", step)
         return step
 
@@ -432,12 +444,17 @@ def _compare_equal(
 ) -> tuple[str, str] | None:
     """Return whether two answers are the same; None if that is not sure.
 
-    They are if all words of one are in the other. They are not if no words of both begin alike, as
-    "Italian" and "Italy" do, and both steps ask for what is to be the same: different places may be
-    in the same country.
+    They are if all words of one are in the other, and what that one adds is no name and no number:
+    "West Virginia" is not "Virginia". The year of a date is in it. They are not if no words of both
+    begin alike, as "Italian" and "Italy" do, and both steps ask for what is to be the same:
+    different places may be in the same country.
     """
     a, b = (set(split_content_words(each)) for each in (first, second))
-    if a and b and (a <= b or b <= a):
+    text = f"{first} {second}"
+    named = (DATE.sub(" ", text) if what == "year" else text).split()
+    named = [word for word in named if not word[0].islower()]
+    names = set(split_content_words(" ".join(named)))
+    if a and b and (a <= b or b <= a) and names.isdisjoint(a ^ b):
         return "yes", f"{first} and {second}"
     asked = all(what in made.steps[number - 1].casefold() for number in made.last)
     differ = a and b and {word[:4] for word in a}.isdisjoint(word[:4] for word in b)

@@ -344,11 +344,19 @@ _EVIDENCE = 1000, 5000  # tokens of a search: 5 passages of ours, and of the pap
 _CHARACTERS = 4  # of a token, to estimate which documents are shown whole
 _LAST_PASSAGES = 10  # read where no agent found anything
 _ASKS = re.compile(r"\b(?:who(?:m|se)?|what|when|where|which|how)\b", re.I)
-_PLURAL = re.compile(r"\bthe (?!series|species|news)[a-z]+[^su\W\d]s\b")
+_THINGS = r"(?!(?:series|species|news|was|has|does)\b)[a-z]+[^isu\W\d]s\b"
+# "The stations", "In which stations", "Which people have", "Who were", "What large risks do".
+_PLURAL = re.compile(
+    rf"\bthe {_THINGS}|^\W*(?:\w+ )?(?:[Ww]hich {_THINGS}"
+    r"|[Ww]hich (?:[a-z]+ )?(?:are|were|have)\b|[Ww]h(?:at|o) (?:are|were)\b|[Ww]h(?:at|ich) "
+    rf"(?:(?!of\b)[\w-]+ ){{0,2}}{_THINGS} (?:are|were|have|do|did|must|may|can)\b)"
+)
+_COUNTS = re.compile(r"\W*how many of (?:these|those|the|my|our|your)\b", re.IGNORECASE)
 
 
 def _asks_one_thing(question: str) -> bool:
-    """Return whether an English question has no word for several things, and no "the stations"."""
+    """Return whether an English question has no word for several things, and no plural that asks
+    for them."""
     several = speaks_of_several(question) or _PLURAL.search(question)
     return bool(_ASKS.search(question)) and not several
 
@@ -363,26 +371,29 @@ async def _compare(question: str, outcomes: Sequence[AgentOutcome], run: Run) ->
         figures.append(CitedFigure(each.short, document.slice(span), document.table_unit(span)))
         places.append(Place(span, COMPUTED))
     among = f"of what was found in {len(told)} of {pluralize(len(outcomes), 'document')}"
-    others: list[int] = []
+    whole = len(told) == len(await run.infos())
     if extreme := find_extreme(question, figures):
         place, what = extreme
-        named, only = [place], tuple(range(len(told)))
-        line = f"{told[place].title}: {told[place].short} is the {what} {among}."
+        short, only = told[place].title, tuple(range(len(told)))
+        line = f"{short}: {told[place].short} is the {what} {among}."
     elif within := find_within(question, figures, date.today()):
         named, limit, others = within
         only = tuple(named or range(len(told)))
-        titles = _name([told[at].title for at in named]) or "none"
-        line = f"{limit[0].upper()}{limit[1:]}: {titles} ({among})."
+        titles = [told[at].title for at in named]
+        short = "; ".join(titles)
+        line = f"{limit[0].upper()}{limit[1:]}: {_name(titles) or 'none'} ({among})."
+        whole = whole and not others
+        if whole and _COUNTS.match(question):
+            short = str(len(named))
+            line = f"{short} of {len(told)}: {line}"
         if others:
             run.warn(f"of another kind, so not compared: {_name([told[n].title for n in others])}")
     elif total := find_total(question, figures):
-        named, only = [], tuple(range(len(told)))
+        short, only = total, tuple(range(len(told)))
         line = f"{total} is the sum {among}."
     else:
         return None
-    whole = len(told) == len(outcomes) and not others
-    short = "; ".join(told[at].title for at in named) if whole else ""
-    return Comparison(Stated(line, tuple(places)), short, only)
+    return Comparison(Stated(line, tuple(places)), short if whole else "", only)
 
 
 def _list_missing(tasks: Sequence[str], answered: Sequence[int]) -> tuple[int, ...]:

@@ -75,9 +75,9 @@ _REPORT = 250  # tokens of a document's findings and their statements, estimated
 
 @dataclass(frozen=True)
 class Comparison:
-    """What follows from comparing the figures of findings: a statement with all their places, the
-    titles of the documents that it names if every document has a figure, and the places of the
-    findings that are asked for."""
+    """What follows from comparing the figures of findings: a statement with all their places, a
+    short answer if every document has a figure (titles, their number or a sum), and the places of
+    the findings that are asked for."""
 
     statement: Stated
     short: str
