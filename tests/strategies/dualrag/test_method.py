@@ -582,6 +582,10 @@ async def test_passages_are_reranked_by_the_entity_or_by_its_queries(learn):
     reranker = Reranker("boats")
     _, run, _ = await learn(World(Entities={"entities": []}), reranker=reranker, rounds=1)
     assert reranker.queries == ["Missing: Who was the director of Silver Harbour?"]
+    foreign = Reranker("boats")
+    foreign.language = "de"  # the documents are English
+    await learn(World(Entities=TWO), reranker=foreign, rounds=1)
+    assert foreign.queries == []
 
 
 async def test_without_a_reranker_the_rankings_of_the_queries_are_joined(learn):

@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -185,6 +186,10 @@ async def test_a_reranker_scores_every_leaf(make_run):
     refined, run, _ = await refine(make_run, sparse(budget=34, least_words=5), reranker=Wheel())
     assert "nine tons" in refined.text
     assert run.meter.report().scoring_passes > 4
+    Wheel.language = "de"
+    english = (replace(MILL, language="en"),)
+    _, run, _ = await refine(make_run, sparse(), documents=english, reranker=Wheel())
+    assert "wheel" not in {call.model for call in run.meter.calls}
 
 
 @pytest.mark.parametrize("field", ["budget", "outline_tokens", "documents", "least_words"])

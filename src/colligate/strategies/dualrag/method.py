@@ -436,7 +436,8 @@ class DualRAG:
             for query in queries
         )
         passages = {hit.passage.id: hit.passage for hits in found for hit in hits}
-        if run.reranker is None or self.no_rerank or beside or not passages:
+        suits = not self.no_rerank and await run.suits_reranker(list(passages.values()))
+        if beside or not suits or not passages:
             how = "search" if len(queries) == 1 else "reciprocal rank fusion"
             return join_rankings(found)[: self.k], how, found
         by_queries = self.rerank_by == "queries" or name == ELSE

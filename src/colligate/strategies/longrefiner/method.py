@@ -433,18 +433,19 @@ async def score_leaves(
 ) -> list[list[float]]:
     """Return LS of the paragraphs, in the order of `article.leaves`; higher is better.
 
-    It is the reranker's score if the run has one. Otherwise a paragraph has the score of the best
-    passage of the search that it overlaps, times the root of the overlap's share of the shorter of
-    the two, and 0 if the search found none. The root, because both halves of a good passage are
-    good, and a plain share would rank them with the sixtieth passage.
+    It is the reranker's score if the run has one for the documents' language. Otherwise a paragraph
+    has the score of the best passage of the search that it overlaps, times the root of the
+    overlap's share of the shorter of the two, and 0 if the search found none. The root, because
+    both halves of a good passage are good, and a plain share would rank them with the sixtieth
+    passage.
     """
     spans = [[article.nodes[leaf].span for leaf in article.leaves] for article in articles]
-    if run.reranker is not None:
-        passages = [
-            article.document.passage(span)
-            for article, row in zip(articles, spans, strict=True)
-            for span in row
-        ]
+    passages = [
+        article.document.passage(span)
+        for article, row in zip(articles, spans, strict=True)
+        for span in row
+    ]
+    if await run.suits_reranker(passages):
         scores = iter(await run.rerank(question, passages) if passages else ())
         return [[next(scores) for _ in row] for row in spans]
     names = {article.document.id for article in articles}
