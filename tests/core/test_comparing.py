@@ -56,6 +56,7 @@ PER_SHARE = CitedFigure("2.1", "| Earnings | 2.1 |", "in thousands, except per s
         ("Which companies have at most 50 employees?", ["5", "70"], None),
         ("Which does not have the highest sales?", ["$5", "$7"], None),
         ("What was the highest price?", ["$5", "$7"], None),
+        ("Which of these flats is the cheapest?", ["900 euros", "850 euros"], (1, "smallest")),
         ("Which lease ends last?", ["31 May 2027", "2026"], (0, "latest")),
         ("Which of these was signed first?", ["May 1, 2020", "June 2019"], (1, "earliest")),
         ("Which is the most recent?", ["2020-05-01", "2 May 2020"], (1, "latest")),

@@ -89,7 +89,7 @@ class _Limit:
 
 _SUPERLATIVES = (
     "most|least|fewest|first|last|latest|earliest|oldest|youngest|highest|lowest|largest|smallest|"
-    "biggest|greatest|longest|shortest|tallest"
+    "biggest|greatest|longest|shortest|tallest|cheapest|dearest|heaviest|lightest|deepest|widest"
 )
 _SUPERLATIVE = re.compile(rf"(?<!\bat )\b(?:{_SUPERLATIVES})\b(?: recent(?:ly)?\b)?", re.IGNORECASE)
 _WHICH = re.compile(rf"\b(?:which|who)\b.*(?<!\bat )\b(?:{_SUPERLATIVES})\b", re.IGNORECASE)

@@ -186,8 +186,9 @@ _MEASURES = _UNITS - frozenset("people person employee share point".split())
 _NAMES: dict[Operation, str] = {
     "sum": r"total\w*|sum|together|combined|altogether|overall|in all|both",
     "difference": r"differ\w*|more|less|fewer|later|earlier|older|younger|longer|shorter|higher|"
-    r"lower|larger|smaller|bigger|taller|greater|increas\w*|decreas\w*|rose|risen|fell|fallen|"
-    r"grew|grown|dropped|declined|apart|between|after|before|exceed\w*|gap|ahead|behind",
+    r"lower|larger|smaller|bigger|taller|greater|cheaper|dearer|heavier|lighter|increas\w*|"
+    r"decreas\w*|rose|risen|fell|fallen|grew|grown|dropped|declined|apart|between|after|before|"
+    r"exceed\w*|gap|ahead|behind",
     "ratio": r"times|ratio|twice|double\w*|triple\w*|half",
     "change": r"increas\w*|decreas\w*|rose|risen|fell|fallen|grew|grown|growth|dropped|declined|"
     r"more|less|higher|lower|larger|smaller",
@@ -461,11 +462,12 @@ LATER = re.compile(
 EARLIER = re.compile(r"\b(first|earlier|earliest|older|oldest)\b", re.IGNORECASE)
 MORE = re.compile(
     r"\b(more|most|larger|largest|higher|highest|bigger|biggest|greater|greatest|longer|longest|"
-    r"taller|tallest|older|oldest)\b",
+    r"taller|tallest|older|oldest|heavier|heaviest|deeper|deepest|wider|widest|dearer|dearest)\b",
     re.IGNORECASE,
 )
 LESS = re.compile(
-    r"\b(less|least|fewer|fewest|smaller|smallest|lower|lowest|shorter|shortest|younger|youngest)\b",
+    r"\b(less|least|fewer|fewest|smaller|smallest|lower|lowest|shorter|shortest|younger|youngest|"
+    r"cheaper|cheapest|lighter|lightest|shallower|shallowest|narrower|narrowest)\b",
     re.IGNORECASE,
 )
 _THAN = re.compile(r"\b(than|before|after)\b", re.IGNORECASE)

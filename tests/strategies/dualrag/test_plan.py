@@ -244,6 +244,7 @@ def test_any_reply_gives_steps_that_refer_to_earlier_ones(reply, question):
         ("Who was born first, Ann Hall or Ben Cole?", "in Lund", "1934", None),
         ("Who has more employees, Ann Hall or Ben Cole?", "1,200", "900", "Ann Hall"),
         ("Who has fewer employees, Ann Hall or Ben Cole?", "1,200", "900", "Ben Cole"),
+        ("Which is cheaper, Ann Hall or Ben Cole?", "$1,200", "$900", "Ben Cole"),
         ("Who has more, Ann Hall or Ben Cole?", "$1.2 million", "900", None),
         ("Who met Ann Hall or Ben Cole?", "1921", "1934", None),
         ("Who was born first, ann or ben?", "1921", "1934", None),

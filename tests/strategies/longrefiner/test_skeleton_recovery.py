@@ -334,4 +334,5 @@ def test_time_grows_with_the_text_about_linearly() -> None:
         return time.process_time() - began
 
     seconds(50)
-    assert seconds(1_200) < 40 * max(seconds(100), 0.01)  # twelve times as much text
+    # Twelve times as much text; a square would take 144 times as long on any machine and try.
+    assert any(seconds(1_200) < 40 * max(seconds(100), 0.01) for _ in range(3))
