@@ -755,18 +755,17 @@ def _moves_year(stated: _Text, said: _Text) -> bool:
 
     "It was 10 million in 2022 and 12 million in 2023."
     """
-    ours, theirs = _list_numbers(said), _list_numbers(stated)
+    ours = [key for key in said.keys if is_number(key)]
+    places = [at for at, key in enumerate(stated.keys) if is_number(key)]
+    theirs = [stated.keys[at] for at in places]
     years = [_YEAR.fullmatch(number) is not None for number in theirs]
     alternate = len(theirs) > 2 and all(one != other for one, other in pairwise(years))
     dated = [_YEAR.fullmatch(number) is not None for number in ours]
     if sorted(dated) != [False, True] or len(theirs) % 2 or not alternate:
         return False
     pairs = [{*pair} for pair in zip(theirs[::2], theirs[1::2], strict=True)]
-    return {*ours} not in pairs and {*ours} <= {*theirs}
-
-
-def _list_numbers(text: _Text) -> list[str]:
-    return [key for key in text.keys if is_number(key)]
+    near = all(b - a <= _FEW for a, b in zip(places[::2], places[1::2], strict=True))
+    return near and {*ours} not in pairs and {*ours} <= {*theirs}
 
 
 def _changes_currency(claim: str, source: str) -> bool:
