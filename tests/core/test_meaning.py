@@ -116,7 +116,10 @@ def test_what_turns_the_meaning_round_is_found(claim, source):
             "They were $10 million in 2022 and $12 million in 2023.",
         ),
         ("The age is 21 since 1986.", "A law of 1984 raised the age from 18 and 19 to 21 by 1986."),
-        ("It was 21 by 1986.", "In 1984 a law told them to raise the age to 21 by 1986 or lose 10%."),
+        (
+            "It was 21 by 1986.",
+            "In 1984 a law told them to raise the age to 21 by 1986 or lose 10%.",
+        ),
         ("It was shown from 2005 to 2014.", "It was shown from 19 May 2005 to 31 May 2014."),
         ("The dividend is $2 a share per year.", "The annual dividend is $2 per share."),
         ("Lease 0; Lease 1; Lease 2; Lease 3", "Lease 0; Lease 1; Lease 2; and 2 more end then."),
