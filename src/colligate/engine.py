@@ -82,10 +82,10 @@ class Engine:
     """Models by role and a library, opened when first needed and closed together.
 
     Names are as on the command line. Instead of a name you can give a model, embedder, reranker or
-    verifier of your own, which the engine does not close. `library` is a folder. What is None is
-    taken from the environment (COLLIGATE_MODEL and so on), then from a `colligate.toml`, then by
-    default. `settings` replaces environment and file: `Settings.load(path)` reads another file,
-    `Settings()` names nothing.
+    verifier of your own, which the engine does not close. `library` is a folder or
+    "s3://BUCKET/NAME". What is None is taken from the environment (COLLIGATE_MODEL and so on), then
+    from a `colligate.toml`, then by default. `settings` replaces environment and file:
+    `Settings.load(path)` reads another file, `Settings()` names nothing.
 
     `wait` is how many seconds to wait for another process that holds the library. `cache` keeps
     the models' replies in the library's folder, so that the same question over the same documents

@@ -160,7 +160,10 @@ class Library:
         return run_blocking(self._open().search(query, k=k, mode=mode, documents=documents))
 
     def remove(self, *documents: str) -> list[str]:
-        """Remove documents by id or file, and every trace of them; return the ids removed."""
+        """Remove documents by id, file, folder or web address; return the ids removed.
+
+        In a bucket and in snapshots their text stays until it is erased.
+        """
         return run_blocking(self._open().remove(documents))
 
     def verify(self, *, repair: bool = False) -> list[str]:

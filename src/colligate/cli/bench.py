@@ -355,7 +355,8 @@ def bench_compare_command(
 ) -> int:
     """Compare strategies over the questions that both were asked.
 
-    Mean difference, its 95% interval and two-sided p of the paired bootstrap (10,000 samples).
+    Mean difference, its 95% interval by the paired bootstrap (10,000 samples), and two-sided p: the
+    larger of the bootstrap's and that of an exact test.
     * is p below .05, ** below .01, *** below .001; p is not corrected for many comparisons.
     """
     from colligate.bench.compare import compare_runs

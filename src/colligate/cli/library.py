@@ -121,7 +121,7 @@ async def library_remove_command(
         list[str],
         typer.Argument(
             metavar="DOCUMENT...",
-            help="Ids from `library list`, or files or folders that were added.",
+            help="Ids from `library list`, or files, folders or addresses that were added.",
             show_default=False,
         ),
     ],

@@ -125,15 +125,15 @@ Reranker = Annotated[
     option(
         "The reranker of the passages found: none, minilm, embedding, likelihood, "
         "cross-encoder:NAME or http:MODEL@URL. Default: COLLIGATE_RERANKER, then the settings "
-        "file, then the strategy's own.",
+        "file, then the strategy's own; `bench run` has none then.",
         MODELS,
     ),
 ]
 Verifier = Annotated[
     str | None,
     option(
-        "What checks that no cited sentence denies the statement, beside the rules: none, odds (the"
-        " model itself), hf:NAME (a model of inference) or onnx:FOLDER (of `colligate train "
+        "A further check, after the rules, that no cited sentence denies the statement: none, odds "
+        "(the model itself), hf:NAME (a model of inference) or onnx:FOLDER (of `colligate train "
         "verifier`). Default: COLLIGATE_VERIFIER, then the settings file, then "
         "odds for bundled, none for others.",
         MODELS,

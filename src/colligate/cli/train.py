@@ -514,9 +514,10 @@ def train_evaluate_command(
     """Compare adapters with their base on samples that were held out of training.
 
     Each sample is asked as inference asks it, at temperature 0, and its reply is measured as in
-    the paper. Differences come with their 95% interval and two-sided p of the paired bootstrap
-    (10,000 samples); * is p below .05, ** below .01, *** below .001. Replies are kept: the same
-    command resumes, and with more samples or adapters only the new ones are asked.
+    the paper. Differences come with their 95% interval by the paired bootstrap (10,000 samples)
+    and two-sided p, the larger of the bootstrap's and that of an exact test; * is p below .05, **
+    below .01, *** below .001. Replies are kept: the same command resumes, and with more samples or
+    adapters only the new ones are asked.
 
     Exit status: 0 all is measured, 2 wrong usage, 1 a fault.
     """

@@ -25,8 +25,8 @@ async def tree_command(
         typer.Option(
             "--route",
             metavar="QUESTION",
-            help="Mark what the strategy rdr2 would read for a question. All options but --json "
-            "need this one.",
+            help="Mark what the strategy rdr2 would read for a question. All options but --json, "
+            "--ocr and --pdf need this one.",
             show_default=False,
         ),
     ] = None,

@@ -154,8 +154,8 @@ class Condition:
     """A condition on a document, such as `date>=2024`, `language=de` or `title~annual report`.
 
     The key is id, title, file, language, date, or the name of what the file says about itself. A
-    document without it only meets `!=`. Dates compare as far as both go: `date<=2024` holds for all
-    of 2024, and `date>=2024-03` for a document of which only the year 2024 is known. `~` is
+    document without it only meets `!=`. `date<=2024` holds for all of 2024. Of a document of which
+    only the year 2024 is known `date>=2024-03` and `date<=2024-03` hold, `date=2024-03` not. `~` is
     contains; upper and lower case are the same.
     """
 

@@ -298,7 +298,7 @@ StrategyName = Annotated[
     str,
     Field(
         max_length=100,
-        description="How to find the answer. The default suits questions about few places;"
+        description="How to find the answer. The default, auto, suits any question;"
         f" there are {', '.join(list_strategies())}.",
     ),
 ]
