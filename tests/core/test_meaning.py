@@ -64,6 +64,11 @@ TOWNS = "Brenwick is the capital, and the largest city is Aldton."
         ("Notice of up to 30 days is needed.", "Notice of at least 30 days is needed."),
         ("She pays if the tenant moves.", "She pays unless the tenant moves."),
         ("The spread is 12 percent.", "The spread is 12 basis points."),
+        ("She is entitled to leave.", "She is not entitled to leave unless she asks for it."),
+        (
+            "The firm may pay dividends.",
+            "The firm may not pay dividends unless the firm is solvent.",
+        ),
     ],
 )
 def test_what_turns_the_meaning_round_is_found(claim, source):
@@ -120,6 +125,13 @@ def test_what_turns_the_meaning_round_is_found(claim, source):
             "It was 21 by 1986.",
             "In 1984 a law told them to raise the age to 21 by 1986 or lose 10%.",
         ),
+        ("She was elected in May.", "In May she was elected, and again in June."),
+        ("Credit is given in the USA.", "In the USA credit is given, but not in the UAE."),
+        ("The salary is 50 euros per year.", "The salary is 50 euros per annum."),
+        ("He argued that the tax hurt trade.", "He argues that the tax hurt trade."),
+        ("Kraft made a bid of $143 million.", "Unilever rejected Kraft's bid of $143 million."),
+        ("If no notice is given, it continues.", "It continues unless notice is given."),
+        ("It is renewed if neither gives notice.", "It is renewed unless one gives notice."),
         ("It was shown from 2005 to 2014.", "It was shown from 19 May 2005 to 31 May 2014."),
         ("The dividend is $2 a share per year.", "The annual dividend is $2 per share."),
         ("Lease 0; Lease 1; Lease 2; Lease 3", "Lease 0; Lease 1; Lease 2; and 2 more end then."),
@@ -136,6 +148,8 @@ def test_words_of_the_source_are_supported_unless_it_is_unsure_of_them():
     assert compare_words("Brenwick is the capital", TOWNS) is Meaning.SUPPORTS
     unsure = "It is alleged that Brenwick is the capital."
     assert compare_words("Brenwick is the capital.", unsure) is not Meaning.SUPPORTS
+    both = "Unsigned forms are rejected; the form must be signed."
+    assert compare_words("The form must be signed.", both) is Meaning.SUPPORTS
     if_so = "The fee is repaid if the course is cancelled."
     assert compare_words("The fee is repaid.", if_so) is not Meaning.SUPPORTS
 

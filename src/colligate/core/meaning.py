@@ -110,10 +110,11 @@ def compare_words(claim: str, source: str) -> Meaning:
         return Meaning.UNCLEAR
     wanted, even = _even(claim), _even(source)
     at = _find_whole(wanted, even)
+    before = re.split(r"[;.]\s", even[: max(at, 0)])[-1]
     # "It is alleged that A is B" and "A is B if C" do not say that A is B.
     if (
         at >= 0
-        and not _Text(even[:at]).has(_HEDGES | _NOT | _NONE | _REPORTED | _IF)
+        and not _Text(before).has(_HEDGES | _NOT | _NONE | _REPORTED | _IF)
         and _CONDITIONS.isdisjoint(_Text(even[at + len(wanted) :]).words[:1])
     ):
         return Meaning.SUPPORTS
@@ -141,7 +142,7 @@ def compare_words(claim: str, source: str) -> Meaning:
 
 
 def changes_year(claim: str, source: str) -> bool:
-    """Return whether a claim has another year in the place where its source has one.
+    """Return whether a claim has a year that its source has not, where the source has another.
 
     >>> changes_year("In 2023 revenue was $5 million.", "In 2022 revenue was $5 million.")
     True
@@ -150,6 +151,7 @@ def changes_year(claim: str, source: str) -> bool:
     return any(
         {len(stated.words[old]), len(said.words[new])} == {1}
         and all(map(_YEAR.fullmatch, (stated.words[old][0], said.words[new][0])))
+        and said.words[new][0] not in stated.words
         for old, new in _align(stated.keys, said.keys)
     )
 
@@ -204,12 +206,12 @@ _ATTEMPTS = frozenset(
     """planned planning plans intended intends agreed attempted tried wanted hoped offered promised
     threatened refused failed sought proposed announced considered scheduled expected""".split()
 )
-# What somebody argues or denies is not said by the source.
-_DISPUTED = frozenset(
-    """argue argues argued contend contends contended allege alleges assert asserts asserted deny
-    denies denied dispute disputes disputed reject rejects rejected""".split()
+# What somebody argues or denies is not said by the source: "He denies that", "the claim that".
+_REPORTED = frozenset(
+    """argue argues argued contend contends contended allege alleges alleged assert asserts asserted
+    deny denies denied dispute disputes disputed reject rejects rejected argument contention claim
+    claims claimed say says said""".split()
 )
-_REPORTED = _DISPUTED | frozenset("argument contention claim claims claimed say says said".split())
 _IF = frozenset("if unless whether provided".split())
 _CONDITIONS = _IF | frozenset("except until only without".split())
 # A claim may keep these of its source and drop a hedge: "He said that he hoped to".
@@ -256,10 +258,8 @@ for _pair in """
     true/false similar/different same/different same/more same/less direct/indirect
     directly/indirectly formal/informal active/inactive complete/incomplete dependent/independent
     prior/after prior/following earlier/subsequent preceding/following previous/next
-    daily/weekly daily/monthly weekly/monthly monthly/quarterly monthly/yearly monthly/annually
-    monthly/annual quarterly/annually quarterly/annual quarterly/yearly
     predecessors/sequels sequel/prequel formerly/now began/stopped launched/cancelled
-    least/only least/up if/unless short/long left/right top/bottom cause/end caused/ended
+    least/only short/long left/right top/bottom cause/end caused/ended
     preceded/followed
 """.split():
     _one, _, _two = _pair.partition("/")
@@ -283,7 +283,14 @@ _MONTHS = frozenset(
     for month in """january february march april may june july august september october november
     december""".split()
 )
-_PERIODS = frozenset("second minute hour day week month quarter year annum".split())
+_PERIODS = frozenset("second minute hour day week month quarter year".split())
+# Words in each other's place: anywhere else they are no opposites.
+_DIFFERENT = (
+    (["if"], ["unless"]),
+    (["at", "least"], ["up", "to"]),
+    (["daily"], ["weekly"], ["monthly"], ["quarterly"], ["yearly"]),
+    (["daily"], ["weekly"], ["monthly"], ["quarterly"], ["annually"]),
+)
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 _FEW = 4  # words: longer differences are other ways to say something
 
@@ -298,6 +305,7 @@ class _Text:
     def found(self) -> list[re.Match[str]]:
         text = self.text.replace("’", "'").replace("can't", "cannot").replace("won't", "will not")
         text = text.replace("unable to", "not able to")
+        text = re.sub(r"\bper annum\b", "per year", text)
         text = re.sub(r"\b([Nn]on)-(?=\w)", r"\1", text)  # "non-exclusive" is one word
         text = re.sub(r"\b[Nn]o\.(?=\s?\d)", "number", text)  # "No. 5" denies nothing
         return list(WORD.finditer(re.sub(r"n't\b", " not", text)))
@@ -392,6 +400,9 @@ def _changes_locally(stated: _Text, said: _Text, edits: Sequence[Edit]) -> bool:
             return True
         if (was, now) in ((["to"], ["from"]), (["from"], ["to"])) and not begins and not ends:
             return True
+        differ = any(was != now and was in forms and now in forms for forms in _DIFFERENT)
+        if differ and said.has(_NOT | _NONE) == stated.has(_NOT | _NONE):  # unless: if not
+            return True
         # "increased to 12", "increased by 12"; "per month", "per year"
         if {*was, *now} == {"to", "by"} and not ends and is_number(said.keys[new.stop]):
             return True
@@ -409,6 +420,8 @@ def _changes_locally(stated: _Text, said: _Text, edits: Sequence[Edit]) -> bool:
             names = all(map(said.is_name, range(new.start, new.stop)))
             if names and not begins and _are_others(was, now, stated):
                 return True
+            if stated.key_set.issuperset(said.keys[new]):  # only in another place
+                continue
             if names and _MONTHS.issuperset([*stated.keys[old], *said.keys[new]]):
                 return True
             codes = [*stated.forms[old], *said.forms[new]]  # CEO and CFO, USD and EUR
@@ -608,11 +621,13 @@ def _meets_bound(bounded: _Text, other: _Text) -> bool:
     """
     if other.has(_NOT | _NONE) or any(_find_bounds(other)):
         return False
-    return any(
-        bounded.content_after(at) in other.key_set
-        for at in _find_bounds(bounded)
-        if not (_NOT | _NONE).isdisjoint(bounded.words[:at])
-    )
+    for at in _find_bounds(bounded):
+        # "The tenant may not sublet unless the tenant pays": the subject again is no bound.
+        new = [bounded.keys[n] for n in bounded.contents if n > at]
+        bound = next((key for key in new if key not in bounded.keys[:at]), "")
+        if bound in other.key_set and not (_NOT | _NONE).isdisjoint(bounded.words[:at]):
+            return True
+    return False
 
 
 def _find_bounds(text: _Text) -> Iterator[int]:
@@ -727,7 +742,12 @@ def _drops_hedge(stated: _Text, said: _Text) -> bool:
             continue
         attempts = word in _ATTEMPTS and stated.words[place + 1 : place + 2] == ["to"]
         following = [stated.keys[at] for at in stated.contents if at > place][:3]
-        if (word in _HEDGES | _DISPUTED or attempts) and following and following[0] in said.key_set:
+        disputed = (
+            word in _REPORTED - _WEAK
+            and stated.words[place + 1 : place + 2] == ["that"]
+            and stated.keys[place] not in said.key_set  # "argued" for "argues"
+        )
+        if (word in _HEDGES or attempts or disputed) and following and following[0] in said.key_set:
             at = said.keys.index(following[0])
             kept = (unsure - _WEAK).intersection(said.words[max(0, at - 6) : at])
             if not kept and sum(key in said.key_set for key in following) > 1:
