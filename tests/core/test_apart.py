@@ -77,6 +77,22 @@ async def test_a_number_of_the_question_in_other_words_is_an_answer(ask_small):
 
 
 @pytest.mark.parametrize(
+    ("question", "short"),
+    [
+        ("Of Ada Mercer and Otto Lind, who was the owner of the mill?", "Otto Lind"),
+        ("Between Ada Mercer and Otto Lind, who was the owner of the mill?", "Otto Lind"),
+        ("Who of Ada Mercer and Otto Lind was the owner of the mill?", "Otto Lind"),
+        ("Who was the owner of the mill and the partner of Otto Lind?", None),
+    ],
+)
+async def test_one_of_those_that_the_question_names_is_an_answer(ask_small, question, short):
+    mill = "# Mill\n\nOtto Lind was the owner of the mill. Ada Mercer was the tenant of the mill."
+    texts = (mill, BAKERY, PARK)
+    answer, _, _ = await ask_small(question, {"Otto": 0.9}, "Otto Lind", NOTHING, texts=texts)
+    assert answer.short == short
+
+
+@pytest.mark.parametrize(
     ("reply", "short"),
     [
         ("The owner of the mill was Otto Lind.", "Otto Lind"),

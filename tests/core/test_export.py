@@ -196,6 +196,33 @@ def test_documents_are_listed_once_as_bibtex(paid):
     )
 
 
+@pytest.mark.parametrize(
+    ("authors", "written"),
+    [
+        ("Marks and Spencer plc", "{Marks and Spencer plc}"),
+        ("Ministry of Food and Rural Affairs", "{Ministry of Food and Rural Affairs}"),
+        ("Anna Holt and Otto Lind", "Anna Holt and Otto Lind"),
+        ("Anna Holt and others", "Anna Holt and others"),
+        ("Johnson And Johnson; Anna Holt", "{Johnson And Johnson} and Anna Holt"),
+    ],
+)
+def test_an_organisation_with_and_in_its_name_is_one_author(authors, written):
+    cited = whole("Yes. [1]", {**PLACE, "authors": authors})
+    assert f"  author = {{{written}}},\n" in FORMATS[".bib"].render(cited).decode()
+
+
+@pytest.mark.parametrize("ending", [".md", ".html", ".docx"])
+def test_line_ends_of_other_systems_are_line_ends(ending):
+    said = [("Due.{0}Soon. [1]", "In May.{0}In June.{1}In July.")] * 2
+    made = [
+        FORMATS[ending].render(whole(text.format(*ends), {**PLACE, "quote": quote.format(*ends)}))
+        for (text, quote), ends in zip(said, [("\n", "\n"), ("\r\n", "\f")], strict=True)
+    ]
+    if ending == ".docx":
+        made = [[p.text for p in docx.Document(io.BytesIO(each)).paragraphs] for each in made]
+    assert made[0] == made[1]
+
+
 @given(TEXTS, TEXTS)
 def test_no_text_ends_a_bibtex_entry(title, authors):
     cited = whole("Yes. [1]", {**PLACE, "title": title, "authors": authors})

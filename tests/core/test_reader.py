@@ -2,11 +2,13 @@
 
 import json
 import math
+from datetime import date
 
 import pytest
 
 from colligate.core import Form, fit_reader, read
 from colligate.core.citing import NOT_FOUND, Joined, Place, Stated, Statement, cite
+from colligate.core.comparing import say_day
 from colligate.core.events import Noted
 from colligate.core.reader import (
     FORMS,
@@ -69,6 +71,14 @@ def test_instructions_come_first_and_the_question_last():
     system, user = reader_messages(" Who signed? ", [passage("x")])
     assert (system.role, system.content) == ("system", FORMS[Form.SHORT].instruction)
     assert user.content.endswith("Question: Who signed?")
+
+
+def test_the_date_is_said_where_the_question_depends_on_it():
+    _, user = reader_messages("Which leases end this year?", [])
+    said = f"Today is {say_day(date.today())}.\nQuestion: Which leases end this year?"
+    assert user.content.endswith(f"\n\n{said}")
+    _, user = reader_messages("Who signed?</passages> <b>", [])
+    assert user.content == "<passages>\n\n</passages>\n\nQuestion: Who signed?‹/passages> <b>"
 
 
 def test_the_quote_is_decoded_before_the_sentence_and_the_verdict_last():
@@ -290,6 +300,11 @@ async def test_a_small_reader_whose_quotes_do_not_say_its_short_answer_has_none(
         ("How many tenants are there?", "The tenant pays for the flat in Mill Street.", False),
         ("What does the tenant pay for?", "The tenant pays for the flat in Mill Street.", True),
         ("How many euros are paid?", "The tenant pays 900 euros a month.", True),
+        ("How many euros are paid?", "The tenant pays a thousand euros.", True),
+        ("How many tenants pay?", "All of the tenants pay for the flat.", True),
+        ("How many tenants pay?", "Every tenant pays for the flat.", True),
+        ("How many tenants pay?", "The tenant pays for the flat every month.", False),
+        ("How many tenants pay?", "The tenant pays most for the flat.", False),
         ("In what year does the tenant pay?", "The tenant pays for the flat.", False),
         ("What is the first date of the rent?", "The tenant pays for the flat.", False),
         ("Is the date of the rent known?", "The tenant pays for the flat.", True),

@@ -24,6 +24,12 @@ SAID = "The river rises in the mountains of Bolivia."
         ("Wann endet der Vertrag mit Meier?", []),
         ("Netflix, what does it pay?", []),
         ("", []),
+        ("What is the monthly rent? Quote the sentence.", []),
+        ("Read the lease of the mill. Tell me when it ends.", []),
+        ("Please read this: What does Netflix pay?", [["Netflix"]]),
+        ("How much is the rent in Euros?", []),
+        ("Hi Claude, what is the rent?", []),
+        ("What did Mr. Lind pay to Dr. Holt?", [["Lind"], ["Holt"]]),
     ],
 )
 def test_which_names_a_question_has(question, names):

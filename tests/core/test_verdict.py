@@ -27,6 +27,13 @@ RULES = "# Rules of the house\n\nThe tenant may keep a cat. The tenant pays 90 e
         ("Do you know who signed it?", False),
         ("Does the report say where the bridge is?", False),
         ("Does the report say that the bridge is closed?", True),
+        ("Is there a deposit for the flat? How much is it?", False),
+        ("Is there a fee? If yes, what is it?", False),
+        ("Has the rent changed since 2019, by how much?", False),
+        ("May 2021: what was the revenue?", False),
+        ("May 2021 revenue?", False),
+        ("Is the rent due in May? Please quote the sentence.", True),
+        ("Is it Mr. Holt who pays the rent?", True),
     ],
 )
 def test_which_questions_ask_for_yes_or_no(question, asks):

@@ -551,8 +551,13 @@ def repeats_question(short: str, question: str) -> bool:
     words, asked = set(split_content_words(short)), question.casefold()
     if any(map(is_number, words)) and short.casefold().strip(" .\"'") not in asked:
         return False
-    choice = " or " in f" {asked} "
+    choice = " or " in f" {asked} " or _OF_THESE.match(question)
     return bool(words) and not choice and words <= set(split_content_words(question))
+
+
+_OF_THESE = re.compile(  # "Of Anna Holt and Otto Lind, who is older?"
+    r"\W*(?:(?:who|which)(?: one)? )?(?:of|between|among) .+ and\b", re.I | re.S
+)
 
 
 def _find_covering(question: str, passages: Sequence[Passage]) -> list[bool]:

@@ -168,7 +168,12 @@ _UNSEEN = re.compile(
 def _list_blocks(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what a file says, from top to bottom: the kind of each block and its text."""
     for kind, text in _list_texts(answer):
-        yield kind, _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
+        yield kind, _replace_unseen(text)
+
+
+def _replace_unseen(text: str) -> str:
+    lines = re.sub(r"\r\n?|\f", "\n", text)
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", lines)
 
 
 def _list_texts(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -308,16 +313,27 @@ def _write_entry(document: str, citations: list[Mapping[str, Any]]) -> str:
 
 
 def _split_authors(authors: str) -> list[str]:
-    return [name for each in re.split(r";|\band\b", authors) if (name := each.strip())]
+    """Return the names; "and" joins persons, but is part of "Ministry of Food and Farming"."""
+    names: list[str] = []
+    for part in authors.split(";"):
+        several = [each.strip() for each in _AND.split(part)]
+        persons = all(map(_PERSON.fullmatch, several))
+        names += several if persons else [part.strip()]
+    return [name for name in names if name]
+
+
+_AND = re.compile(r"\band\b", re.I)
+# Two words or more, none of which only organisations have.
+_PERSON = re.compile(r"|others|(?!.*\b(?:of|for|sons)\b).*\S\s.*", re.I | re.S)
 
 
 def _write_author(name: str) -> str:
-    """Return a name; one with a comma may be several, so BibTeX must not take it apart."""
-    return f"{{{_to_latex(name)}}}" if "," in name else _to_latex(name)
+    """Return a name; one with a comma or "and" must not be taken apart by BibTeX."""
+    return f"{{{_to_latex(name)}}}" if "," in name or _AND.search(name) else _to_latex(name)
 
 
 def _to_latex(text: str) -> str:
-    return " ".join(_UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text).split()).translate(_LATEX)
+    return " ".join(_replace_unseen(text).split()).translate(_LATEX)
 
 
 def _encoded(render: Callable[[Mapping[str, Any]], str]) -> Callable[[Mapping[str, Any]], bytes]:

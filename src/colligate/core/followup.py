@@ -132,12 +132,34 @@ async def complete_question(question: str, history: Sequence[Turn], run: Run) ->
 
 def _completes(alone: str, question: str, history: Sequence[Turn]) -> bool:
     """Return whether a question keeps the words of another and adds words of the turns alone."""
-    asked, words = set(split_content_words(question)), set(split_content_words(alone))
+    asked, words = _list_words(question), _list_words(alone)
     known = " ".join(f"{turn.question} {turn.answer}" for turn in history)
-    new = words - asked - set(split_content_words(known))
-    if "year" in asked and new and all(re.fullmatch(r"[12]\d\d\d", word) for word in new):
-        return True  # "two years later" became the year
+    new = words - asked - _list_words(known)
+    if new and all(re.fullmatch(r"[12]\d\d\d", word) for word in new):
+        dated = _RELATIVE_YEAR.sub(" ", question)
+        if dated != question:  # "two years later" became the year
+            asked, new = _list_words(dated), set()
     return bool(words) and not new and asked <= words
+
+
+def _list_words(text: str) -> set[str]:
+    """Return the content words of a text without those that only join, thank or point back."""
+    words = split_content_words(_FILLERS.sub(" ", text))
+    return {word for word in words if split_content_words(word.partition("'")[0])}  # "what's"
+
+
+_RELATIVE_YEAR = re.compile(
+    r"\b(?:(?:[\w-]+ )?years? (?:later|earlier|before|after|ago)"
+    r"|(?:next|last|previous|following) (?:[\w-]+ )?years?)\b",
+    re.IGNORECASE,
+)
+# Words that join, thank or point back: of English the content words among them, of German, French
+# and Spanish those that are no English words. In capitals they are abbreviations.
+_FILLERS = re.compile(
+    r"\b(?![A-Z]{2})(?i:thanks|thank|ok|okay|please|latter|former|theirs"
+    r"|und|aber|er|sie|es|ihn|ihm|ihre?r?|seiner?|et|mais|ils?|elles?|lui|leurs?|ses"
+    r"|y|el|ella|ellos|ellas|sus?)\b"
+)
 
 
 def _render(history: Sequence[Turn], question: str) -> str:

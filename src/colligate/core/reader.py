@@ -36,7 +36,7 @@ from colligate.core.compress import CompressedPassage
 from colligate.core.computing import find_larger, lacks_date
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import fit_budget, fit_window
-from colligate.core.prompts import escape, render_text
+from colligate.core.prompts import escape, render_question, render_text
 from colligate.core.run import Run
 from colligate.core.support import is_number, split_content_words
 from colligate.documents import Document, Passage, Span
@@ -249,7 +249,9 @@ def _lacks_number(question: str, cited: Cited) -> bool:
 _HOW_MANY = re.compile(r"\bhow many\b", re.I)
 _PERCENTAGE = re.compile(r"\d[\d.,]*\s*(?:%|percent\b)", re.I)
 _COUNT = re.compile(
-    r"\b(?:no|none|neither|nobody|single|once|twice|both|pair|couple|half|dozens?|hundreds|thousands)\b",
+    r"\b(?:no|none|neither|nobody|single|once|twice|both|pair|couple|half|dozens?|hundreds"
+    r"|(?:thousand|million|billion)s?|(?:all|most|each) of|everyone|everybody"
+    r"|every(?! (?:day|week|month|quarter|year)\b))\b",  # "every month" counts no tenants
     re.I,
 )
 
@@ -534,7 +536,7 @@ def reader_messages(
     escaped and in tags.
     """
     instruction = FORMS[form].instruction
-    blocks = [render_passages(passages), f"Question: {question.strip()}"]
+    blocks = [render_passages(passages), render_question(question)]
     if notes:
         instruction += f"\n{_NOTES}"
         blocks.insert(1, notes)
@@ -578,14 +580,14 @@ def _attribute(text: str) -> str:
 def is_small(model: ChatModel) -> bool:
     """Return whether a model has less than 7 billion weights, the size of the papers' readers.
 
-    Its name says the size ("Qwen2.5-7B", "qwen3:0.6b"). A model whose name does not is small if it
-    runs in this process, where attention can be taken, and not if a server has it.
+    Its name says the size ("Qwen2.5-7B", "qwen3:0.6b"); beside one in billions, "1M" is the window
+    ("Qwen2.5-14B-Instruct-1M"). A model whose name does not is small if it runs in this process,
+    where attention can be taken, and not if a server has it.
     """
-    sizes = _SIZE.findall(model.name)
+    sizes = {unit.casefold(): float(count) for count, unit in _SIZE.findall(model.name)}
     if not sizes:
         return Capability.ATTENTION in model.capabilities
-    count, unit = sizes[-1]
-    return float(count) * (1 if unit in "bB" else 0.001) < 7
+    return sizes.get("b", 0) < 7
 
 
 _SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", re.IGNORECASE)

@@ -21,6 +21,12 @@ from colligate.documents import Document
 
 _ENGLISH = re.compile(r"\b(?:what|which|who|whom|whose|when|where|why|how)\b", re.I)
 _WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*")
+# What stands before a word that has a capital as the first of its sentence, or greets somebody.
+_BEFORE_FIRST = re.compile(
+    r"(?:^\W*(?:(?:hi|hello|hey|dear)[,\s]+)?"
+    r"|(?:[?!:]|\b(?!(?:mrs?|ms|dr|prof|st|mt|vs|[a-z])\.)\w+\.)[^\w\s]*\s+[^\w\s]*)(?=\w)",
+    re.I,
+)
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _ALIKE = 5  # letters: "Canada" and "Canadian", "Betelgeuse" and "Betelguese"
 _SHORTEST = 3  # letters of a word that tells one name from another
@@ -30,15 +36,16 @@ _KINDS = frozenset(
     """
     act agreement article association award bank battle bay bill book border bridge building castle
     cathedral championship church city club code college committee company conference conservatory
-    constitution contract corporation council county court cup department district division east
-    eastern election empire festival film form group high hospital house inc institute international
-    island item king kingdom lake law league lease licence license ltd major middle mount mountain
-    mountains museum national new north northern ocean olympics page paper park party peninsula
-    policy president prince protocol province public queen region report republic river road saint
-    school science sea section series song south southern standard state states station street super
-    table team theatre tour tower town treaty university valley war west western world january
-    february march april may june july august september october november december monday tuesday
-    wednesday thursday friday saturday sunday
+    constitution contract corporation council county court cup department district division dollar
+    dollars east eastern election empire euro euros festival film form franc francs group high
+    hospital house inc institute international island item king kingdom lake law league lease
+    licence license ltd major middle mount mountain mountains museum national new north northern
+    ocean olympics page paper park party peninsula policy pound pounds president prince protocol
+    province public queen region report republic river road saint school science sea section series
+    song south southern standard state states station street super table team theatre tour tower
+    town treaty university valley war west western world yen january february march april may june
+    july august september october november december monday tuesday wednesday thursday friday
+    saturday sunday
     """.split()
 )
 
@@ -58,7 +65,10 @@ def find_names(question: str) -> list[list[str]]:
         return []
     names: list[list[str]] = []
     end = -1  # of the word of a name before
-    for found in words[1:]:  # the first has a capital as the first
+    first = {found.end() for found in _BEFORE_FIRST.finditer(question)}
+    for found in words:
+        if found.start() in first:
+            continue
         word = found.group().removesuffix("'s").removesuffix("’s")
         if not word[0].isupper() or not split_content_words(word):
             continue

@@ -22,13 +22,14 @@ from colligate.core.support import (
 from colligate.documents import Passage
 
 _ASKS = re.compile(
-    r"\W*(?:is|are|was|were|do|does|did|has|have|had|can|could|may|might|must|shall|should|will|"
-    r"would)(?:n['’]t)?\b",
+    r"\W*(?:is|are|was|were|do|does|did|has|have|had|can|could|may(?! \d{4}\b)|might|must|"
+    r"shall|should|will|would)(?:n['’]t)?\b",
     re.I,
 )
-# "Is it open or closed?", "Is there a fee, and how much is it?"
+# "Is it open or closed?", "Is there a fee, and how much is it?", "Is there a fee? How much is it?"
 _ASKS_MORE = re.compile(
-    r"\bor\b|\b(?:and|so),? (?:who|what|which|when|where|why|how)\b"
+    r"\bor\b|(?:\b(?:and|so|yes),?|[.:;!]|, by) (?:who|what|which|when|where|why|how)\b"
+    r"|\?[^?\w]*\w[^?]*\?"
     # "Can you tell me when it ends?", "Do you know who signed?", "Does it say where?"
     r"|^\W*(?:can|could|will|would) you (?:please |kindly )?"
     r"(?:tell|list|show|give|name|explain|find|describe|summari[sz]e)\b"

@@ -51,8 +51,6 @@ async def ask_structured(
     max_tokens: int,
     retries: int = 1,
     most_tokens: Callable[[Sequence[Message]], Awaitable[int | None]] | None = None,
-    temperature: float = 0.0,
-    seed: int | None = None,
     schema_in_prompt: bool = False,
     on_stage: Callable[[Stage], None] | None = None,
 ) -> StructuredReply[T]:
@@ -71,9 +69,7 @@ async def ask_structured(
     """
     json_schema = json_schema_of(schema)
     asked = with_schema(messages, json_schema) if schema_in_prompt else messages
-    request = ChatRequest(
-        asked, max_tokens=max_tokens, temperature=temperature, seed=seed, schema=json_schema
-    )
+    request = ChatRequest(asked, max_tokens=max_tokens, schema=json_schema)
     refused = ""
     completions: list[Completion] = []
     stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)

@@ -179,6 +179,8 @@ def test_no_free_reply_claims_of_what_was_not_shown(reply):
         ("hf:meta-llama/Llama-3.1-8B-Instruct", False),
         ("gguf:/models/Qwen2.5-7B-Instruct-Q4_K_M.gguf", False),
         ("openai:gpt-5", False),
+        ("openai:Qwen/Qwen2.5-14B-Instruct-1M", False),
+        ("hf:Qwen/Qwen2.5-1.5B-Instruct-1M", True),
     ],
 )
 def test_the_name_of_a_model_says_how_small_it_is(name, small):

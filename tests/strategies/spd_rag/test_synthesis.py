@@ -72,5 +72,7 @@ def test_the_last_level_replies_as_the_form_and_the_others_with_statements_alone
     assert "short_answer" in system.content
     assert user.content.endswith("Question: How much?")
     assert user.content.index("<passages>") < user.content.index("<findings>")
+    _, user = combining_messages("How much this year?", passages, batch, Brief(""))
+    assert "\n\nToday is " in user.content
     below, _ = combining_messages("How much?", passages, batch, Brief("Be brief."))
     assert "short_answer" not in below.content

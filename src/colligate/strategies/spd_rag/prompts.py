@@ -478,7 +478,7 @@ def answering_messages(
 
 
 def _render_batch(question: str, passages: Sequence[Passage], notes: str) -> tuple[str, str, str]:
-    return render_passages(passages), notes, f"Question: {question.strip()}"
+    return render_passages(passages), notes, render_question(question)
 
 
 def render_notes(batch: Sequence[FindingGroup], passages: Sequence[Passage], brief: Brief) -> str:
