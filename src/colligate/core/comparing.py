@@ -166,7 +166,7 @@ def find_total(question: str, found: Sequence[CitedFigure]) -> str | None:
     first, [asked] = found[0].cited, find_numbers(DATE.sub(" ", found[0].short))
     number = next(each for each in find_numbers(first) if each.key == asked.key)
     before = re.match(MONEY, number.text)
-    behind = any(read[0].kind) and not before
+    behind = (number.kind or any(read[0].kind)) and not before
     word = re.match(r"\s*(?:[$€£¥]|[^\W\d]+)", first[number.end :]) if behind else None
     total = sum((each.low for each in read), Decimal(0)).normalize()
     per = f" per {read[0].per}" if read[0].per else ""
@@ -286,7 +286,7 @@ def _find_limits(question: str, today: date) -> list[_Limit]:
     found += [_read_dated(match) for match in _DATED.finditer(question)]
     for pattern, least, strict in _LIMITS:
         for match in pattern.finditer(question):
-            said = next(iter(find_numbers(question[match.end() :])), None)
+            said = next(iter(find_numbers(question[match.end() :], question)), None)
             if said is None or said.start or not re.search(r"\d", said.text):
                 continue
             if read := _read_amount(said.text, said):
@@ -387,7 +387,7 @@ def _read_figure(figure: CitedFigure, question: str) -> _Range | None:
     What its document writes counts, not the short answer. A figure is not clear if the text has
     others of its kind, or if it has no unit and stands in no table.
     """
-    value = read_value(figure.short)
+    value = read_value(figure.short, figure.cited)
     if value is None:
         return None
     if value[0] == "date":

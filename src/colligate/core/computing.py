@@ -22,6 +22,7 @@ from colligate.core.support import (
     MAY_BE_THOUSANDS,
     NUMBER,
     NUMBER_WORDS,
+    has_decimal_points,
     split_content_words,
     write_number,
 )
@@ -83,9 +84,9 @@ class Number:
     """A number in a text, with its scale; `step` is the value of its last stated digit.
 
     `key` is how `split_content_words` writes it. `kind` says what may be compared: two numbers of
-    different kinds have no sum and no difference. Of money it is the currency as it is written, and
-    `UNCLEAR` if the value depends on the country: "1.850". `said_of` is the year of what a source
-    says, if it is known.
+    different kinds have no sum and no difference. Of money it is the currency, and `UNCLEAR` if the
+    value depends on the country: "1.850". `said_of` is the year of what a source says, if it is
+    known.
     """
 
     start: int
@@ -132,8 +133,11 @@ _YEARS = range(1000, 2101)
 _MOST = 60  # numbers of one source: a table has many, and each pair may fit by chance
 
 
-def find_numbers(text: str) -> list[Number]:
-    """Return the numbers of a text, in digits, in words up to ninety-nine or in whole hundreds."""
+def find_numbers(text: str, said_in: str = "") -> list[Number]:
+    """Return the numbers of a text, in digits, in words up to ninety-nine or in whole hundreds.
+
+    `said_in` is a longer text, which shows better whether a point may stand for thousands.
+    """
     found = []
     for match in _WRITTEN.finditer(text):
         digits = match["digits"].lower()
@@ -149,10 +153,10 @@ def find_numbers(text: str) -> list[Number]:
         decimals = len(plain.partition(".")[2])
         if match["percent"]:
             kind = "percent"
-        elif scale == 1 and _is_unclear(match):
+        elif scale == 1 and _is_unclear(match, said_in or text, bool(money) or noun in _WHOLE):
             kind = UNCLEAR
         elif money:
-            kind = money.strip().lower()
+            kind = _SIGNS.get(money.strip().lower(), money.strip().lower())
         elif short:
             kind = short
         elif noun not in _MEASURES and digits.isdigit() and scale == 1 and int(value) in _YEARS:
@@ -166,20 +170,27 @@ def find_numbers(text: str) -> list[Number]:
     return found
 
 
-def _is_unclear(match: re.Match[str]) -> bool:
-    """Return whether the value of a number in digits depends on the country: 1.850 or 3,50."""
+def _is_unclear(match: re.Match[str], text: str, whole: bool) -> bool:
+    """Return whether the value of a number in digits depends on the country: 1.850 or 3,50.
+
+    Three decimals of money or of people are not plain in English, either.
+    """
     thousands = re.fullmatch(r"\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?", match["digits"])
     comma = "," in match["digits"] and not thousands
-    return comma or MAY_BE_THOUSANDS.match(match.string, match.start("digits")) is not None
+    three = MAY_BE_THOUSANDS.match(match.string, match.start("digits"))
+    return comma or (three is not None and (whole or not has_decimal_points(text)))
 
 
 _CURRENCIES = frozenset([*CURRENCY_CODES.lower().split("|"), "dollar", "euro", "pound"])
+# A pound is a weight, too.
+_SIGNS = {"us$": "$", "usd": "$", "dollar": "$", "eur": "€", "euro": "€", "gbp": "£"}
+_WHOLE = frozenset("people person employee share".split())
 _UNITS = _CURRENCIES | frozenset(
     "year month week day hour minute second meter metre kilometer kilometre km mile foot inch kg "
-    "kilogram ton tonne people person employee share percent point".split()
-)
+    "kilogram ton tonne percent point".split()
+).union(_WHOLE)
 # "1850 euros" is an amount, "in 1990 people left" is not.
-_MEASURES = _UNITS - frozenset("people person employee share point".split())
+_MEASURES = _UNITS - _WHOLE - {"point"}
 
 # Operations, by the words that name them
 
@@ -251,7 +262,7 @@ def _find_cited(source: str) -> list[Number]:
         years = {int(each.value) for each in find_numbers(said) if each.is_year}
         year = years.pop() if len(years) == 1 else None
         # The year of a whole date is not a number by itself: 30 years may be 29 years and a day.
-        numbers = find_numbers(DATE.sub(" ", said))
+        numbers = find_numbers(DATE.sub(" ", said), source)
         found += [replace(each, said_of=year) for each in numbers if each.kind != UNCLEAR]
     return found
 
@@ -261,20 +272,21 @@ def _has_direction(
 ) -> bool:
     """Return whether two numbers rise or fall as the clause of their difference or change says.
 
-    What is "more" or "less" is compared at one time; what rises begins with the earlier number. A
-    change is one of the number that it begins with.
+    The word nearest to the number counts, the noun "growth" only if it is alone. What is "more" or
+    "less" is compared at one time; what rises begins with the earlier number. A change is one of
+    the number that it begins with.
     """
     cuts = [(0, 0), *(cut.span() for cut in _CLAUSE.finditer(sentence)), (len(sentence),) * 2]
     start = max(end for _, end in cuts if end <= number.start)
-    clause = sentence[start : min(start for start, _ in cuts if start >= number.end)]
-    words = list(_DIRECTION.finditer(clause)) or list(_DIRECTION.finditer(sentence))
+    end = min(start for start, _ in cuts if start >= number.end)
+    words = [*_DIRECTION.finditer(sentence, start, end)] or [*_DIRECTION.finditer(sentence)]
+    words = [word for word in words if word[0].lower() != "growth"] or words
     if not words or operands[0].kind == "year":
         return True
-    rises = bool(words[0]["rises"] or words[0]["more"])
-    if any(bool(word["rises"] or word["more"]) != rises for word in words):
-        return False
+    word = min(words, key=lambda each: max(number.start - each.end(), each.start() - number.end))
+    rises = bool(word["rises"] or word["more"])
     first, last = operands if operation == "difference" and not rises else operands[::-1]
-    over_time = any(word["rises"] or word["falls"] for word in words)
+    over_time = word["rises"] or word["falls"]
     years = first.said_of, last.said_of
     backwards = over_time and years[0] and years[1] and years[0] > years[1]
     return (last.value > first.value) == rises and not backwards
@@ -386,8 +398,8 @@ def lacks_date(question: str, text: str) -> bool:
     return _ASKS_DATE.search(question) is not None and _TIME.search(text) is None
 
 
-def read_value(text: str) -> tuple[str, tuple[Decimal, ...]] | None:
-    """Return the kind and the value of the date or number of a short answer.
+def read_value(text: str, said_in: str = "") -> tuple[str, tuple[Decimal, ...]] | None:
+    """Return the kind and the value of the date or number of a short answer to a longer text.
 
     A date is its year, month and day, or the year alone; a number is itself. None: there is none
     of them, or more than one.
@@ -396,7 +408,7 @@ def read_value(text: str) -> tuple[str, tuple[Decimal, ...]] | None:
     True
     """
     days = [day for match in DATE.finditer(text) if (day := read_date(match))]
-    numbers = find_numbers(DATE.sub(" ", text))
+    numbers = find_numbers(DATE.sub(" ", text), said_in or text)
     if len(days) + len(numbers) != 1:
         return None
     if days:
@@ -447,6 +459,9 @@ def find_larger(first: str, second: str) -> tuple[str, int] | None:
 
     None: they are no two dates or numbers of one kind, or equal as far as they say.
     """
+    # Two numbers such as "1.850" compare alike, be they thousands or decimals.
+    if MAY_BE_THOUSANDS.search(first) and MAY_BE_THOUSANDS.search(second):
+        first, second = (MAY_BE_THOUSANDS.sub(r"\g<0>0", each) for each in (first, second))
     a, b = read_value(first), read_value(second)
     if a is None or b is None or a[0] != b[0]:
         return None

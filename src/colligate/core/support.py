@@ -53,6 +53,8 @@ def support(claim: str, source: str, question: str = "") -> Support:
     words = list(dict.fromkeys(split_content_words(claim)))
     asked = set(split_content_words(question))
     there = {*split_content_words(source), *_find_other_readings(source).values()}
+    if there.isdisjoint(_POWERS):  # "50 m²" may be 50 square metres
+        words = [word for word in words if word not in _POWERS]
     read = _find_other_readings(claim)
     found = {word for word in words if word in there or read.get(word) in there}
     added = [word for word in words if word not in asked]
@@ -109,7 +111,7 @@ _START = r"(?:\.(?<![\w.].))?\d+"
 NUMBER = rf"(?:{_START}(?:[.,]\d+|['’]\d{{3}}(?!\d))*(?:\s?[{_VULGAR}])?|[{_VULGAR}])"
 WORD = re.compile(
     rf"{_LETTER}+(?:[{_SIGNS}\u200c\u200d]+{_LETTER}*)*(?:['’][^\W\d_]+)?"
-    rf"|[㐀-䶿一-鿿぀-ヿ]|{NUMBER}(?:[.,:/]\d+)*"
+    rf"|[㐀-䶿一-鿿぀-ヿ]|{NUMBER}(?:[.,:/]\d+)*|(?<=[^\W\d_])\^[23](?!\d)"
 )
 
 # Function words of a claim prove nothing about its source. English only: in other languages
@@ -199,15 +201,16 @@ def split_content_words(text: str) -> list[str]:
 
 
 def _fold(text: str) -> str:
-    """Return a text in lower case, without accents, fractions of one character and powers."""
-    text = _POWER.sub("", text)
+    """Return a text in lower case, without accents or fractions of one character, m² as m^2."""
+    text = _POWER.sub("^", text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _FRACTION.sub(_write_fraction, text))
     return text.casefold().translate(_PLAIN)
 
 
-# Behind a letter there is no number: 50 m², 50 m2.
-_POWER = re.compile(r"[²³23](?:(?<=[^\W\d_][²³])|\b(?:(?<=\bm.)|(?<=\b[ckm]m.)))")
+# Before a power, which is no number by itself: 50 m², 50 m2, E = mc2.
+_POWER = re.compile(r"(?<=[^\W\d_])(?=[²³])|(?:(?<=\bm)|(?<=\b[ckm]m)|(?<=\bmc))(?=[23]\b)")
+_POWERS = {"^2", "^3"}
 _FRACTION = re.compile(rf"(?:(\d)\s?)?([{_VULGAR}])")
 
 
@@ -243,6 +246,22 @@ MAY_BE_THOUSANDS = re.compile(
     r"|[ckmµ]?[glmsvw]\b))",
     re.IGNORECASE,
 )
+_ENGLISH = re.compile(
+    r"\b(?:the|and|is|was|were|are|of|with|from|its?|has|have)\b|\b0\.\d", re.IGNORECASE
+)
+# "Was" is German and Dutch, too, and "is" is Dutch.
+_NOT_ENGLISH = re.compile(r"\b(?:de[rn]?|die|das|een|het)\b", re.IGNORECASE)
+
+
+def has_decimal_points(text: str) -> bool:
+    """Return whether a text is in English, or has a number below one: 1.234 is between 1 and 2.
+
+    >>> has_decimal_points("The ratio was 1.234."), has_decimal_points("Es waren 1.234.")
+    (True, False)
+    """
+    return bool(_ENGLISH.search(text)) and not _NOT_ENGLISH.search(text)
+
+
 CURRENCY_CODES = (
     "AED|ARS|AUD|BRL|CAD|CHF|CLP|CNY|CZK|DKK|EUR|GBP|HKD|HUF|ILS|JPY|KRW|MXN|NOK|NZD|PLN|RUB|RMB|"
     "SAR|SEK|SGD|THB|TWD|USD|ZAR"
@@ -258,12 +277,15 @@ _AMOUNT_BEHIND = re.compile(
 
 def _find_other_readings(text: str) -> dict[str, str]:
     """Return the numbers of a text that may be written otherwise, each with that: 1.850 is also
-    1850, $4.50 also 4.5. Of a section or a version the zeros count."""
+    1850 where the point may stand for thousands, $4.50 also 4.5. Of a section or a version the
+    zeros count."""
     folded, found = _fold(text), {}
     for match in _SEPARATED.finditer(folded):
         number = write_number(match[0])
         before = folded[max(0, match.start() - 5) : match.start()]
         if MAY_BE_THOUSANDS.match(folded, match.start()):
+            if before.rstrip().endswith(("$", "£")) or has_decimal_points(text):
+                continue
             found[number] = number.replace(".", "")
         elif (number.endswith("0") and number.count(".") == 1) and (
             _CURRENCY_BEFORE.search(before) or _AMOUNT_BEHIND.match(folded, match.end())
@@ -392,7 +414,7 @@ def find_respective_lists(sentence: str) -> Iterator[tuple[_Items, _Items]]:
 
 def is_number(word: str) -> bool:
     """Return whether a content word is a number."""
-    return word.removeprefix(".")[:1].isdigit()
+    return word.lstrip(".^")[:1].isdigit()
 
 
 def _stem(word: str) -> str:
