@@ -137,6 +137,30 @@ def test_names_that_are_no_paths_stay(here):
     assert anchor_name("gguf:~/m.gguf", here) == f"gguf:{Path.home() / 'm.gguf'}"
 
 
+def test_a_library_in_a_folder_of_nobody_is_a_folder_like_any_other(here):
+    loaded = Settings.load(write(here, 'library = "~nobody-here/papers"'))
+    assert loaded.library is not None
+    assert loaded.library.name == str(here / "~nobody-here" / "papers")
+
+
+@pytest.mark.parametrize(
+    ("written", "base_url", "same"),
+    [
+        ("openai:m", "", ["openai/m", "openai:m@https://api.openai.com/v1/"]),
+        ("openai/m@http://h/v1/", "", ["openai:m@http://h/v1"]),
+        ("openai:m", "http://h/v1", ["openai/m", "openai:m@http://h/v1"]),
+        ("ollama:m", "", ["ollama/m", "openai:m@http://localhost:11434/v1"]),
+    ],
+)
+def test_options_count_however_the_model_is_written(here, monkeypatch, written, base_url, same):
+    monkeypatch.setenv("OPENAI_BASE_URL", base_url)
+    loaded = Settings.load(write(here, f'[options."{written}"]\nin_flight = 3\n'))
+    for name in (written, *same):
+        assert loaded.options_of(name) == {"in_flight": 3}
+    for name in ("openai:n", "openai:m@http://other/v1", "bundled"):
+        assert loaded.options_of(name) == {}
+
+
 def test_options_are_kept_by_model(here):
     text = """
         [options."hf:org/m"]

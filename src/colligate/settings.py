@@ -25,6 +25,7 @@ from colligate.models.names import (
     anchor_name,
     find_option_problem,
     may_send_key,
+    normalize_name,
 )
 
 FILE = "colligate.toml"
@@ -129,7 +130,10 @@ class Settings:
 
     def options_of(self, name: str) -> Options:
         """Return the options that the file gives for a model."""
-        return self.options.get(anchor_name(name, Path.cwd()), {}) if self.options else {}
+        if not self.options:
+            return {}
+        known = {normalize_name(each): options for each, options in self.options.items()}
+        return known.get(normalize_name(anchor_name(name, Path.cwd())), {})
 
 
 def own_file() -> Path:
@@ -178,7 +182,7 @@ class _File:
         named = {what: self._model(what, value) for what, value in models.items()}
         if "library" in whole:
             given = self._text("library", whole["library"])
-            folder = str(self._folder / Path(given).expanduser())
+            folder = str(self._folder / os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)
             named["library"] = Named(given if given.startswith("s3:") else folder, str(self.file))
         for key in ("ocr", "pdf"):
             if key in whole:

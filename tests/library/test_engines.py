@@ -579,6 +579,15 @@ async def test_a_library_keeps_the_engine_it_was_made_with(place, embedder, fold
         AsyncLibrary(place, engine="mysql")
 
 
+@pytest.mark.parametrize("given", ["~/papers", Path("~/papers"), None])
+async def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, given):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COLLIGATE_LIBRARY", "~/papers")
+    async with AsyncLibrary(given) as library:
+        assert (library.path, library.uri) == (tmp_path / "papers", str(tmp_path / "papers"))
+    assert AsyncLibrary("~nobody-here/papers").path == Path("~nobody-here/papers")
+
+
 async def test_an_empty_place_is_not_made_by_looking(bucket, embedder):
     async with AsyncLibrary(bucket, embedder=embedder) as library:
         assert await library.documents() == []

@@ -162,7 +162,7 @@ async def embedder(
     makers: dict[str, Callable[[], Embedder]] = {
         "minilm": MiniLM,
         "static": StaticEmbedder,
-        "openai": lambda: OpenAIEmbedder("e", openai_server.url, policy=policy, batch=4),
+        "openai": lambda: OpenAIEmbedder("e", openai_server.url, policy=policy),
     }
     weights = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
     if request.param in weights:

@@ -105,6 +105,8 @@ def test_cached_answers_cost_nothing(meter):
         "openai:llama@https://localhost/v1",
         "openai:llama@http://127.0.0.1:8000/v1",
         "openai:llama@http://[::1]:8000/v1",
+        "openai:openai/gpt-oss-20b@http://localhost:8000/v1",
+        "openai:mistralai/Mistral-7B@http://localhost:8000/v1",
     ],
 )
 def test_what_runs_here_is_free(model):
@@ -119,6 +121,10 @@ def test_what_runs_here_is_free(model):
         "openai:x@http://127.example.com/v1",
         "openai:gpt-5.4-maxi",
         "http:rerank@https://api.openai.com/v1",
+        "openai:bedrock/anthropic.claude-sonnet-4@http://localhost:4000/v1",
+        "openai:azure/gpt-4o@http://127.0.0.1:4000/v1",
+        "openai:openai/gpt-4o@http://[::1]:4000/v1",
+        "http:cohere/rerank-v3.5@http://localhost:4000/rerank",
     ],
 )
 def test_no_price_is_guessed(model):
@@ -140,6 +146,16 @@ def test_published_prices_are_known_by_model_and_address(model, usd):
     cost = Prices.load().cost(model, Usage(1000, 1000))
     assert cost
     assert usd is None or cost * 1000 == pytest.approx(usd)
+
+
+@pytest.mark.parametrize("names", ['"openai:azure/*"', '["openai:azure/*"]'])
+def test_own_prices_come_first_and_one_name_may_be_a_text(tmp_path, names):
+    path = tmp_path / "prices.toml"
+    path.write_text(f"[[price]]\nnames = {names}\ninput = 2.0\noutput = 0.0\n")
+    prices, million = Prices.load(path), Usage(10**6, 0)
+    assert prices.cost("openai:azure/gpt-4o@http://localhost:4000/v1", million) == 2
+    assert prices.cost("bundled", million) == 0
+    assert prices.cost("openai:mystery", million) is None
 
 
 def test_more_cached_than_sent_is_no_fault_of_published_prices():

@@ -87,11 +87,32 @@ async def test_a_model_that_only_thought_gets_room(openai_server, model):
     assert [sent["max_tokens"] for sent in openai_server.requests] == [10, 4106, 4106]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_model_that_only_thought_in_its_text_gets_room(openai_server, model, stream):
+    openai_server.say("<think>hm, well", finish_reason="length")
+    openai_server.say("<think>two and two</think>Four.")
+    pieces: list[str] = []
+    completion = await ask(model, HELLO, on_token=pieces.append if stream else None)
+    assert completion.text == "Four."
+    assert "thinking" in completion.warnings[0]
+    assert "".join(pieces) == ("Four." if stream else "")
+    assert len(openai_server.requests) == 2
+
+
+async def test_an_answer_that_was_cut_after_thinking_stays(openai_server, model):
+    openai_server.say("<think>hm</think>The lease be", finish_reason="length")
+    completion = await ask(model, HELLO)
+    assert (completion.text, completion.thinking) == ("The lease be", "hm")
+    assert len(openai_server.requests) == 1
+
+
 async def test_json_keeps_marks_of_thinking(openai_server, model):
     quote = json.dumps({"quote": "after </think> it answers"})
     openai_server.say(quote)
     schema = {"type": "object", "properties": {"quote": {"type": "string"}}}
     assert (await ask(model, HELLO, schema=schema)).text == quote
+    openai_server.say(cut := '{"quote": "after </think>', finish_reason="length")
+    assert (await ask(model, HELLO, schema=schema)).text == cut
     openai_server.say("<think>hm {a}</think>" + quote.replace("</think>", ""))
     assert (await ask(model, HELLO, schema=schema)).text == quote.replace("</think>", "")
 
@@ -400,12 +421,12 @@ async def test_an_adapter_that_the_server_does_not_list(openai_server, model):
 
 # Embeddings
 
-TEXTS = [f"text number {number}" for number in range(10)]
+TEXTS = [f"text number {number}" for number in range(70)]
 
 
 @pytest.fixture
 async def embedder(openai_server: Any, policy: Policy) -> Any:
-    embedder = OpenAIEmbedder("e", openai_server.url, policy=policy, batch=4)
+    embedder = OpenAIEmbedder("e", openai_server.url, policy=policy)
     yield embedder
     await embedder.aclose()
     await embedder.aclose()
@@ -413,16 +434,14 @@ async def embedder(openai_server: Any, policy: Policy) -> Any:
 
 async def test_batches_keep_the_order(openai_server, embedder):
     rows = await embedder.embed(TEXTS)
-    assert sorted(len(sent["input"]) for sent in openai_server.requests) == [2, 4, 4]
+    assert sorted(len(sent["input"]) for sent in openai_server.requests) == [6, 64]
     one_by_one = [(await embedder.embed([text], "query"))[0] for text in TEXTS]
     assert np.allclose(rows, one_by_one, atol=1e-6)
 
 
-async def test_batches_by_tokens(openai_server, policy):
-    embedder = OpenAIEmbedder("e", openai_server.url, policy=policy, batch_tokens=100)
-    await embedder.embed(["long " * 60, "long " * 60, "short", "short"])
+async def test_batches_by_tokens(openai_server, embedder):
+    await embedder.embed(["long " * 9000, "long " * 9000, "short", "short"])
     assert sorted(len(sent["input"]) for sent in openai_server.requests) == [1, 3]
-    await embedder.aclose()
 
 
 async def test_floats_where_base64_is_refused(openai_server, embedder):
@@ -458,12 +477,6 @@ async def test_dimension_is_discovered(openai_server, embedder):
     assert embedder.dimension == 48
     assert embedder.dimension == 48
     assert len(openai_server.requests) == 1
-
-
-def test_dimension_given_asks_nobody():
-    embedder = OpenAIEmbedder("e", "http://127.0.0.1:9/v1", dimension=3)
-    assert embedder.dimension == 3
-    assert embedder.name == "openai:e@http://127.0.0.1:9/v1"
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,9 @@ from colligate.errors import (
     ServerFailed,
     UnknownModel,
 )
+from colligate.models.names import redact_url
 from colligate.models.openai import OpenAIChat
-from colligate.models.openai_http import Policy, redact_url
+from colligate.models.openai_http import Policy
 from support.models import HELLO, ask
 from support.server import Scripted
 

@@ -107,6 +107,7 @@ def test_beyond_this_machine_a_token_is_made_and_shown_once(command):
     ("arguments", "words"),
     [
         (["--host", "256.0.0.1"], "cannot listen"),
+        (["--host", "a..b"], "cannot listen at a..b"),
         (["--token", "short"], "too short"),
     ],
 )

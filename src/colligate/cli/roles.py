@@ -10,8 +10,8 @@ from colligate.cli.display import to_one_line
 from colligate.core.strategy import Need, Strategy, check_needs, summarize
 from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import Capability, Role
-from colligate.models.names import redact_name, split_adapter
-from colligate.models.weights import BUNDLED, PINNED, find_weights
+from colligate.models.names import OWN_NAMES, redact_name, split_adapter
+from colligate.models.weights import PINNED, find_weights
 from colligate.session import Session, default_reader
 from colligate.settings import Named, Settings
 
@@ -94,8 +94,7 @@ async def _open(role: Role, named: Named, session: Session, *, ask: bool) -> Rol
 def find_pinned(name: str) -> str | None:
     """Return the pinned weights behind the name of a model or embedder, None if it has none."""
     base, _ = split_adapter(name)
-    behind = {"bundled": BUNDLED, "minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
-    weights = behind.get(base, base.removeprefix("gguf:").removeprefix("hf:"))
+    weights = OWN_NAMES.get(base, base.removeprefix("gguf:").removeprefix("hf:"))
     return weights if weights in PINNED else None
 
 
@@ -162,9 +161,6 @@ def check_strategy(kind: type[Strategy], models: Mapping[Role, RoleModel]) -> di
 
 
 def _explain(need: Need, model: RoleModel) -> str:
-    whose = f"the {need.role.value} {model.name}"
     if model.problem is not None:
         return to_one_line(str(model.problem))
-    if need.met is None:
-        return f"only its server knows whether {whose} offers {need.capability.value}"
-    return f"{whose} does not offer {need.capability.value}"
+    return need.explain(model.name)

@@ -178,8 +178,9 @@ async def serve_command(
     from colligate.server.tokens import TokenFile
 
     settings = models.load_settings().override(pdf=pdf)
-    if tokens is not None:
-        TokenFile(tokens).read()  # an error now, and not at the first request
+    named = None if tokens is None else TokenFile(tokens)
+    if named is not None:
+        named.read()  # an error now, and not at the first request
         token = token or make_token()  # for commands of the same person, in the library's folder
     elif token is None and not is_loopback(host):
         token = make_token()
@@ -188,7 +189,7 @@ async def serve_command(
         host=host,
         port=port,
         token=None if token is None else check_token(token),
-        tokens=None if tokens is None else TokenFile(tokens).path,
+        tokens=None if named is None else named.path,
         allow_origins=tuple(normalize_origin(each) for each in allow_origin or ()),
         allow_models=tuple(allow_model or ()),
         settings=settings,

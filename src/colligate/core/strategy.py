@@ -49,6 +49,13 @@ class Need:
     role: Role
     met: bool | None
 
+    def explain(self, model: str) -> str:
+        """Return why it is not met, with a name for the model of its role."""
+        whose = f"the {self.role.value} {model}"
+        if self.met is None:
+            return f"only its server knows whether {whose} offers {self.capability.value}"
+        return f"{whose} does not offer {self.capability.value}"
+
 
 def check_needs(
     needs: Needs,

@@ -27,8 +27,8 @@ from colligate.core.parameters import list_parameters
 from colligate.errors import ColligateError, UsageError, WeightsUnavailable
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.llama.libraries import LIBRARY, VERSION, find_libraries
-from colligate.models.names import redact_name, split_adapter, split_name
-from colligate.models.weights import BUNDLED, PINNED
+from colligate.models.names import OWN_NAMES, redact_name, split_adapter, split_name
+from colligate.models.weights import PINNED
 
 PROMPTS = "prompts"
 """The key of an identity that holds `prompt_digests`."""
@@ -175,7 +175,6 @@ def adapter_records(strategies: Iterable[object]) -> dict[str, ModelRecord]:
 
 
 _VOLATILE = frozenset({"created", "permission"})  # a server reports others at each request
-_BEHIND = {"bundled": BUNDLED, "minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.onnx")
 
 
@@ -189,7 +188,7 @@ def weights_digest(name: str) -> str:
     if adapter is not None:
         return f"{weights_digest(base)}+{_digest_at(adapter)}"
     kind, rest = split_name(base)
-    pinned = _BEHIND.get(base, rest if kind in ("gguf", "hf") and rest in PINNED else base)
+    pinned = OWN_NAMES.get(base, rest if kind in ("gguf", "hf") and rest in PINNED else base)
     if pinned in PINNED and not (rest and Path(rest).exists()):
         return PINNED[pinned].files["model"].sha256
     return _digest_at(rest) if kind in ("gguf", "hf", "st", "cross-encoder") else ""

@@ -729,7 +729,8 @@ def _open_store(given: Path | str, wait: float, engine: str | None) -> LibrarySt
             f"nothing keeps libraries at {scheme[0]}/",
             "name a folder or s3://BUCKET/NAME",
         )
-    path = home() / "buckets" / uri.removeprefix("s3://") if uri else Path(given)
+    own = Path(os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)
+    path = home() / "buckets" / uri.removeprefix("s3://") if uri else own
     if engine not in (None, *ENGINES):
         hint = f"the engines are {' and '.join(ENGINES)}"
         raise UsageError(f"no library engine {engine!r}", "its name is unknown", hint)

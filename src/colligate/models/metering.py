@@ -105,6 +105,12 @@ _HERE = (
     "bundled bundled+* gguf:* hf:* st:* minilm* static wordllama-* scripted embedding likelihood"
     " cross-encoder:* *@http*://localhost *@http*://localhost[:/]* *@http*://127.[0-9]*"
     " *@http*://[[]::1]*"
+).split()
+# Models that a proxy at such an address, as LiteLLM is, only passes on to their provider.
+_HOSTED = re.compile(
+    r"(?:openai|http):(?:(?:anthropic|azure(?:_ai)?|bedrock|cohere(?:_chat)?|fireworks_ai|gemini|groq"
+    r"|mistral|openrouter|perplexity|replicate|sagemaker|together_ai|vertex_ai|xai)/"
+    r"|deepseek/deepseek-(?:chat|reasoner)|openai/(?!gpt-oss))"
 )
 
 
@@ -115,7 +121,7 @@ class Prices:
     """
 
     def __init__(self, rows: Iterable[tuple[str, Price]] = ()) -> None:
-        self._rows = [*rows, *((pattern, Price()) for pattern in _HERE.split())]
+        self._rows = list(rows)
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Prices:
@@ -142,6 +148,8 @@ class Prices:
         for pattern, price in self._rows:
             if fnmatchcase(model, pattern) or fnmatchcase(undated, pattern):
                 return price.of(usage)
+        if any(fnmatchcase(model, pattern) for pattern in _HERE):
+            return None if _HOSTED.match(model) else 0.0
         kind, name = split_name(model)
         return _published_cost(*split_address(name), usage) if kind == "openai" else None
 
@@ -170,7 +178,8 @@ def _rows(table: Mapping[str, Any]) -> list[tuple[str, Price]]:
             output=float(entry["output"]),
             cached=None if cached is None else float(cached),
         )
-        rows += [(str(name), price) for name in entry["names"]]
+        names = entry["names"]
+        rows += [(str(name), price) for name in ([names] if isinstance(names, str) else names)]
     return rows
 
 

@@ -41,6 +41,7 @@ from colligate.plugins import load_plugin, plugins
 if TYPE_CHECKING:
     from colligate.models.openai_http import Policy
 
+OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_DEFAULT = "gpt-6-luna"
 """The model used when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
 
@@ -66,6 +67,8 @@ VERIFIER_FORMS = ("none", "odds", "hf:NAME-OR-PATH", "onnx:FOLDER")
 
 # Short names of embedders and the names of their vectors, which libraries record and errors show.
 _PINNED_EMBEDDERS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
+OWN_NAMES = {"bundled": BUNDLED, **_PINNED_EMBEDDERS}
+"""Short name -> the pinned weights behind it."""
 
 
 def open_model(
@@ -250,8 +253,6 @@ def default_model() -> tuple[str, str]:
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not url and not key:
         return "bundled", "no other model is named"
-    from colligate.models.openai_http import OPENAI_URL, redact_url
-
     model, why = os.environ.get("OPENAI_MODEL"), "OPENAI_MODEL"
     if not model and url and redact_url(url) != OPENAI_URL:
         model, why = _first_model(url, key), "the first model at OPENAI_BASE_URL"
@@ -387,8 +388,6 @@ _LONGEST_LIST = 16 << 20  # bytes
 def _first_model(url: str, key: str) -> str:
     import httpx2
 
-    from colligate.models.openai_http import redact_url
-
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     shown = redact_url(url)
     try:
@@ -504,14 +503,42 @@ def _anchor(kind: str, target: str, folder: Path) -> str:
     return os.path.normpath(path) if is_path else target
 
 
+def normalize_name(name: str) -> str:
+    """Return the name of an endpoint's model as it has it once opened; any other unchanged."""
+    kind, rest = split_name(name)
+    if kind not in ("openai", "ollama"):
+        return name
+    model, url = (rest, ollama_url()) if kind == "ollama" else _split_url(rest)
+    try:
+        url = redact_url(url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+    except UnknownModel:
+        return name
+    return f"openai:{model}" + ("" if url == OPENAI_URL else f"@{url}")
+
+
+def redact_url(url: str) -> str:
+    """Return the URL as it may be shown: without user, password and query."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    if parts.scheme not in ("http", "https") or not host:
+        raise UnknownModel(
+            "an endpoint needs a full URL",
+            "no http:// or https:// one was given",
+            "write openai:MODEL@http://HOST:PORT/v1",
+        )
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path.rstrip("/")
+
+
 def redact_name(name: str) -> str:
     """Return the name as it may be shown: its URL without user, password and query."""
     kind, rest = split_name(name)
     model, url = _split_url(rest)
     if url is None:
         return name
-    from colligate.models.openai_http import redact_url
-
     try:
         return f"{kind}:{model}@{redact_url(url)}"
     except UnknownModel:

@@ -46,6 +46,8 @@ from colligate.models.openai_http import (
 from colligate.models.thinking import ThinkingFilter, split_thinking
 
 _ROOM_TO_THINK = 4096
+_BATCH = 64  # texts of a request for vectors
+_BATCH_TOKENS = 16_000
 
 
 class OpenAIChat:
@@ -138,15 +140,17 @@ class OpenAIChat:
                         raise
                 except UNUSABLE as error:
                     call.retry(error, in_stream=in_stream)
-                if reply is not None and self._only_thought(reply, room):
+                if reply is None:
+                    continue
+                text, inline_thinking = reply.content or "", ""
+                # JSON's text may have marks of thinking.
+                if request.schema is None or not text.lstrip().startswith("{"):
+                    text, inline_thinking = split_thinking(text)
+                thinking = "\n\n".join(filter(None, (reply.thinking.strip(), inline_thinking)))
+                if room < _ROOM_TO_THINK and reply.was_cut_thinking(thinking) and not text.strip():
                     spent += reply.usage_for(request.messages)
                     self._dialect.give_room_to_think(_ROOM_TO_THINK)
                     reply = None
-        text, inline_thinking = reply.content or "", ""
-        if request.schema is None or not text.lstrip().startswith(
-            "{"
-        ):  # JSON's text may have marks
-            text, inline_thinking = split_thinking(text)
         text = _cut(text, request.stop)
         warnings = self._dialect.take_warnings()
         if display is not None and not display.show(text):
@@ -156,18 +160,8 @@ class OpenAIChat:
             usage=spent + reply.usage_for(request.messages),
             model=self.name,
             finish_reason=reply.finish_reason or "stop",
-            thinking="\n\n".join(filter(None, (reply.thinking.strip(), inline_thinking))),
+            thinking=thinking,
             warnings=warnings,
-        )
-
-    def _only_thought(self, reply: ServerReply, room: int) -> bool:
-        """Whether thinking used up the tokens of the answer, and more can be allowed."""
-        reported = _count(reply.usage, "completion_tokens_details", "reasoning_tokens")
-        return (
-            reply.finish_reason == "length"
-            and bool(reply.thinking or reported)
-            and not reply.content
-            and room < _ROOM_TO_THINK
         )
 
     async def labels(
@@ -336,6 +330,11 @@ class ServerReply:
             raise Garbled("its content is null")
         return self
 
+    def was_cut_thinking(self, thinking: str) -> bool:
+        """Return whether the limit cut it, and tokens went into this or unseen thinking."""
+        reported = _count(self.usage, "completion_tokens_details", "reasoning_tokens")
+        return self.finish_reason == "length" and bool(thinking or reported)
+
     def usage_for(self, messages: Sequence[Message]) -> Usage:
         """Return the tokens of the call; estimated if the server does not report them."""
         if _count(self.usage, "prompt_tokens"):
@@ -426,9 +425,9 @@ def estimate_prompt(messages: Sequence[Message]) -> int:
 class OpenAIEmbedder:
     """An embedder behind an OpenAI-compatible `/embeddings`.
 
-    Requests hold at most `batch` texts and about `batch_tokens` tokens, several in flight at
-    once. The protocol does not tell queries from passages: models that were trained to, and are
-    known by name, get their prefixes (`find_embedder_prefix`).
+    Requests hold at most 64 texts and about 16,000 tokens, several in flight at once. The
+    protocol does not tell queries from passages: models that were trained to, and are known by
+    name, get their prefixes (`find_embedder_prefix`).
     """
 
     def __init__(
@@ -437,9 +436,6 @@ class OpenAIEmbedder:
         base_url: str | None = None,
         api_key: str | None = None,
         *,
-        dimension: int | None = None,
-        batch: int = 64,
-        batch_tokens: int = 16_000,
         policy: Policy | None = None,
     ) -> None:
         self._model = model
@@ -447,14 +443,12 @@ class OpenAIEmbedder:
             base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
         )
         self.name = _name(model, self._endpoint)
-        self._dimension = dimension
-        self._batch = batch
-        self._batch_tokens = batch_tokens
+        self._dimension: int | None = None
         self._format = {"encoding_format": "base64"}  # a quarter of the bytes; {} once refused
 
     @property
     def dimension(self) -> int:
-        """As given, or as first seen; otherwise the server is asked now, which blocks."""
+        """As first seen; otherwise the server is asked now, which blocks."""
         if self._dimension is None:
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(asyncio.run, self._discover()).result()
@@ -484,7 +478,7 @@ class OpenAIEmbedder:
         tokens = 0
         for text in texts:
             size = estimate_tokens(text)
-            if batch and (len(batch) == self._batch or tokens + size > self._batch_tokens):
+            if batch and (len(batch) == _BATCH or tokens + size > _BATCH_TOKENS):
                 yield batch
                 batch, tokens = [], 0
             batch.append(encodable(text) if text.strip() else " ")  # an empty input is refused

@@ -40,11 +40,10 @@ from colligate.errors import (
     closest,
 )
 from colligate.models.base import ChatRequest
+from colligate.models.names import OPENAI_URL, redact_url
 from colligate.models.structured import with_schema
 
 T = TypeVar("T")
-
-OPENAI_URL = "https://api.openai.com/v1"
 
 REFUSALS = (openai.BadRequestError, openai.UnprocessableEntityError)
 """A server refuses a request as it is; `Dialect.learn` may find out why."""
@@ -388,23 +387,6 @@ def _read_models(listed: Any) -> dict[str, dict[str, Any]]:
     return {
         str(entry["id"]): entry for entry in entries if isinstance(entry, dict) and "id" in entry
     }
-
-
-def redact_url(url: str) -> str:
-    """Return the URL as it may be shown: without user, password and query."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        parts, host, port = urlsplit(""), None, None
-    if parts.scheme not in ("http", "https") or not host:
-        raise UnknownModel(
-            "an endpoint needs a full URL",
-            "no http:// or https:// one was given",
-            "write openai:MODEL@http://HOST:PORT/v1",
-        )
-    host = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path.rstrip("/")
 
 
 # Failures

@@ -237,7 +237,7 @@ def _bind(config: ServerConfig) -> socket.socket:
             config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         made = socket.socket(family, kind, protocol)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the second: it cannot be a host's name
         raise _cannot_listen(config, error) from error
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -248,9 +248,10 @@ def _bind(config: ServerConfig) -> socket.socket:
     return made
 
 
-def _cannot_listen(config: ServerConfig, error: OSError) -> UsageError:
+def _cannot_listen(config: ServerConfig, error: OSError | UnicodeError) -> UsageError:
     what = f"cannot listen at {config.host} port {config.port}"
-    return UsageError(what, error.strerror or str(error), "choose another --host or --port")
+    why = "no host has such a name" if isinstance(error, UnicodeError) else error.strerror
+    return UsageError(what, why or str(error), "choose another --host or --port")
 
 
 # The page.

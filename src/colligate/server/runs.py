@@ -89,6 +89,7 @@ class Runs:
             where=request.where,
             began=datetime.now(UTC).isoformat(timespec="milliseconds"),
             asked_by=None if (caller := CALLER.get()) is None else caller.name,
+            asked_with=None if caller is None else caller.short_digest,
             earlier=request.earlier,
         )
         run.recorder = Recorder(run.files, self._config.run_bytes)
@@ -400,7 +401,8 @@ class RecordedRun:
     """A run of the server, under way or kept.
 
     Its events are in a file. Its outcome is in the file of its summary, and in `kept_outcome`
-    while the run is recent. `asked_by` is the named token of the question, if any. `earlier` are
+    while the run is recent. `asked_by` is the named token of the question, if any, and `asked_with`
+    its digest's beginning: another one may get the name later. `earlier` are
     the documents that earlier answers of the conversation cite, None if an answer came without
     them. `removed` are documents that were removed during the run.
     """
@@ -416,6 +418,7 @@ class RecordedRun:
     seconds: float = 0.0
     found: bool | None = None
     asked_by: str | None = None
+    asked_with: str | None = None
     earlier: list[str] | None = field(default_factory=list)
     where: list[str] = field(default_factory=list)
     kept_outcome: dict[str, Any] | None = None
@@ -435,7 +438,12 @@ class RecordedRun:
     def visible(self) -> bool:
         """Whether the named token of this request, if any, may see it: its own, or all."""
         caller = CALLER.get()
-        return caller is None or caller.name == self.asked_by or Right.ADMIN in caller.rights
+        if caller is None or Right.ADMIN in caller.rights:
+            return True
+        if self.asked_with is None:  # of an older release: had the token its name before that day?
+            made_before = caller.made.isoformat() < self.began[: len("2026-01-31")]
+            return caller.name == self.asked_by and made_before
+        return (caller.name, caller.short_digest) == (self.asked_by, self.asked_with)
 
     @property
     def ended(self) -> bool:
@@ -461,7 +469,7 @@ class RecordedRun:
 
     def summary(self) -> dict[str, Any]:
         """Return what is kept of it beside its outcome."""
-        return {**self.to_json(), "earlier": self.earlier}
+        return {**self.to_json(), "earlier": self.earlier, "asked_with": self.asked_with}
 
     def holds_id(self, documents: Collection[str]) -> bool:
         """Return whether it may hold text of one of these documents."""
@@ -673,6 +681,7 @@ def _load_run(library: str, files: RunFiles) -> RecordedRun:
     names = "question strategy parameters documents began state seconds found".split()
     run = RecordedRun(library=library, files=files, **{name: summary[name] for name in names})
     run.asked_by = summary.get("asked_by")
+    run.asked_with = summary.get("asked_with")
     run.earlier = summary.get("earlier", [])
     run.where = summary.get("where", [])
     if not run.ended:

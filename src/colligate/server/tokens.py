@@ -41,6 +41,11 @@ class NamedToken(BaseModel):
     per_minute: Annotated[int, Field(ge=1)] | None = None
     made: date
 
+    @property
+    def short_digest(self) -> str:
+        """What tells it from another token of its name."""
+        return self.sha256[:16]
+
     def may(self, rights: Collection[Right]) -> bool:
         """Return whether it has one of these rights."""
         return Right.ADMIN in self.rights or not {*rights}.isdisjoint(self.rights)

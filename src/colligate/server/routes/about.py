@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from colligate import __version__
 from colligate.core.parameters import list_parameters
-from colligate.core.strategy import Need, list_strategies, load_strategy, summarize
+from colligate.core.strategy import list_strategies, load_strategy, summarize
 from colligate.models.names import redact_name
 from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.metrics import CONTENT_TYPE
@@ -35,7 +35,7 @@ async def describe_server(server: State) -> dict[str, Any]:
                 "summary": summarize(kind),
                 # None: only the model's server knows, and was not asked.
                 "runs": not lacking or (None if all(n.met is None for n in lacking) else False),
-                "why_not": "; ".join(_explain(need) for need in lacking),
+                "why_not": "; ".join(need.explain("model") for need in lacking),
                 "needs": [
                     {
                         "capability": need.capability.value,
@@ -65,13 +65,6 @@ async def describe_server(server: State) -> dict[str, Any]:
         },
         "libraries": server.libraries.list_names(),
     }
-
-
-def _explain(need: Need) -> str:
-    whose = f"the {need.role.value} model"
-    if need.met is None:
-        return f"only its server knows whether {whose} offers {need.capability.value}"
-    return f"{whose} does not offer {need.capability.value}"
 
 
 @router.get("/healthz", summary="Whether the server answers")
