@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,12 @@ def word(*body: str) -> bytes:
     )
 
 
+def with_members(data: bytes, members: dict[str, str]) -> bytes:
+    """Return an archive with these members added or replaced."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return pack({name: archive.read(name) for name in archive.namelist()} | members)
+
+
 def test_docx_headings_lists_and_tables(tmp_path: Path) -> None:
     content = word(
         word_paragraph("Overview", "berschrift1"),
@@ -134,6 +141,34 @@ def test_a_docx_title_stands_above_the_headings(tmp_path: Path) -> None:
     document = write_and_read(tmp_path / "a.docx", content)
     assert document.title == "Annual Report"
     assert outline(document) == [(1, "Annual Report"), (2, "First"), (3, "x"), (2, "Second")]
+
+
+def test_a_line_for_a_signature_in_a_docx_makes_no_heading(tmp_path: Path) -> None:
+    lines = "</w:t><w:br/><w:t>".join(("Acme Ltd.", "---------------", "Director"))
+    content = word(word_paragraph("Lease", "berschrift1"), word_paragraph(lines))
+    document = write_and_read(tmp_path / "a.docx", content)
+    assert outline(document) == [(1, "Lease")]
+    assert "---------------\nDirector" in document.text
+
+
+def test_simple_fields_of_a_docx_are_read_and_what_is_lost_is_said(
+    tmp_path: Path,
+) -> None:
+    def field(text: str) -> str:
+        run = f"<w:r><w:t>{text}</w:t></w:r>"
+        return f'<w:p><w:fldSimple w:instr=" IF 2 > 1 ">{run}</w:fldSimple></w:p>'
+
+    document = write_and_read(tmp_path / "a.docx", word(field("EUR 700 a month")))
+    assert "EUR 700 a month" in document.text
+    assert document.warnings == ()
+    math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    equation = f"<w:p><m:oMath {math}><m:r><m:t>x=1</m:t></m:r></m:oMath></w:p>"
+    content = with_members(word(equation), {"word/charts/chart1.xml": "<c/>"})
+    document = write_and_read(tmp_path / "b.docx", content)
+    assert [warning.partition(": ")[2] for warning in document.warnings] == [
+        "the figures of charts are not read",
+        "equations are not read",
+    ]
 
 
 def test_a_docx_named_txt_is_read_all_the_same(tmp_path: Path) -> None:
@@ -201,6 +236,27 @@ def test_each_slide_is_a_section_and_a_page(tmp_path: Path) -> None:
     assert document.pages[-1].end == len(document.text)
 
 
+def test_slides_are_numbered_as_shown_and_lost_charts_are_said(tmp_path: Path) -> None:
+    deck = slides(*(shape("title", (0, f"Part {i}")) for i in range(1, 12)))
+    shown = [11, 2, 10, 1, *range(3, 10)]
+    ids = "".join(f'<p:sldId id="{255 + i}" r:id="r{i}"/>' for i in shown)
+    listed = f"<p:presentation {P} {R}><p:sldIdLst>{ids}</p:sldIdLst></p:presentation>"
+    members = {"ppt/presentation.xml": listed, "ppt/charts/chart1.xml": "<c/>"}
+    document = write_and_read(tmp_path / "deck.pptx", with_members(deck, members))
+    assert [title for _, title in outline(document)] == [f"Part {i}" for i in shown]
+    assert [page.number for page in document.pages] == list(range(1, 12))
+    assert any("figures of charts" in warning for warning in document.warnings)
+
+
+def test_a_slide_that_was_taken_out_of_the_deck_comes_last(tmp_path: Path) -> None:
+    deck = slides(*(shape("title", (0, f"Part {i}")) for i in (1, 2, 3)))
+    ids = "".join(f'<p:sldId id="{255 + i}" r:id="r{i}"/>' for i in (3, 2))
+    listed = f"<p:presentation {P} {R}><p:sldIdLst>{ids}</p:sldIdLst></p:presentation>"
+    content = with_members(deck, {"ppt/presentation.xml": listed})
+    document = write_and_read(tmp_path / "deck.pptx", content)
+    assert [title for _, title in outline(document)] == ["Part 3", "Part 2", "Part 1"]
+
+
 SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 
 
@@ -251,6 +307,53 @@ def test_each_sheet_is_a_section_with_its_table(tmp_path: Path) -> None:
     assert "| Nord & Süd | 12.5 |" in first
     assert "| Rent | 100 |" in second
     assert document.title == "book"
+
+
+def test_what_a_sheet_lacks_or_hides_is_said(tmp_path: Path) -> None:
+    formulas = (
+        "<c><f>SUM(A1:A2)</f></c><c><f>A1</f><v></v></c>"  # never computed
+        '<c><f>A2</f><v>2</v></c><c t="str"><f>IF(A1,"","x")</f><v></v></c>'
+        '<c><f t="shared" si="0"/><v>3</v></c>'
+    )
+    rows = f'<worksheet xmlns="{SHEETS}"><sheetData><row r="1">{formulas}</row></sheetData>'
+    book = workbook(Sums=f"{rows}</worksheet>", Draft=sheet(("Rent", "999")))
+    names = '<sheet name="Sums" sheetId="1" state="visible" r:id="r1"/>'
+    names += '<sheet name="Draft" sheetId="2" state="hidden" r:id="r2"/>'
+    listed = f'<workbook xmlns="{SHEETS}" {R}><sheets>{names}</sheets></workbook>'
+    content = with_members(book, {"xl/workbook.xml": listed})
+    document = write_and_read(tmp_path / "a.xlsx", content)
+    assert [warning.partition(": ")[2] for warning in document.warnings] == [
+        "formulas without a stored value are blank: 2",
+        "hidden sheets are read: Draft",
+    ]
+    assert write_and_read(tmp_path / "b.xlsx", workbook(S=sheet(("Rent", "9")))).warnings == ()
+
+
+def test_a_time_of_a_sheet_has_no_date(tmp_path: Path) -> None:
+    time = '<row r="1"><c r="A1" s="1"><v>0.385416666666667</v></c></row>'
+    rows = f'<worksheet xmlns="{SHEETS}"><sheetData>{time}</sheetData></worksheet>'
+    styles = f'<styleSheet xmlns="{SHEETS}"><cellXfs count="2"><xf numFmtId="0"/>'
+    styles += '<xf numFmtId="20"/></cellXfs></styleSheet>'
+    content = with_members(workbook(Opening=rows), {"xl/styles.xml": styles})
+    document = write_and_read(tmp_path / "a.xlsx", content)
+    assert "| 09:15:00 |" in document.text
+
+
+def test_a_percentage_of_a_sheet_is_one(tmp_path: Path) -> None:
+    cells = (
+        '<c r="A1" s="1"><v>0.125</v></c><c r="B1" s="2" t="n"><f>A1*2</f><v>-0.25</v></c>'
+        '<c r="C1"><v>0.5</v></c><c r="D1" s="2" t="inlineStr"><is><t>0.7</t></is></c>'
+        '<c r="E1" s="12"><v>3</v></c><c r="F1" s="3"><v>4</v></c>'
+    )
+    rows = (
+        f'<worksheet xmlns="{SHEETS}"><sheetData><row r="1">{cells}</row></sheetData></worksheet>'
+    )
+    styles = f'<styleSheet xmlns="{SHEETS}"><numFmts><numFmt numFmtId="170" formatCode="0.0%"/>'
+    styles += '<numFmt numFmtId="171" formatCode="0&quot;%&quot;"/></numFmts><cellXfs>'
+    styles += "".join(f'<xf numFmtId="{i}"/>' for i in (0, 9, 170, 171)) + "</cellXfs>"
+    content = with_members(workbook(S=rows), {"xl/styles.xml": f"{styles}</styleSheet>"})
+    document = write_and_read(tmp_path / "a.xlsx", content)
+    assert "| 12.5% | -25% | 0.5 | 0.7 | 3 | 4 |" in document.text
 
 
 def test_a_large_sheet_is_whole(tmp_path: Path) -> None:
@@ -435,6 +538,47 @@ def test_no_paragraph_of_sloppy_html_is_lost(tmp_path: Path, paragraph: str) -> 
     page = "<html><body>" + "".join(paragraph.format(i) for i in range(count))
     document = write_and_read(tmp_path / "a.html", page)
     assert [f"para {i}" in document.text for i in range(count)] == [True] * count
+
+
+def test_lines_of_html_that_would_underline_a_heading_are_text(tmp_path: Path) -> None:
+    document = write_and_read(
+        tmp_path / "a.html",
+        "<h1>Lease</h1><p>Total<br>=====<br>900</p><p>=====</p><p>Landlord<br><span>---</span></p>"
+        "<dl><dt>Fee</dt><dd>-</dd></dl><p>2020 <span>-</span> 2021<br>- <b>item</b></p>"
+        "<div><p>a</p># b</div><pre><code>x\n===\n<i># c</i>\n</code></pre><p>-----</p>"
+        "<table><tr><td>A</td><td>--</td></tr><tr><td># 5</td><td>=</td></tr></table>",
+    )
+    assert outline(document) == [(1, "Lease")]
+    for kept in (
+        "Total\n\\=====\n900",
+        "Landlord\n\\---",
+        "Fee\n\\-",
+        "2020 - 2021\n- **item**",
+        "x\n===\n# c\n",
+        "\n-----\n",
+        "# 5",
+    ):
+        assert kept in document.text
+    assert "\\# 5" not in document.text
+
+
+@pytest.mark.parametrize(
+    ("formula", "shown"),
+    [
+        ("<msup><mn>10</mn><mn>6</mn></msup>", "10^6"),
+        ("<mfrac><mn>1</mn><mrow><mi>x</mi><mo>+</mo><mn>2</mn></mrow></mfrac>", "1/(x+2)"),
+        ("<msqrt><mn>2</mn></msqrt>", "\u221a(2)"),
+        (
+            "<semantics><msup><mn>10</mn><mn>6</mn></msup>"
+            '<annotation encoding="application/x-tex">10^{6}</annotation></semantics>',
+            "10^{6}",
+        ),
+    ],
+)
+def test_a_formula_of_html_is_one_line_of_text(tmp_path: Path, formula: str, shown: str) -> None:
+    content = f"<p>Of <math>{formula}</math> items <mark>500</mark> and <ins>60</ins> remain.</p>"
+    document = write_and_read(tmp_path / "a.html", content)
+    assert document.text == f"Of {shown} items 500 and 60 remain.\n"
 
 
 def test_rtf_rst_org_and_notebooks(tmp_path: Path) -> None:

@@ -342,6 +342,14 @@ def test_a_heading_that_fills_its_line_is_kept_and_a_bold_beginning_is_text() ->
     assert [t for _, t in outline(document)] == ["Duties of tenants and of all persons there"]
 
 
+@pytest.mark.parametrize("first", ["1 Overview", "Overview"])
+def test_a_title_and_the_first_heading_in_the_same_type_are_two(first: str) -> None:
+    title: Line = (213, 80, 18, "F2", "Annual Report 2023")
+    document = read(make_pdf([[title, heading(108, first, 18), *body(130)]]))
+    assert document.title == "Annual Report 2023"
+    assert [found for _, found in outline(document)] == ["Annual Report 2023", first]
+
+
 def test_captions_are_not_headings() -> None:
     pages = [
         page("1 Harvest", heading(200, "Figure 1. Apples by year", 12)),

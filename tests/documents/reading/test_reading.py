@@ -455,6 +455,21 @@ def test_an_email_with_a_blank_text_part_is_read_from_its_html(tmp_path: Path) -
     assert texts_of(document, Kind.PARAGRAPH)[-1] == "The total is 420 euros."
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [("plain", "plain"), ("plain", "html"), ("html", "plain")]
+)
+def test_the_text_of_an_email_goes_on_after_an_attachment(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    mail = MAIL.format(subtype=first, body="See the plan:")
+    mail = mail.replace(
+        "--B--", f"--B\r\nContent-Type: text/{second}\r\n\r\nIt costs 900.\r\n--B--"
+    )
+    document = write_and_read(tmp_path / "m.eml", mail)
+    assert texts_of(document, Kind.PARAGRAPH)[-2:] == ["See the plan:", "It costs 900."]
+    assert document.metadata["attachments"] == "plan.pdf"
+
+
 def test_limits_can_be_chosen(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("words " * 100)

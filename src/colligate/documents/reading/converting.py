@@ -11,7 +11,8 @@ import email.policy
 import io
 import re
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.errors import MessageError
 from email.message import EmailMessage, MIMEPart
@@ -46,15 +47,19 @@ def read_office(source: SourceFile) -> Document:
     form, data = source.format, source.data
     if form.container is Container.ZIP:
         members = check_archive(data, str(source.path), source.limits)
-        if any(name.startswith("ppt/notesSlides/") for name in members):
-            source.warn("the speaker's notes are not read")
+        _warn_of_parts(source, members)
+        if form is XLSX:
+            _check_workbook(source, members)
+            data = _write_percentages(data)
     elif form.container is Container.TEXT and form is not RTF:
         data = source.text.encode()
     marker = _PAGE_MARKER if form is PPTX else None
     text, found = _extract_markdown(source, data, form.media_type, page_marker=marker)
     pages: tuple[Page, ...] = ()
     if form is PPTX:
-        text, pages = _split_slides(text)
+        text, pages = _split_slides(text, _read_order(data))
+    elif form is XLSX:
+        text = _DAY_ZERO.sub("", text)
     elif form is EPUB:
         text = _CHAPTER_HEAD.sub("", text)
     metadata = {
@@ -71,6 +76,108 @@ def read_office(source: SourceFile) -> Document:
         metadata=metadata,
         pages=pages,
     )
+
+
+_NOT_READ = {
+    "ppt/notesSlides/": "the speaker's notes",
+    "ppt/charts/": "the figures of charts",
+    "word/charts/": "the figures of charts",
+}
+
+
+def _warn_of_parts(source: SourceFile, members: Iterable[str]) -> None:
+    for folder, what in _NOT_READ.items():
+        if any(name.startswith(folder) for name in members):
+            source.warn(f"{what} are not read")
+
+
+# Workbooks.
+
+_DAY_ZERO = re.compile(r"\b1899-12-31 (?=\d\d:\d\d:\d\d\b)")  # kreuzberg's day of a time alone
+# A formula without a value; one whose value is an empty text has a cell of type "str".
+_NOT_COMPUTED = re.compile(
+    rb"""<(?:\w+:)?c\b(?![^<>]*\st="str")[^<>]*>\s*
+    <(?:\w+:)?f\b(?:[^<>]*/>|[^<>]*>[^<]*</(?:\w+:)?f>)
+    (?!\s*<(?:\w+:)?v\b[^<>]*>[^<])""",
+    re.VERBOSE,
+)
+
+
+def _check_workbook(source: SourceFile, members: Iterable[str]) -> None:
+    """Warn of formulas that were never computed, which have no value, and of hidden sheets."""
+    with zipfile.ZipFile(io.BytesIO(source.data)) as archive:
+        sheets = (name for name in members if re.match(r"xl/worksheets/[^/]+\.xml\Z", name))
+        count = sum(len(_NOT_COMPUTED.findall(_read_member(archive, name))) for name in sheets)
+        listed = _read_xml(archive, "xl/workbook.xml").iterfind(".//{*}sheet[@state]")
+    if count:
+        source.warn(f"formulas without a stored value are blank: {count:,}")
+    hidden = [each.get("name", "") for each in listed if each.get("state") != "visible"]
+    if hidden:
+        source.warn(f"hidden sheets are read: {', '.join(hidden)}")
+
+
+_PERCENT = ("9", "10")  # the built-in formats
+_NUMBER = rb"""<c\b(?=[^<>]*\ss="(?:%s)")(?![^<>]*\st="[^n])([^<>]*)>
+    (?:\s*<f\b(?:[^<>]*/>|[^<>]*>[^<]*</f>))?\s*<v>([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)</v>"""
+
+
+def _write_percentages(data: bytes) -> bytes:
+    """Return a workbook whose percentages are texts: kreuzberg reads 12.5% as 0.125."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        styles = _read_xml(archive, "xl/styles.xml")
+    own = [
+        each.get("numFmtId")
+        for each in styles.iterfind(".//{*}numFmt")
+        if _is_percent(each.get("formatCode", ""))
+    ]
+    formats = [each.get("numFmtId") for each in styles.iterfind(".//{*}cellXfs/{*}xf")]
+    used = [str(i).encode() for i, each in enumerate(formats) if each in (*_PERCENT, *own)]
+    if not used:
+        return data
+    number = re.compile(_NUMBER % b"|".join(used), re.VERBOSE)
+
+    def write(match: re.Match[bytes]) -> bytes:
+        attributes = match[1].replace(b' t="n"', b"")
+        return b'<c%s t="str"><v>%.10g%%</v>' % (attributes, 100 * float(match[2]))
+
+    return _change_parts(data, "xl/worksheets/", partial(number.sub, write))
+
+
+def _is_percent(code: str) -> bool:
+    """Report whether a format writes all numbers as percentages; a quoted "%" is only text."""
+    sections = [s for s in _LITERAL.sub("", code).split(";") if re.search(r"[0#?]", s)]
+    return bool(sections) and all("%" in each for each in sections)
+
+
+_LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.')
+
+
+def _change_parts(data: bytes, folder: str, change: Callable[[bytes], bytes]) -> bytes:
+    """Return an office file of its XML alone, that of a folder changed."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(written, "w") as changed:
+        for name in dict.fromkeys(archive.namelist()):
+            if name.endswith((".xml", ".rels")):
+                part = _read_member(archive, name)
+                changed.writestr(name, change(part) if name.startswith(folder) else part)
+    return written.getvalue()
+
+
+def _read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return the bytes of a member; none if it is missing or damaged."""
+    try:
+        return archive.read(name)
+    except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError):
+        return b""
+
+
+def _read_xml(archive: zipfile.ZipFile, name: str) -> etree._Element:
+    """Return the root of a member; an empty element if it is missing or damaged."""
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    try:
+        return etree.fromstring(_read_member(archive, name), parser)
+    except etree.XMLSyntaxError:
+        return etree.Element("missing")
 
 
 _EMBEDDED_PICTURE = re.compile(r"!\[([^\[\]\n]*)\]\((?:data:[^()\s]*|[^()\s:]+\.\w{3,4})\)")
@@ -110,13 +217,33 @@ def _extract_markdown(
 
 _MARK = re.compile(r"\n*\ue000(\d+)\ue000\n*")
 _SLIDE_HEADING = re.compile(r"#{1,6} \S")
+_SLIDE_PART = re.compile(r"slides/slide(\d+)\.xml\Z")
 
 
-def _split_slides(marked: str) -> tuple[str, tuple[Page, ...]]:
+def _read_order(data: bytes) -> list[int]:
+    """Return the places at which slides are shown, in the order of the names of their parts."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        related = _read_xml(archive, "ppt/_rels/presentation.xml.rels")
+        listed = _read_xml(archive, "ppt/presentation.xml").iterfind(".//{*}sldIdLst/{*}sldId")
+    parts = {
+        each.get("Id"): int(part[1])
+        for each in related
+        if (part := _SLIDE_PART.search(each.get("Target", "")))
+    }
+    shown = [parts.get(each.xpath("string(@*[namespace-uri()])")) for each in listed]
+    shown += sorted(set(parts.values()).difference(shown))  # slides taken out of the presentation
+    places = {part: place for place, part in enumerate(shown, start=1) if part is not None}
+    return [places[part] for part in sorted(places)]
+
+
+def _split_slides(marked: str, order: Sequence[int]) -> tuple[str, tuple[Page, ...]]:
     """Return the Markdown without marks, each slide under a heading, and the slides' ranges."""
     _, *parts = _MARK.split(marked)
+    slides = list(zip(map(int, parts[::2]), parts[1::2], strict=True))
+    if len(order) == len(slides):
+        slides = sorted(zip(order, parts[1::2], strict=True))
     text, pages = "", []
-    for number, content in zip(map(int, parts[::2]), parts[1::2], strict=True):
+    for number, content in slides:
         start = len(text)
         if not _SLIDE_HEADING.match(content):
             text += f"## Slide {number}\n\n"
@@ -148,6 +275,7 @@ class _HtmlPage:
 
 # A character of the private use area, as kreuzberg would escape a backslash once more.
 _ESCAPE = "\ue002"
+_NOTHING = "\ue003"  # only keeps kreuzberg from reading a line as Markdown
 _SAVE = "save the page again"
 
 
@@ -168,13 +296,15 @@ def _parse_html(source: SourceFile, written: str) -> _HtmlPage:
     authors = root.xpath("//meta[@name='author']/@content")
     for head in root.findall("head"):
         root.remove(head)
+    etree.strip_tags(root, "mark", "ins")  # kreuzberg would put "==" around their text
+    _write_formulas(root)
     _mark_superscripts(root)
     _flatten(root)
     _escape(root)
-    page = etree.tostring(root, method="html", encoding="utf-8")
-    text, _ = _extract_markdown(source, page, "text/html")
+    page = _NOT_XML.sub(" ", etree.tostring(root, method="html", encoding="unicode"))
+    text, _ = _extract_markdown(source, page.encode(), "text/html")
     return _HtmlPage(
-        text.replace(_ESCAPE, "\\"),
+        text.replace(_ESCAPE, "\\").replace(_NOTHING, ""),
         " ".join((title or "").split()) or None,
         root.get("lang"),
         str(dates[0]) if dates else "",
@@ -236,18 +366,72 @@ def _mark_superscripts(root: lxml_html.HtmlElement) -> None:
             element.text = mark + _NOT_XML.sub(" ", element.text or "")
 
 
-_VERBATIM = ("pre", "code", *_NOT_TEXT)
-_ESCAPED = rf"\1{_ESCAPE}\2"
-_MARKDOWN = re.compile(r"\A(\s*)(#{1,6}(?=\s)|`{3,}|~{3,})")
+_BEFORE = {"msup": "^", "msub": "_", "msubsup": "_^", "mfrac": "/"}  # each part but the first
+
+
+def _write_formulas(root: lxml_html.HtmlElement) -> None:
+    """Turn each formula of MathML into its TeX, or into one line of its text: 10^6, a/(b+c)."""
+    for math in root.findall(".//math"):
+        tex = math.xpath(".//annotation[contains(@encoding, 'tex') or contains(@encoding, 'TeX')]")
+        if not tex:
+            etree.strip_elements(math, "annotation", "annotation-xml", with_tail=False)
+            for element in math.findall(".//msqrt"):
+                element.text = "\u221a("
+                etree.SubElement(element, "mo").text = ")"
+            for element in math.iter(*_BEFORE):
+                for mark, part in zip(("", *_BEFORE[element.tag]), element, strict=False):
+                    opened, closed = ("(", ")") if len(part) > 1 else ("", "")
+                    part.text = mark + opened + _NOT_XML.sub(" ", part.text or "").strip()
+                    part.tail = closed
+        text = " ".join(_NOT_XML.sub(" ", (tex[0] if tex else math).text_content()).split())
+        math.clear(keep_tail=True)
+        math.tag, math.text = "span", text
+
+
+# Elements inside a line; all others begin one. No line of a cell counts: a row of a table is one.
+_INLINE = frozenset(
+    "a abbr b bdi bdo big cite code del dfn em font i ins kbd label mark q s samp small span strike"
+    " strong sub sup time tt u var".split()
+)
+_VERBATIM = ("pre", "code", "td", "th", *_NOT_TEXT)
+_MARKDOWN = re.compile(r"\s*(?:#{1,6}(?:\s|\Z)|`{3,}|~{3,}|=+\s*\Z)")
+_DASHES = re.compile(r"\s*-+\s*\Z")
+_HEADING_IN_CODE = re.compile(r"^(?=[ \t]*(?:(?:=+|-+)[ \t]*$|#))", re.MULTILINE)
+
+_Texts = list[tuple[lxml_html.HtmlElement, str]]  # elements, each with "text" or "tail"
 
 
 def _escape(root: lxml_html.HtmlElement) -> None:
-    """Escape what Markdown would take for a heading or a code fence at a line's beginning."""
-    for element in root.iter():
-        if element.tag not in _VERBATIM and element.text:
-            element.text = _MARKDOWN.sub(_ESCAPED, _NOT_XML.sub(" ", element.text))
-        if element.tag == "br" and element.tail:
-            element.tail = _MARKDOWN.sub(_ESCAPED, _NOT_XML.sub(" ", element.tail))
+    """Escape lines that Markdown would take for a heading, its underline or a code fence."""
+    for tag, texts in _iter_lines(root):
+        line = "".join(getattr(element, name) for element, name in texts)
+        # Elsewhere a blank line is before the dashes, which are then a rule.
+        if _MARKDOWN.match(line) or (tag in ("br", "dd") and _DASHES.match(line)):
+            element, name = next(each for each in texts if getattr(*each).strip())
+            text = _NOT_XML.sub(" ", getattr(element, name))
+            setattr(element, name, text[: -len(text.lstrip())] + _ESCAPE + text.lstrip())
+    for element in root.xpath("//pre/descendant-or-self::*"):  # kreuzberg finds headings there too
+        for name in ("text", "tail"):
+            text = _NOT_XML.sub(" ", getattr(element, name) or "")
+            if element.tag != "pre" or name == "text":
+                setattr(element, name, _HEADING_IN_CODE.sub(_NOTHING, text))
+
+
+def _iter_lines(root: lxml_html.HtmlElement) -> Iterator[tuple[str, _Texts]]:
+    """Yield the texts of each line with the tag that begins it, code and tables left out."""
+    begun, texts = "", _Texts()
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, element in walk:
+        if element.tag not in _INLINE and (event == "start" or element.tag != "br"):
+            yield begun, texts
+            begun, texts = element.tag, []
+        if event == "start" and element.tag in _VERBATIM:
+            walk.skip_subtree()
+            continue
+        name = "text" if event == "start" else "tail"
+        if getattr(element, name):
+            texts.append((element, name))
+    yield begun, texts
 
 
 # DOCX through mammoth, whose HTML is then read like any page's.
@@ -278,15 +462,19 @@ def read_docx(source: SourceFile) -> Document:
     # Imported here: few files are DOCX, and the import takes time.
     import mammoth  # type: ignore[import-untyped]
 
-    check_archive(source.data, str(source.path), source.limits)
+    _warn_of_parts(source, check_archive(source.data, str(source.path), source.limits))
     try:
+        # Otherwise mammoth leaves out the text of simple fields.
+        unwrapped = io.BytesIO(_change_parts(source.data, "word/", partial(_FIELD.sub, b"")))
         converted = mammoth.convert_to_html(
-            io.BytesIO(source.data), style_map=_STYLES, convert_image=lambda _: []
+            unwrapped, style_map=_STYLES, convert_image=lambda _: []
         )
         metadata = _read_properties(source.data)
     except Exception as error:  # mammoth lets whatever the XML and zip readers raise through
         why = f"it is damaged ({error})"
         raise source.error(CorruptFile, why, "open and save it again") from error
+    if any(message.message.endswith(("oMath", "oMathPara")) for message in converted.messages):
+        source.warn("equations are not read")
     text = _parse_html(source, converted.value).text
     titles = _TITLE.findall(converted.value)
     if len(titles) == 1 and text.startswith("# "):
@@ -294,6 +482,9 @@ def read_docx(source: SourceFile) -> Document:
         text = first + line_end + _HEADING.sub("#", rest)  # the title is above the headings
     title = metadata.get("title") if not titles else None
     return make_document(source, text, title=title, metadata=metadata)
+
+
+_FIELD = re.compile(rb"""</?w:fldSimple\b(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+>""")
 
 
 _CORE = "docProps/core.xml"
@@ -327,11 +518,19 @@ def read_email(source: SourceFile) -> Document:
     try:
         message = email.message_from_bytes(source.data, EmailMessage, policy=email.policy.default)
         kept = {name: " ".join(str(message.get(name, "")).split()) for name in _KEPT_HEADERS}
-        attached = [part.get_filename() or "unnamed" for part in message.iter_attachments()]
         body = message.get_body(("plain", "html"))
-        content = "" if body is None else clean_text(_read_content(body))
-        if not content.strip() and (html := message.get_body(("html",))) is not None:
-            body, content = html, clean_text(_read_content(html))  # the text part was blank
+        if body is None or not _read_content(body).strip():
+            body = message.get_body(("html",)) or body  # the text part was blank
+        mixed = message.get_content_subtype() == "mixed"
+        texts = [p for p in message.iter_parts() if mixed and (p is body or _is_text(p))]
+        if body is not None and body not in texts:
+            texts.insert(0, body)
+        attached = [
+            part.get_filename() or "unnamed"
+            for part in message.iter_attachments()
+            if part not in texts
+        ]
+        parts = [(part.get_content_type(), clean_text(_read_content(part))) for part in texts]
     except (
         MessageError,
         ValueError,
@@ -349,13 +548,22 @@ def read_email(source: SourceFile) -> Document:
         source.warn(f"attachments are not read: {metadata['attachments']}")
     subject = kept["Subject"] or source.stem
     head = "\n".join(f"{name}: {kept[name]}" for name in _SHOWN if kept[name])
-    if body is not None and body.get_content_type() == "text/html":
-        marked_up = _parse_html(source, content).text
-        text = f"# {subject}\n\n{head}\n\n{marked_up}"
-        return make_document(source, text, title=subject, metadata=metadata)
-    text = "\n\n".join(part for part in (head, content.strip("\n")) if part) + "\n"
+    marked_up = any(kind == "text/html" for kind, _ in parts)
+    shown = [_parse_html(source, c).text if kind == "text/html" else c for kind, c in parts]
+    text = "\n\n".join(part for each in (head, *shown) if (part := each.strip("\n"))) + "\n"
+    if marked_up:
+        return make_document(source, f"# {subject}\n\n{text}", title=subject, metadata=metadata)
     tree = partial(text_tree, prose=False)
     return make_document(source, text, tree=tree, title=subject, metadata=metadata)
+
+
+def _is_text(part: MIMEPart) -> bool:
+    """Report whether a mail program shows a part as text of the message, after an attachment."""
+    return (
+        part.get_content_type() in ("text/plain", "text/html")
+        and not part.get_filename()
+        and part.get_content_disposition() != "attachment"
+    )
 
 
 def _read_content(part: MIMEPart) -> str:

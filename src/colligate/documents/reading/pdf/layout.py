@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 
@@ -141,9 +141,11 @@ def _build_page(page: ParsedPage, sizes: dict[_Font, float]) -> PageLayout:
     used: set[int] = set()
     for block in page.blocks or ():
         inside = _find_inside(block, items, tops)
-        used.update(map(id, inside))
-        found.blocks.append(_build_block(number, block, inside, sizes))
-        found.blocks[-1].items = inside
+        below = _find_below(block, inside, found) if block.kind == "heading" else []
+        used.update(map(id, inside + below))
+        built = _build_block(number, block, inside + below, sizes)
+        built.items = inside + below
+        found.blocks += _split_heading(built) if below else [built]
     for cells, row in zip(found.cells, found.rows, strict=True):
         if used.isdisjoint(map(id, cells)):
             _insert_chrome(found.blocks, row)
@@ -254,6 +256,45 @@ def _find_inside(
         and box.x - margin <= item.x
         and item.x + item.width / 2 <= right
     ]
+
+
+def _find_below(block: LayoutBlock, inside: Sequence[TextItem], page: PageLayout) -> list[TextItem]:
+    """Return the items of the rows below a heading's box that complete its text; else none."""
+    rest = _MARKS.sub("", block.text or "")
+    taken = set(map(id, inside))
+    below: list[TextItem] = []
+    started = False
+    for cells, row in zip(page.cells, page.rows, strict=True):
+        within = not taken.isdisjoint(map(id, cells))
+        started = started or within
+        if not started:
+            continue
+        printed = _MARKS.sub("", row.text)
+        if not printed or not rest.startswith(printed):
+            return []
+        rest = rest.removeprefix(printed)
+        below += () if within else cells
+        if not rest:
+            return below
+    return []
+
+
+def _split_heading(block: PdfBlock) -> list[PdfBlock]:
+    """Split a heading before each line that stands apart from the one above in place or type."""
+    groups = [block.lines[:1]]
+    for above, line in pairwise(block.lines):
+        aligned = (
+            abs(line.x - above.x) < 2
+            or abs(line.x + line.width / 2 - above.x - above.width / 2) < 2
+        )
+        alike = (line.size, line.bold, line.italic) == (above.size, above.bold, above.italic)
+        if line.y - above.y > _APART * above.height and not (aligned and alike):
+            groups.append([])
+        groups[-1].append(line)
+    return [replace(block, lines=lines) for lines in groups]
+
+
+_APART = 1.25  # heights from line to line; those of one heading are closer
 
 
 def _build_lines(
