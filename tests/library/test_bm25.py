@@ -106,6 +106,18 @@ async def test_a_document_in_another_language_that_quotes_stop_words_is_not_foun
     assert await find("what is the") == ["Brief"]  # nothing else is asked for
 
 
+def test_words_in_capitals_are_names_and_no_stop_words():
+    languages = ["de", "en"]
+
+    def found(word, query):
+        return set(encode_document(word, "de").ids) <= set(encode_query(query, languages).ids)
+
+    for word in ("WHO", "IT"):
+        assert found(word, "What did the WHO recommend about IT?")
+        assert not found(word, "WHAT DID THE WHO RECOMMEND ABOUT IT?")
+    assert not found("what", "What did the WHO recommend about IT?")
+
+
 def test_words_that_may_be_of_another_language_are_searched():
     languages = ["de", "en"]
     for query in ("war", "man of war", "die hard"):

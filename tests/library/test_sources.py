@@ -14,7 +14,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_file
 from colligate.errors import UnknownDocument, UsageError
 from colligate.library import AsyncLibrary, InMemorySources, SearchMode, Sources
-from colligate.library.sources import cut_passages
+from colligate.library.sources import cut_passages, find_document
 from support.embedders import WordEmbedder
 
 TEXTS = {
@@ -79,6 +79,20 @@ async def test_it_lists_its_documents_in_order(sources, documents):
 async def test_it_gives_whole_documents(sources, documents):
     for document in documents:
         assert await sources.document(document.id) == document
+
+
+async def test_the_list_is_read_once_to_find_a_document_by_its_id(sources):
+    class Counted(list):
+        read = 0
+
+        def __iter__(self):
+            self.read += 1
+            return super().__iter__()
+
+    infos = Counted(await sources.documents())
+    assert find_document(infos[1].id, infos) == infos[1].id
+    assert infos.read == 1
+    assert find_document(infos[1].title.upper(), infos) == infos[1].id
 
 
 async def test_a_document_out_of_view_is_unknown(sources):

@@ -41,11 +41,16 @@ def encode_query(text: str, languages: Iterable[str]) -> Terms:
     """Return a query's terms, as documents of each of these languages would have them.
 
     Stop words of the query's own language are left out for all of them: in a library of several
-    languages a document that quotes "what is the" would have the rarest words of a question.
+    languages a document that quotes "what is the" would have the rarest words of a question. Words
+    in capitals are none (WHO, IT), unless the whole query is in capitals.
     """
     words = list(dict.fromkeys(split_words(text)))
+    names = {word for word in words if len(word) > 1 and word.isupper() and not text.isupper()}
     models = [_model(language) for language in {_supported(language) for language in languages}]
-    kept = [[word for word in words if model.embed_query(word).indices] for model in models]
+    kept = [
+        [word for word in words if word in names or model.embed_query(word).indices]
+        for model in models
+    ]
     kept.sort(key=len)
     if len(kept) > 1 and len(kept[0]) <= len(kept[1]) - _CLEARLY_MORE:
         words = kept[0] or words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
@@ -124,17 +124,15 @@ def find_document(given: str, documents: Sequence[DocumentInfo]) -> str:
     """
     path = Path(given).absolute()
     folded = given.casefold()
-    for found in (
-        [info.id for info in documents if info.id == given],
-        [
-            info.id
-            for info in documents
-            if given == info.source or Path(info.source).absolute() == path
-        ],
-        [info.id for info in documents if PurePath(info.source).name == given],
-        [info.id for info in documents if info.title.casefold() == folded],
-        [info.id for info in documents if given and info.id.startswith(given)],
-    ):
+    tests: tuple[Callable[[DocumentInfo], bool], ...] = (
+        lambda info: info.id == given,
+        lambda info: given == info.source or Path(info.source).absolute() == path,
+        lambda info: PurePath(info.source).name == given,
+        lambda info: info.title.casefold() == folded,
+        lambda info: bool(given) and info.id.startswith(given),
+    )
+    for fits in tests:
+        found = [info.id for info in documents if fits(info)]
         if len(found) == 1:
             return found[0]
         if found:

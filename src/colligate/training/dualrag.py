@@ -261,8 +261,12 @@ async def _is_right(
 def contains_answer(answer: str, short: str, gold: str) -> bool:
     """Whether the words of a right answer are together in the answer or its short form.
 
-    Yes and no are in many sentences: for them the short answer's first word counts.
+    Yes and no are in many sentences: for them the short answer's first word counts. A gold of Han
+    characters alone may not follow another one, as Kyoto does in the Japanese for "Tokyo city".
     """
+    if _HAN.fullmatch(name := unicodedata.normalize("NFC", gold).strip()):
+        begins = re.compile(rf"(?:(?<!{_HAN_SIGN})|(?<={_BEFORE})){name}")
+        return any(begins.search(unicodedata.normalize("NFC", text)) for text in (answer, short))
     wanted, said, cut = map(_split_words, (gold, answer, short))
     if not wanted:
         return False
@@ -274,6 +278,10 @@ def contains_answer(answer: str, short: str, gold: str) -> bool:
         for at in range(len(words) - len(wanted) + 1)
     )
 
+
+_HAN_SIGN = r"[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_HAN = re.compile(f"{_HAN_SIGN}+")
+_BEFORE = "[在于於是为為的]"  # "in", "at", "is", "of" in Chinese, after which a word begins
 
 # Chinese and Japanese have no blanks between words, and signs of their own.
 _WORD = re.compile(rf"[{CJK}]|[^\s{CJK}\u3001-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f]+")

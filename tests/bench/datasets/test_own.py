@@ -50,6 +50,14 @@ def test_cells_of_a_tsv_file_are_separated_by_tabs_alone(tmp_path: Path) -> None
     assert question.meta == {"name_age_town": "A, 5, Oslo"}
 
 
+@pytest.mark.parametrize("mark", [",", ";"])
+def test_a_tsv_file_may_have_other_separators(tmp_path: Path, mark: str) -> None:
+    (question,) = own(tmp_path, f"question{mark}answer\nWhat?{mark}Oslo\n", "mine.tsv")
+    assert (question.text, question.answers) == ("What?", ("Oslo",))
+    (question,) = own(tmp_path, "question\nWho, then?\n", "mine.tsv")
+    assert question.text == "Who, then?"
+
+
 def test_records(tmp_path: Path) -> None:
     lines = (
         '{"question": "Who?", "answers": ["A", "B"], "documents": ["a.pdf"]}\n'

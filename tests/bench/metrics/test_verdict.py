@@ -47,6 +47,31 @@ def judge(gold, said, short="", *, task=QuestionTask.SHORT, citations=CITED):
         # The end of a span has no sign.
         ("2020", "It was let in 2019-2020. [1]", "", 1),
         ("10%", "It is 5%-10%. [1]", "", 1),
+        ("20", "It is 10€\N{EN DASH}20€. [1]", "", 1),
+        ("15", "From the 12.-15. of May. [1]", "", 1),
+        ("19", "It was COVID-19. [1]", "", 1),
+        ("5", "It varies by +/-5. [1]", "", 1),
+        # A minus may be written in several ways, and within marks.
+        ("-5.2", r"It is \boxed{-5.2}. [1]", "", 1),
+        ("5.2", r"It is \boxed{-5.2}. [1]", "", 0),
+        ("-5.2%", "It was `-5.2%`. [1]", "", 1),
+        ("-5.2%", "It was [-5.2%]. [1]", "", 1),
+        ("-5.2%", "Change:-5.2%. [1]", "", 1),
+        ("-5.2%", "It was \N{EN DASH}5.2%. [1]", "", 1),
+        ("-5.2%", "It was \N{NON-BREAKING HYPHEN}5.2%. [1]", "", 1),
+        ("-5.2", "It was -US$5.2 million. [1]", "", 1),
+        ("5.2", "It was -US$5.2 million. [1]", "", 0),
+        ("-5.2%", "It was minus 5.2%. [1]", "", 1),
+        ("5.2%", "It was minus 5.2%. [1]", "", 0),
+        ("minus 5.2 percent", "It was -5.2 percent. [1]", "", 1),
+        ("5%", "It varies by plus or minus 5%. [1]", "", 1),
+        # Two numbers that a blank parts may be one, or not.
+        ("250", "In Q3 250 people came. [1]", "", 1),
+        ("150 flats", "In phase 2 150 flats were built. [1]", "", 1),
+        ("Boeing 747", "A Boeing 747 400 miles away. [1]", "", 1),
+        ("1,577", "There were 1 577. [1]", "", 1),
+        ("1 577 tenants", "There were 1,577 tenants. [1]", "", 1),
+        ("June 5, 2019", "On June 5,2019. [1]", "", 1),
     ],
 )
 def test_an_answer_is_right_in_whole_words_or_as_a_figure(gold, said, short, right):

@@ -442,6 +442,18 @@ async def test_only_documents_that_meet_the_conditions_are_asked(page, filled, a
     await expect(page.locator(".how")).to_contain_text("of 1 document")
 
 
+async def test_the_value_of_a_condition_may_have_a_semicolon(page, filled, ask):
+    await page.goto(filled)
+    await page.get_by_text("Settings").click()
+    conditions = "title!=rent; costs; größe!=1;language=en;"
+    await page.get_by_label("only documents that meet").fill(conditions)
+    await page.get_by_label("Question").fill(DAYS)
+    async with page.expect_request("**/ask") as waiting:
+        await page.get_by_role("button", name="Ask").click()
+    sent = (await waiting.value).post_data_json["where"]
+    assert sent == ["title!=rent; costs", "größe!=1", "language=en"]
+
+
 async def test_documents_stay_ticked_until_they_are_removed(page, served, upload):
     files = {"yard.md": b"# Yard\n\nBicycles.\n", "hall.md": b"# Hall\n\nShoes.\n"}
     await upload(page, served, "ticked", files)

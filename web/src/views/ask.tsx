@@ -63,9 +63,10 @@ function start(library: string, asked: api.Asked): void {
   void run.value.ask(asked);
 }
 
-/** The conditions of a field, with semicolons between them. */
+/** The conditions of a field: a semicolon parts them only where the next one begins. */
 function split(conditions: string): string[] {
-  const found = conditions.split(";").map((each) => each.trim());
+  const parted = conditions.split(/;(?=[\s;]*(?:$|[\p{L}\p{N}_]+\s*(?:!=|[=<>~])))/u);
+  const found = parted.map((each) => each.trim());
   return found.filter(Boolean);
 }
 

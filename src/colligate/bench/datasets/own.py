@@ -96,8 +96,11 @@ def _read_table(path: Path) -> Iterator[Question]:
         raise record_error(path, f"line {line}", "it is not UTF-8; save it as such") from None
     ids, number, stream = QuestionIds(), 1, io.StringIO(text, newline="")
     # Spreadsheets do not agree on the separator: it is the most frequent one of the first line.
-    separators = "\t" if path.suffix.lower() == ".tsv" else ",;\t"
-    delimiter = max(separators, key=stream.readline().count)
+    # In a .tsv file a tab is one wherever it is, and cells may hold commas.
+    first, separators = stream.readline(), ",;\t"
+    if path.suffix.lower() == ".tsv":
+        separators = "\t" if "\t" in first else "\t,;"
+    delimiter = max(separators, key=first.count)
     stream.seek(0)
     rows = csv.reader(stream, delimiter=delimiter, strict=True)
     try:

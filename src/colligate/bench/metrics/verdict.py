@@ -13,15 +13,17 @@ from colligate.bench.metrics.groups import MetricGroup
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question, QuestionTask
 
-# A hyphen is a sign only at the beginning of what is written: 2019-2020 and 5%-10% are spans.
-_SIGN = r'(?:(?<![^\s("“*])-(?=\d))?'
+# A hyphen is a sign only where no span or word has it: 2019-2020, 5%-10%, 12.-15., +/-5, COVID-19.
+_SIGN = r"(?:(?<![^\W_])(?<![-.%°/€£)\]])-(?=\d))?"
 _FIGURE = re.compile(rf"{_SIGN}\d+(?:\.\d+)?")
-_WORD = re.compile(rf"{_SIGN}[^\W_]+(?:(?<=\d)[.,](?=\d)[^\W_]+)*")
+_WORD = re.compile(rf"{_SIGN}[^\W_]+(?:(?<=\d)(?:\.|,(?!\d{{4}}(?!\d)))(?=\d)[^\W_]+)*")
+_HYPHENS = dict.fromkeys(map(ord, "\u2011\u2013\N{MINUS SIGN}"), "-")
+_MINUS = re.compile(r"(?<![\d%] )(?<!\bor )\bminus (?=[$€£]?\d)", re.I)
 # What stands in the way of a number: the sign of a currency, and what parts its thousands.
-_WITHIN = re.compile(
-    r"(?<![^\W\d_])[$€£]|(?<=\d)(?<!\d{4})[, \u00a0\u202f](?=(?:\d\d,)*\d{3}(?!\d))"
-)
-_SIGNS = re.compile(r"[$€£%]|usd|million|billion", re.I)
+_THOUSANDS = r"(?<=\d)(?<!\d{4})[%s](?=(?:\d\d,)*\d{3}(?!\d))"
+_WITHIN = re.compile(r"(?<=-)[a-z]{0,3}[$€£] ?(?=\d)|" + _THOUSANDS % ",\u00a0\u202f", re.I)
+_BLANK = re.compile(_THOUSANDS % " ")
+_SIGNS = re.compile(r"(?:us)?[$€£%]|usd|million|billion", re.I)
 
 
 def verdict_measures(question: Question, outcome: Outcome) -> dict[str, float] | None:
@@ -62,20 +64,20 @@ VERDICT = MetricGroup(
 
 
 def is_right(answer: str, golds: Sequence[str]) -> bool:
-    """Return whether an answer holds one of the golds."""
-    said = list_words(answer)
-    figures = set(map(float, _FIGURE.findall(_prepare(answer))))
-    for gold in golds:
-        words, figure = list_words(gold), _read_figure(gold)
-        if words in (["yes"], ["no"]):
-            right = said[:1] == words
-        elif figure is not None:
-            right = figure in figures
-        else:
-            right = f" {' '.join(words)} " in f" {' '.join(said)} "
-        if right:
-            return True
-    return False
+    """Return whether an answer holds one of the golds.
+
+    "2 150" is read as two numbers and as one.
+    """
+    return any(_holds(read(answer), read(gold)) for read in (str, _join) for gold in golds)
+
+
+def _holds(answer: str, gold: str) -> bool:
+    said, words, figure = list_words(answer), list_words(gold), _read_figure(gold)
+    if words in (["yes"], ["no"]):
+        return said[:1] == words
+    if figure is not None:
+        return figure in map(float, _FIGURE.findall(_prepare(answer)))
+    return f" {' '.join(words)} " in f" {' '.join(said)} "
 
 
 def list_words(text: str) -> list[str]:
@@ -92,10 +94,15 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 def _read_figure(gold: str) -> float | None:
     """Return the number that a gold is, "$1,577.00" or "5.4%"; None if it says more."""
-    bare = _prepare(_SIGNS.sub("", gold).strip())
+    bare = _prepare(_join(_SIGNS.sub("", gold).strip()))
     return float(bare) if _FIGURE.fullmatch(bare) else None
 
 
 def _prepare(text: str) -> str:
     """Write numbers as `float` reads them."""
-    return _WITHIN.sub("", text.replace("\N{MINUS SIGN}", "-"))
+    return _WITHIN.sub("", _MINUS.sub("-", text.translate(_HYPHENS)))
+
+
+def _join(text: str) -> str:
+    """Join the thousands that a blank parts."""
+    return _BLANK.sub("", text)
