@@ -124,6 +124,9 @@ async def test_a_short_word_is_the_same_vote_with_a_full_stop(make_run, sources)
         ("not allowed", "Allowed."),
         ("Lund, not Oslo", "not Lund, Oslo"),
         ("after 1995", "before 1995"),
+        ("with a deposit", "without a deposit"),
+        ("under 30 days", "over 30 days"),
+        ("Canada and the US", "Canada"),
         ("5%", "-5%"),
         ("$5", "\N{MINUS SIGN}$5"),
     ],
@@ -138,7 +141,17 @@ async def test_opposite_results_are_two_votes(make_run, sources, most, one):
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("Paris.", "in Paris"), ("the Swedish king", "Swedish king"), ("30 days", "Thirty days")],
+    [
+        ("Paris.", "in Paris"),
+        ("the Swedish king", "Swedish king"),
+        ("30 days", "Thirty days"),
+        ("30 days", "within 30 days"),
+        ("within 45 days", "for forty-five days"),
+        ("John Smith", "by John Smith"),
+        ("They are red", "red"),
+        ("3 May 1921", "May 3, 1921"),
+        ("-5%", "\N{MINUS SIGN}5%"),
+    ],
 )
 async def test_the_same_result_in_other_words_is_one_vote(make_run, sources, one, other):
     words = iter(["Rome", one, "Lund", other])

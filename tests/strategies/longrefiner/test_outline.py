@@ -154,6 +154,8 @@ f
         ("['1. Overview', '2. Career']", ("1. Overview", "Career")),
         ("1. Overview", ("1. Overview",)),
         ("Nothing in this outline helps: []", ()),
+        ("['Career' 'Risks [2023]']", ("Risks [2023]", "Career")),
+        ("['Career, 'Risks [2023]']", ("Risks [2023]", "Career")),
         ("['Career']\nDirectors' pay does not help.", ("Career",)),
     ],
 )
@@ -161,6 +163,11 @@ def test_titles_with_marks_and_in_lists_of_lines_are_found(reply, titles):
     firm = build_article(make(FIRM, "Acme"))
     assert list_titles(firm, parse_titles(reply, firm)) == titles
     assert find_unknown_titles(reply, firm) == ()
+
+
+def test_a_note_between_two_titles_hides_neither():
+    reply = "['Work' (useful), 'Death']"
+    assert list_titles(ADA, parse_titles(reply, ADA)) == ("Work", "Death")
 
 
 def test_names_that_are_not_titles_are_found():

@@ -46,7 +46,7 @@ from colligate.core.apart import (
 )
 from colligate.core.citing import Citation, Stated, write_answer
 from colligate.core.comparing import asks_to_compare, may_compare
-from colligate.core.computing import find_larger, find_numbers, read_value
+from colligate.core.computing import MONEY, find_larger, find_numbers, read_value
 from colligate.core.events import Answered, Event, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.meaning import Meaning, check_short_answer
@@ -407,20 +407,22 @@ class _Inquiry:
     async def _complete(self, best: Answer, answer: Answer) -> None:
         """Keep an answer that has words which the best one leaves out.
 
-        If it leaves out others, both are joined; if they cannot be, the one that lacks less stays.
+        If it leaves out others, both are joined. If they cannot be, or the question asks for one
+        thing, which is not both, the one that lacks less stays.
         """
         missing, still = (self._find_missing(each, self.shown) for each in (best, answer))
         left = [word for word in missing if word in still]
         if left == missing:
             return
         if left != still:
+            several = bool(_AND.search(self.question)) or _asks_many(self.question)
             ids = {each.span.document_id for each in (*best.citations, *answer.citations)}
-            joined = join_answers(
-                best, answer, {name: await self.run.document(name) for name in ids}
-            )
+            documents = {name: await self.run.document(name) for name in ids}
+            joined = join_answers(best, answer, documents) if several else None
             if joined is None:
-                kept = (best, missing) if len(missing) <= len(still) else (answer, still)
-                self.best, self.missing = kept
+                # For one thing the later one stays if both lack as much: it was looked up for that.
+                stays = len(missing) < len(still) or (several and len(missing) == len(still))
+                self.best, self.missing = (best, missing) if stays else (answer, still)
                 return
             answer = joined
             spans = tuple(each.span for each in answer.citations)
@@ -566,20 +568,39 @@ def contradict(one: str, other: str, question: str) -> bool:
     ):
         return True
     names = [_list_names(one), _list_names(other)]
-    whole = all(len(each) > 1 for each in names)  # "Landlord" may be one who has a name too
-    return bool(WHO.search(question)) and whole and names[0].isdisjoint(names[1])
+    # The landlord may be one who has a name too.
+    alike = (names[0] <= _ROLES) == (names[1] <= _ROLES)
+    return bool(WHO.search(question)) and all(names) and alike and names[0].isdisjoint(names[1])
+
+
+_ROLES = frozenset(
+    split_content_words(
+        "landlord tenant lessor lessee owner buyer seller purchaser vendor supplier customer "
+        "client contractor lender borrower licensor licensee employer employee company board "
+        "director manager president chairman"
+    )
+)
+# Units of which one number may be another in the next. Litres and liters are the same.
+_UNITS = frozenset(
+    split_content_words(
+        "mm cm m km centimetre centimeter metre meter inch foot feet mile mg g kg gram kilogram "
+        "ton tonne second minute hour day week month year"
+    )
+)
 
 
 def _differ(one: str, other: str) -> bool:
     """Return whether two short answers have other numbers or dates, of one kind as far as known."""
     values = [value for value in (read_value(one), read_value(other)) if value is not None]
     kinds = {kind for kind, _ in values}
-    if len(values) < 2 or "" not in kinds:
+    if len(values) < 2 or "date" in kinds:
         return find_larger(one, other) is not None
     # Of "180" and "270 days" one leaves the unit to the question; "1.5 m" and "150 cm" both say it.
-    units = [split_content_words(each[find_numbers(each)[0].end :]) for each in (one, other)]
-    alike = not all(units) or units[0][0] in units[1] or units[1][0] in units[0]
-    return "date" not in kinds and alike and values[0][1] != values[1][1]
+    units = [_UNITS.intersection(split_content_words(each)) for each in (one, other)]
+    converted = all(units) and units[0].isdisjoint(units[1])
+    money = all(re.search(MONEY, each) for each in (one, other))
+    alike = len(kinds) == 1 or "" in kinds or money
+    return alike and not converted and values[0][1] != values[1][1]
 
 
 # What stands before a number that is not exact.

@@ -44,7 +44,7 @@ from colligate.core.reader import Form, locate_statements, render_passages
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.support import WORD, split_content_words
+from colligate.core.support import split_content_words
 from colligate.documents import Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
@@ -256,8 +256,13 @@ def _cut_parts(tokens: Sequence[int], most: int) -> list[range]:
 
 
 _MOST = 10  # passages that are read last
-_WORD = re.compile(rf"(?<!\w)[-\u2212](?=[$€£]?\d)|{WORD.pattern}")  # a minus is a word
-_SAYS_NOTHING = frozenset({"a", "an", "the", "in", "on", "at", "is", "it", "was"})
+_WORD = re.compile(r"\w+")
+# No content words, but they make opposites. A minus is one, and so is "US" in capitals.
+_TELLING = re.compile(
+    r"((?<!\w)-(?=[$€£]?\d)|\b(?:not?|never|nor|cannot|without|before|after|until|under|over|above"
+    r"|below|(?-i:US))\b)",
+    re.IGNORECASE,
+)
 _NO_VOTE = ("", "none", "not found", "nothing found")
 
 
@@ -282,9 +287,12 @@ def count_votes(results: Sequence[str]) -> list[list[int]]:
         words = _WORD.findall(result.casefold())
         if " ".join(words) in _NO_VOTE:
             continue
-        telling = [word for word in words if word not in _SAYS_NOTHING] or words
-        # Not of the whole result: "not" is no content word, and counts where it stands.
-        key = " ".join(" ".join(split_content_words(word)) or word for word in telling)
+        parts = _TELLING.split(result.replace("\u2212", "-"))  # every second one is a telling word
+        told = [
+            " ".join(split_content_words(each)) or each.casefold() * (at % 2)
+            for at, each in enumerate(parts)
+        ]
+        key = " ".join(filter(None, told)) or " ".join(words)
         votes.setdefault(key, []).append(place)
     most = max(map(len, votes.values()), default=0)
     return [places for places in votes.values() if len(places) == most]

@@ -29,7 +29,7 @@ from colligate.core.computing import (
 from colligate.core.events import Answered
 from colligate.core.prompts import escape
 from colligate.core.run import Run
-from colligate.core.support import find_capitalised, is_number, split_content_words
+from colligate.core.support import CURRENCY_CODES, is_number, split_content_words
 from colligate.models import Message
 
 PLAN_TOKENS = 120
@@ -249,14 +249,30 @@ def parse_plan(reply: str, question: str) -> list[str]:
     return steps
 
 
-_MONTH = re.compile(rf"\b(?:{NAMED_MONTH})\b", re.IGNORECASE)
+# Words of a date or a number that may begin with a capital, and are no names.
+_OF_VALUES = re.compile(
+    rf"\b(?:{NAMED_MONTH}|spring|summer|autumn|winter|AD|BC|{CURRENCY_CODES}|dollars?|euros?"
+    r"|around|approximately|nearly|circa)\b",
+    re.IGNORECASE,
+)
 
 
 def _is_value(text: str) -> bool:
     """Return whether a text is a date or a number with its unit, and no name: "Apollo 11"."""
-    rest = _MONTH.sub(" ", text)
-    begins = any(is_number(word) for word in split_content_words(rest)[:1])
-    return begins and not find_capitalised(rest) and read_value(text) is not None
+    return read_value(text) is not None and not _find_names(_OF_VALUES.sub(" ", text))
+
+
+def _find_names(text: str) -> set[str]:
+    """Return the content words that begin with a capital; before small ones the first may be none.
+
+    >>> _find_names("West Virginia") == {"west", "virginia"}, _find_names("Film director")
+    (True, set())
+    """
+    rest = text.strip().partition(" ")[2]
+    if rest.islower() and rest[0].isalpha():
+        return set()
+    named = (word for word in _WORD.findall(text) if not (word[0].islower() or word[0].isdigit()))
+    return set(split_content_words(" ".join(named)))
 
 
 @dataclass
@@ -282,7 +298,7 @@ class QuestionPlan:
         references = {int(found) for found in _REFERENCE.findall(step)}
         if len(references) == 1 and number - 1 not in references and number > 2:
             [reference] = references
-            if _is_value(self.answers[reference]) and not _is_value(self.answers[number - 1]):
+            if _is_value(self.answers[reference]) and not read_value(self.answers[number - 1]):
                 return _REFERENCE.sub(f"#{number - 1}", step)
         return step
 
@@ -437,6 +453,7 @@ def _find_named(made: QuestionPlan) -> tuple[str, ...] | None:
 
 
 _WORD = re.compile(r"\w+(?:['’.-]\w+)*")
+_TAIL = re.compile(r", | \(")
 
 
 def _compare_equal(
@@ -445,16 +462,18 @@ def _compare_equal(
     """Return whether two answers are the same; None if that is not sure.
 
     They are if all words of one are in the other, and what that one adds is no name and no number:
-    "West Virginia" is not "Virginia". The year of a date is in it. They are not if no words of both
-    begin alike, as "Italian" and "Italy" do, and both steps ask for what is to be the same:
-    different places may be in the same country.
+    "West Virginia" is not "Virginia". "Paris, France" is "Paris", and of a date the year may be
+    asked for. They are not if no words of both begin alike, as "Italian" and "Italy" do, and both
+    steps ask for what is to be the same: different places may be in the same country.
     """
     a, b = (set(split_content_words(each)) for each in (first, second))
+    begin, also = (set(split_content_words(_TAIL.split(each)[0])) for each in (first, second))
     text = f"{first} {second}"
-    named = (DATE.sub(" ", text) if what == "year" else text).split()
-    named = [word for word in named if not word[0].islower()]
-    names = set(split_content_words(" ".join(named)))
-    if a and b and (a <= b or b <= a) and names.isdisjoint(a ^ b):
+    whole = DATE.sub(" ", text) if what == "year" else text
+    telling = set(filter(is_number, split_content_words(whole)))
+    if what != "year" and begin != also:
+        telling |= _find_names(first) | _find_names(second)
+    if a and b and (a <= b or b <= a) and telling.isdisjoint(a ^ b):
         return "yes", f"{first} and {second}"
     asked = all(what in made.steps[number - 1].casefold() for number in made.last)
     differ = a and b and {word[:4] for word in a}.isdisjoint(word[:4] for word in b)

@@ -66,10 +66,10 @@ class GSMode(StrEnum):
 class Refiner:
     """Compress documents to `budget` tokens by their structure, without answering.
 
-    Local scores are the reranker's if the run has one, otherwise those of the search in `mode`. The
-    scorer gives R_q, the worker structures and chooses titles. A structure that the model gave is
-    stored for later questions. `prompts` (`core.prompt_files`) has `scope`, `structuring` and
-    `selection`. The `no_...` fields are the paper's ablations (Table 3).
+    Local scores are the reranker's if the run has one for the documents' language, otherwise those
+    of the search in `mode`. The scorer gives R_q, the worker structures and chooses titles. A
+    structure that the model gave is stored for later questions. `prompts` (`core.prompt_files`) has
+    `scope`, `structuring` and `selection`. The `no_...` fields are the paper's ablations (Table 3).
 
     Attributes:
         budget: tokens that are kept of all documents together

@@ -168,15 +168,22 @@ def _match_title(name: str, titles: Mapping[int, str]) -> set[int]:
 
 
 def _read_names(reply: str, titles: Mapping[int, str]) -> list[str]:
-    """Return the strings of the list in a reply, or its lines if only these are titles."""
+    """Return the strings of the list in a reply, or its lines if only these are titles.
+
+    The list is read with apostrophes inside its strings, and as it is written, with a mark left
+    out; the reading with more titles counts.
+    """
+
+    def count(names: Sequence[str]) -> int:
+        return len({node for name in names for node in _match_title(name, titles)})
+
     lines = [line.strip(" -*•'\"`") for line in reply.splitlines()]
     begin = min((at for at in (reply.find("["), reply.find("{")) if at >= 0), default=None)
     if begin is None:
         return lines
-    names = list(_iterate_strings(repair_json(_STRING.sub(_quote_doubly, reply[begin:]))))
-    if not any(_match_title(name, titles) for name in names):
-        return lines if any(_match_title(line, titles) for line in lines) else names
-    return names
+    readings = _STRING.sub(_quote_doubly, reply[begin:]), reply[begin:]
+    names = max((list(_iterate_strings(repair_json(each))) for each in readings), key=count)
+    return lines if count(lines) and not count(names) else names
 
 
 def _quote_doubly(string: re.Match[str]) -> str:

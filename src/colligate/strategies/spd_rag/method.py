@@ -344,10 +344,11 @@ _EVIDENCE = 1000, 5000  # tokens of a search: 5 passages of ours, and of the pap
 _CHARACTERS = 4  # of a token, to estimate which documents are shown whole
 _LAST_PASSAGES = 10  # read where no agent found anything
 _ASKS = re.compile(r"\b(?:who(?:m|se)?|what|when|where|which|how)\b", re.I)
-_THINGS = r"(?!(?:series|species|news|was|has|does)\b)[a-z]+[^isu\W\d]s\b"
+_ONE_IN_S = "series|species|news|gas|lens|atlas|canvas|alias|bias|was|has|does"  # no plurals
+_THINGS = rf"(?!(?:{_ONE_IN_S})\b)[a-z]+[^isu\W\d]s\b"
 # "The stations", "In which stations", "Which people have", "Who were", "What large risks do".
 _PLURAL = re.compile(
-    rf"\bthe {_THINGS}|^\W*(?:\w+ )?(?:[Ww]hich {_THINGS}"
+    rf"\bthe {_THINGS}|^\W*(?:\w+ )?(?:Which {_THINGS}(?! (?:is|was|has|does)\b)|which {_THINGS}"
     r"|[Ww]hich (?:[a-z]+ )?(?:are|were|have)\b|[Ww]h(?:at|o) (?:are|were)\b|[Ww]h(?:at|ich) "
     rf"(?:(?!of\b)[\w-]+ ){{0,2}}{_THINGS} (?:are|were|have|do|did|must|may|can)\b)"
 )
