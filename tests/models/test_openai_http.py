@@ -25,7 +25,7 @@ from colligate.errors import (
     ServerFailed,
     UnknownModel,
 )
-from colligate.models.names import redact_url
+from colligate.models.base import redact_url
 from colligate.models.openai import OpenAIChat
 from colligate.models.openai_http import Policy
 from support.models import HELLO, ask

@@ -13,9 +13,12 @@ from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Any, Literal, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
+
+from colligate.errors import UnknownModel
 
 
 class Capability(StrEnum):
@@ -473,6 +476,28 @@ def blunt(text: str, controls: Iterable[str]) -> str:
     for control in controls:
         text = text.replace(control, _LOOK_ALIKE.get(control[0], "\ufffd") + control[1:])
     return text
+
+
+# The addresses of endpoints
+
+OPENAI_URL = "https://api.openai.com/v1"
+
+
+def redact_url(url: str) -> str:
+    """Return the URL as it may be shown: without user, password and query."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    if parts.scheme not in ("http", "https") or not host:
+        raise UnknownModel(
+            "an endpoint needs a full URL",
+            "no http:// or https:// one was given",
+            "write openai:MODEL@http://HOST:PORT/v1",
+        )
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path.rstrip("/")
 
 
 # The context of a model in this process

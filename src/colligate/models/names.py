@@ -28,12 +28,14 @@ from urllib.parse import urlsplit
 from colligate.concurrency import Slots
 from colligate.errors import EndpointUnreachable, ModelError, UnknownModel, UsageError, closest
 from colligate.models.base import (
+    OPENAI_URL,
     Capability,
     ChatModel,
     Embedder,
     LikelihoodModel,
     Reranker,
     Verifier,
+    redact_url,
 )
 from colligate.models.weights import BUNDLED, PINNED, OnProgress, pull
 from colligate.plugins import load_plugin, plugins
@@ -41,7 +43,6 @@ from colligate.plugins import load_plugin, plugins
 if TYPE_CHECKING:
     from colligate.models.openai_http import Policy
 
-OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_DEFAULT = "gpt-6-luna"
 """The model used when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
 
@@ -514,23 +515,6 @@ def normalize_name(name: str) -> str:
     except UnknownModel:
         return name
     return f"openai:{model}" + ("" if url == OPENAI_URL else f"@{url}")
-
-
-def redact_url(url: str) -> str:
-    """Return the URL as it may be shown: without user, password and query."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        parts, host, port = urlsplit(""), None, None
-    if parts.scheme not in ("http", "https") or not host:
-        raise UnknownModel(
-            "an endpoint needs a full URL",
-            "no http:// or https:// one was given",
-            "write openai:MODEL@http://HOST:PORT/v1",
-        )
-    host = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path.rstrip("/")
 
 
 def redact_name(name: str) -> str:

@@ -39,8 +39,7 @@ from colligate.errors import (
     UnknownModel,
     closest,
 )
-from colligate.models.base import ChatRequest
-from colligate.models.names import OPENAI_URL, redact_url
+from colligate.models.base import OPENAI_URL, ChatRequest, redact_url
 from colligate.models.structured import with_schema
 
 T = TypeVar("T")
