@@ -292,8 +292,10 @@ class Table:
                 rows = data.count_rows() if indexes else 0
                 if rows >= _INDEXED:
                     data.create_scalar_index("document", "BTREE")
+                    # Another process may have made it since it was dropped here.
+                    partitions = -(-rows // _PARTITION)
                     data.create_index(
-                        "vector", "IVF_RQ", metric="dot", num_partitions=-(-rows // _PARTITION)
+                        "vector", "IVF_RQ", metric="dot", num_partitions=partitions, replace=True
                     )
                 data.cleanup_old_versions(
                     timedelta(0) if alone else _KEPT,

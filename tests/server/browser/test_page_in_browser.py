@@ -160,6 +160,7 @@ async def test_a_follow_up_keeps_its_history_and_what_it_may_read(page, filled, 
     first = (await waiting.value).post_data_json
     assert (len(first["documents"]), first["where"]) == (1, ["language=en"])
     await field.wait_for()
+    await expect(page).to_have_url(re.compile("#/run/"))
     answered = page.url
     await libraries.select_option("aside")
     await expect(choice.get_by_label("Yard")).to_be_checked()

@@ -580,7 +580,7 @@ _ROLES = frozenset(
         "director manager president chairman"
     )
 )
-# Units of which one number may be another in the next. Litres and liters are the same.
+# Units that convert: 1.5 m and 150 cm.
 _UNITS = frozenset(
     split_content_words(
         "mm cm m km centimetre centimeter metre meter inch foot feet mile mg g kg gram kilogram "
