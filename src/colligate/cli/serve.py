@@ -230,7 +230,7 @@ async def _follow_folders(state: ServerState) -> AsyncIterator[None]:
     async def follow() -> None:
         try:
             await syncer.watch(library.path, folders)
-        except Exception as error:  # the server goes on without
+        except Exception as error:  # the server continues without following them
             syncer.warn_once(f"the folders are no longer followed: {error}")
 
     following = asyncio.create_task(follow())

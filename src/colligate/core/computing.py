@@ -17,15 +17,15 @@ from decimal import Decimal, DivisionByZero, InvalidOperation
 from itertools import permutations
 from typing import Literal
 
-from colligate.core.support import (
+from colligate.core.numbers import (
     CURRENCY_CODES,
     MAY_BE_THOUSANDS,
     NUMBER,
     NUMBER_WORDS,
     has_decimal_points,
-    split_content_words,
     write_number,
 )
+from colligate.core.support import split_content_words
 from colligate.documents.sentences import split_sentences
 
 Operation = Literal["count", "sum", "difference", "ratio", "change", "share"]

@@ -408,7 +408,7 @@ def _changes_locally(stated: _Text, said: _Text, edits: Sequence[Edit]) -> bool:
             return True
         if stated.words[: old.start][-1:] == ["per"] and _PERIODS.issuperset([*was, *now]):
             return was != now
-        odd = len(gone & _NOT) != len(come & _NOT)  # "never" for "not" is no change
+        odd = len(gone & _NOT) != len(come & _NOT)  # "never" instead of "not" changes nothing
         negated = gone <= _NOT and come <= _NOT | _AUXILIARIES and come & _NOT and odd
         if not ends and negated and said.words[new.stop] not in _ALL | _ONLY:
             return True

@@ -12,6 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise, permutations
 
+from colligate.core.numbers import (
+    FRACTIONS,
+    NUMBER,
+    find_number_word,
+    find_other_readings,
+    write_fractions,
+    write_number,
+    write_number_words,
+)
 from colligate.documents import Document, Span
 from colligate.documents.sentences import sentence_spans
 
@@ -52,10 +61,10 @@ def support(claim: str, source: str, question: str = "") -> Support:
     """
     words = list(dict.fromkeys(split_content_words(claim)))
     asked = set(split_content_words(question))
-    there = {*split_content_words(source), *_find_other_readings(source).values()}
+    there = {*split_content_words(source), *find_other_readings(source).values()}
     if there.isdisjoint(_POWERS):  # "50 m²" may be 50 square metres
         words = [word for word in words if word not in _POWERS]
-    read = _find_other_readings(claim)
+    read = find_other_readings(claim)
     found = {word for word in words if word in there or read.get(word) in there}
     added = [word for word in words if word not in asked]
     missing = tuple(word for word in added if word not in found)
@@ -102,13 +111,10 @@ def widen_to_sentences(document: Document, span: Span, within: Span) -> Span:
 
 # Words, numbers with their separators (1,234.5), and each CJK character by itself. A dash joins two
 # numbers: 1887-1891. The vowel signs of Indic scripts are no letters for `re`, but part of a word.
-_VULGAR = "¼-¾⅐-⅞"  # fractions of one character
-_LETTER = rf"[^\W\d_㐀-䶿一-鿿぀-ヿ{_VULGAR}]"
+_LETTER = rf"[^\W\d_㐀-䶿一-鿿぀-ヿ{FRACTIONS}]"
 _SIGNS = "".join(
     chr(code) for code in range(0x900, 0xE00) if unicodedata.category(chr(code))[0] == "M"
 )
-_START = r"(?:\.(?<![\w.].))?\d+"
-NUMBER = rf"(?:{_START}(?:[.,]\d+|['’]\d{{3}}(?!\d))*(?:\s?[{_VULGAR}])?|[{_VULGAR}])"
 WORD = re.compile(
     rf"{_LETTER}+(?:[{_SIGNS}\u200c\u200d]+{_LETTER}*)*(?:['’][^\W\d_]+)?"
     rf"|[㐀-䶿一-鿿぀-ヿ]|{NUMBER}(?:[.,:/]\d+)*|(?<=[^\W\d_])\^[23](?!\d)"
@@ -128,50 +134,6 @@ would yes you your
 """
 _FUNCTION_WORDS = frozenset(_FUNCTION_WORDS_TEXT.split())
 
-_COUNTED = """
-zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
-sixteen seventeen eighteen nineteen
-"""
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety hundred"
-NUMBER_WORDS = {word: str(number) for number, word in enumerate(_COUNTED.split())} | {
-    word: str(10 * number) for number, word in enumerate(_TENS.split(), 2)
-}
-_ONE = "|".join(_COUNTED.split()[1:10])
-_TEN = "|".join(_TENS.split()[:-1])
-_SEVERAL = re.compile(rf"\b({_TEN})[-\u2010\u2011 ]({_ONE})\b(?!-)|\b({_ONE}) hundred\b")
-
-
-# From one to twelve in German, Spanish and French, without accents and without articles ("un").
-_ELSEWHERE = {
-    word: str(number)
-    for first, words in (
-        (1, "eins zwei drei vier funf sechs sieben acht neun zehn elf zwolf"),
-        (2, "dos tres cuatro cinco seis siete ocho nueve diez once doce"),
-        (2, "deux trois quatre cinq six sept huit neuf dix onze douze"),
-    )
-    for number, word in enumerate(words.split(), first)
-}
-# These are also other words ("very", "back", "new", a month, a name): numbers before a measure.
-_ALSO_WORDS = frozenset("elf dos tres once doce sept neuf dix".split())
-_MEASURE = re.compile(
-    r"\s(?:tagen?|monaten?|wochen|jahren?|stunden|prozent|meses|anos|dias|semanas|horas|por ciento|"
-    r"jours|mois|semaines|ans|annees|heures|pour cent|euros?)\b"
-)
-
-
-# "One of the largest", "no one", "the other one": no number is stated.
-_NO_NUMBER = re.compile(
-    r"\b(?:one of|no one|(?:this|that|other|another|which) one)\b(?![-\u2010\u2011])"
-    r"|\bthe one (?=(?:in|at|that|who|with|from)\b)"
-)
-
-
-def _add_number_words(found: re.Match[str]) -> str:
-    """Return "forty-five" as "45" and "two hundred" as "200"."""
-    if found[3]:
-        return f"{NUMBER_WORDS[found[3]]}00"
-    return str(int(NUMBER_WORDS[found[1]]) + int(NUMBER_WORDS[found[2]]))
-
 
 # Models leave out accents: Lumière, Lumiere. Of Latin letters alone: й and и are two letters.
 _PLAIN = {
@@ -189,12 +151,10 @@ def split_content_words(text: str) -> list[str]:
     >>> split_content_words("Lumière") == split_content_words("Lumiere")
     True
     """
-    folded = _NO_NUMBER.sub(" ", _SEVERAL.sub(_add_number_words, _fold(text)))
+    folded = write_number_words(_fold(text))
     found = []
     for match in WORD.finditer(folded):
-        word = match.group()
-        if word not in _ALSO_WORDS or _MEASURE.match(folded, match.end()):
-            word = NUMBER_WORDS.get(word) or _ELSEWHERE.get(word, word)
+        word = find_number_word(match) or match.group()
         if word not in _FUNCTION_WORDS:
             found.append(_stem(word))
     return found
@@ -204,94 +164,13 @@ def _fold(text: str) -> str:
     """Return a text in lower case, without accents or fractions of one character, m² as m^2."""
     text = _POWER.sub("^", text)
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", _FRACTION.sub(_write_fraction, text))
+        text = unicodedata.normalize("NFKC", write_fractions(text))
     return text.casefold().translate(_PLAIN)
 
 
-# Before a power, which is no number by itself: 50 m², 50 m2, E = mc2.
+# The place before a power, which is not a number of its own: 50 m², 50 m2, E = mc2.
 _POWER = re.compile(r"(?<=[^\W\d_])(?=[²³])|(?:(?<=\bm)|(?<=\b[ckm]m)|(?<=\bmc))(?=[23]\b)")
 _POWERS = {"^2", "^3"}
-_FRACTION = re.compile(rf"(?:(\d)\s?)?([{_VULGAR}])")
-
-
-def _write_fraction(found: re.Match[str]) -> str:
-    """Return "2½" as "2.5" and "½" as "0.5"."""
-    return f"{found[1] or ' 0'}{f'{unicodedata.numeric(found[2]):g}'[1:]}"
-
-
-_POINT_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})")
-_COMMA_THOUSANDS = re.compile(r"(?<!^0),(?=\d{3}(?!\d)|\d\d,)")  # 1,250 and 1,23,456, not 0,125
-
-
-def write_number(digits: str) -> str:
-    """Return a number in digits without separators of thousands, with a decimal point.
-
-    >>> [write_number(each) for each in ("1,234.5", "3,5", ".5", "1'250", "1.850,50", "2½")]
-    ['1234.5', '3.5', '0.5', '1250', '1850.50', '2.5']
-    """
-    if digits.isdecimal():
-        return digits
-    digits = _FRACTION.sub(_write_fraction, digits)
-    digits = re.sub(r"['’\s]", "", digits)
-    if _POINT_THOUSANDS.fullmatch(digits):
-        return digits.replace(".", "").replace(",", ".")
-    digits = _COMMA_THOUSANDS.sub("", digits).replace(",", ".")
-    return f"0{digits}" if digits.startswith(".") else digits
-
-
-# "1.850" is 1850 or 1.85, but for what is stated in decimals in any language.
-MAY_BE_THOUSANDS = re.compile(
-    r"(?<![\d.,:/])[1-9]\d{0,2}\.\d{3}(?!\d|[.,:/]\d)"
-    r"(?!\s?(?:%|per\s?cent|pro[zc]ent|por cien|pour cent|thousand|[mb]illi|trilli|times\b"
-    r"|[ckmµ]?[glmsvw]\b))",
-    re.IGNORECASE,
-)
-_ENGLISH = re.compile(
-    r"\b(?:the|and|is|was|were|are|of|with|from|its?|has|have)\b|\b0\.\d", re.IGNORECASE
-)
-# "Was" is German and Dutch, too, and "is" is Dutch.
-_NOT_ENGLISH = re.compile(r"\b(?:de[rn]?|die|das|een|het)\b", re.IGNORECASE)
-
-
-def has_decimal_points(text: str) -> bool:
-    """Return whether a text is in English, or has a number below one: 1.234 is between 1 and 2.
-
-    >>> has_decimal_points("The ratio was 1.234."), has_decimal_points("Es waren 1.234.")
-    (True, False)
-    """
-    return bool(_ENGLISH.search(text)) and not _NOT_ENGLISH.search(text)
-
-
-CURRENCY_CODES = (
-    "AED|ARS|AUD|BRL|CAD|CHF|CLP|CNY|CZK|DKK|EUR|GBP|HKD|HUF|ILS|JPY|KRW|MXN|NOK|NZD|PLN|RUB|RMB|"
-    "SAR|SEK|SGD|THB|TWD|USD|ZAR"
-)
-_SEPARATED = re.compile(r"[.\d]\d*(?:[.,']\d+)+|\.\d+")
-_CURRENCY_BEFORE = re.compile(rf"(?:[$€£¥]|\b(?:{CURRENCY_CODES}))\s?$", re.IGNORECASE)
-_AMOUNT_BEHIND = re.compile(
-    r"\s?(?:[%$€£¥]|per\s?cent|prozent|por ciento|pour cent|thousand|[mb]illi|trilli|dollar|euro|"
-    rf"pound|fran|(?:{CURRENCY_CODES})\b)",
-    re.IGNORECASE,
-)
-
-
-def _find_other_readings(text: str) -> dict[str, str]:
-    """Return the numbers of a text that may be written otherwise, each with that: 1.850 is also
-    1850 where the point may stand for thousands, $4.50 also 4.5. Of a section or a version the
-    zeros count."""
-    folded, found = _fold(text), {}
-    for match in _SEPARATED.finditer(folded):
-        number = write_number(match[0])
-        before = folded[max(0, match.start() - 5) : match.start()]
-        if MAY_BE_THOUSANDS.match(folded, match.start()):
-            if before.rstrip().endswith(("$", "£")) or has_decimal_points(text):
-                continue
-            found[number] = number.replace(".", "")
-        elif (number.endswith("0") and number.count(".") == 1) and (
-            _CURRENCY_BEFORE.search(before) or _AMOUNT_BEHIND.match(folded, match.end())
-        ):
-            found[number] = number.rstrip("0").rstrip(".")
-    return found
 
 
 def find_capitalised(question: str) -> set[str]:

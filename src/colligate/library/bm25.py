@@ -47,13 +47,14 @@ def encode_query(text: str, languages: Iterable[str]) -> Terms:
     words = list(dict.fromkeys(split_words(text)))
     names = {word for word in words if len(word) > 1 and word.isupper() and not text.isupper()}
     models = [_model(language) for language in {_supported(language) for language in languages}]
-    kept = [
-        [word for word in words if word in names or model.embed_query(word).indices]
-        for model in models
-    ]
-    kept.sort(key=len)
-    if len(kept) > 1 and len(kept[0]) <= len(kept[1]) - _CLEARLY_MORE:
-        words = kept[0] or words
+    if len(models) > 1:
+        kept = [
+            [word for word in words if word in names or model.embed_query(word).indices]
+            for model in models
+        ]
+        kept.sort(key=len)
+        if len(kept[0]) <= len(kept[1]) - _CLEARLY_MORE:
+            words = kept[0] or words
     joined = " ".join(words)
     ids = {term for model in models for term in model.embed_query(joined).indices}
     return Terms(sorted(ids), [1.0] * len(ids))

@@ -27,9 +27,10 @@ from colligate.core.computing import (
     wants_larger,
 )
 from colligate.core.events import Answered
+from colligate.core.numbers import CURRENCY_CODES
 from colligate.core.prompts import escape
 from colligate.core.run import Run
-from colligate.core.support import CURRENCY_CODES, is_number, split_content_words
+from colligate.core.support import is_number, split_content_words
 from colligate.models import Message
 
 PLAN_TOKENS = 120
