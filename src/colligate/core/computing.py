@@ -128,6 +128,7 @@ _WRITTEN = re.compile(
     r"(?:\s?(?P<behind>[$€£¥])(?!\s?\d)|[\s-]+(?P<noun>[a-z]+))?",
     re.IGNORECASE,
 )
+_CLAUSE_END = re.compile(r"[.,;:!?)](?=\s|$)")
 _HOW_MANY = re.compile(r"\bhow many ((?:[a-z-]+ ){0,2}[a-z-]+)", re.IGNORECASE)
 _YEARS = range(1000, 2101)
 _MOST = 60  # numbers of one source: a table has many, and each pair may fit by chance
@@ -440,15 +441,20 @@ def find_count(short: str, question: str, sentence: str) -> str:
     >>> said = "Seven applications were received; three candidates will be invited."
     >>> find_count("Three", "How many applications were received?", said)
     'Seven'
+    >>> find_count("seven", "How many seats has it?", "Others have ten seats, this one only seven.")
+    'seven'
     """
     asked = _HOW_MANY.search(question)
     things = split_content_words(asked[1])[:1] if asked else []
     said = {number.key for number in find_numbers(short)}
-    counted = [
-        number
-        for number in find_numbers(sentence)
-        if split_content_words(sentence[number.start :])[1:2] == things
-    ]
+    counted: list[Number] = []
+    for number in find_numbers(sentence):
+        end = _CLAUSE_END.search(sentence, number.start)
+        of = split_content_words(sentence[number.start : end.start() if end else None])[1:2]
+        if of == things:
+            counted.append(number)
+        elif number.key in said and not of:  # "..., but the last season has only seven."
+            return short
     if not things or len(said) != 1 or len(counted) != 1 or counted[0].key in said:
         return short
     return sentence[counted[0].start : counted[0].end]
