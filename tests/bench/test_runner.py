@@ -52,6 +52,7 @@ from colligate.jobs import Job, Spending
 from colligate.library import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Settings
+from colligate.strategies.baselines.direct import Direct
 from colligate.strategies.baselines.full_context import FullContext
 from colligate.strategies.dualrag.events import Identified, Reasoned, Stopped
 from colligate.strategies.dualrag.knowledge import Stop
@@ -245,6 +246,17 @@ async def test_a_plain_reader_is_asked_in_free_words_and_nothing_is_checked() ->
     assert (outcome.found, outcome.short, outcome.citations) == (True, "55 metres", ())
     assert outcome.text == outcome.said == "The mast is high. So the final answer is: 55 metres"
     assert [piece.text for piece in outcome.evidence] == [QUOTE]
+
+
+async def test_what_is_known_by_heart_is_scored_though_it_is_no_short_answer() -> None:
+    outcome = await outcome_of(Direct(), ScriptedModel(["41 metres"]))
+    assert (outcome.text, outcome.short) == ("41 metres", "")
+    assert (outcome.said, outcome.said_short) == ("41 metres", "41 metres")
+    question, scores = Question("q", "How high?", ("41 metres",)), {}
+    for group in (all_groups()[name] for name in ("short", "said")):
+        assert group.compute is not None
+        scores |= group.compute(question, outcome) or {}
+    assert (scores["em"], scores["em_raw"], scores["said_em"]) == (1.0, 1.0, 1.0)
 
 
 def test_a_suite_or_a_row_chooses_its_reader(data: Path) -> None:

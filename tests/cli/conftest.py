@@ -85,9 +85,15 @@ class Colligate:
             | streams,
         )
 
-    def in_terminal(self, *arguments: str | Path, width: int = 100) -> tuple[int, str]:
-        """Exit status, and all that a terminal with both streams on it received."""
+    def in_terminal(
+        self, *arguments: str | Path, width: int = 100, typed: str = ""
+    ) -> tuple[int, str]:
+        """Exit status, and all that a terminal with all streams on it received.
+
+        What is `typed` waits there for a question.
+        """
         master, slave = pty.openpty()
+        os.write(master, typed.encode())
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         environment = {**self.environment, "TERM": "xterm-256color"}
         with subprocess.Popen(

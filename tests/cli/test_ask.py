@@ -384,3 +384,26 @@ def test_a_closed_output_is_no_traceback(colligate: Any, folder: Path) -> None:
         assert b"Traceback" not in process.stderr
         assert b"Exception" not in process.stderr
         assert process.returncode == (1 if closed == ">/dev/full" else 0)
+
+
+@pytest.mark.parametrize(("typed", "status"), [("n\n", 2), ("y\n", 0)])
+def test_many_calls_are_made_only_if_a_person_at_the_terminal_agrees(
+    colligate: Any, asked: Any, openai_server: Any, folder: Path, typed: str, status: int
+) -> None:
+    many = asked(folder, "--strategy", "spd-rag", "--set", "most_calls=1")
+    ended, screen = colligate.in_terminal(*many, typed=typed)
+    assert re.search(r"an agent for each of 2 documents takes about .* do it\? \[y/N\]", screen)
+    assert ended == status, screen
+    assert bool(openai_server.requests) is (status == 0)
+
+
+def test_many_calls_are_refused_in_one_line_where_nobody_can_be_asked(
+    asked: Any, ask: Any, openai_server: Any, folder: Path
+) -> None:
+    many = (folder, "--strategy", "spd-rag", "--set", "most_calls=1")
+    done = ask(*many)
+    assert done.returncode == 2
+    assert "--yes" in fault(done)
+    assert "do it?" not in done.stderr
+    assert openai_server.requests == []
+    assert ask(*many, "--yes").returncode == 0

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from colligate.core.comparing import (
     CitedFigure,
+    contradict,
     depends_on_today,
     find_extreme,
     find_total,
@@ -207,3 +208,65 @@ def test_figures_that_look_like_dates_are_read(short):
 def test_what_depends_on_the_date_is_told():
     assert depends_on_today("Which leases end this year?")
     assert not depends_on_today("Which leases end in 2026?")
+
+
+DAYS = "In how many days may the tenant appeal?"
+DIRECTOR = "Who directed Silver Harbour?"
+BORN = "When was the director of Silver Harbour born?"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "question", "differ"),
+    [
+        ("180 days", "within 270 days", DAYS, True),
+        ("180", "270 days", DAYS, True),
+        ("180", "180 days", DAYS, False),
+        ("180 days", "180 days of the notice", DAYS, False),
+        ("six months", "180 days", DAYS, False),
+        ("3 May 1921", "in 1922", BORN, True),
+        ("3 May 1921", "in 1921", BORN, False),
+        ("in 1921", "3", BORN, False),
+        ("Ada Mercer", "Otto Lind", DIRECTOR, True),
+        ("Ada Mercer", "Mercer", DIRECTOR, False),
+        ("London", "England", "Where was she born?", False),
+        ("may be terminated", "may not be terminated", "What is the rule?", True),
+        ("Yes", "No", "May the tenant appeal?", True),
+        ("Yes", "Yes", "May the tenant appeal?", False),
+        ("a boat", "for fishing", "What is it for?", False),
+        ("", "Otto Lind", DIRECTOR, False),
+        ("more than 300", "312", "How many members?", False),
+        ("more than 300", "280", "How many members?", True),
+        ("no more than 300", "312", "How many members?", True),
+        ("at least 30 days", "at least 60 days", DAYS, True),
+        ("about 3.5 million", "3,487,000", "How many people live there?", False),
+        ("about 3.5 million", "4,100,000", "How many people live there?", True),
+        ("nearly 10%", "9.8%", "What is the share?", False),
+        ("1.5 m", "150 cm", "How tall is it?", False),
+        ("180", "270 calendar days", DAYS, True),
+        ("180 calendar days", "270 days", DAYS, True),
+        ("the 1920s", "1921", BORN, False),
+        ("the 1920s", "1931", BORN, True),
+        ("about 1921", "1923", BORN, False),
+        ("about 1921", "1951", BORN, True),
+        ("after 1920", "3 May 1921", BORN, False),
+        ("Landlord", "Norvik Properties Ltd", "Who pays?", False),
+        ("The Landlord", "Norvik", "Who pays?", False),
+        ("Board of Directors", "Ada Mercer", "Who pays?", False),
+        ("The Landlord", "The Tenant", "Who pays?", True),
+        ("Siemens", "Bosch", "Who supplies the turbines?", True),
+        ("Merkel", "Olaf Scholz", "Who was chancellor?", True),
+        ("60 working days", "30 calendar days", DAYS, True),
+        ("180 calendar days", "six months", DAYS, False),
+        ("2 rooms", "4 bedrooms", "How many rooms are there?", True),
+        ("300 employees", "350 staff", "How many work there?", True),
+        ("3 litres", "5 liters", "How much does it hold?", True),
+        ("$30", "€40", "What is the fee?", True),
+        ("$30", "10%", "What is the fee?", False),
+        ("2 kg", "1500 g", "How heavy is it?", False),
+    ],
+)
+def test_which_short_answers_contradict_each_other(
+    one: str, other: str, question: str, differ: bool
+) -> None:
+    assert contradict(one, other, question) is differ
+    assert contradict(other, one, question) is differ

@@ -36,6 +36,13 @@ TOWNS = "Brenwick is the capital, and the largest city is Aldton."
         ("The tenant pays the landlord 90 euros.", "The landlord pays the tenant 90 euros."),
         ("Lund died in Oslo and rests in Bergen.", "Lund died in Bergen and rests in Oslo."),
         ("The mill opened before the zoo.", "The zoo opened before the mill."),
+        ("Bolt bought Acme.", "Acme took over Bolt."),
+        ("Norvik purchased Dorne in 2004.", "In 2004 Dorne bought Norvik."),
+        ("Selm beat Brenwick.", "Brenwick defeated Selm."),
+        ("The merger closed in May.", "The merger is expected to close in May."),
+        ("The mill closed on 3 May.", "The mill may close on May 3."),
+        ("The zoo opened.", "The zoo is expected to open in 2024."),
+        ("A tax was introduced.", "A tax was proposed to be introduced."),
         ("The plan was adopted in 2019.", "The plan was proposed in 2019."),
         ("The board approved the merger.", "The board discussed the merger."),
         ("Norvik acquired Dorne in 2004.", "Norvik agreed to acquire Dorne in 2004."),
@@ -101,6 +108,12 @@ def test_what_turns_the_meaning_round_is_found(claim, source):
         ("Bolt made the game and Norr sold it.", "The game was made by Bolt and sold by Norr."),
         ("It is not able to fly.", "It is unable to fly."),
         ("He wanted to leave in May.", "In May he wanted to leave the town."),
+        ("Bolt bought Acme.", "Acme was taken over by Bolt."),
+        ("Acme bought Bolt from Norr.", "Norr sold Bolt to Acme."),
+        ("Selm beat Brenwick.", "Brenwick was defeated by Selm."),
+        ("The merger is to close in May.", "The merger is expected to close in May."),
+        ("The zoo opened in 2024.", "The zoo was expected to open in 2023 but opened in 2024."),
+        ("The tenant pays the costs incurred.", "The tenant pays costs which may be incurred."),
         ("It cost about 4 million.", "It cost approximately 4 million."),
         ("The anticipated loss is small.", "The expected loss is small."),
         ("The deed waives copyright.", "No trademark rights are waived."),
@@ -221,3 +234,42 @@ def test_an_answer_does_not_say_yes_beside_a_statement_that_denies_it():
     cited = cite(question, [said], passages, {made.id: made}, short="Yes")
     assert (cited.text, cited.short) == ("The deed does not waive patent rights. [1]", "No")
     assert any("“Yes” is replaced by “No”" in each for each in cited.dropped)
+
+
+def test_a_verifier_is_asked_about_a_short_answer_that_is_a_clause():
+    text = "Night Ferry, the first film of Ida Moen, was made with Carl Lund in 2004."
+    made = document("film", text)
+    passages = [made.passage(made.span(0, len(text)))]
+    asked = []
+
+    class Asked(Denying):
+        def score(self, claim, title, source):
+            asked.append((claim, title, source))
+            return 0.0, float(claim in shorts), 0.0
+
+    def read(short, verifier=None):
+        statement = Statement(passage=1, quote=text, sentence="Ida Moen made a film in 2004.")
+        found = cite("Who?", [statement], passages, {made.id: made}, short=short, verifier=verifier)
+        assert found.citations
+        return found.short
+
+    shorts = ("Carl Lund was with Ida Moen", "Ida Moen", "2004", "Lund in 2004")
+    assert all(read(short) == short for short in shorts)
+    assert [read(short, Asked()) for short in shorts] == ["", *shorts[1:]]
+    assert {claim for claim, _, _ in asked} == {shorts[0], "Ida Moen made a film in 2004."}
+    assert (shorts[0], made.title, text) in asked
+
+
+def test_a_verifier_is_asked_about_the_sentence_of_a_short_answer():
+    text = "The fee for the spring course is repaid if the course is cancelled."
+    made = document("fee", text)
+    passages = [made.passage(made.span(0, len(text)))]
+    question, short = (
+        "What about the fee for the course?",
+        "The fee for the spring course is repaid",
+    )
+    found = cite(question, [], passages, {made.id: made}, short=short)
+    assert found.short == short
+    found = cite(question, [], passages, {made.id: made}, short=short, verifier=Denying())
+    assert (found.short, found.citations) == ("", ())
+    assert "say the opposite" in " ".join(found.dropped)

@@ -40,15 +40,15 @@ def test_which_sentences_differ_in_their_figures_alone(one, other, differ):
 
 @pytest.fixture
 def ask(tmp_path):
-    """`ask(question, "a.md"=text, ...)` asks documents; the model quotes 180 days."""
+    """`ask(question, "a.md"=text, ...)` asks documents; the model quotes 180 days, or `said`."""
 
-    async def asked(question, **texts):
+    async def asked(question, said="", short="180 days", **texts):
         folder = tmp_path / "rules"
         folder.mkdir()
         for name, text in texts.items():
             (folder / f"{name}.md").write_text(text)
-        said = SAID.format(180)
-        model = ScriptedModel(lambda call: statement_reply(said, said, "180 days"))
+        said = said or SAID.format(180)
+        model = ScriptedModel(lambda call: statement_reply(said, said, short))
         async with Engine(model=model, embedder="static", library=tmp_path / "l") as engine:
             return await engine.ask(question, [folder], strategy="retrieve-read")
 
@@ -89,6 +89,66 @@ async def test_both_figures_are_shown_with_their_dates_and_places(ask):
     assert answer.text[start:end].endswith("270 days of its receipt.”")
     assert [each["date"] for each in answer.to_json()["citations"]] == ["1999-05-01", "2024-05-01"]
     assert any("other figures" in warning for warning in answer.warnings)
+
+
+BRIDGE = "The old harbour bridge of Elmstead opened to traffic {}."
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "short"),
+    [
+        ("in 1921", "in 1931", "1921"),
+        ("on 31 March 2024", "on 30 June 2025", "31 March 2024"),
+        ("on 31 March 2024", "on June 30, 2024", "on 31 March 2024"),
+        ("in 1921", "on 3 May 1931", "in 1921"),
+    ],
+)
+async def test_another_date_than_the_answer_is_shown(ask, one, other, short):
+    answer = await ask(
+        "When did the bridge open?",
+        BRIDGE.format(one),
+        short,
+        old=f"# Bridges\n\n{BRIDGE.format(one)}\n",
+        new=f"# Bridges and roads\n\n{BRIDGE.format(other)}\n",
+    )
+    assert answer.short == short
+    assert [each.quote for each in answer.citations] == [BRIDGE.format(one), BRIDGE.format(other)]
+    assert "Another document says otherwise, Bridges and roads" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("title", "said", "other", "short"),
+    [
+        ("Bridges", BRIDGE.format("in 1921"), BRIDGE.format("on 3 May 1921"), "1921"),
+        ("Bridges", BRIDGE.format("on 3 May 1921"), BRIDGE.format("on 7 May 1921"), "1921"),
+        ("Bridges", BRIDGE.format("on 3 May 1921"), BRIDGE.format("on May 3, 1921"), "3 May 1921"),
+        ("Boats", BRIDGE.format("in 1921"), BRIDGE.format("in 1931"), "1921"),  # of another thing
+        ("Bridges", SOLD.format(2019, 40), SOLD.format(2020, 50), "2019"),  # a series of years
+        ("Bridges", SOLD.format(2019, 40), SOLD.format(2020, 40), "2019"),
+        ("Bridges", SOLD.format(2019, 40), SOLD.format(2020, 40), "40"),
+    ],
+)
+async def test_dates_that_do_not_contradict_the_answer_are_not_shown(
+    ask, title, said, other, short
+):
+    texts = {"old": f"# Bridges\n\n{said}\n", "new": f"# {title}\n\nAll is known. {other}\n"}
+    answer = await ask("What is known?", said, short, **texts)
+    assert answer.text == f"{said} [1]"
+
+
+async def test_another_section_of_the_same_document_is_shown(ask):
+    said = "The {} may appeal in writing to the board against a notice within {} days of receipt."
+    first, amended = said.format("tenant", 180), said.format("tenant", 270)
+    answer = await ask(
+        "How long may a tenant appeal?",
+        first,
+        rules=f"# Rules\n\n## § 4 Tenants\n\n{first} {said.format('tenant', 90)}\n\n"
+        f"## § 5 Landlords\n\n{said.format('landlord', 60)}\n\n"
+        f"## § 19 Amendments\n\n{amended}\n",
+    )
+    assert answer.text == (
+        f"{first} [1] Another place says otherwise, § 19 Amendments: “{amended}” [2]"
+    )
 
 
 async def test_a_document_that_the_question_names_is_not_compared(ask):

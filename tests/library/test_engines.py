@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -30,7 +31,11 @@ from support.embedders import WordEmbedder
 lance = pytest.importorskip("lance")
 pa = pytest.importorskip("pyarrow")
 
-from colligate.library.lance import TablesPlace, check_conditional_put  # noqa: E402 (the extra)
+from colligate.library.lance import (  # noqa: E402 (the extra)
+    LanceIndex,
+    TablesPlace,
+    check_conditional_put,
+)
 
 # A part of the suite also runs over a bucket: each test there takes some seconds.
 EVERYWHERE = pytest.mark.parametrize("engine", ["edge", "lance", "s3"])
@@ -132,6 +137,30 @@ async def test_documents_are_added_found_changed_and_opened_again(
         document = await library.document(otters.id)
         (hit,) = await library.search("swim", k=1, mode=SearchMode.SPARSE, documents=[otters.id])
         assert hit.passage == document.passage(hit.passage.span)
+        assert await library.verify() == []
+
+
+@pytest.mark.parametrize("engine", ["lance"])
+async def test_space_on_the_disk_of_a_folder_is_looked_for_before_each_batch(
+    open_library, write_records, monkeypatch
+):
+    records = write_records("many.jsonl", **{str(n): f"Number {n}." for n in range(1_100)})
+    upsert, written = LanceIndex.upsert, []
+    full = shutil.disk_usage(records)._replace(free=5 << 20)
+
+    def fill_up(index, entries):
+        upsert(index, entries)
+        written.append(entries)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+
+    async with open_library() as library:
+        with monkeypatch.context() as patched:
+            patched.setattr(LanceIndex, "upsert", fill_up)
+            with pytest.raises(LibraryError, match="5 MB are free"):
+                await library.add(records)
+        assert len(written) == 1
+        monkeypatch.undo()
+        await library.add(records)
         assert await library.verify() == []
 
 

@@ -219,18 +219,11 @@ class Asker:
 
     def ask(self, name, reply, size="small", *, ways=(), fails=(), budget=None, reranks=False):
         """Return the answer and the run; no answer if it failed with nothing paid or to read."""
-        paid = []
-
-        def pay(request):
-            made = reply(request)
-            paid.extend([] if isinstance(made, Exception) else [made])
-            return made
-
         self.after.clear()
         self.after.update(fails)
         run = Run(
             self.sources,
-            self.models(name, size, pay),
+            self.models(name, size, reply),
             Meter(),
             budget=Budget(budget),
             embedder=self.backend,
@@ -241,7 +234,9 @@ class Asker:
             return self.runner.run(strategy.answer(QUESTION, run)), run
         except ColligateError:
             events = [event for _, event in run.trace.events]
-            if paid and any(isinstance(e, Opened) or getattr(e, "spans", ()) for e in events):
+            if run.meter.tokens and any(
+                isinstance(e, Opened) or getattr(e, "spans", ()) for e in events
+            ):
                 raise
             return None, run
 
@@ -346,6 +341,16 @@ def test_a_server_that_fails_after_some_calls_is_no_error(name, size, last, aske
     found, run = asker.ask(name, reply, size)
     check(name, found)
     assert found.found or run.warnings
+
+
+@cases
+@pytest.mark.parametrize("budget", [60, 250, 1_000])
+def test_a_budget_spent_on_scores_is_no_error(name, size, budget, asker):
+    dice = random.Random(7)
+    found, run = asker.ask(name, lambda request: say(request, dice), size, budget=budget)
+    if found is not None:
+        check(name, found)
+        assert found.found or run.warnings
 
 
 TEXT = (

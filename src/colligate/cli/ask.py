@@ -40,8 +40,8 @@ class AskOptions:
     effort: Annotated[
         Literal["low", "normal", "high"] | None,
         options.option(
-            "How much `auto` may do: low reads once, normal may ask one method more, high up to "
-            "four, until nothing is missing. Default: normal.",
+            "How much `auto` may do: low reads once, normal may ask one method more, high all of "
+            "them in turn, until nothing is missing. Default: normal.",
             options.LIMITS,
         ),
     ] = None

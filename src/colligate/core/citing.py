@@ -256,15 +256,18 @@ def cite(
     stated, dropped = resolve(question, statements, passages, documents, verifier)
     if not any(each.places for each in stated):
         looked_up = short if found else ""
-        answering, problem = find_short_answer(looked_up, question, passages, documents)
+        within = question, passages, documents
+        answering, problem = find_short_answer(looked_up, *within, verifier=verifier)
         if not (answering or problem) and (new := find_new_words(looked_up, question)):
             short = new
-            answering, problem = find_short_answer(new, question, passages, documents)
+            answering, problem = find_short_answer(new, *within, verifier=verifier)
         dropped += (problem,) if problem else ()
         if answering is None:
             return Cited("", (), dropped)
         stated = [answering]
-    return write_answer(stated, documents, dropped, short=short, question=question)
+    return write_answer(
+        stated, documents, dropped, short=short, question=question, verifier=verifier
+    )
 
 
 def resolve(
@@ -306,6 +309,7 @@ def find_short_answer(
     *,
     alone: bool = False,
     titled: bool = False,
+    verifier: Verifier | None = None,
 ) -> tuple[Stated | None, str]:
     """Return the sentence of the passages that answers the question with these words, or None.
 
@@ -317,7 +321,7 @@ def find_short_answer(
     of the title answer for the document (`TITLE`), if a sentence has enough of the question's
     words: "Which of these leases end in May?"
     """
-    checker = _Checker(question, passages, documents)
+    checker = _Checker(question, passages, documents, verifier)
     rated = [
         (found.whole, passage, span)
         for passage in passages
@@ -537,7 +541,8 @@ class _Checker:
         document = self.documents[place.span.document_id]
         if document.language != "en" or _other_language(f"{self.question} {short}", document):
             return place
-        meaning = check_short_answer(short, self.question, self._seen(place))
+        source = self._seen(place)
+        meaning = check_short_answer(short, self.question, source, self.verifier, document.title)
         return None if meaning is Meaning.CONTRADICTS else replace(place, meaning=meaning)
 
     def rate_sentences(
@@ -620,6 +625,7 @@ def write_answer(
     *,
     short: str = "",
     question: str = "",
+    verifier: Verifier | None = None,
 ) -> Cited:
     """Join the statements, number their marks, and record the place of each in the answer.
 
@@ -652,7 +658,8 @@ def write_answer(
         for place in stretches
     )
     source = " ".join(sources)
-    verdicts = () if foreign or not short else _read_short(short, question, stated, documents)
+    read = short and not foreign
+    verdicts = _read_short(short, question, stated, documents, verifier) if read else ()
     opposite = Meaning.CONTRADICTS in verdicts and Meaning.SUPPORTS not in verdicts
     if opposite and citations and YES.match(short):
         why = f"the cited words {OPPOSITE} it"
@@ -671,17 +678,28 @@ def write_answer(
 
 
 def _read_short(
-    short: str, question: str, stated: Sequence[Stated], documents: Mapping[str, Document]
+    short: str,
+    question: str,
+    stated: Sequence[Stated],
+    documents: Mapping[str, Document],
+    verifier: Verifier | None,
 ) -> set[Meaning]:
     """Return what statements and their places in English do with a short answer."""
-    sources = []
+    sentences, sources = [], {}
     for each in stated:
         for place in each.places:
             document = documents[place.span.document_id]
             if document.language == "en":
                 *_, span = place.span, *find_supporting_sentences(short, document, place.span)
-                sources += [each.sentence, document.slice(span)]
-    return {check_short_answer(short, question, source) for source in sources}
+                sentences.append(each.sentence)
+                sources[document.slice(span)] = document.title
+    verdicts = {check_short_answer(short, question, each) for each in (*sentences, *sources)}
+    if verifier is None or verdicts != {Meaning.UNCLEAR}:  # a verifier does not overrule the rules
+        return verdicts
+    return {
+        check_short_answer(short, question, source, verifier, title)
+        for source, title in sources.items()
+    }
 
 
 def _say_rows(stated: Stated, documents: Mapping[str, Document]) -> str:

@@ -1,4 +1,5 @@
-"""What follows from a figure or a date that was found in each of several documents.
+"""What follows from a figure or a date that was found in each of several documents, and whether two
+short answers contradict each other.
 
 "Which company has the highest revenue?" and "Which of these leases end this year?" are answered by
 comparing what the documents state, "What do they cost altogether?" by adding it: small models do
@@ -24,13 +25,15 @@ from colligate.core.computing import (
     UNCLEAR,
     UNCOMPARED,
     Number,
+    find_larger,
     find_numbers,
     find_sign,
     read_date,
     read_value,
     wants_larger,
 )
-from colligate.core.support import split_content_words
+from colligate.core.meaning import Meaning, check_short_answer
+from colligate.core.support import WHO, split_content_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,3 +431,108 @@ def _read_amount(text: str, number: Number, unit: str = "") -> _Range | None:
     kind = number.kind.removeprefix("$"), "" if number.kind else noun
     per = _PER.search(text[max(0, number.start - _NEAR) : number.end + _NEAR])
     return _Range(kind, size, size, _name_period(per) if per else "")
+
+
+# Two short answers
+
+
+def contradict(one: str, other: str, question: str) -> bool:
+    """Return whether two short answers to a question cannot both be right.
+
+    They are yes and no, two dates or two numbers of a kind, or one says the opposite of the other,
+    or they are other persons. One place may lie in another, and a thing may have two names: these
+    say nothing.
+
+    >>> contradict("180 days", "within 270 days", "How long may a tenant appeal?")
+    True
+    >>> contradict("in 1921", "on 3 May 1921", "When was it opened?")
+    False
+    """
+    if {one, other} == {"Yes", "No"}:
+        return True
+    if _differ(one, other) and not (_may_be(one, other) or _may_be(other, one)):
+        return True
+    if Meaning.CONTRADICTS in (
+        check_short_answer(one, question, other),
+        check_short_answer(other, question, one),
+    ):
+        return True
+    names = [_list_names(one), _list_names(other)]
+    # The landlord may be one who has a name too.
+    alike = (names[0] <= _ROLES) == (names[1] <= _ROLES)
+    return bool(WHO.search(question)) and all(names) and alike and names[0].isdisjoint(names[1])
+
+
+_ROLES = frozenset(
+    split_content_words(
+        "landlord tenant lessor lessee owner buyer seller purchaser vendor supplier customer "
+        "client contractor lender borrower licensor licensee employer employee company board "
+        "director manager president chairman"
+    )
+)
+# Units that convert: 1.5 m and 150 cm.
+_UNITS = frozenset(
+    split_content_words(
+        "mm cm m km centimetre centimeter metre meter inch foot feet mile mg g kg gram kilogram "
+        "ton tonne second minute hour day week month year"
+    )
+)
+
+
+def _differ(one: str, other: str) -> bool:
+    """Return whether two short answers have other numbers or dates, of one kind as far as known."""
+    values = [value for value in (read_value(one), read_value(other)) if value is not None]
+    kinds = {kind for kind, _ in values}
+    if len(values) < 2 or "date" in kinds:
+        return find_larger(one, other) is not None
+    # Of "180" and "270 days" one leaves the unit to the question; "1.5 m" and "150 cm" both say it.
+    units = [_UNITS.intersection(split_content_words(each)) for each in (one, other)]
+    converted = all(units) and units[0].isdisjoint(units[1])
+    money = all(re.search(MONEY, each) for each in (one, other))
+    alike = len(kinds) == 1 or "" in kinds or money
+    return alike and not converted and values[0][1] != values[1][1]
+
+
+# What stands before a number that is not exact.
+_INEXACT = re.compile(
+    r"(?<!\w)(?:"
+    r"(?P<most>(?:no|not) more than|at most|up to|less than|fewer than|under|below|before)"
+    r"|(?P<least>(?:no|not) (?:less|fewer) than|at least|more than|over|above|after)"
+    r"|about|around|approximately|approx|roughly|nearly|almost|circa|ca|c\.|some|an estimated|~|≈)"
+    r"\W*(?:the\W+)?$",
+    re.I,
+)
+_DECADE = re.compile(r"\b\d{3}0['’]?s\b")
+_SHARE_OFF = Decimal("0.05")  # the share by which a number may be off that is "about" so much
+_YEARS_OFF = 5
+
+
+def _may_be(inexact: str, other: str) -> bool:
+    """Return whether a number or date that is not exact may be another one.
+
+    >>> _may_be("more than 300", "312"), _may_be("312", "more than 300")
+    (True, False)
+    """
+    read, said = read_value(inexact), read_value(other)
+    if read is None or said is None:
+        return False
+    (kind, own), (_, its) = read, said
+    number = find_numbers(inexact)[0]
+    if _DECADE.search(inexact):
+        return own[0] <= its[0] < own[0] + (10 if own[0] % 100 else 100)
+    how = _INEXACT.search(inexact[: number.start])
+    if how is None:
+        return False
+    if how.lastgroup:
+        also = _INEXACT.search(other[: find_numbers(other)[0].start])
+        if also and also.lastgroup == how.lastgroup:  # two rules: at least 30 days, at least 60
+            return False
+        return its >= own if how.lastgroup == "least" else its <= own
+    near = _YEARS_OFF if kind == "date" else max(_SHARE_OFF * own[0], number.step / 2)
+    return abs(its[0] - own[0]) <= near
+
+
+def _list_names(short: str) -> set[str]:
+    """Return the words of a short answer if all of them are names."""
+    words = [word for word in short.split() if split_content_words(word)]
+    return set(split_content_words(short)) if all(word[0].isupper() for word in words) else set()

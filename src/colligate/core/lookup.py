@@ -12,8 +12,9 @@ from pydantic import BaseModel
 from colligate.core.answer import Answer
 from colligate.core.apart import WayOfReading, read_ranked
 from colligate.core.citing import Evidence, Stated
+from colligate.core.compress import CompressedPassage
 from colligate.core.fit import reserve_reading
-from colligate.core.reader import FORMS, Form, fit_reader, read, reader_messages
+from colligate.core.reader import FORMS, Form, Shortened, fit_reader, read, reader_messages
 from colligate.core.run import Run
 from colligate.documents import Hit, Passage
 from colligate.errors import BudgetExceeded, MalformedOutput, MissingCapability, ModelError
@@ -136,17 +137,23 @@ async def read_unseen(
     run: Run,
     form: Form,
     reading: WayOfReading,
+    *,
+    where: str = "of the search",
 ) -> Answer:
-    """Return the answer; if it is not found, one from the passages of a search that were not read.
+    """Return the answer; if it is not found, one from the passages that were not read.
 
-    It is the last resort of methods that leave out what a search finds.
+    It is the last resort of methods that leave out what a search finds, or parts of passages. Of
+    a passage among those `seen` all must have been shown. `where` follows "the passages".
     """
-    spans = [passage.span for passage in seen]
-    rest = [h for h in hits if not any(span.contains(h.passage.span) for span in spans)]
+    rest = [
+        hit
+        for hit in hits
+        if hit.passage.text.strip() and not any(_shows(each, hit.passage) for each in seen)
+    ]
     if answer.found or not rest:
         return answer
-    run.warn("what was read does not hold the answer: the passages of the search are read too")
-    why = "of the search, read last"
+    run.warn(f"what was read does not hold the answer: the passages {where} are read too")
+    why = f"{where}, read last"
     again = await read_ranked(
         answer.question,
         rest,
@@ -157,6 +164,55 @@ async def read_unseen(
         reading=reading,
     )
     return replace(again, evidence=(*answer.evidence, *again.evidence))
+
+
+def _shows(seen: Passage, passage: Passage) -> bool:
+    """Return whether all of a passage is in one that was seen, which may be shortened."""
+    return seen.span.contains(passage.span) and passage.text.strip() in seen.text
+
+
+async def read_shortened(
+    question: str,
+    passages: Sequence[CompressedPassage],
+    scores: Sequence[float],
+    run: Run,
+    *,
+    strategy: str,
+    form: Form = Form.SHORT,
+    whole: Sequence[Passage] = (),
+) -> Answer:
+    """Read compressed passages in the order given; empty ones are left out.
+
+    The evidence is each passage whole with the share that was shown: a compressor keeps hundreds
+    of stretches. If they do not hold the answer, those of `whole` that were cut are read.
+    """
+    left = [(each, score) for each, score in zip(passages, scores, strict=True) if each.kept]
+    if passages and not left:
+        run.warn("the compressor kept nothing of the passages: let it drop less")
+    run.emit(
+        Shortened(
+            tuple(each.span for each, _ in left),
+            tuple(each.text for each, _ in left),
+            tuple(each.share for each, _ in left),
+        )
+    )
+    shown = await fit_reader(question, [each for each, _ in left], run, form)
+    evidence = [
+        Evidence(each.span, score, f"{each.share:.0%} of its characters were shown")
+        for each, score in sorted(left[: len(shown)], key=lambda pair: -pair[1])
+    ]
+    answer = await read(question, shown, run, strategy=strategy, evidence=evidence, form=form)
+    return await read_cut(answer, whole, shown, run, form)
+
+
+async def read_cut(
+    answer: Answer, whole: Sequence[Passage], shown: Sequence[Passage], run: Run, form: Form
+) -> Answer:
+    """Return the answer; if it is not found, one from whole passages that were shown cut."""
+    hits = [Hit(passage, 0.0) for passage in whole]
+    return await read_unseen(
+        answer, hits, shown, run, form, "together", where="before they were cut"
+    )
 
 
 async def answer_from(

@@ -65,12 +65,14 @@ _VERB = re.compile(
 )
 
 
-def check_short_answer(short: str, question: str, source: str) -> Meaning:
-    """Tell by rules what a source does with a short answer that is made of its words.
+def check_short_answer(
+    short: str, question: str, source: str, verifier: Verifier | None = None, title: str = ""
+) -> Meaning:
+    """Tell what a source does with a short answer made of its words: as `check_meaning` does.
 
-    Only a clause can say the opposite: a name or a number is not more than that; "yes" stands for
-    the question. What the question calls uncertain need not be called so again: "Who is said to
-    have killed him?"
+    Only a clause can say the opposite, and a verifier is asked about no more: a name or a number
+    does not; "yes" stands for the question. What the question calls uncertain need not be called so
+    again: "Who is said to have killed him?"
 
     >>> check_short_answer("may be terminated", "", "It may not be terminated.").value
     'contradicts'
@@ -82,7 +84,7 @@ def check_short_answer(short: str, question: str, source: str) -> Meaning:
     asked = _Text(question).has((_HEDGES - _FREE).intersection(_Text(source).words))
     if asked or not _VERB.search(short):
         return Meaning.SUPPORTS
-    return compare_words(short, source)
+    return check_meaning(short, title, source, verifier)
 
 
 def _read_yes(question: str, source: str) -> Meaning:
@@ -230,7 +232,7 @@ for _pair in """
     with/without always/never often/never usually/never often/rarely always/rarely widely/rarely
     public/private positive/negative positively/negatively major/minor internal/external
     upper/lower male/female likely/unlikely possible/impossible able/unable known/unknown
-    common/rare popular/unpopular high/low large/small big/small bought/sold buy/sell until/since
+    common/rare popular/unpopular high/low large/small big/small acquired/sold buy/sell until/since
     until/after maximum/minimum profit/loss father/son mother/daughter parent/child
     teacher/student predecessor/successor east/west many/few most/few all/none some/none
     every/no valid/void legal/illegal consistent/inconsistent domestic/foreign married/divorced
@@ -279,9 +281,14 @@ _SYMMETRIC = frozenset(
 )
 _GLUE = frozenset("the a an of in on at its his her their this that".split())
 _MONTHS = frozenset(
-    (split_content_words(month) or [month])[0]
-    for month in """january february march april may june july august september october november
-    december""".split()
+    split_content_words(
+        """january february march april maius june july august september october november
+        december"""
+    )
+)
+_MAY = re.compile(
+    r"\b((?i:in|on|of|by|to|from|since|until|before|after|early|late|this|last|next|and|\d+) )"
+    r"May\b|\bMay(?=,? \d)"
 )
 _PERIODS = frozenset("second minute hour day week month quarter year".split())
 # Words in each other's place: anywhere else they are no opposites.
@@ -306,6 +313,9 @@ class _Text:
         text = self.text.replace("’", "'").replace("can't", "cannot").replace("won't", "will not")
         text = text.replace("unable to", "not able to")
         text = re.sub(r"\bper annum\b", "per year", text)
+        text = re.sub(r"\b(?:bought|purchased|took over|taken over)\b", "acquired", text)
+        text = re.sub(r"\bbeat(?:en)?\b", "defeated", text)
+        text = _MAY.sub(r"\1Maius", text)  # the month is no "may"
         text = re.sub(r"\b([Nn]on)-(?=\w)", r"\1", text)  # "non-exclusive" is one word
         text = re.sub(r"\b[Nn]o\.(?=\s?\d)", "number", text)  # "No. 5" denies nothing
         return list(WORD.finditer(re.sub(r"n't\b", " not", text)))
@@ -577,6 +587,8 @@ def _connects_alike(stated: Sequence[str], said: Sequence[str]) -> bool:
     return not any(_OPPOSITES.get(word, set()) & (set(said) - set(stated)) for word in stated)
 
 
+_TO_BE = frozenset("to be have been".split())
+_AHEAD = frozenset("to will would".split())
 _BE = frozenset("is was are were been being be".split())
 
 
@@ -741,7 +753,8 @@ def _drops_hedge(stated: _Text, said: _Text) -> bool:
         if word in said.words:
             continue
         attempts = word in _ATTEMPTS and stated.words[place + 1 : place + 2] == ["to"]
-        following = [stated.keys[at] for at in stated.contents if at > place][:3]
+        nexts = [at for at in stated.contents if at > place][:3]
+        following = [stated.keys[at] for at in nexts]
         disputed = (
             word in _REPORTED - _WEAK
             and stated.words[place + 1 : place + 2] == ["that"]
@@ -750,9 +763,22 @@ def _drops_hedge(stated: _Text, said: _Text) -> bool:
         if (word in _HEDGES or attempts or disputed) and following and following[0] in said.key_set:
             at = said.keys.index(following[0])
             kept = (unsure - _WEAK).intersection(said.words[max(0, at - 6) : at])
-            if not kept and sum(key in said.key_set for key in following) > 1:
+            # "The plant opened" beside "is expected to open in May": the claim ends with the verb.
+            between = stated.words[place + 1 : nexts[0]]
+            alone = between[:1] == ["to"] and _TO_BE.issuperset(between) and _ends_done(said, at)
+            alike = alone or sum(key in said.key_set for key in following) > 1
+            # "It was expected to open in May, but opened in June."
+            others = stated.words[:place] + stated.words[nexts[0] + 1 :]
+            ahead = said.words[:at][-1:] == ["to"]  # "is to open"
+            if alike and not kept and not ahead and said.words[at] not in others:
                 return True
     return False
+
+
+def _ends_done(text: _Text, place: int) -> bool:
+    """Return whether a text ends with the word at a place, and that is a past tense."""
+    done = text.words[place].endswith("ed") and not text.has(_AHEAD)
+    return done and place == len(text.words) - 1
 
 
 def _moves_number(stated: _Text, said: _Text) -> bool:

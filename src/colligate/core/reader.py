@@ -32,7 +32,6 @@ from colligate.core.citing import (
     resolve,
     write_answer,
 )
-from colligate.core.compress import CompressedPassage
 from colligate.core.computing import find_larger, lacks_date
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import fit_budget, fit_window
@@ -89,8 +88,8 @@ async def read(
     the answer is believed.
 
     Raises:
-        ColligateError: it fails, and no chat call and no scoring by this model was paid for, or
-            `strict` asks for the error.
+        ColligateError: it fails, and no chat call and no scoring by this model was paid for, nor
+            any other call if the budget is spent; or `strict` asks for the error.
     """
     refused = Answer(question, strategy, NOT_FOUND, False, evidence=tuple(evidence))
     if not passages and not known:
@@ -109,6 +108,8 @@ async def read(
         except (BudgetExceeded, ModelError) as error:
             own = run.model(role).name  # a reranker's or another scorer's passes show nothing of it
             paid = any(call.kind == "chat" or call.model == own for call in run.meter.calls)
+            if isinstance(error, BudgetExceeded):  # all calls spend the one budget
+                paid = paid or run.meter.tokens > 0
             if strict or not paid:
                 raise
             problem = error.what
@@ -382,38 +383,6 @@ class Shortened(Event):
 
     def line(self) -> str:
         return f"shortened {pluralize(len(self.spans), 'passage')}"
-
-
-async def read_shortened(
-    question: str,
-    passages: Sequence[CompressedPassage],
-    scores: Sequence[float],
-    run: Run,
-    *,
-    strategy: str,
-    form: Form = Form.SHORT,
-) -> Answer:
-    """Read compressed passages in the order given; empty ones are left out.
-
-    The evidence is each passage whole with the share that was shown: a compressor keeps hundreds
-    of stretches.
-    """
-    left = [(each, score) for each, score in zip(passages, scores, strict=True) if each.kept]
-    if passages and not left:
-        run.warn("the compressor kept nothing of the passages: let it drop less")
-    run.emit(
-        Shortened(
-            tuple(each.span for each, _ in left),
-            tuple(each.text for each, _ in left),
-            tuple(each.share for each, _ in left),
-        )
-    )
-    shown = await fit_reader(question, [each for each, _ in left], run, form)
-    evidence = [
-        Evidence(each.span, score, f"{each.share:.0%} of its characters were shown")
-        for each, score in sorted(left[: len(shown)], key=lambda pair: -pair[1])
-    ]
-    return await read(question, shown, run, strategy=strategy, evidence=evidence, form=form)
 
 
 # Prompts and replies

@@ -73,13 +73,13 @@ async def score_relevance(
     if by == "auto":
         suits = await run.suits_reranker(passages)
         by = "reranker" if suits else "embedder" if run.embedder else "bm25"
+    if by == "reranker" and run.reranker is None:
+        raise UsageError(
+            "the run has no reranker", "scores by reranker are wanted", "name a --reranker"
+        )
     if not passages:
         return []
     if by == "reranker":
-        if run.reranker is None:
-            raise UsageError(
-                "the run has no reranker", "scores by reranker are wanted", "name a --reranker"
-            )
         return await run.rerank(question, passages)
     began = time.perf_counter()
     if by == "embedder":

@@ -45,6 +45,7 @@ from colligate.errors import (
 )
 from colligate.library.bm25 import Terms
 from colligate.library.catalogue import as_json, is_lost, renamed, structure_json, to_document
+from colligate.library.edge import check_space
 from colligate.library.lock import find_holder
 from colligate.library.protocols import (
     DocumentStore,
@@ -134,6 +135,11 @@ class TablesPlace:
         """Delete a table with all its versions."""
         with self.translate_errors():
             lance.LanceDataset.drop(self._name(name), self._options, ignore_not_found=True)
+
+    def check_space(self) -> None:
+        """Raise `LibraryError` if the disk of a folder is nearly full."""
+        if "://" not in self.uri:
+            check_space(Path(self.uri))
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -1021,6 +1027,7 @@ class LanceIndex:
                 pa.field("weights", pa.list_(pa.float32())),
             ]
         )
+        place.check_space()
         return cls(place.make(PASSAGES, schema.empty_table()), place)
 
     def pin(self) -> LanceIndex:
@@ -1037,6 +1044,7 @@ class LanceIndex:
     def upsert(self, entries: Sequence[IndexEntry]) -> None:
         if not entries:
             return
+        self._place.check_space()
         vectors = np.concatenate([entry.vector for entry in entries if entry.vector is not None])
         columns = [
             [entry.passage for entry in entries],

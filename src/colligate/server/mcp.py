@@ -306,7 +306,7 @@ EffortName = Annotated[
     Literal["low", "normal", "high"] | None,
     Field(
         description="How much `auto` may do: low reads once, normal (the default) may ask one"
-        " method more, high up to four."
+        " method more, high all of them in turn."
     ),
 ]
 Offset = Annotated[int, Field(ge=0)]

@@ -1,17 +1,21 @@
 import dataclasses
+import json
+import re
 
 import pytest
 
 from colligate.core import Form, list_strategies, make_strategy
 from colligate.core.reader import FORMS
 from colligate.core.strategy import estimate_calls, load_strategy
-from colligate.documents.tokens import estimate_tokens
+from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.errors import ContextTooSmall, MissingCapability, UsageError, WeightsUnavailable
 from colligate.library import InMemorySources
+from colligate.models import LabelOdds
 from colligate.strategies.baselines import llmlingua2, recomp
 from colligate.strategies.baselines.direct import Direct
 from colligate.strategies.baselines.full_context import FullContext
 from colligate.strategies.baselines.llmlingua2 import LLMLingua2
+from colligate.strategies.baselines.meta_chunking import MetaChunking
 from colligate.strategies.baselines.oracle import Oracle
 from colligate.strategies.baselines.recomp import Recomp
 from colligate.strategies.baselines.reorder import ReorderDense
@@ -23,8 +27,20 @@ from support.embedders import SameEmbedder
 async def test_direct_reads_nothing_and_says_so(ask):
     answer, run, model = await ask(Direct(), "What is the capital of France?", [], "Paris")
     assert (answer.text, answer.found, answer.citations) == ("Paris", True, ())
+    assert answer.short is None, "nothing verifies it"
     assert "<passage" not in model.calls[0].prompt
     assert any("no document was read" in warning for warning in run.warnings)
+
+
+async def test_an_answer_rests_on_the_documents_that_it_cites_or_on_nothing(documents, ask, reply):
+    said = reply((2, "Bicycles stand in the yard", "Bicycles stand in the yard."))
+    question = "Where do bicycles stand?"
+    cited, _, _ = await ask(FullContext(), question, documents, said)
+    refused, _, _ = await ask(FullContext(), question, documents, reply())
+    known, _, _ = await ask(Direct(), question, [], "In the yard")
+    assert [each.found for each in (cited, refused, known)] == [True, False, True]
+    assert [each.ground for each in (cited, refused, known)] == ["documents", "none", "none"]
+    assert [each.to_json()["ground"] for each in (cited, known)] == ["documents", "none"]
 
 
 async def test_full_context_shows_every_document_whole_in_order(documents, ask, reply):
@@ -71,7 +87,7 @@ async def test_direct_lists_with_commas_and_explains_without_a_short_answer(make
         told = await Direct(form=Form.LONG).answer("Why?", run)
     assert "separated by commas" in model.calls[0].prompt
     assert "one paragraph" in model.calls[1].prompt
-    assert (listed.short, told.short, told.text) == ("Ann, Bob", None, "They did.")
+    assert (listed.text, told.short, told.text) == ("Ann, Bob", None, "They did.")
 
 
 # Each baseline by its name, with what it must be given.
@@ -168,6 +184,7 @@ async def test_a_missing_capability_is_named(name, parameters, lacks, documents,
     [
         (Oracle(), UsageError, "bench"),
         (ReorderDense(by="reranker"), UsageError, "reranker"),
+        (MetaChunking(by="reranker"), UsageError, "reranker"),
         (Recomp(), WeightsUnavailable, "fangyuan/nq_extractive_compressor"),
         (LLMLingua2(), WeightsUnavailable, "microsoft/llmlingua-2-xlm-roberta-large"),
     ],
@@ -216,24 +233,94 @@ def test_every_strategy_declares_its_calls(name):
     assert kind.calls.question >= 1
 
 
+LIKELIHOOD = {"likelihood": lambda prefix, text: [-1.0] * estimate_tokens(text)}
 SCORED = {
-    "selective-context": {"likelihood": lambda prefix, text: [-1.0] * estimate_tokens(text)},
-    "longllmlingua": {"likelihood": lambda prefix, text: [-1.0] * estimate_tokens(text)},
-    "fim": {"attention": lambda prompt, spans: [0.1] * len(spans)},
+    "selective-context": ({"units": "documents"}, LIKELIHOOD),
+    "longllmlingua": ({"units": "documents"}, LIKELIHOOD),
+    "meta-chunking": ({"documents": 16}, LIKELIHOOD),
+    "fim": ({"units": "documents"}, {"attention": lambda prompt, spans: [0.1] * len(spans)}),
 }
 
 
 @pytest.mark.parametrize("name", SCORED)
 async def test_scores_that_cost_the_budget_leave_tokens_to_the_reader(name, ask, reply):
+    parameters, scripts = SCORED[name]
     rain = "It rained all day and all night over the hills and the valley. " * 12
     made = make_all(
         {f"d{n}": f"# Place {n}\n\nCarp swim in lake {n}.\n\n{rain}" for n in range(16)}
     )
     said = reply((1, "Carp swim in lake 0.", "Carp swim in lake 0."))
-    strategy, scripts = make_strategy(name, units="documents"), SCORED[name]
     answer, run, _ = await ask(
-        strategy, "What swims in lake 0?", made, said, max_tokens=4000, **scripts
+        make_strategy(name, **parameters),
+        "What swims in lake 0?",
+        made,
+        lambda call: said,
+        max_tokens=4000,
+        **scripts,
     )
     assert answer.found
     assert run.meter.tokens <= 4000
     assert any("token budget ended" in warning for warning in run.warnings)
+
+
+CARP = "Carp swim in the lake."
+POND = "The pond is green and old."
+LEAVING_OUT = {
+    "main-rag": {"units": "documents"},
+    "self-rag": {"mode": "sparse"},
+    "toa": {"form": "short"},
+    "recomp": {"encoder": "x", "sentences": 1},
+    "llmlingua2": {"classifier": "x"},
+    "selective-context": {},
+    "longllmlingua": {},
+}
+
+
+@pytest.mark.parametrize("given", [{}, {"on_nothing": "nothing"}], ids=["read", "published"])
+@pytest.mark.parametrize("name", LEAVING_OUT)
+async def test_what_was_left_out_is_read_before_a_refusal(name, given, ask, reply, monkeypatch):
+    """Models prefer the pond, and shorten the lake to what does not answer."""
+
+    def say(call):
+        parts = re.findall(r"<passage number.*?>\n(.*?)\n</passage", call.prompt, re.DOTALL)
+        pond = next((n for n, part in enumerate(parts, 1) if POND in part), None)
+        row = [{"passage": pond, "quote": POND, "sentence": POND}] if pond else []
+        agents = {
+            "Perception": {"statements": row, "answer": "Green" if pond else ""},
+            "Helpers": {"ids": []},
+            "FinalDecision": {"result": "Green" if "Green" in call.prompt else "None"},
+        }
+        if call.schema is None:
+            return POND
+        if call.schema["title"] in agents:
+            return json.dumps(agents[call.schema["title"]])
+        carp = [(n, CARP, CARP) for n, part in enumerate(parts, 1) if CARP in part]
+        return reply(*carp)
+
+    def likelihood(prefix, text):
+        return [-0.1 if text[a:b] in CARP else -9.0 for a, b in token_spans(text)]
+
+    def labels(messages, labels, forced):
+        low = 0.1 if CARP in messages[-1].content else 0.9
+        rest = dict.fromkeys(labels[1:], (1 - low) / (len(labels) - 1))
+        return LabelOdds({labels[0]: low, **rest}, 1.0)
+
+    monkeypatch.setattr(recomp, "get_dual_encoder", Trained)
+    monkeypatch.setattr(llmlingua2, "get_token_classifier", Trained)
+    made = make_all(
+        {
+            "lake": f"It is cold at noon because winds blow down from hills.\n\n{CARP}\n",
+            "pond": f"{POND} Nothing swims there because frogs eat everything.\n",
+        }
+    )
+    answer, run, _ = await ask(
+        make_strategy(name, **LEAVING_OUT[name], **given),
+        "What swims in the lake, not in the pond?",
+        made,
+        say,
+        likelihood=likelihood,
+        labels=labels,
+    )
+    assert answer.found is not bool(given)
+    assert [citation.quote for citation in answer.citations] == [CARP] * answer.found
+    assert any("are read too" in warning for warning in run.warnings) is answer.found

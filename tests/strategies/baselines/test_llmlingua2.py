@@ -69,7 +69,7 @@ async def test_a_target_is_shared_by_all_documents(classifier, ask, monkeypatch)
 
     monkeypatch.setattr(llmlingua2, "get_token_classifier", lambda name: Rising())
     documents = [document(f"d{n}", " ".join(["word"] * n)) for n in (10, 30)]
-    strategy = LLMLingua2(classifier="x", target=20)
+    strategy = LLMLingua2(classifier="x", target=20, on_nothing="nothing")
     _, _, model = await ask(strategy, QUESTION, documents)
     bodies = re.findall(r"<passage number.*?>\n(.*?)\n</passage", model.calls[0].prompt)
     assert [len(body.split()) for body in bodies] == [5, 15]

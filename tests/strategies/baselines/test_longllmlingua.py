@@ -71,7 +71,10 @@ async def test_the_tokens_that_the_question_explains_are_kept_of_the_best_docume
 
 async def test_a_better_document_keeps_more(ask):
     answer, _, model = await ask(
-        LongLLMLingua(rate=0.5, extra=1000, dynamic=0.3), QUESTION, documents(), likelihood=Scorer()
+        LongLLMLingua(rate=0.5, extra=1000, dynamic=0.3, on_nothing="nothing"),
+        QUESTION,
+        documents(),
+        likelihood=Scorer(),
     )
     shown = bodies(model.calls[0].prompt)
     assert list(shown) == ["treaty", "weather", "cattle"]
@@ -82,7 +85,10 @@ async def test_a_better_document_keeps_more(ask):
 
 async def test_the_order_given_can_be_kept(ask):
     _, _, model = await ask(
-        LongLLMLingua(order="given", extra=1000), QUESTION, documents(), likelihood=Scorer()
+        LongLLMLingua(order="given", extra=1000, on_nothing="nothing"),
+        QUESTION,
+        documents(),
+        likelihood=Scorer(),
     )
     assert list(bodies(model.calls[0].prompt)) == list(TEXTS)
 
@@ -99,7 +105,7 @@ async def test_a_target_that_holds_everything_changes_nothing(ask):
 async def test_blocks_are_scored_after_what_was_kept_before(ask):
     scorer = Scorer()
     await ask(
-        LongLLMLingua(rate=0.5, block=5, extra=1000, dynamic=0),
+        LongLLMLingua(rate=0.5, block=5, extra=1000, dynamic=0, on_nothing="nothing"),
         QUESTION,
         documents(),
         likelihood=scorer,
@@ -127,14 +133,17 @@ async def test_a_small_window_is_never_exceeded(make_run, reply):
         scorer.context_tokens = 100
         run.models["reader"] = type(scorer)([reply()])
         run.models["scorer"] = scorer
-        await LongLLMLingua(block=20).answer(QUESTION, run)
+        await LongLLMLingua(block=20, on_nothing="nothing").answer(QUESTION, run)
     assert max(sizes) <= 100
     assert any("window" in warning for warning in run.warnings)
 
 
 async def test_it_is_said_where_nothing_is_left(ask):
     answer, run, model = await ask(
-        LongLLMLingua(rate=0, dynamic=0), QUESTION, documents(), likelihood=Scorer()
+        LongLLMLingua(rate=0, dynamic=0, on_nothing="nothing"),
+        QUESTION,
+        documents(),
+        likelihood=Scorer(),
     )
     assert not answer.found
     assert model.calls == []

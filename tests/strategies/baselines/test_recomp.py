@@ -69,7 +69,9 @@ async def test_a_sentence_of_two_overlapping_passages_counts_once(encoder, make_
 
     async with InMemorySources(documents({"talks": text}), chunker=cut) as sources:
         run, model = make_run(sources, [reply()])
-        recomp = Recomp(encoder="x", sentences=2, units="passages", mode="sparse")
+        recomp = Recomp(
+            encoder="x", sentences=2, units="passages", mode="sparse", on_nothing="nothing"
+        )
         await recomp.answer(QUESTION, run)
     (event,) = (e for _, e in run.trace.events if isinstance(e, Scored))
     assert len(set(event.spans)) == len(event.spans)

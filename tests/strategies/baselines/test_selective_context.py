@@ -28,7 +28,7 @@ def bodies(prompt):
 
 async def shown(ask, texts=(TEXT,), **parameters):
     _, _, model = await ask(
-        SelectiveContext(**parameters),
+        SelectiveContext(on_nothing="nothing", **parameters),
         QUESTION,
         [document(str(n), text) for n, text in enumerate(texts)],
         likelihood=likelihood,

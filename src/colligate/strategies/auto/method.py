@@ -17,9 +17,10 @@
    If two passages, each sure by itself, contradict each other, DuQUAD's two views and its judge
    decide; if they do not, both answers are shown. Where everything was read a large reader is
    asked nothing more, and a small one only for steps: it may find in two readings what it misses
-   in one. A budget that is spent ends it too.
+   in one. LongRefiner and DuQUAD are left out where all that they find was read. A budget that is
+   spent ends it too.
 
-`effort` is `low` (one reading, nothing is classified), `normal` (one method more) or `high` (four).
+`effort` is `low` (one reading, nothing is classified), `normal` (one method more) or `high` (all).
 Where a small reader found nothing, `normal` ends: of 26 such questions one method more answered
 none rightly and 5 wrongly.
 """
@@ -27,9 +28,9 @@ none rightly and 5 wrongly.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -45,18 +46,18 @@ from colligate.core.apart import (
     speaks_of_several,
 )
 from colligate.core.citing import Citation, Stated, write_answer
-from colligate.core.comparing import asks_to_compare, may_compare
-from colligate.core.computing import MONEY, find_larger, find_numbers, read_value
+from colligate.core.comparing import asks_to_compare, contradict, may_compare
 from colligate.core.events import Answered, Event, pluralize
 from colligate.core.fit import reserve_reading
-from colligate.core.meaning import Meaning, check_short_answer
+from colligate.core.followup import Turn
+from colligate.core.meaning import Meaning
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, is_small, read
 from colligate.core.run import Run, titled_text
 from colligate.core.strategy import Calls, Needs
 from colligate.core.subject import check_subject
-from colligate.core.support import WHO, find_spelled_out, is_number, split_content_words
-from colligate.core.units import rank_documents
+from colligate.core.support import find_spelled_out, is_number, split_content_words
+from colligate.core.units import choose_units, rank_documents
 from colligate.core.versions import show_other
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.errors import BudgetExceeded, ModelError
@@ -73,7 +74,7 @@ from colligate.strategies.spd_rag import SPDRAG
 
 Effort = Literal["low", "normal", "high"]
 
-_METHODS = {"low": 0, "normal": 1, "high": 4}  # that may be asked
+_METHODS = {"low": 0, "normal": 1, "high": 6}  # that may be asked: high is all there are
 _SURE = {
     QuestionKind.STEPS: 0.65,
     QuestionKind.EACH: 0.4,
@@ -98,7 +99,7 @@ class Auto:
     """The right amount of work for each question: read, check, do more where something is missing.
 
     Attributes:
-        effort: low reads once; normal may ask one method more; high up to four, in turn
+        effort: low reads once; normal may ask one method more; high all, in turn
         pool: passages that the first search finds, for the reranker and for reading on
         k: passages of the first reading, at most k - 2 of one document if there are others; none:
             10, or 6 by a small reader after a reranker
@@ -351,11 +352,28 @@ class _Inquiry:
         order = [name for name, does in suits if does] + ["dualrag", "duquad"]
         if self.whole or sum(info.passages for info in self.infos) <= len(self.shown):
             order = [name for name in order if name in ("spd-rag", "dualrag") and self.small]
-        left = [name for name in order if name not in self.asked]
         why = "nothing found so far is the answer"
         if self.missing:
             why = f"the answer leaves out {', '.join(self.missing)}"
-        return (left[0], why) if left else None
+        for name in order:
+            if name not in self.asked and await self._may_read_more(name):
+                return name, why
+        return None
+
+    async def _may_read_more(self, method: str) -> bool:
+        """Return whether a method may read what was not shown, if one search tells."""
+        mode = self.auto.mode
+        if method == "longrefiner":
+            names = set(await rank_documents(self.question, self.run, LongRefiner.documents, mode))
+        elif method == "duquad":
+            _, found = await choose_units(
+                self.question, self.run, DuQUAD.units, DuQUAD.documents, pool=DuQUAD.pool, mode=mode
+            )
+            names = {passage.document_id for passage in found if passage not in self.shown}
+        else:
+            return True
+        shown = Counter(passage.document_id for passage in self.shown)
+        return any(shown[info.id] < info.passages for info in self.infos if info.id in names)
 
     async def _has_sure_headings(self) -> bool:
         """Return whether a router can trust the headings of the long documents found."""
@@ -432,6 +450,8 @@ class _Inquiry:
     async def _answer_by(self, method: str) -> tuple[str, Answer]:
         """Return what a method does, in words, and its answer."""
         auto, question, run = self.auto, self.question, self.run
+        if self.best and self.missing and method in ("rdr2", "longrefiner", "duquad"):
+            run.earlier = Turn.of(self.best).cited  # what is verified is found in any case
         if method == "dualrag":
             form = auto.form or DualRAG.form
             steps = DualRAG(retrieved=auto.pool, mode=auto.mode, form=form)
@@ -544,108 +564,6 @@ def choose_kind(question: str, odds: Mapping[str, float]) -> QuestionKind:
 
 def _asks_many(question: str) -> bool:
     return speaks_of_several(question) or asks_to_compare(question)
-
-
-def contradict(one: str, other: str, question: str) -> bool:
-    """Return whether two short answers to a question cannot both be right.
-
-    They are yes and no, two dates or two numbers of a kind, or one says the opposite of the other,
-    or they are other persons. One place may lie in another, and a thing may have two names: these
-    say nothing.
-
-    >>> contradict("180 days", "within 270 days", "How long may a tenant appeal?")
-    True
-    >>> contradict("in 1921", "on 3 May 1921", "When was it opened?")
-    False
-    """
-    if {one, other} == {"Yes", "No"}:
-        return True
-    if _differ(one, other) and not (_may_be(one, other) or _may_be(other, one)):
-        return True
-    if Meaning.CONTRADICTS in (
-        check_short_answer(one, question, other),
-        check_short_answer(other, question, one),
-    ):
-        return True
-    names = [_list_names(one), _list_names(other)]
-    # The landlord may be one who has a name too.
-    alike = (names[0] <= _ROLES) == (names[1] <= _ROLES)
-    return bool(WHO.search(question)) and all(names) and alike and names[0].isdisjoint(names[1])
-
-
-_ROLES = frozenset(
-    split_content_words(
-        "landlord tenant lessor lessee owner buyer seller purchaser vendor supplier customer "
-        "client contractor lender borrower licensor licensee employer employee company board "
-        "director manager president chairman"
-    )
-)
-# Units that convert: 1.5 m and 150 cm.
-_UNITS = frozenset(
-    split_content_words(
-        "mm cm m km centimetre centimeter metre meter inch foot feet mile mg g kg gram kilogram "
-        "ton tonne second minute hour day week month year"
-    )
-)
-
-
-def _differ(one: str, other: str) -> bool:
-    """Return whether two short answers have other numbers or dates, of one kind as far as known."""
-    values = [value for value in (read_value(one), read_value(other)) if value is not None]
-    kinds = {kind for kind, _ in values}
-    if len(values) < 2 or "date" in kinds:
-        return find_larger(one, other) is not None
-    # Of "180" and "270 days" one leaves the unit to the question; "1.5 m" and "150 cm" both say it.
-    units = [_UNITS.intersection(split_content_words(each)) for each in (one, other)]
-    converted = all(units) and units[0].isdisjoint(units[1])
-    money = all(re.search(MONEY, each) for each in (one, other))
-    alike = len(kinds) == 1 or "" in kinds or money
-    return alike and not converted and values[0][1] != values[1][1]
-
-
-# What stands before a number that is not exact.
-_INEXACT = re.compile(
-    r"(?<!\w)(?:"
-    r"(?P<most>(?:no|not) more than|at most|up to|less than|fewer than|under|below|before)"
-    r"|(?P<least>(?:no|not) (?:less|fewer) than|at least|more than|over|above|after)"
-    r"|about|around|approximately|approx|roughly|nearly|almost|circa|ca|c\.|some|an estimated|~|≈)"
-    r"\W*(?:the\W+)?$",
-    re.I,
-)
-_DECADE = re.compile(r"\b\d{3}0['’]?s\b")
-_NEAR = Decimal("0.05")  # the share by which a number may be off that is "about" so much
-_NEAR_YEARS = 5
-
-
-def _may_be(inexact: str, other: str) -> bool:
-    """Return whether a number or date that is not exact may be another one.
-
-    >>> _may_be("more than 300", "312"), _may_be("312", "more than 300")
-    (True, False)
-    """
-    read, said = read_value(inexact), read_value(other)
-    if read is None or said is None:
-        return False
-    (kind, own), (_, its) = read, said
-    number = find_numbers(inexact)[0]
-    if _DECADE.search(inexact):
-        return own[0] <= its[0] < own[0] + (10 if own[0] % 100 else 100)
-    how = _INEXACT.search(inexact[: number.start])
-    if how is None:
-        return False
-    if how.lastgroup:
-        also = _INEXACT.search(other[: find_numbers(other)[0].start])
-        if also and also.lastgroup == how.lastgroup:  # two rules: at least 30 days, at least 60
-            return False
-        return its >= own if how.lastgroup == "least" else its <= own
-    near = _NEAR_YEARS if kind == "date" else max(_NEAR * own[0], number.step / 2)
-    return abs(its[0] - own[0]) <= near
-
-
-def _list_names(short: str) -> set[str]:
-    """Return the words of a short answer if all of them are names."""
-    words = [word for word in short.split() if split_content_words(word)]
-    return set(split_content_words(short)) if all(word[0].isupper() for word in words) else set()
 
 
 def join_answers(one: Answer, other: Answer, documents: Mapping[str, Document]) -> Answer | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colligate.core.answer import Answer
-from colligate.core.events import Answered
+from colligate.core.events import Answered, Said
 from colligate.core.prompts import build_messages
 from colligate.core.reader import Form
 from colligate.core.run import Run
@@ -40,14 +40,10 @@ class Direct:
         completion = await run.chat(messages, max_tokens=self.max_tokens)
         run.warn("answered from the model's memory: no document was read and nothing is cited")
         text = completion.text.strip()
+        run.emit(Said(text, "" if self.form is Form.LONG else text))
         run.emit(Answered(bool(text), text, ()))
-        return Answer(
-            question=question,
-            strategy=self.name,
-            text=text,
-            found=bool(text),
-            short=text if text and self.form is not Form.LONG else None,
-        )
+        # A short answer is always verified, and this one cannot be.
+        return Answer(question=question, strategy=self.name, text=text, found=bool(text))
 
 
 # Papers tell the model that yes and no are allowed; small models then answer every question with

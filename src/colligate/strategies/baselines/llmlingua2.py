@@ -16,12 +16,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.compress import CompressedPassage, compress, keep_above_percentile
+from colligate.core.lookup import read_shortened
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form, read_shortened
+from colligate.core.reader import Form
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import group_words
@@ -46,6 +47,8 @@ class LLMLingua2:
         target: tokens of the classifier to keep of all documents together, instead of `rate`
         documents: documents (or passages, by `units`) that are read, best first
         pool: passages that a search gives to the reranker, if there is one
+        on_nothing: what is read if the parts kept do not hold the answer: the passages whole, or
+            nothing
     """
 
     name: ClassVar[str] = "llmlingua2"
@@ -59,6 +62,7 @@ class LLMLingua2:
     units: Units = "auto"
     pool: int = 50
     mode: SearchMode = SearchMode.HYBRID
+    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
@@ -82,7 +86,13 @@ class LLMLingua2:
         )
         kept = await self._compress(self.classifier, passages, run)
         return await read_shortened(
-            question, kept, [1.0] * len(kept), run, strategy=self.name, form=self.form
+            question,
+            kept,
+            [1.0] * len(kept),
+            run,
+            strategy=self.name,
+            form=self.form,
+            whole=passages if self.on_nothing == "passages" else (),
         )
 
     async def _compress(

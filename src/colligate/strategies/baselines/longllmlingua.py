@@ -25,10 +25,10 @@ from typing import ClassVar, Literal
 from colligate.core.answer import Answer
 from colligate.core.compress import CompressedPassage, compress
 from colligate.core.events import Pruned
-from colligate.core.lookup import reserve_for_answer
+from colligate.core.lookup import read_shortened, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import escape
-from colligate.core.reader import Form, read_shortened
+from colligate.core.reader import Form
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import MARGIN, cut_pieces, score_tokens
@@ -55,6 +55,8 @@ class LongLLMLingua:
         order: order in which the documents are read: best first, or as given
         documents: documents (or passages, by `units`) that are read, best first
         pool: passages that a search gives to the reranker, if there is one
+        on_nothing: what is read if the parts kept do not hold the answer: the passages whole, or
+            nothing
     """
 
     name: ClassVar[str] = "longllmlingua"
@@ -71,6 +73,7 @@ class LongLLMLingua:
     units: Units = "auto"
     pool: int = 50
     mode: SearchMode = SearchMode.HYBRID
+    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
@@ -87,7 +90,15 @@ class LongLLMLingua:
         ranks = [1.0] * len(kept)
         with reserve_for_answer(run, lambda: Capability.LIKELIHOOD in scorer.capabilities):
             kept, ranks = await self._shorten(question, passages, run)
-        return await read_shortened(question, kept, ranks, run, strategy=self.name, form=self.form)
+        return await read_shortened(
+            question,
+            kept,
+            ranks,
+            run,
+            strategy=self.name,
+            form=self.form,
+            whole=passages if self.on_nothing == "passages" else (),
+        )
 
     async def _shorten(
         self, question: str, passages: Sequence[Passage], run: Run

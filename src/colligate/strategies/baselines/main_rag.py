@@ -18,20 +18,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean, pstdev
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Noted, Pruned, Scored
-from colligate.core.lookup import answer_from, reserve_for_answer
+from colligate.core.lookup import answer_from, read_unseen, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_question
 from colligate.core.reader import Form, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
-from colligate.documents import Passage
+from colligate.documents import Hit, Passage
 from colligate.errors import ContextTooSmall
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
@@ -48,6 +48,8 @@ class MAINRAG:
         n: how far below the mean score a document is still kept, in standard deviations
         pool: passages that a search gives to the reranker, if there is one
         prediction_tokens: most tokens of the answer from each document alone
+        on_nothing: what is read if those that reach the bar do not hold the answer: the others, or
+            nothing
     """
 
     name: ClassVar[str] = "main-rag"
@@ -60,6 +62,7 @@ class MAINRAG:
     pool: int = 50  # the paper has no reranker
     mode: SearchMode = SearchMode.HYBRID
     prediction_tokens: int = 100  # not in the paper
+    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
@@ -82,7 +85,10 @@ class MAINRAG:
         if scores:
             kept += [each for each in passages if judged.get(each, 0) is None]
         sources = [(each, _explain(each, scores)) for each in kept]
-        return await answer_from(question, sources, run, strategy=self.name, form=self.form)
+        answer = await answer_from(question, sources, run, strategy=self.name, form=self.form)
+        hits = [Hit(each, judged.get(each) or 0.0) for each in passages]
+        unseen = hits if self.on_nothing == "passages" else ()
+        return await read_unseen(answer, unseen, kept, run, self.form, "together")
 
     async def _judge(
         self, question: str, passage: Passage, judged: dict[Passage, float | None], run: Run

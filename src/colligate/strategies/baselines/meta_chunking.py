@@ -26,6 +26,7 @@ from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
+from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose
 from colligate.core.reader import Form, read_best_first
@@ -35,6 +36,7 @@ from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import cut_pieces, cut_runs, score_running_tokens
 from colligate.core.units import read_whole_documents
 from colligate.documents import Document, Passage
+from colligate.documents.chunking import Structural
 from colligate.documents.sentences import split_sentences, word_spans
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.library.sources import SearchMode
@@ -79,16 +81,30 @@ class MetaChunking:
 
     def __post_init__(self) -> None:
         require_min(self, threshold=0, words=1, budget=1, k=1, documents=1)
-        asked = Capability.LIKELIHOOD if self.how == "ppl" else Capability.LABELS
-        object.__setattr__(self, "needs", Needs(required=frozenset({Capability.CHAT, asked})))
+        needs = Needs(required=frozenset({Capability.CHAT, self._asked}))
+        object.__setattr__(self, "needs", needs)
+
+    @property
+    def _asked(self) -> Capability:
+        """What the scorer must give."""
+        return Capability.LIKELIHOOD if self.how == "ppl" else Capability.LABELS
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Cut, choose, read."""
         documents = await read_whole_documents(question, run, self.documents, self.mode)
-        chunks: list[Passage] = []
-        for document in documents:  # one after the other: they share one scorer
-            chunks += await self._chunk(document, run)
-        scores = await score_relevance(question, chunks, run, self.by)
+        await score_relevance(question, [], run, self.by)  # a missing reranker costs no scores
+        cut: list[list[Passage]] = []
+        scorer = run.model(Role.SCORER)
+        with reserve_for_answer(run, lambda: self._asked in scorer.capabilities):
+            for document in documents:  # one after the other: they share one scorer
+                cut.append(await self._chunk(document, run))
+        for document in documents[len(cut) :]:
+            spans = await asyncio.to_thread(Structural(), document)
+            cut.append([document.passage(span) for span in spans])
+        chunks = [chunk for each in cut for chunk in each]
+        scores = [0.0] * len(chunks)
+        with reserve_for_answer(run, lambda: run.meter.calls):
+            scores = await score_relevance(question, chunks, run, self.by)
         return await read_best_first(
             question,
             chunks,

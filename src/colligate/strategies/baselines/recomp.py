@@ -23,6 +23,7 @@ from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.compress import compress
 from colligate.core.events import Scored
+from colligate.core.lookup import read_cut
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, fit_reader, read, read_best_first
 from colligate.core.run import Run
@@ -52,6 +53,8 @@ class Recomp:
         budget: tokens of chunks that are read, with `level=chunks`
         documents: documents (or passages, by `units`) that are read, best first
         pool: passages that a search gives to the reranker, if there is one
+        on_nothing: what is read if the sentences kept do not hold the answer: the passages whole,
+            or nothing
     """
 
     name: ClassVar[str] = "recomp"
@@ -66,6 +69,7 @@ class Recomp:
     units: Units = "auto"
     pool: int = 50
     mode: SearchMode = SearchMode.HYBRID
+    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
@@ -125,9 +129,11 @@ class Recomp:
             Evidence(span, chosen[span], "one of the most useful sentences by the encoder")
             for span in sorted(dict.fromkeys(spans), key=lambda span: -chosen[span])
         ]
-        return await read(
+        answer = await read(
             question, shown, run, strategy=self.name, evidence=evidence, form=self.form
         )
+        whole = passages if self.on_nothing == "passages" else ()
+        return await read_cut(answer, whole, shown, run, self.form)
 
     async def _score(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
         """Return <enc(x), enc(s_i)> of each passage."""

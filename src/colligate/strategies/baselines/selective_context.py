@@ -20,9 +20,9 @@ from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.compress import CompressedPassage, compress, keep_above_percentile
-from colligate.core.lookup import reserve_for_answer
+from colligate.core.lookup import read_shortened, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form, read_shortened
+from colligate.core.reader import Form
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import MARGIN, TokenScore, cut_pieces, group_words, score_tokens
@@ -43,6 +43,8 @@ class SelectiveContext:
         target: tokens of the scorer to keep of all documents together, instead of `reduce`
         documents: documents (or passages, by `units`) that are read, best first
         pool: passages that a search gives to the reranker, if there is one
+        on_nothing: what is read if the parts kept do not hold the answer: the passages whole, or
+            nothing
     """
 
     name: ClassVar[str] = "selective-context"
@@ -56,6 +58,7 @@ class SelectiveContext:
     units: Units = "auto"
     pool: int = 50
     mode: SearchMode = SearchMode.HYBRID
+    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
@@ -71,7 +74,13 @@ class SelectiveContext:
         with reserve_for_answer(run, lambda: Capability.LIKELIHOOD in scorer.capabilities):
             kept = await self._compress(passages, run)
         return await read_shortened(
-            question, kept, [1.0] * len(kept), run, strategy=self.name, form=self.form
+            question,
+            kept,
+            [1.0] * len(kept),
+            run,
+            strategy=self.name,
+            form=self.form,
+            whole=passages if self.on_nothing == "passages" else (),
         )
 
     async def _compress(self, passages: Sequence[Passage], run: Run) -> list[CompressedPassage]:

@@ -25,12 +25,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
+from colligate.core.lookup import Lookup, answer_from, read_unseen, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, parse_sentence, render_question
 from colligate.core.reader import Form, render_passages
@@ -70,6 +70,8 @@ class SelfRAG:
         segment_tokens: most tokens of a sentence
         reflection: model with reflection tokens that writes and judges, a folder or a hub name;
             none: reader and scorer
+        on_nothing: what is read if those of the best beam do not hold the answer: the other
+            passages of the search, or nothing
     """
 
     name: ClassVar[str] = "self-rag"
@@ -90,6 +92,7 @@ class SelfRAG:
     bonus: float = 0.0  # RDR2's Self-RAG*: 0.2, which promotes going on
     segment_tokens: int = 100
     reflection: str | None = None
+    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
     mode: SearchMode = SearchMode.HYBRID
     form: Form = Form.SHORT
 
@@ -114,7 +117,7 @@ class SelfRAG:
                 best = await self._search_beams(question, passages, run)
         # If no sentence was written, only the search is left to read.
         chosen = list(dict.fromkeys(best.passages)) or passages
-        return await answer_from(
+        answer = await answer_from(
             question,
             found.of(chosen),
             run,
@@ -122,6 +125,8 @@ class SelfRAG:
             form=self.form,
             notes=enclose("log", best.text) if best.sentences else "",
         )
+        unseen = found.searches[0][1] if self.on_nothing == "passages" else ()
+        return await read_unseen(answer, unseen, chosen, run, self.form, "together")
 
     # 1. Retrieve
 

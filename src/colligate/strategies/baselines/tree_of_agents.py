@@ -35,6 +35,7 @@ from colligate.core.lookup import (
     SourcePassage,
     answer_from,
     find_grounds,
+    read_unseen,
     reserve_for_answer,
     try_structured,
 )
@@ -45,7 +46,7 @@ from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.support import split_content_words
-from colligate.documents import Passage
+from colligate.documents import Hit, Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import cut_passages
@@ -65,6 +66,8 @@ class TreeOfAgents:
         agents: most agents, which is most parts of the documents
         helpers: most other agents whose parts an agent reads, in every order
         reply_tokens: most tokens of a reply of an agent
+        on_nothing: what is read if what the winners quote does not hold the answer: the best
+            passages of all parts, or nothing
     """
 
     name: ClassVar[str] = "toa"
@@ -74,6 +77,7 @@ class TreeOfAgents:
     agents: int = 5  # n; the paper
     helpers: int = 3  # the code: all others; orders grow with the factorial
     reply_tokens: int = 800  # not in the paper
+    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
     form: Form = Form.JOINED
 
     def __post_init__(self) -> None:
@@ -88,14 +92,24 @@ class TreeOfAgents:
                 await gather(self._explore(question, agent, agents, run) for agent in agents)
             await gather(self._decide(question, agent, run) for agent in agents)
         winners = await self._elect(question, agents, run)
-        return await answer_from(
+        every = [passage for agent in agents for passage in agent.part]
+        quoted = list(dict.fromkeys(passage for agent in agents for passage in agent.grounds))
+        sources = _choose_sources(winners) or await _find_best(question, quoted or every, run)
+        answer = await answer_from(
             question,
-            _choose_sources(winners) or await _find_best(question, agents, run),
+            sources,
             run,
             strategy=self.name,
             form=self.form,
             notes=_render_votes(agents, winners),
         )
+        if answer.found or self.on_nothing == "nothing":
+            return answer
+        seen = [passage for passage, _ in sources]
+        rest = [passage for passage in every if passage not in seen]
+        hits = [Hit(each, why.score) for each, why in await _find_best(question, rest, run)]
+        where = "of all parts"
+        return await read_unseen(answer, hits, seen, run, self.form, "together", where=where)
 
     # 1. The parts
 
@@ -307,10 +321,8 @@ def _choose_sources(winners: Sequence[_Agent]) -> list[SourcePassage]:
     return [(each, Evidence(each.span, 0.0, "read by an agent that won")) for each in parts]
 
 
-async def _find_best(question: str, agents: Sequence[_Agent], run: Run) -> list[SourcePassage]:
-    """Return the passages that any agent quotes, or the most relevant ones of all parts."""
-    quoted = dict.fromkeys(passage for agent in agents for passage in agent.grounds)
-    passages = list(quoted or (passage for agent in agents for passage in agent.part))
+async def _find_best(question: str, passages: Sequence[Passage], run: Run) -> list[SourcePassage]:
+    """Return the most relevant passages."""
     scores = [0.0] * len(passages)
     with reserve_for_answer(run, lambda: True):
         scores = await score_relevance(question, passages, run)

@@ -7,16 +7,18 @@ headings of its own, and a line that looks like one often is not.
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import pypdfium2
 from liteparse import LiteParse, ParsedPage, ParseError
-from pypdfium2 import PdfDocument, PdfiumError
+from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from colligate.documents.document import Document, Page
 from colligate.documents.markdown import format_table, markdown_tree
@@ -84,8 +86,8 @@ def _read_facts(source: SourceFile) -> tuple[list[OutlineEntry], dict[str, str],
     try:
         document = PdfDocument(source.data)
     except PdfiumError as error:
-        code = pypdfium2.raw.FPDF_GetLastError() if error.err_code is None else error.err_code
-        if code in (pypdfium2.raw.FPDF_ERR_PASSWORD, pypdfium2.raw.FPDF_ERR_SECURITY):
+        code = raw.FPDF_GetLastError() if error.err_code is None else error.err_code
+        if code in (raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY):
             raise _encrypted(source) from error
         raise _corrupt(source, str(error)) from error
     try:
@@ -138,8 +140,9 @@ def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
     failed: list[int] = []
     seconds = _TIME_SHARE * source.limits.seconds(len(source.data))
     deadline = time.monotonic() + seconds
+    data = _drop_drawings(source, min(page_count, _PAGE_LIMIT))
     try:
-        for batch in parser.parse_batches(source.data, _BATCH):
+        for batch in parser.parse_batches(data, _BATCH):
             pages.update((page.page_num, page) for page in batch.result.pages)
             failed.extend(error.page_num for error in batch.result.page_errors)
             if time.monotonic() > deadline and batch.end_page < page_count:
@@ -163,6 +166,63 @@ def _parse(source: SourceFile, page_count: int) -> list[ParsedPage]:
     blank = [n for n in range(1, page_count + 1) if n not in pages]
     pages.update((n, ParsedPage(page_num=n, width=0.0, height=0.0, text="")) for n in blank)
     return [pages[n] for n in sorted(pages)]
+
+
+_MOST_LINES = 20_000  # drawn on one page; liteparse's time grows with their square
+
+
+def _drop_drawings(source: SourceFile, page_count: int) -> bytes:
+    """Return the PDF without the drawings of pages that have very many lines; a warning names them.
+
+    The text of these pages stays.
+    """
+    if not _has_many_lines(source.data):
+        return source.data
+    document, dropped = PdfDocument(source.data), []
+    for index in range(page_count):
+        with suppress(PdfiumError):  # a damaged page, which liteparse reports
+            page = document[index]
+            # The objects of pypdfium2's own classes would take gigabytes.
+            count = raw.FPDFPage_CountObjects(page)
+            objects = (raw.FPDFPage_GetObject(page, at) for at in range(count))
+            path = raw.FPDF_PAGEOBJ_PATH
+            paths = [each for each in objects if raw.FPDFPageObj_GetType(each) == path]
+            if sum(map(raw.FPDFPath_CountSegments, paths)) > _MOST_LINES:
+                for each in paths:
+                    raw.FPDFPage_RemoveObject(page, each)
+                    raw.FPDFPageObj_Destroy(each)
+                page.gen_content()
+                dropped.append(index + 1)
+            page.close()
+    if not dropped:
+        return source.data
+    source.warn(f"drawings of over {_MOST_LINES:,} lines were left out: {_list_pages(dropped)}")
+    saved = io.BytesIO()
+    document.save(saved)
+    return saved.getvalue()
+
+
+_STREAM = re.compile(rb"\bstream\r?\n")
+_HEAD = 300  # bytes before a stream that may say that it is an image
+_INFLATED = 4 << 20  # bytes of each stream that are looked at
+
+
+def _has_many_lines(data: bytes) -> bool:
+    """Tell whether all pages together have more lines than one may have; quick, without parsing."""
+    count, view = _count_lines(data), memoryview(data)
+    streams = [found.end() for found in _STREAM.finditer(data)]
+    for start, end in pairwise([*streams, len(data)]):
+        if count > _MOST_LINES:
+            return True
+        if b"/Image" in data[max(0, start - _HEAD) : start]:
+            continue
+        with suppress(zlib.error):  # it is not deflated
+            count += _count_lines(zlib.decompressobj().decompress(view[start:end], _INFLATED))
+    return count > _MOST_LINES
+
+
+def _count_lines(content: bytes) -> int:
+    return sum(map(content.count, (b" l ", b" l\n", b" l\r")))  # the operator
 
 
 def _make_parser(**options: Any) -> LiteParse:
