@@ -769,8 +769,10 @@ def _drops_hedge(stated: _Text, said: _Text) -> bool:
             alike = alone or sum(key in said.key_set for key in following) > 1
             # "It was expected to open in May, but opened in June."
             others = stated.words[:place] + stated.words[nexts[0] + 1 :]
-            ahead = said.words[:at][-1:] == ["to"]  # "is to open"
-            if alike and not kept and not ahead and said.words[at] not in others:
+            happened = between[:1] == ["to"] and said.words[at] in others
+            ahead = said.words[max(0, at - 2) : at]  # "is to open"
+            planned = ahead[-1:] == ["to"] and ahead[0] in _BE
+            if alike and not kept and not planned and not happened:
                 return True
     return False
 
