@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from colligate.core.computing import (
     check_comparison,
+    find_count,
     find_larger,
     find_numbers,
     recompute,
@@ -175,3 +176,26 @@ def test_two_cited_numbers_are_compared_as_a_sentence_says(sentence, agrees):
     alta, bern = ("Alta has 5,000 people.",) * 2, ("Bern has 7,000 people.",) * 2
     assert check_comparison(sentence, alta, bern) is agrees
     assert check_comparison(sentence, bern, alta) is agrees
+
+
+@pytest.mark.parametrize(
+    ("short", "question", "sentence", "expected"),
+    [
+        (
+            "seven",
+            "How many episodes ...?",
+            "Of ten episodes each, the last of only seven.",
+            "seven",
+        ),
+        (
+            "three",
+            "How many days has the tenant?",
+            "The tenant has thirty (30) days; the landlord may enter three (3) times.",
+            "30",
+        ),
+        ("Three", "How many letters came?", "We invite three, and seven letters came.", "seven"),
+        ("2019", "How many employees had it?", "It had 120 employees in 2019.", "120"),
+    ],
+)
+def test_the_number_is_that_of_what_is_asked(short, question, sentence, expected):
+    assert find_count(short, question, sentence) == expected

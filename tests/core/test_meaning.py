@@ -151,6 +151,26 @@ def test_what_turns_the_meaning_round_is_found(claim, source):
         ("Yes.", COURT),
         ("", COURT),
         ("COURT", ""),
+        (
+            "Cameron was succeeded by May in 2016.",
+            "Cameron was succeeded by Theresa May in July 2016.",
+        ),
+        (
+            "Mercury and May wrote the song in 1975.",
+            "Freddie Mercury and Brian May wrote the song in 1975.",
+        ),
+        (
+            "The agreement of 5 May 2020 binds both parties.",
+            "This AGREEMENT dated 5 MAY 2020 binds both parties.",
+        ),
+        (
+            "The plant opened.",
+            "The plant, which was expected to open in 2019, began operating in June 2019.",
+        ),
+        (
+            "The house was bought by Ann Lee in 1990.",
+            "The house, bought in 1990 when Ann Lee moved to the town, has ten rooms.",
+        ),
     ],
 )
 def test_other_words_for_the_same_are_left_alone(claim, source):

@@ -151,6 +151,18 @@ async def test_another_section_of_the_same_document_is_shown(ask):
     )
 
 
+async def test_a_section_about_another_thing_is_not_shown(ask):
+    said = "The warranty for all parts and labour of the device ends {} months after delivery."
+    answer = await ask(
+        "How long is the warranty of model X?",
+        said.format(24),
+        "24 months",
+        rules=f"# Devices\n\n## Model X\n\n{said.format(24)}\n\n## Model Y\n\n{said.format(12)}\n",
+    )
+    assert answer.text == f"{said.format(24)} [1]"
+    assert not answer.warnings
+
+
 async def test_a_document_that_the_question_names_is_not_compared(ask):
     answer = await ask(
         "How long may a tenant appeal under the Harbour rules?",

@@ -264,7 +264,7 @@ def cite(
         dropped += (problem,) if problem else ()
         if answering is None:
             return Cited("", (), dropped)
-        stated = [answering]
+        stated, verifier = [answering], None  # it was asked
     return write_answer(
         stated, documents, dropped, short=short, question=question, verifier=verifier
     )
@@ -330,7 +330,8 @@ def find_short_answer(
         )
         if alone or found.enough(NEAR)
     ]
-    for _, passage, span in sorted(rated, key=lambda each: -each[0]):
+    best = sorted(rated, key=lambda each: -each[0])
+    for _, passage, span in best if verifier is None else best[:_VERIFIED]:
         if checker.is_of_another_row(span, passage):
             continue
         sentence = remove_model_marks(visible_text(span, documents[span.document_id], passage))
@@ -340,6 +341,9 @@ def find_short_answer(
             return Stated(_cut_around(short, sentence), (place,)), ""
     opposite = f"a citation was dropped: the words of the passage {OPPOSITE} “{_cut(short)}”"
     return None, opposite if rated else ""
+
+
+_VERIFIED = 3  # sentences about which a verifier is asked, each at most one pass
 
 
 def _cut_around(short: str, sentence: str) -> str:

@@ -128,7 +128,7 @@ _WRITTEN = re.compile(
     r"(?:\s?(?P<behind>[$€£¥])(?!\s?\d)|[\s-]+(?P<noun>[a-z]+))?",
     re.IGNORECASE,
 )
-_CLAUSE_END = re.compile(r"[.,;:!?)](?=\s|$)")
+_CLAUSE_END = re.compile(r"[.,;:!?](?=\s|$)")
 _HOW_MANY = re.compile(r"\bhow many ((?:[a-z-]+ ){0,2}[a-z-]+)", re.IGNORECASE)
 _YEARS = range(1000, 2101)
 _MOST = 60  # numbers of one source: a table has many, and each pair may fit by chance
@@ -453,8 +453,8 @@ def find_count(short: str, question: str, sentence: str) -> str:
         of = split_content_words(sentence[number.start : end.start() if end else None])[1:2]
         if of == things:
             counted.append(number)
-        elif number.key in said and not of:  # "..., but the last season has only seven."
-            return short
+        elif number.key in said and not of and counted and number.value not in _YEARS:
+            return short  # "... of ten episodes each, the last one of only seven."
     if not things or len(said) != 1 or len(counted) != 1 or counted[0].key in said:
         return short
     return sentence[counted[0].start : counted[0].end]

@@ -287,8 +287,11 @@ _MONTHS = frozenset(
     )
 )
 _MAY = re.compile(
-    r"\b((?i:in|on|of|by|to|from|since|until|before|after|early|late|this|last|next|and|\d+) )"
-    r"May\b|\bMay(?=,? \d)"
+    r"\b((?i:in|since|until|during|early|mid|late|this|last|next) )May\b"
+    r"|\b((?i:on|by|from|until|to|before|after|since|of|the) \d{1,2}(?:st|nd|rd|th)? )(?i:may)\b"
+    r"|\b(\d{1,2}(?:st|nd|rd|th)? )(?i:may)(?=,? \d{4}\b)"
+    r"|\b((?i:on|by|from|until|before|after|since) )May(?= \d{1,2}\b)"
+    r"|\b(?i:may)(?= \d{1,2},? \d{4}\b|,? \d{4}\b)"
 )
 _PERIODS = frozenset("second minute hour day week month quarter year".split())
 # Words in each other's place: anywhere else they are no opposites.
@@ -315,7 +318,7 @@ class _Text:
         text = re.sub(r"\bper annum\b", "per year", text)
         text = re.sub(r"\b(?:bought|purchased|took over|taken over)\b", "acquired", text)
         text = re.sub(r"\bbeat(?:en)?\b", "defeated", text)
-        text = _MAY.sub(r"\1Maius", text)  # the month is no "may"
+        text = _MAY.sub(r"\1\2\3\4Maius", text)  # the month is no "may"
         text = re.sub(r"\b([Nn]on)-(?=\w)", r"\1", text)  # "non-exclusive" is one word
         text = re.sub(r"\b[Nn]o\.(?=\s?\d)", "number", text)  # "No. 5" denies nothing
         return list(WORD.finditer(re.sub(r"n't\b", " not", text)))
@@ -465,11 +468,15 @@ def _ranks_otherwise(gone: set[str], come: set[str], said: _Text, new: slice) ->
     return both or (bool((gone | come) & (_ORDINALS - {"first"})) and superlative)
 
 
+_MAYS = frozenset(("may", "maius"))  # a name, a month or neither
+
+
 def _are_others(was: Sequence[str], now: Sequence[str], stated: _Text) -> bool:
     """Return whether names differ in more than their writing, and no initials stand for a name."""
     return all(
         len(new) > 3
         and new.isalpha()
+        and {new, *was}.isdisjoint(_MAYS)
         and new not in stated.words
         and all(new[:3] != old[:3] and SequenceMatcher(None, old, new).ratio() < 0.6 for old in was)
         for new in now
@@ -606,6 +613,8 @@ def _actions(text: _Text) -> Iterator[tuple[str, str]]:
     """Yield words and the verbs right behind them, where no passive is."""
     for place in range(1, len(text.words)):
         by = "by" in text.words[place + 1 : place + 10]
+        # "The house, acquired in 1990 ..."
+        by = by or text.words[place + 1 : place + 2][:1] in (["in"], ["for"], ["from"], ["at"])
         if text.words[place].endswith("ed") and text.words[place - 1] not in _BE and not by:
             yield text.words[place - 1], text.keys[place]
 
@@ -765,11 +774,12 @@ def _drops_hedge(stated: _Text, said: _Text) -> bool:
             kept = (unsure - _WEAK).intersection(said.words[max(0, at - 6) : at])
             # "The plant opened" beside "is expected to open in May": the claim ends with the verb.
             between = stated.words[place + 1 : nexts[0]]
+            # Another clause may say that it did.
             alone = between[:1] == ["to"] and _TO_BE.issuperset(between) and _ends_done(said, at)
+            alone = alone and "," not in stated.text
             alike = alone or sum(key in said.key_set for key in following) > 1
             # "It was expected to open in May, but opened in June."
-            others = stated.words[:place] + stated.words[nexts[0] + 1 :]
-            happened = between[:1] == ["to"] and said.words[at] in others
+            happened = between[:1] == ["to"] and said.words[at] in stated.words[nexts[0] + 1 :]
             ahead = said.words[max(0, at - 2) : at]  # "is to open"
             planned = ahead[-1:] == ["to"] and ahead[0] in _BE
             if alike and not kept and not planned and not happened:

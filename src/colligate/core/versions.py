@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from colligate.core.answer import Answer
@@ -79,7 +79,7 @@ async def _find_others(
         for span in sentence_spans(document, passage.span):
             other = " ".join(document.slice(span).split())
             shown = any(each.span.overlaps(span) for each in answer.citations)
-            if shown or (same and document.section_of(span) == citation.section):
+            if shown or (same and not _amends(document.section_of(span), other, citation)):
                 continue
             if differ_in_figures(sentence, other):
                 differ = not same or _keeps_the_rest(sentence, other, answer.short or "")
@@ -95,6 +95,20 @@ async def _find_others(
                 continue
             if other not in found or document.date > found[other][0].date:
                 found[other] = document, span
+
+
+_AMENDS = re.compile(
+    r"\b(?:amend|revis|supersed|replac|correct|errat|updat|chang|modif|addend|supplement)", re.I
+)
+
+
+def _amends(section: Sequence[str], sentence: str, citation: Citation) -> bool:
+    """Return whether a place in the document cited says that it amends.
+
+    Elsewhere what is said of model X in one section is said of model Y in the next.
+    """
+    other = tuple(section) != tuple(citation.section)
+    return other and bool(_AMENDS.search(" ".join((*section, sentence))))
 
 
 def differ_in_figures(one: str, other: str) -> bool:

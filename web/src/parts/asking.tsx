@@ -51,7 +51,7 @@ export function StrategyChoice({
 const EFFORTS = [
   ["low", "Quick", "Reads the best passages once: usually 1 model call"],
   ["normal", "Normal", "Also looks for what is missing: usually 1 to 4 model calls"],
-  ["high", "Thorough", "Tries up to four methods until one finds the answer"],
+  ["high", "Thorough", "Tries all methods until one finds the answer"],
 ] as const;
 
 /** How much `auto` may do, what that takes, and how long it took before. */

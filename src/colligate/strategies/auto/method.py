@@ -362,18 +362,26 @@ class _Inquiry:
 
     async def _may_read_more(self, method: str) -> bool:
         """Return whether a method may read what was not shown, if one search tells."""
-        mode = self.auto.mode
-        if method == "longrefiner":
-            names = set(await rank_documents(self.question, self.run, LongRefiner.documents, mode))
-        elif method == "duquad":
-            _, found = await choose_units(
-                self.question, self.run, DuQUAD.units, DuQUAD.documents, pool=DuQUAD.pool, mode=mode
-            )
-            names = {passage.document_id for passage in found if passage not in self.shown}
-        else:
+        try:
+            names = await self._find_unread(method)
+        except (BudgetExceeded, ModelError):  # the method says it, if it matters
+            return True
+        if names is None:
             return True
         shown = Counter(passage.document_id for passage in self.shown)
         return any(shown[info.id] < info.passages for info in self.infos if info.id in names)
+
+    async def _find_unread(self, method: str) -> set[str] | None:
+        """Return the documents that a method would read anew; None if no search tells."""
+        mode = self.auto.mode
+        if method == "longrefiner":
+            return set(await rank_documents(self.question, self.run, LongRefiner.documents, mode))
+        if method != "duquad":
+            return None
+        _, found = await choose_units(
+            self.question, self.run, DuQUAD.units, DuQUAD.documents, pool=DuQUAD.pool, mode=mode
+        )
+        return {passage.document_id for passage in found if passage not in self.shown}
 
     async def _has_sure_headings(self) -> bool:
         """Return whether a router can trust the headings of the long documents found."""
@@ -451,7 +459,7 @@ class _Inquiry:
         """Return what a method does, in words, and its answer."""
         auto, question, run = self.auto, self.question, self.run
         if self.best and self.missing and method in ("rdr2", "longrefiner", "duquad"):
-            run.earlier = Turn.of(self.best).cited  # what is verified is found in any case
+            run.earlier = Turn.of(self.best).cited  # what is verified is among what it reads
         if method == "dualrag":
             form = auto.form or DualRAG.form
             steps = DualRAG(retrieved=auto.pool, mode=auto.mode, form=form)
