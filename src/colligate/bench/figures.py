@@ -117,8 +117,8 @@ def _drop_absurd(panel: Panel) -> Panel:
 
 
 def _can_plot(*values: float) -> bool:
-    """Tell whether an axis can have ticks for the values: not NaN, infinite or near it."""
-    return all(abs(value) < 1e100 for value in values)
+    """Tell whether an axis can have ticks for the values: not NaN, infinite, near it or near 0."""
+    return all(value == 0 or 1e-100 < abs(value) < 1e100 for value in values)
 
 
 def _plot(ax: Axes, series: Sequence[Series], *, shift: bool) -> None:

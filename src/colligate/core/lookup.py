@@ -138,12 +138,14 @@ async def read_unseen(
     form: Form,
     reading: WayOfReading,
     *,
-    where: str = "of the search",
+    which: str = "the passages of the search are read too",
+    why: str = "of the search, read last",
 ) -> Answer:
     """Return the answer; if it is not found, one from the passages that were not read.
 
     It is the last resort of methods that leave out what a search finds, or parts of passages. Of
-    a passage among those `seen` all must have been shown. `where` follows "the passages".
+    a passage among those `seen` all must have been shown. `which` is said to the user, `why` of
+    the evidence.
     """
     rest = [
         hit
@@ -152,8 +154,7 @@ async def read_unseen(
     ]
     if answer.found or not rest:
         return answer
-    run.warn(f"what was read does not hold the answer: the passages {where} are read too")
-    why = f"{where}, read last"
+    run.warn(f"what was read does not hold the answer: {which}")
     again = await read_ranked(
         answer.question,
         rest,
@@ -210,9 +211,8 @@ async def read_cut(
 ) -> Answer:
     """Return the answer; if it is not found, one from whole passages that were shown cut."""
     hits = [Hit(passage, 0.0) for passage in whole]
-    return await read_unseen(
-        answer, hits, shown, run, form, "together", where="before they were cut"
-    )
+    which, why = "the passages are read again, whole", "whole, read last"
+    return await read_unseen(answer, hits, shown, run, form, "together", which=which, why=why)
 
 
 async def answer_from(

@@ -108,8 +108,10 @@ class TreeOfAgents:
         seen = [passage for passage, _ in sources]
         rest = [passage for passage in every if passage not in seen]
         hits = [Hit(each, why.score) for each, why in await _find_best(question, rest, run)]
-        where = "of all parts"
-        return await read_unseen(answer, hits, seen, run, self.form, "together", where=where)
+        which, why = "the best other passages are read too", "of other parts, read last"
+        return await read_unseen(
+            answer, hits, seen, run, self.form, "together", which=which, why=why
+        )
 
     # 1. The parts
 

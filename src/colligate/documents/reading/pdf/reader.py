@@ -172,13 +172,13 @@ _MOST_LINES = 20_000  # drawn on one page; liteparse's time grows with their squ
 
 
 def _drop_drawings(source: SourceFile, page_count: int) -> bytes:
-    """Return the PDF without the drawings of pages that have very many lines; a warning names them.
+    """Return the PDF without what pages with very many lines draw; a warning names them.
 
-    The text of these pages stays.
+    Text stays: where pdfium would lose some, as of fonts that are drawings, nothing is dropped.
     """
     if not _has_many_lines(source.data):
         return source.data
-    document, dropped = PdfDocument(source.data), []
+    document, dropped = PdfDocument(source.data), dict[int, int]()
     for index in range(page_count):
         with suppress(PdfiumError):  # a damaged page, which liteparse reports
             page = document[index]
@@ -188,22 +188,27 @@ def _drop_drawings(source: SourceFile, page_count: int) -> bytes:
             path = raw.FPDF_PAGEOBJ_PATH
             paths = [each for each in objects if raw.FPDFPageObj_GetType(each) == path]
             if sum(map(raw.FPDFPath_CountSegments, paths)) > _MOST_LINES:
+                dropped[index] = page.get_textpage().count_chars()
                 for each in paths:
                     raw.FPDFPage_RemoveObject(page, each)
                     raw.FPDFPageObj_Destroy(each)
                 page.gen_content()
-                dropped.append(index + 1)
             page.close()
     if not dropped:
         return source.data
-    source.warn(f"drawings of over {_MOST_LINES:,} lines were left out: {_list_pages(dropped)}")
     saved = io.BytesIO()
     document.save(saved)
+    after = PdfDocument(saved.getvalue())
+    if any(after[at].get_textpage().count_chars() < count for at, count in dropped.items()):
+        return source.data
+    pages = _list_pages([index + 1 for index in dropped])
+    source.warn(f"drawings of over {_MOST_LINES:,} lines were left out: {pages}")
     return saved.getvalue()
 
 
 _STREAM = re.compile(rb"\bstream\r?\n")
 _HEAD = 300  # bytes before a stream that may say that it is an image
+_IMAGE = re.compile(rb"/Subtype\s*/Image\b")
 _INFLATED = 4 << 20  # bytes of each stream that are looked at
 
 
@@ -214,7 +219,7 @@ def _has_many_lines(data: bytes) -> bool:
     for start, end in pairwise([*streams, len(data)]):
         if count > _MOST_LINES:
             return True
-        if b"/Image" in data[max(0, start - _HEAD) : start]:
+        if _IMAGE.search(data[max(0, start - _HEAD) : start].rpartition(b"obj")[2]):
             continue
         with suppress(zlib.error):  # it is not deflated
             count += _count_lines(zlib.decompressobj().decompress(view[start:end], _INFLATED))
