@@ -14,6 +14,8 @@ hybrid search are read, the same for every way; `--k` may be several numbers. Th
 - `sentences`: the numbers of the sentences that answer, then the answer, as JSON.
 - `answer-first`: the answer, then the quote, as JSON.
 - `twos`: two passages at a time are judged, then the surest two are read together.
+- `merged`: each two that may answer are read; the same answers add up their odds, and where the
+  best two answers differ, what they come from is read once more.
 - `apart`: as `retrieve-read` reads with a small model: each passage judged alone, the surest read.
 
 An answer is right if it contains an alias of the gold answer. Several sentences often contain it
@@ -63,7 +65,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import Message, Role
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
 from colligate.training.pairs import TEST, read_groups
-from evidence_data import Record, read_records, select_some
+from evidence_data import Record, read_records, select_some, split_words
 from evidence_measuring import (
     Row,
     Rows,
@@ -135,6 +137,42 @@ async def ask_short(question: str, passages: Sequence[Passage], run: Run) -> str
 
 async def read_twos(question: str, passages: Sequence[Passage], run: Run) -> Read:
     """Judge two passages at a time, in the order of the search, and read the surest two."""
+    twos, odds = await judge_twos(question, passages, run)
+    if max(odds, default=0.0) < LEAST_OF_TWO:
+        return "", []
+    return await read_free(question, twos[odds.index(max(odds))], run)
+
+
+async def read_merged(question: str, passages: Sequence[Passage], run: Run) -> Read:
+    """Read each two passages that may answer; if their answers differ, the best two's once more.
+
+    Two passages with the same answer add up their odds. Answers differ if the second has more than
+    half of the odds of the first.
+    """
+    odds: dict[str, float] = {}
+    behind: dict[str, list[Passage]] = {}
+    shorts: dict[str, str] = {}
+    for two, sure in zip(*await judge_twos(question, passages, run), strict=True):
+        if sure >= LEAST_OF_TWO and (short := await ask_short(question, two, run)):
+            key = " ".join(split_words(short))
+            odds[key] = odds.get(key, 0.0) + sure
+            behind.setdefault(key, []).extend(two)
+            shorts.setdefault(key, short)
+    best = sorted(odds, key=lambda key: -odds[key])[:2]
+    if not best:
+        return "", []
+    if len(best) > 1 and odds[best[1]] > odds[best[0]] / 2:
+        short, stated = await read_free(question, [*behind[best[0]], *behind[best[1]]], run)
+        if stated:
+            return short, stated
+    short = shorts[best[0]]
+    return short, await locate(question, short, behind[best[0]], run)
+
+
+async def judge_twos(
+    question: str, passages: Sequence[Passage], run: Run
+) -> tuple[list[Sequence[Passage]], list[float]]:
+    """Return passages two by two, and the odds that each two hold the answer."""
     twos = [passages[at : at + 2] for at in range(0, len(passages), 2)]
     instruction = (
         f"You judge whether passages answer a question. {MATERIAL} Reply Yes if the passages "
@@ -143,9 +181,7 @@ async def read_twos(question: str, passages: Sequence[Passage], run: Run) -> Rea
     asked = f"Question: {question.strip()}"
     prompts = [build_messages(instruction, asked, render_passages(two)) for two in twos]
     odds = [(await run.labels(p, ["Yes", "No"], role=Role.READER)).odds["Yes"] for p in prompts]
-    if max(odds, default=0.0) < LEAST_OF_TWO:
-        return "", []
-    return await read_free(question, twos[odds.index(max(odds))], run)
+    return twos, odds
 
 
 async def locate(question: str, short: str, passages: Sequence[Passage], run: Run) -> list[Stated]:
@@ -223,6 +259,7 @@ async def read_answer_first(question: str, passages: Sequence[Passage], run: Run
 WAYS: dict[str, Callable[[str, Sequence[Passage], Run], Awaitable[Read]]] = {
     "free": read_free,
     "twos": read_twos,
+    "merged": read_merged,
     "sentences": read_sentences,
     "answer-first": read_answer_first,
 }
