@@ -13,10 +13,11 @@ from colligate.core.answer import Answer
 from colligate.core.apart import WayOfReading, read_ranked
 from colligate.core.citing import Evidence, Stated
 from colligate.core.compress import CompressedPassage
+from colligate.core.events import Event, pluralize
 from colligate.core.fit import reserve_reading
-from colligate.core.reader import FORMS, Form, Shortened, fit_reader, read, reader_messages
+from colligate.core.reader import FORMS, Form, fit_reader, read, reader_messages
 from colligate.core.run import Run
-from colligate.documents import Hit, Passage
+from colligate.documents import Hit, Passage, Span
 from colligate.errors import BudgetExceeded, MalformedOutput, MissingCapability, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
@@ -170,6 +171,18 @@ async def read_unseen(
 def _shows(seen: Passage, passage: Passage) -> bool:
     """Return whether all of a passage is in one that was seen, which may be shortened."""
     return seen.span.contains(passage.span) and passage.text.strip() in seen.text
+
+
+@dataclass(frozen=True)
+class Shortened(Event):
+    """Passages were shortened: what is left of each, and its share of the passage's characters."""
+
+    spans: tuple[Span, ...]
+    texts: tuple[str, ...]
+    shares: tuple[float, ...]
+
+    def line(self) -> str:
+        return f"shortened {pluralize(len(self.spans), 'passage')}"
 
 
 async def read_shortened(

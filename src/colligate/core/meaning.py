@@ -609,13 +609,16 @@ def _turns_voice(stated: _Text, said: _Text) -> bool:
     )
 
 
+_SETTINGS = frozenset("in for from at".split())
+
+
 def _actions(text: _Text) -> Iterator[tuple[str, str]]:
     """Yield words and the verbs right behind them, where no passive is."""
     for place in range(1, len(text.words)):
-        by = "by" in text.words[place + 1 : place + 10]
-        # "The house, acquired in 1990 ..."
-        by = by or text.words[place + 1 : place + 2][:1] in (["in"], ["for"], ["from"], ["at"])
-        if text.words[place].endswith("ed") and text.words[place - 1] not in _BE and not by:
+        behind = text.words[place + 1 : place + 10]
+        # "The house acquired by ...", "The house, acquired in 1990, ..."
+        passive = "by" in behind or not _SETTINGS.isdisjoint(behind[:1])
+        if text.words[place].endswith("ed") and text.words[place - 1] not in _BE and not passive:
             yield text.words[place - 1], text.keys[place]
 
 
@@ -774,9 +777,9 @@ def _drops_hedge(stated: _Text, said: _Text) -> bool:
             kept = (unsure - _WEAK).intersection(said.words[max(0, at - 6) : at])
             # "The plant opened" beside "is expected to open in May": the claim ends with the verb.
             between = stated.words[place + 1 : nexts[0]]
-            # Another clause may say that it did.
-            alone = between[:1] == ["to"] and _TO_BE.issuperset(between) and _ends_done(said, at)
-            alone = alone and "," not in stated.text
+            # A clause behind a comma may say that it did.
+            plans = between[:1] == ["to"] and "," not in stated.text
+            alone = plans and _TO_BE.issuperset(between) and _ends_done(said, at)
             alike = alone or sum(key in said.key_set for key in following) > 1
             # "It was expected to open in May, but opened in June."
             happened = between[:1] == ["to"] and said.words[at] in stated.words[nexts[0] + 1 :]

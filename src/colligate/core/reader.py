@@ -33,12 +33,12 @@ from colligate.core.citing import (
     write_answer,
 )
 from colligate.core.computing import find_larger, lacks_date
-from colligate.core.events import Answered, Event, Noted, Said, pluralize
+from colligate.core.events import Answered, Noted, Said
 from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape, render_question, render_text
 from colligate.core.run import Run
 from colligate.core.support import is_number, split_content_words
-from colligate.documents import Document, Passage, Span
+from colligate.documents import Document, Passage
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, ChatModel, Message, Role
 
@@ -371,18 +371,6 @@ async def read_best_first(
         for rank, (place, passage) in enumerate(zip(order, kept, strict=False), 1)
     ]
     return await read(question, kept, run, strategy=strategy, evidence=evidence, form=form)
-
-
-@dataclass(frozen=True)
-class Shortened(Event):
-    """Passages were shortened: what is left of each, and its share of the passage's characters."""
-
-    spans: tuple[Span, ...]
-    texts: tuple[str, ...]
-    shares: tuple[float, ...]
-
-    def line(self) -> str:
-        return f"shortened {pluralize(len(self.spans), 'passage')}"
 
 
 # Prompts and replies

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from colligate.core.reader import Shortened
+from colligate.core.lookup import Shortened
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
