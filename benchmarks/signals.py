@@ -2,7 +2,7 @@
 
     python benchmarks/signals.py --data DIR --cache DIR --out rows.jsonl --model hf:FOLDER
         [--dtype bfloat16] [--positions 0 4 9 14 19] [--limit 50] [--offset N] [--prompt agent]
-        [--fusions reranked calibrated sfs] [--reranker minilm]
+        [--fusions reranked calibrated sfs] [--without attention] [--reranker minilm]
     python benchmarks/signals.py --recompute --out rows.jsonl
     python benchmarks/signals.py --learn --out rows.jsonl
 
@@ -32,7 +32,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import combinations
@@ -138,9 +138,7 @@ async def measure(arguments: argparse.Namespace) -> None:
                     "prompt": arguments.prompt,
                 }
                 if key not in rows:
-                    made = await compute_signals(
-                        record, model, embedder, reranker, arguments.prompt, arguments.fusions
-                    )
+                    made = await compute_signals(record, model, embedder, reranker, arguments)
                     rows.add(key | made)
                     line = f"{record['id']} gold at {position + 1}: {made['seconds']:.1f} s"
                     print(line, file=sys.stderr, flush=True)
@@ -168,8 +166,7 @@ async def compute_signals(
     model: ChatModel,
     embedder: Embedder,
     reranker: Reranker | None,
-    prompt: str,
-    fusions: Collection[str],
+    arguments: argparse.Namespace,
 ) -> Row:
     """Return every signal of these fusions of every document of a question, in their order."""
     documents = make_documents(record["documents"])
@@ -182,13 +179,14 @@ async def compute_signals(
     async with InMemorySources(list(documents.values()), embedder) as sources:
         run = Run(sources, {Role.READER: model}, Meter(), embedder=embedder, reranker=reranker)
         began = time.perf_counter()
-        for fusion in map(Fusion, fusions):
+        for fusion in map(Fusion, arguments.fusions):
             scored = await fuse_signals(
                 record["question"],
                 passages,
                 run,
                 fusion=fusion,
-                agent_prompt=shared if prompt == "agent" else None,
+                without=arguments.without,
+                agent_prompt=shared if arguments.prompt == "agent" else None,
             )
             if scored.missing:
                 raise SystemExit(f"{model.name} has no {', '.join(scored.missing)}")
@@ -214,9 +212,10 @@ def compute_scores(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence
     found: dict[str, Sequence[float]] = dict(signals)
     for fusion, weights in WEIGHTS.items():
         parts = {s: signals[name] for s, name in COUNTED[fusion].items() if name in signals}
-        if not weights.keys() <= parts.keys():
+        measured = [signal for signal in weights if signal in parts]
+        if len(measured) < 2:
             continue
-        for some_of in (*combinations(weights, 2), tuple(weights)):
+        for some_of in dict.fromkeys((*combinations(measured, 2), tuple(measured))):
             left_out = [signal for signal in weights if signal not in some_of]
             there = {signal: parts[signal] for signal in some_of}
             name = fusion.value if not left_out else f"{fusion.value}: {' + '.join(some_of)}"
@@ -343,6 +342,7 @@ def main() -> None:
     parser.add_argument("--embedder", default="minilm")
     parser.add_argument("--reranker", default="minilm")
     parser.add_argument("--fusions", nargs="+", choices=[*Fusion], default=[*Fusion])
+    parser.add_argument("--without", nargs="+", choices=[*Signal], default=[])
     parser.add_argument("--prompt", choices=("paper", "agent"), default="paper")
     parser.add_argument("--positions", type=int, nargs="+", choices=POSITIONS, default=POSITIONS)
     parser.add_argument("--limit", type=int, help="number of questions")
