@@ -1,6 +1,7 @@
 """`auto` reads once where that is enough, and asks another method where something is missing."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -469,6 +470,25 @@ async def test_a_large_reader_follows_headings_that_are_sure(ask, name, headings
     assert {call.schema["properties"]["statements"]["maxItems"] for call in read} == {12}
     # The router accepts nothing, so after it nothing is read.
     assert len(read) == (2 if methods == ["longrefiner"] else 1)
+
+
+async def test_the_first_reading_may_take_parts_that_fit_a_budget_of_several_documents(ask, reply):
+    parts = [f"## Part {n}\n\nThe harbour was dredged in the spring of {n}.\n" for n in range(90)]
+    made = [
+        document("long", "# Harbour\n\n" + "\n".join(parts)),
+        document("short", "# Cook\n\nThe cook of the harbour was Ines Roth, who came late.\n"),
+    ]
+
+    def say(call):
+        told = re.search(r'number="(\d+)" title="Cook"', call.prompt)
+        return reply((int(told[1]), "The cook of the harbour was Ines Roth", "It was Ines Roth."))
+
+    strategy = Auto(mode="sparse", k=10, refined=120)
+    question = "In which spring was the harbour dredged, and by whom?"
+    answer, _, model = await ask(strategy, question, made, say)
+    assert len(model.calls) == 1
+    assert {piece.span.document_id for piece in answer.evidence} == {"long", "short"}
+    assert 0 < model.calls[0].prompt.count("The harbour was dredged") < 20
 
 
 async def test_a_reader_without_odds_is_asked_once_if_it_finds_the_answer(ask, reply):

@@ -5,11 +5,13 @@
    and the best passage alone clearly answers it, that is the answer. Otherwise classify the
    question by the odds of four kinds, which takes no call: one fact, several steps, one fact from
    each of many documents, an overview. A reader without odds is not asked: it is one fact.
-2. Read: the search is reranked, spread over documents, and read once. A question of several steps
-   goes to DualRAG at once, unless the best passage alone clearly answers it, and one about each
-   document to SPD-RAG, because a reader that is shown a part of what such a question takes answers
-   from it. If it asks which of the documents something holds for, a small reader answers from the
-   best passage of each alone, and what they say is joined: an agent for each takes minutes.
+2. Read: the search is reranked, spread over documents, and read once; or, with `refined`, what
+   LongRefiner's local scores choose of the best documents for a budget of tokens. A question of
+   several steps goes to DualRAG at once, unless the best passage alone clearly answers it, and one
+   about each document to SPD-RAG, because a reader that is shown a part of what such a question
+   takes answers from it. If it asks which of the documents something holds for, a small reader
+   answers from the best passage of each alone, and what they say is joined: an agent for each takes
+   minutes.
 3. Check: is there a cited answer, and is every number and name of the question in it?
 4. Escalate by what is missing, as far as the effort allows: DualRAG for a part that is missing,
    with what is verified in its outline; for long documents RDR2, or LongRefiner if the reader is
@@ -68,7 +70,8 @@ from colligate.strategies.auto.prompts import QuestionKind, kind_messages
 from colligate.strategies.dualrag import DualRAG, Knowledge
 from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.duquad.events import Viewed
-from colligate.strategies.longrefiner import LongRefiner
+from colligate.strategies.longrefiner import LongRefiner, rank_passages
+from colligate.strategies.longrefiner.structuring import Structuring
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.spd_rag import SPDRAG
 
@@ -103,6 +106,8 @@ class Auto:
         pool: passages that the first search finds, for the reranker and for reading on
         k: passages of the first reading, at most k - 2 of one document if there are others; none:
             10, or 6 by a small reader after a reranker
+        refined: tokens of the best documents that LongRefiner's local scores choose, without a
+            call, for the first reading instead of k passages; none: passages
         most_documents: documents that are read one by one for a question about every document; for
             more, consent is asked for
     """
@@ -114,12 +119,13 @@ class Auto:
     effort: Effort = "normal"
     pool: int = 50
     k: int | None = None
+    refined: int | None = None  # finds the answer as often as passages do: decision 30
     mode: SearchMode = SearchMode.HYBRID
     form: Form | None = None  # joined; short for a small reader, which cites it more surely
     most_documents: int = 20
 
     def __post_init__(self) -> None:
-        require_min(self, pool=1, k=1, most_documents=1)
+        require_min(self, pool=1, k=1, refined=1, most_documents=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Classify, read, check, escalate."""
@@ -239,6 +245,8 @@ class _Inquiry:
         if kind is QuestionKind.EACH:
             best = {hit.passage.document_id: hit for hit in reversed(self.hits)}
             first = sorted(best.values(), key=lambda hit: -hit.score)[:MOST_APART]
+        elif auto.refined is not None and not self.whole:
+            first = await self._refine(auto.refined)
         else:
             first = self.hits if self.whole else spread(self.hits, self.k)
         self.shown = [hit.passage for hit in first]
@@ -266,6 +274,29 @@ class _Inquiry:
             self.missing = self._find_missing(self.best, self.shown)
             if not self.missing and auto.effort != "low":
                 await self._find_rival(self.best, first)
+
+    async def _refine(self, budget: int) -> list[Hit]:
+        """Return the parts of the best documents that fit the budget, best first.
+
+        If all of them are of one document, a quarter of the budget goes to the others.
+        """
+        names = await rank_documents(self.question, self.run, LongRefiner.documents, self.auto.mode)
+
+        async def refine(budget: int, names: Sequence[str]) -> list[Hit]:
+            refiner = LongRefiner(
+                budget=budget,
+                structuring=Structuring.HEADINGS,
+                no_global=True,
+                mode=self.auto.mode,
+            )
+            return rank_passages(await refiner.refine(self.question, self.run, documents=names))
+
+        kept = await refine(budget, names)
+        found = {hit.passage.document_id for hit in kept}
+        if len(found) == 1 and len(names) > 1:
+            others = await refine(budget // 4, [name for name in names if name not in found])
+            kept = [*await refine(budget - budget // 4, list(found)), *others]
+        return kept
 
     async def _rank(self) -> None:
         """Put the passages that were found in the reranker's order, once."""
@@ -346,7 +377,7 @@ class _Inquiry:
             ("spd-rag", kind is QuestionKind.EACH),
             ("dualrag", chain),
             ("rdr2", routed),
-            ("longrefiner", long and not routed),
+            ("longrefiner", long and not routed and self.auto.refined is None),
             ("search", more),
         )
         order = [name for name, does in suits if does] + ["dualrag", "duquad"]
