@@ -1,11 +1,11 @@
-"""The reranker that comes in the package."""
+"""The reranker and the verifier that come in the package."""
 
 from __future__ import annotations
 
 import pytest
 
 from colligate.errors import WeightsUnavailable
-from colligate.models.names import open_reranker
+from colligate.models.names import open_reranker, open_verifier
 from colligate.models.pairs import MiniLMReranker
 
 QUESTION = "When did the lighthouse on Skerry Rock begin to shine?"
@@ -48,3 +48,26 @@ async def test_a_damaged_file_is_reported(tmp_path):
     with pytest.raises(WeightsUnavailable, match=str(tmp_path)):
         await reranker.score("what", ["this"])
     await reranker.aclose()
+
+
+LIT = "The lighthouse was lit for the first time in March 1851, after the harbour had been closed."
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        ("The lighthouse was first lit in March 1851.", "supports"),
+        ("The lighthouse was not lit in March 1851.", "contradicts"),
+        ("The lighthouse was lit for the last time in March 1851.", "contradicts"),
+        (LIT.replace("after", "before"), "contradicts"),
+        ("Herring is a fish that is eaten smoked or salted.", "neither"),
+    ],
+)
+async def test_the_verifier_tells_what_a_sentence_does_with_a_claim(claim, verdict):
+    verifier = open_verifier("minilm")
+    assert verifier.name == "minilm"
+    found = verifier.score(claim, "Skerry Rock", LIT)
+    await verifier.aclose()
+    likely = dict(zip(("supports", "contradicts", "neither"), found, strict=True))
+    assert max(likely, key=likely.__getitem__) == verdict
+    assert (likely["contradicts"] >= verifier.limit) == (verdict == "contradicts")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from colligate.errors import FaultyRecord
 from colligate.training.claims import (
     CONTRADICTS,
+    NEITHER,
     SUPPORTS,
     Sentence,
     change,
@@ -94,6 +95,20 @@ def test_rewording_puts_the_title_in_the_place_of_a_pronoun():
     assert "Carl Moe was born in Brenwick." in found
 
 
+def test_rewording_puts_a_pronoun_or_the_last_name_in_the_place_of_the_title():
+    text = "Carl Moe was born in Brenwick."
+    sentence = Sentence("towns", "m", "Carl Moe (painter)", text, "He died in 1850.")
+    found = {reword(sentence, random.Random(seed)) for seed in range(200)}
+    assert found >= {"He was born in Brenwick.", "Moe was born in Brenwick."}
+
+
+def test_another_person_is_not_taken_for_the_one_of_the_title():
+    text = "Ada Lund said that he was born in Brenwick."
+    sentence = Sentence("towns", "m", "Carl Moe", text)
+    found = {reword(sentence, random.Random(seed)) for seed in range(200)}
+    assert not [each for each in found if "Carl Moe was" in each]
+
+
 def reworded(text):
     sentence = Sentence("towns", "m", "Harbour", text)
     return {reword(sentence, random.Random(seed)) for seed in range(300)}
@@ -162,3 +177,17 @@ def test_claims_survive_the_file(data, tmp_path):
     assert {each.label for each in claims} >= {SUPPORTS, CONTRADICTS}
     write_claims(tmp_path / "claims.jsonl", claims)
     assert read_claims(tmp_path / "claims.jsonl") == claims
+
+
+def test_a_claim_of_two_sentences_is_true_only_beside_both():
+    first, then = "Ada Lund built the old bridge of Brenwick.", "She died there in the year 1850."
+    sentence = Sentence("towns", "bridge", "Ada Lund", first, then)
+    other = Sentence("towns", "town", "Brenwick", "The town was sold in 1900.")
+    made = [each for seed in range(200) for each in make_claims([sentence, other], [], seed=seed)]
+    joined = [each for each in made if "built" in each.claim and "1850" in each.claim]
+    true = [each for each in joined if each.label == SUPPORTS]
+    assert true
+    assert all(then in each.source for each in true)
+    alone = [each for each in joined if then not in each.source]
+    assert alone
+    assert all(each.label in (CONTRADICTS, NEITHER) for each in alone)

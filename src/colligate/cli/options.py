@@ -133,9 +133,9 @@ Verifier = Annotated[
     str | None,
     option(
         "A further check, after the rules, that no cited sentence denies the statement: none, odds "
-        "(the model itself), hf:NAME (a model of inference) or onnx:FOLDER (of `colligate train "
-        "verifier`). Default: COLLIGATE_VERIFIER, then the settings file, then "
-        "odds for bundled, none for others.",
+        "(the model itself), minilm (in the package), hf:NAME (a model of inference) or "
+        "onnx:FOLDER (of `colligate train verifier`). Default: COLLIGATE_VERIFIER, then the "
+        "settings file, then odds for bundled, none for others.",
         MODELS,
     ),
 ]

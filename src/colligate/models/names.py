@@ -64,7 +64,7 @@ RERANKER_FORMS = (
     "cross-encoder:NAME",
     "http:MODEL@URL",
 )
-VERIFIER_FORMS = ("none", "odds", "hf:NAME-OR-PATH", "onnx:FOLDER")
+VERIFIER_FORMS = ("none", "odds", "minilm", "hf:NAME-OR-PATH", "onnx:FOLDER")
 
 # Short names of embedders and the names of their vectors, which libraries record and errors show.
 _PINNED_EMBEDDERS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
@@ -231,15 +231,15 @@ def open_verifier(name: str) -> Verifier:
         WeightsUnavailable: the files of onnx:FOLDER are missing or damaged.
     """
     kind, rest = split_name(name)
-    if kind == "onnx" and rest:
+    if name == "minilm" or (kind == "onnx" and rest):
         from colligate.models.pairs import MiniLMVerifier
 
-        return MiniLMVerifier(Path(rest))
+        return MiniLMVerifier(Path(rest) if rest else None)
     if kind == "hf" and rest:
         from colligate.models.embedders import NLIVerifier
 
         return NLIVerifier(rest)
-    raise _unknown("verifier", name, VERIFIER_FORMS, ("none", "odds"))
+    raise _unknown("verifier", name, VERIFIER_FORMS, ("none", "odds", "minilm"))
 
 
 def default_model() -> tuple[str, str]:

@@ -1,4 +1,8 @@
-"""Heads on MiniLM: the reranker that is carried in the package, and a verifier of claims."""
+"""Heads on MiniLM that are carried in the package: the reranker, and the verifier of claims.
+
+Their first layers are the same, so the verifier's file holds only its own: the rest is read from
+the reranker's (external data of ONNX, `training/sharing.py`).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ class MiniLMReranker:
     """Scores question and passage together: `--reranker minilm`.
 
     The first layers of MiniLM read the two apart, the last ones together; its data card is beside
-    its weights (`reranker/README.md`). Scores are logits: they order the passages of one question
+    its weights (`minilm/reranker.md`). Scores are logits: they order the passages of one question
     and say nothing on another scale. Each pair runs alone, so its score is the same in any company.
     `folder` holds `model.onnx` and `tokenizer.json`; by default it is the one in the package.
 
@@ -80,19 +84,19 @@ class MiniLMVerifier:
     """Tells whether a source says the opposite of a claim, in English.
 
     It is built like the reranker, and compares each token of the claim with what is nearest to it
-    in the source. `colligate train verifier` makes its weights: none come with the package yet
-    (docs/decisions/0031-meaning.md). `limit` is the probability from which a claim counts as
-    contradicted.
+    in the source; its data card is `minilm/verifier.md`. `folder` holds the `model.onnx` and
+    `tokenizer.json` of a training of one's own. `limit` is the probability from which a claim
+    counts as contradicted.
 
     Raises:
         WeightsUnavailable: the files are missing or damaged.
     """
 
-    limit = 0.95
-    most_added = 1  # it takes a claim that says more than its source for a wrong one
+    limit = 0.85
+    most_added = 2  # more, and it takes right claims for wrong ones
 
-    def __init__(self, folder: Path) -> None:
-        self.name = f"onnx:{folder}"
+    def __init__(self, folder: Path | None = None) -> None:
+        self.name = f"onnx:{folder}" if folder else "minilm"
         self._tokenizer, self._session = _read("verifier", folder)
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
@@ -124,12 +128,13 @@ def _read(which: str, given: Path | None) -> tuple[Tokenizer, Any]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    with resources.as_file(resources.files(__package__) / which) as own:
+    with resources.as_file(resources.files(__package__) / "minilm") as own:
         folder = given or own
+        model = folder / ("model.onnx" if given else f"{which}.onnx")
         try:
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             session = onnxruntime.InferenceSession(
-                folder / "model.onnx", options, providers=["CPUExecutionProvider"]
+                model, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # both libraries raise bare exceptions of their own
             what, hint = f"the {which} in {folder} cannot be loaded", "install colligate again"

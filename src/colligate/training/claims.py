@@ -38,6 +38,7 @@ KINDS = (
 WRITTEN = Path(__file__).parent / "statements.jsonl"
 
 _MOST_WORDS = 36
+_MOST_JOINED = 46  # of two sentences that one claim joins
 
 
 @dataclass(frozen=True)
@@ -570,13 +571,56 @@ _NARROWED = re.compile(
 
 
 def _rename(text: str, sentence: Sentence) -> Changes:
-    """Put the title in the place of a pronoun: "He" of a page is whom it is about."""
+    """Exchange the title and its pronoun, "He" of a page is whom it is about; or quote it."""
     title = re.sub(r" \(.*\)$", "", sentence.title)
-    if len(title.split()) < 7 and title[:1].isupper():
-        for match in re.finditer(r"^(?:He|She|It)(?= )", text):
-            yield title + text[match.end() :]
-        for match in re.finditer(r"^(?:His|Her|Its)(?= )", text):
-            yield f"{title}'s" + text[match.end() :]
+    if not title[:1].isupper() or len(title.split()) > 6:
+        return
+    for match in re.finditer(r"\b(?:[Hh]e|[Ss]he|It|[Hh]is|Her|[Ii]ts)(?= )", text):
+        before = text[: match.start()]
+        if all(name.group() in title for name in _find_names(before)):  # nobody else is meant
+            own = "'s" if match.group().lower() in ("his", "her", "its") else ""
+            yield f"{before}{title}{own}{text[match.end() :]}"
+    pronoun = re.match(r"(?:He|She|It)(?= )", sentence.following)
+    if pronoun and text.startswith(f"{title} "):
+        yield pronoun.group() + text[len(title) :]
+        if pronoun.group() != "It":
+            yield title.split()[-1] + text[len(title) :]
+    elif f" {title} " in f" {text}":
+        yield text.replace(title, f'"{title}"', 1)
+
+
+_LOOSE = re.compile(
+    r"\b(?:American|British|English|French|German|Canadian|Australian|Indian|Italian|Japanese|"
+    r"professional|famous|popular|notable|prominent|successful|main|feature|studio|musical|"
+    r"television|annual|brief|entire|great|new|young|well-known|highly|very|also|then|thus|"
+    r"effectively|officially|eventually|subsequently|later) (?=[a-z])"
+)
+
+
+def _loosen(text: str, sentence: Sentence) -> Changes:
+    """Leave out a word that only adds to another one."""
+    if not _NARROWED.search(text):
+        for match in _LOOSE.finditer(text):
+            yield text[: match.start()] + text[match.end() :]
+
+
+def _respell(text: str, sentence: Sentence) -> Changes:
+    """Spell a name with one letter more or less."""
+    for match in re.finditer(r"(?<= )[A-Z][a-z]+([a-z])[a-z]{2,}\b", text):
+        if match.group() not in _MONTHS:
+            yield text[: match.start(1)] + match[1] * 2 + text[match.end(1) :]
+            yield text[: match.start(1)] + text[match.end(1) :]
+
+
+def _join(text: str, sentence: Sentence, drawn: random.Random) -> str:
+    """Return a claim of this text and of what follows the sentence."""
+    after = sentence.following.rstrip(".")
+    start, end = text.rstrip("."), _lower(after)
+    link = drawn.choice([", and ", "; ", " and ", ", while ", ". "])
+    subject = re.match(r"(?:He|She|It|They) (?=was|is|has|had|were|are|\w+ed )", after)
+    if subject and drawn.random() < 0.5:
+        return f"{start} and {after[subject.end() :]}."
+    return f"{start}{link}{after if link == '. ' else end}."
 
 
 def _replace_words(text: str, sentence: Sentence) -> Changes:
@@ -671,6 +715,7 @@ def _turn(text: str, sentence: Sentence) -> Changes:
 
 _OPENINGS = (
     *("However", "Later", "Also", "In fact", "Similarly", "Indeed", "As stated", "Overall"),
+    *("Likewise", "As a result", "In general", "In addition", "Of these", "Here", "And so"),
     *("According to the text", "Notably", "At the time", "In this case", "Thus", "Yes"),
 )
 
@@ -698,9 +743,8 @@ def _add(text: str, other: str, drawn: random.Random) -> str:
     words = [word for word in other.rstrip(".").split() if word.islower() and len(word) > 5]
     if own and names and drawn.random() < 0.5:
         at = drawn.choice(own).end()
-        return (
-            f"{text[:at]}, {drawn.choice(['also known as', 'of', 'like'])} {names[-1]},{text[at:]}"
-        )
+        link = drawn.choice([", also known as ", ", of ", ", like ", " "])
+        return f"{text[:at]}{link}{names[-1]}{'' if link == ' ' else ','}{text[at:]}"
     places = [match.end() for match in re.finditer(r"\b(?:an?|the|his|her|its) (?=[a-z])", text)]
     if places and words:
         at = drawn.choice(places)
@@ -728,7 +772,8 @@ _VERBS = {
     },
 }
 _REWORDINGS = (
-    *((_turn, 0.5), (_cut, 0.45), (_rename, 0.35), (_move, 0.4), (_write_numbers, 0.3)),
+    *((_turn, 0.5), (_cut, 0.45), (_rename, 0.5), (_move, 0.4), (_write_numbers, 0.3)),
+    *((_loosen, 0.3), (_respell, 0.06)),
     *(
         (_replace_words, 0.7),
         (_replace_words, 0.5),
@@ -776,11 +821,21 @@ def _make(
     """Yield a true claim, two changed ones of kinds drawn, and sometimes one of something else."""
 
     def claim(text: str, kind: str, source: str = sentence.text) -> Claim:
-        joined = f"{source} {sentence.following}" if sentence.following and wide else source
-        return Claim(sentence.set, sentence.document, sentence.title, joined, text, kind)
+        if wide:
+            source += f" {sentence.following}"
+        if drawn.random() < 0.2:
+            source += f"[{drawn.randrange(1, 40)}]"  # the mark of a note, as pages have it
+        return Claim(sentence.set, sentence.document, sentence.title, source, text, kind)
 
-    wide = drawn.random() < 0.25
-    text = drawn.choice(true) if true and drawn.random() < 0.6 else reword(sentence, drawn)
+    def say() -> str:
+        text = reword(sentence, drawn)
+        return _join(text, sentence, drawn) if short and wide and drawn.random() < 0.5 else text
+
+    # What is longer is cut before it is read.
+    both = f"{sentence.text} {sentence.following}"
+    short = _is_told(sentence.following) and len(both.split()) <= _MOST_JOINED
+    wide = bool(sentence.following) and drawn.random() < 0.3
+    text = drawn.choice(true) if true and drawn.random() < 0.6 else say()
     yield claim(text, PARAPHRASED if text != sentence.text else ENTAILED)
     kinds = [kind for kind in _CHANGES if change(sentence.text, kind, other, drawn)]
     weights = [_WEIGHTS.get(kind, 1.0) for kind in kinds]
@@ -788,7 +843,7 @@ def _make(
         if not kinds:
             break
         [kind] = drawn.choices(kinds, weights)
-        base = drawn.choice(true) if true and drawn.random() < 0.5 else reword(sentence, drawn)
+        base = drawn.choice(true) if true and drawn.random() < 0.5 else say()
         base = base if drawn.random() < 0.7 else sentence.text
         turned = change(sentence.text, kind, other, drawn) if kind != "hedge" else None
         if turned and drawn.random() < 0.33:
@@ -796,9 +851,11 @@ def _make(
                 yield claim(base, kind, turned)
         elif (changed := change(base, kind, other, drawn)) is not None:
             yield claim(changed, kind)
-    again = reword(sentence, drawn)
+    again = say()
     yield claim(again, PARAPHRASED if again != sentence.text else ENTAILED)
-    if drawn.random() < 0.5:
+    if short and not wide and drawn.random() < 0.3:
+        yield claim(_join(again, sentence, drawn), UNRELATED)
+    elif drawn.random() < 0.5:
         yield claim(_add(drawn.choice([again, text, sentence.text]), other, drawn), UNRELATED)
     if drawn.random() < 0.3:
         if sentence.following and not wide:

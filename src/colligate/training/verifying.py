@@ -60,12 +60,14 @@ class VerifierFit(HeadFit):
     has `pairs` pairs of claim and source.
     """
 
-    sets: str = "2wikimultihopqa,asqa,financebench,hotpotqa,loong_en,musique,nq20,popqa,triviaqa"
-    steps: int = 400
+    sets: str = (
+        "2wikimultihopqa,asqa,financebench,hotpotqa,loong_en,musique,nq20,popqa,sotu,triviaqa"
+    )
+    steps: int = 800
     tokens: int = 80
-    sentences: int = 250
+    sentences: int = 1500
     times: int = 8
-    pairs: int = 32
+    pairs: int = 64
     rate: float = 1e-4
     head_rate: float = 8e-4
     opening: float = 0.1

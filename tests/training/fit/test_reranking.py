@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import shutil
 
 import pytest
 
@@ -136,10 +137,11 @@ async def test_what_is_exported_scores_like_what_was_trained(base, trained):
     assert apart.abs().max() < 0.1 * (wanted.max() - wanted.min())
 
 
-async def test_a_verifier_is_trained_without_the_documents_to_judge_by(base, tmp_path):
+async def test_a_verifier_is_trained_without_the_documents_to_judge_by(base, trained, tmp_path):
     import torch
 
     from colligate.training.pair_head import ClaimHead, StateStore, load_head, read_tokenizer
+    from colligate.training.sharing import share_weights
     from colligate.training.verifying import train_verifier
 
     facts = [
@@ -174,3 +176,14 @@ async def test_a_verifier_is_trained_without_the_documents_to_judge_by(base, tmp
         [wanted] = store.score([(claim, join_title(TOWNS[1], source))]).softmax(-1).tolist()
     found = MiniLMVerifier(made).score(claim, TOWNS[1], source)
     assert found == pytest.approx(wanted, abs=0.1)
+
+    # Beside the reranker of the same base it needs no first layers of its own.
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    shutil.copyfile(trained / "model.onnx", beside / "reranker.onnx")
+    shutil.copyfile(made / "tokenizer.json", beside / "tokenizer.json")
+    shared = share_weights(made / "model.onnx", beside / "reranker.onnx", beside / "model.onnx")
+    sizes = [(folder / "model.onnx").stat().st_size for folder in (made, beside)]
+    assert shared > 0
+    assert sizes[1] < sizes[0] - 0.9 * shared
+    assert MiniLMVerifier(beside).score(claim, TOWNS[1], source) == found
