@@ -378,12 +378,20 @@ class Run:
                 found = await self._score_by_mode(query, hits, mode, documents)
                 scores = list(found + weight * standardise(scores))
         except ModelError as error:
-            if isinstance(error, MissingCapability) or not self.meter.calls:
-                raise
-            self.warn(f"the passages stay in the order of the search: {error.what}")
+            self.continue_unranked(error)
             return list(hits)
         ordered = [replace(hit, score=s) for hit, s in zip(hits, scores, strict=True)]
         return put_references_last(query, sorted(ordered, key=lambda hit: -hit.score))
+
+    def continue_unranked(self, error: ModelError) -> None:
+        """Warn that passages stay in the order of the search, because the reranker failed.
+
+        Raises:
+            ModelError: the error, if no call was paid for yet.
+        """
+        if isinstance(error, MissingCapability) or not self.meter.calls:
+            raise error
+        self.warn(f"the passages stay in the order of the search: {error.what}")
 
     async def suits_reranker(self, passages: Sequence[Passage]) -> bool:
         """Return whether there is a reranker and, if it has only one language, most of the

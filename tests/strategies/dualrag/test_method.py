@@ -588,6 +588,20 @@ async def test_passages_are_reranked_by_the_entity_or_by_its_queries(learn):
     assert foreign.queries == []
 
 
+async def test_a_reranker_that_fails_after_a_paid_call_leaves_the_order_of_the_search(learn):
+    class Failing(Reranker):
+        async def score(self, query, texts):
+            raise ServerFailed("the reranker is down")
+
+    _, run, _ = await learn(
+        World(Entities=TWO), reranker=Failing("boats"), rounds=1, first_round="identify"
+    )
+    gathered = events(run, Gathered)
+    assert gathered
+    assert all(event.spans and event.how == "search" for event in gathered)
+    assert any("the reranker is down" in warning for warning in run.warnings)
+
+
 async def test_without_a_reranker_the_rankings_of_the_queries_are_joined(learn):
     both = {"entities": [{"entity": "ships", "keywords": ["cathedral ships", "director ships"]}]}
     _, run, _ = await learn(World(Entities=both), rounds=1, k=4)

@@ -192,6 +192,19 @@ async def test_a_reranker_scores_every_leaf(make_run):
     assert "wheel" not in {call.model for call in run.meter.calls}
 
 
+async def test_a_reranker_that_fails_after_a_paid_call_leaves_the_scores_of_the_search(make_run):
+    class Failing:
+        name = "failing"
+
+        async def score(self, query, texts):
+            raise ServerFailed("the reranker is down")
+
+    wanted, _, _ = await refine(make_run, sparse(budget=60))
+    refined, run, _ = await refine(make_run, sparse(budget=60), reranker=Failing())
+    assert refined.text == wanted.text != ""
+    assert any("the reranker is down" in warning for warning in run.warnings)
+
+
 @pytest.mark.parametrize("field", ["budget", "outline_tokens", "documents", "least_words"])
 def test_a_number_that_means_nothing_is_wrong_usage(field):
     with pytest.raises(UsageError, match=f"{field} is -1"):

@@ -442,7 +442,11 @@ class DualRAG:
             return join_rankings(found)[: self.k], how, found
         by_queries = self.rerank_by == "queries" or name == ELSE
         rerank_query = ", ".join(queries) if by_queries else name
-        scores = await run.rerank(rerank_query, list(passages.values()))
+        try:
+            scores = await run.rerank(rerank_query, list(passages.values()))
+        except ModelError as error:
+            run.continue_unranked(error)
+            return join_rankings(found)[: self.k], "search", found
         hits = [Hit(passage, s) for passage, s in zip(passages.values(), scores, strict=True)]
         if self.least_score is not None:
             hits = [hit for hit in hits if hit.score > self.least_score]

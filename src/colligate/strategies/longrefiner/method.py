@@ -37,7 +37,7 @@ from colligate.core.strategy import Calls, Needs
 from colligate.core.units import rank_documents
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.sentences import LEAST_WORDS, MOST_WORDS
-from colligate.errors import MissingCapability
+from colligate.errors import MissingCapability, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
 from colligate.models.label_odds import rank_likely
@@ -446,8 +446,11 @@ async def score_leaves(
         for span in row
     ]
     if await run.suits_reranker(passages):
-        scores = iter(await run.rerank(question, passages) if passages else ())
-        return [[next(scores) for _ in row] for row in spans]
+        try:
+            scores = iter(await run.rerank(question, passages) if passages else ())
+            return [[next(scores) for _ in row] for row in spans]
+        except ModelError as error:
+            run.continue_unranked(error)
     names = {article.document.id for article in articles}
     infos = [info for info in await run.sources.documents() if info.id in names]
     count = max(1, sum(info.passages for info in infos))  # all passages: a low rank is a score too
