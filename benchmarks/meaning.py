@@ -1,7 +1,7 @@
 """Measure whether claims that turn the meaning of their source round are caught.
 
     python benchmarks/meaning.py --data DIR [--part held|building] [--ways lexical rules both ...]
-        [--verifier onnx:FOLDER|hf:NAME|odds] [--model bundled] [--show KIND]
+        [--verifier minilm|onnx:FOLDER|hf:NAME|odds] [--model bundled] [--show KIND]
     python benchmarks/meaning.py --data DIR --answers [--part held]
     python benchmarks/meaning.py --data DIR --choose
 
@@ -38,6 +38,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from colligate.bench.datasets import load_records
@@ -202,14 +203,15 @@ def measure(pairs: Sequence[Claim], ways: dict[str, Way]) -> None:
 
 
 def choose(pairs: Sequence[Claim], answers: Sequence[Claim], verifier: MiniLMVerifier) -> None:
-    """Print what limits of the verifier catch and lose, rules included."""
+    """Print what limits of the verifier, and of words added, catch and lose, rules included."""
     wrong = [each for each in pairs if each.label != SUPPORTS and each.kind != UNRELATED]
     true = [each for each in pairs if each.label == SUPPORTS]
-    for limit in (0.8, 0.9, 0.93, 0.95, 0.97):
-        verifier.limit = limit
+    for most, limit in product((1, 2, 3), (0.8, 0.85, 0.9, 0.93, 0.95, 0.97)):
+        verifier.most_added, verifier.limit = most, limit
         both = make_ways(verifier)["both"]
         found = [sum(map(both, own)) / len(own) for own in (wrong, true, answers)]
-        print("limit {}: caught {:.3f}, lost {:.3f}, of answers {:.3f}".format(limit, *found))
+        what = f"{most} words added, limit {limit}"
+        print(what + ": caught {:.3f}, lost {:.3f}, of answers {:.3f}".format(*found))
 
 
 def load_answers(data: Path, part: str) -> list[Claim]:

@@ -36,7 +36,7 @@ class MiniLMReranker:
     The first layers of MiniLM read the two apart, the last ones together; its data card is beside
     its weights (`minilm/reranker.md`). Scores are logits: they order the passages of one question
     and say nothing on another scale. Each pair runs alone, so its score is the same in any company.
-    `folder` holds `model.onnx` and `tokenizer.json`; by default it is the one in the package.
+    `folder` holds the `model.onnx` and `tokenizer.json` of a training of one's own.
 
     Raises:
         WeightsUnavailable: at the first call, if the files are missing or damaged.

@@ -571,22 +571,27 @@ _NARROWED = re.compile(
 
 
 def _rename(text: str, sentence: Sentence) -> Changes:
-    """Exchange the title and its pronoun, "He" of a page is whom it is about; or quote it."""
+    """Put the title for a pronoun, a pronoun or the last name for the title, or quotes about it.
+
+    "He" of a page is whom it is about.
+    """
     title = re.sub(r" \(.*\)$", "", sentence.title)
     if not title[:1].isupper() or len(title.split()) > 6:
         return
     for match in re.finditer(r"\b(?:[Hh]e|[Ss]he|It|[Hh]is|Her|[Ii]ts)(?= )", text):
-        before = text[: match.start()]
+        before, after = text[: match.start()], text[match.end() :]
+        if match.group() == "It" and re.match(rf" {_BE} \w+ that\b", after):
+            continue  # "It is believed that": it stands for nothing
         if all(name.group() in title for name in _find_names(before)):  # nobody else is meant
             own = "'s" if match.group().lower() in ("his", "her", "its") else ""
-            yield f"{before}{title}{own}{text[match.end() :]}"
+            yield f"{before}{title}{own}{after}"
     pronoun = re.match(r"(?:He|She|It)(?= )", sentence.following)
     if pronoun and text.startswith(f"{title} "):
         yield pronoun.group() + text[len(title) :]
-        if pronoun.group() != "It":
+        if pronoun.group() != "It" and re.fullmatch(r"(?:[A-Z]\w+ ){1,2}[A-Z]\w+", title):
             yield title.split()[-1] + text[len(title) :]
-    elif f" {title} " in f" {text}":
-        yield text.replace(title, f'"{title}"', 1)
+    elif f" {title} " in f" {text} ":
+        yield f" {text} ".replace(f" {title} ", f' "{title}" ', 1).strip()
 
 
 _LOOSE = re.compile(
@@ -796,10 +801,11 @@ def make_claims(
     seed: int,
     times: int = 6,
 ) -> list[Claim]:
-    """Make the claims that are trained on; those from what was written come `times` times.
+    """Make the claims that are trained on.
 
-    Half of them are true, a tenth are about something else. Some true ones are the sentence with a
-    neighbour as the source. In a third of the wrong ones the source is changed, not the claim.
+    Sentences that were written about come `times` times, and what was written every other time.
+    About half of the claims are true, a sixth say more or something else. The source of some is the
+    sentence with its neighbour. In a third of the wrong ones the source is changed, not the claim.
     """
     drawn = random.Random(seed)
     made: list[Claim] = []

@@ -3,7 +3,10 @@
     python -m colligate.training.sharing OUT/model.onnx
 
 writes a trained verifier into the package, beside the reranker. Both keep the first layers and the
-word embeddings of MiniLM as they are: 17 of 24 MB.
+word embeddings of MiniLM as they are: 17 of 24 MB. Needs the extra `train`.
+
+The verifier points at bytes of the reranker's file. Before that file is replaced, write the
+verifier whole (`onnx.save(onnx.load("verifier.onnx"), ...)`), and share it with the new one.
 """
 
 from __future__ import annotations
@@ -38,4 +41,6 @@ def share_weights(model: Path, other: Path, out: Path) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     share_weights(Path(sys.argv[1]), OWN / "reranker.onnx", OWN / "verifier.onnx")

@@ -56,8 +56,8 @@ _AT_ONCE = 32  # claims that are judged together
 class VerifierFit(HeadFit):
     """The numbers of a training of the verifier.
 
-    `sentences` of each data set are drawn, and what is written by hand comes `times` times. A step
-    has `pairs` pairs of claim and source.
+    `sentences` of each data set are drawn; those with written claims come `times` times. A step has
+    `pairs` pairs of claim and source.
     """
 
     sets: str = (

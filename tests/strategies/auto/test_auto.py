@@ -483,7 +483,7 @@ async def test_the_first_reading_may_take_parts_that_fit_a_budget_of_several_doc
         told = re.search(r'number="(\d+)" title="Cook"', call.prompt)
         return reply((int(told[1]), "The cook of the harbour was Ines Roth", "It was Ines Roth."))
 
-    strategy = Auto(mode="sparse", k=10, refined=120)
+    strategy = Auto(mode="sparse", refined=120)
     question = "In which spring was the harbour dredged, and by whom?"
     answer, _, model = await ask(strategy, question, made, say)
     assert len(model.calls) == 1

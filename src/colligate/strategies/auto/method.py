@@ -229,7 +229,7 @@ class _Inquiry:
         short = sum(info.characters for info in self.infos) <= _WHOLE
         self.form = auto.form or (Form.SHORT if self.small else Form.JOINED)
         self.k = auto.k or (_FEW if self.small and run.reranker is not None else 10)
-        self.whole = short and not self.small and auto.k is None
+        self.whole = short and not self.small and auto.k is None and auto.refined is None
         if self.whole:
             self.hits = await self._find_whole()
             self.k = len(self.hits)
@@ -245,7 +245,7 @@ class _Inquiry:
         if kind is QuestionKind.EACH:
             best = {hit.passage.document_id: hit for hit in reversed(self.hits)}
             first = sorted(best.values(), key=lambda hit: -hit.score)[:MOST_APART]
-        elif auto.refined is not None and not self.whole:
+        elif auto.refined is not None:
             first = await self._refine(auto.refined)
         else:
             first = self.hits if self.whole else spread(self.hits, self.k)
@@ -278,25 +278,30 @@ class _Inquiry:
     async def _refine(self, budget: int) -> list[Hit]:
         """Return the parts of the best documents that fit the budget, best first.
 
-        If all of them are of one document, a quarter of the budget goes to the others.
+        If all of them are of one document, the last quarter goes to the others.
         """
-        names = await rank_documents(self.question, self.run, LongRefiner.documents, self.auto.mode)
-
-        async def refine(budget: int, names: Sequence[str]) -> list[Hit]:
-            refiner = LongRefiner(
-                budget=budget,
-                structuring=Structuring.HEADINGS,
-                no_global=True,
-                mode=self.auto.mode,
-            )
-            return rank_passages(await refiner.refine(self.question, self.run, documents=names))
-
-        kept = await refine(budget, names)
+        run, question, mode = self.run, self.question, self.auto.mode
+        self.asked.add("longrefiner")  # it would find the same
+        names = await rank_documents(question, run, LongRefiner.documents, mode)
+        refiner = LongRefiner(
+            budget=budget, structuring=Structuring.HEADINGS, no_global=True, mode=mode
+        )
+        kept = rank_passages(await refiner.refine(question, run, documents=names))
         found = {hit.passage.document_id for hit in kept}
-        if len(found) == 1 and len(names) > 1:
-            others = await refine(budget // 4, [name for name in names if name not in found])
-            kept = [*await refine(budget - budget // 4, list(found)), *others]
-        return kept
+        if len(found) > 1 or not (others := [name for name in names if name not in found]):
+            return kept
+        few = replace(refiner, budget=budget // 4)
+        more = rank_passages(await few.refine(question, run, documents=others))
+        left = sum(len(hit.passage.text) for hit in kept) * 3 // 4
+        best: list[Hit] = []
+        for hit in kept:
+            left -= len(hit.passage.text)
+            if left >= 0 or not best:
+                best.append(hit)
+        return [*best, *more]
+
+    def _was_shown(self, passage: Passage) -> bool:
+        return any(shown.span.contains(passage.span) for shown in self.shown)
 
     async def _rank(self) -> None:
         """Put the passages that were found in the reranker's order, once."""
@@ -372,35 +377,35 @@ class _Inquiry:
         chain = bool(self.missing) or self.odds.get("steps", 0.0) >= self.odds.get("fact", 1.0)
         long = any(info.characters > _LONG for info in self.infos)
         routed = long and not self.small and await self._has_sure_headings()
-        more = len(self.hits) > len(self.shown)
+        read = Counter(h.passage.document_id for h in self.hits if self._was_shown(h.passage))
+        more = len(self.hits) > read.total()
         suits = (
             ("spd-rag", kind is QuestionKind.EACH),
             ("dualrag", chain),
             ("rdr2", routed),
-            ("longrefiner", long and not routed and self.auto.refined is None),
+            ("longrefiner", long and not routed),
             ("search", more),
         )
         order = [name for name, does in suits if does] + ["dualrag", "duquad"]
-        if self.whole or sum(info.passages for info in self.infos) <= len(self.shown):
+        if self.whole or sum(info.passages for info in self.infos) <= read.total():
             order = [name for name in order if name in ("spd-rag", "dualrag") and self.small]
         why = "nothing found so far is the answer"
         if self.missing:
             why = f"the answer leaves out {', '.join(self.missing)}"
         for name in order:
-            if name not in self.asked and await self._may_read_more(name):
+            if name not in self.asked and await self._may_read_more(name, read):
                 return name, why
         return None
 
-    async def _may_read_more(self, method: str) -> bool:
-        """Return whether a method may read what was not shown, if one search tells."""
+    async def _may_read_more(self, method: str, read: Counter[str]) -> bool:
+        """Return whether a method may read more than `read` of a document, if one search tells."""
         try:
             names = await self._find_unread(method)
         except (BudgetExceeded, ModelError):  # the method says it, if it matters
             return True
         if names is None:
             return True
-        shown = Counter(passage.document_id for passage in self.shown)
-        return any(shown[info.id] < info.passages for info in self.infos if info.id in names)
+        return any(read[info.id] < info.passages for info in self.infos if info.id in names)
 
     async def _find_unread(self, method: str) -> set[str] | None:
         """Return the documents that a method would read anew; None if no search tells."""
@@ -412,7 +417,7 @@ class _Inquiry:
         _, found = await choose_units(
             self.question, self.run, DuQUAD.units, DuQUAD.documents, pool=DuQUAD.pool, mode=mode
         )
-        return {passage.document_id for passage in found if passage not in self.shown}
+        return {passage.document_id for passage in found if not self._was_shown(passage)}
 
     async def _has_sure_headings(self) -> bool:
         """Return whether a router can trust the headings of the long documents found."""
@@ -533,7 +538,7 @@ class _Inquiry:
     async def _read_on(self) -> tuple[str, Answer]:
         """Read the next passages of the search."""
         await self._rank()
-        rest = [hit for hit in self.hits if hit.passage not in self.shown]
+        rest = [hit for hit in self.hits if not self._was_shown(hit.passage)]
         more = spread(rest, self.k)
         before = "more " if self.shown else ""
         self.shown += [hit.passage for hit in more]

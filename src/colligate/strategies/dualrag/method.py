@@ -437,8 +437,8 @@ class DualRAG:
         )
         passages = {hit.passage.id: hit.passage for hits in found for hit in hits}
         suits = not self.no_rerank and await run.suits_reranker(list(passages.values()))
+        how = "search" if len(queries) == 1 else "reciprocal rank fusion"
         if beside or not suits or not passages:
-            how = "search" if len(queries) == 1 else "reciprocal rank fusion"
             return join_rankings(found)[: self.k], how, found
         by_queries = self.rerank_by == "queries" or name == ELSE
         rerank_query = ", ".join(queries) if by_queries else name
@@ -446,7 +446,7 @@ class DualRAG:
             scores = await run.rerank(rerank_query, list(passages.values()))
         except ModelError as error:
             run.continue_unranked(error)
-            return join_rankings(found)[: self.k], "search", found
+            return join_rankings(found)[: self.k], how, found
         hits = [Hit(passage, s) for passage, s in zip(passages.values(), scores, strict=True)]
         if self.least_score is not None:
             hits = [hit for hit in hits if hit.score > self.least_score]
