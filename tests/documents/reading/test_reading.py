@@ -8,7 +8,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from colligate.documents import Basis, Document, Kind
@@ -203,6 +203,7 @@ LINES = ["1. Scope.", "2. Terms", "1.1 More", "   CENTRED", "Text goes on here."
 LINES += ["", "", "  - item", "* x *", "a) b", "SHOUTING LINE", "Chapter 1", "\t", "\x0c", "。"]
 
 
+@example(["1. Scope.", "", "1.1 More", "2. Terms", "====", "", "1.1 More"])
 @given(st.lists(st.sampled_from(LINES), max_size=25))
 def test_a_plain_text_tree_loses_no_word(lines: list[str]) -> None:
     text = "\n".join(lines)

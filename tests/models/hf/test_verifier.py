@@ -70,7 +70,7 @@ def test_a_name_that_is_nearly_one_gets_it_as_a_hint():
         open_verifier("odd")
 
 
-@pytest.mark.parametrize("wrong", ["onnx:", "hf:", "minilm"])
+@pytest.mark.parametrize("wrong", ["onnx:", "hf:", "minilm:x"])
 def test_other_names_are_unknown(wrong):
     with pytest.raises(UnknownModel, match=r"none.*odds.*hf:NAME.*onnx:FOLDER"):
         open_verifier(wrong)

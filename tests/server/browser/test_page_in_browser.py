@@ -171,6 +171,8 @@ async def test_a_follow_up_keeps_its_history_and_what_it_may_read(page, filled, 
     sent.append(await follow_up("And how many at most?"))
     await expect(page.locator(".outcome[aria-busy=false] .said")).to_be_visible()
     await expect(page.locator(".earlier details")).to_have_count(1)
+    other = re.compile(rf"#/run/(?!{re.escape(answered.rpartition('/')[2])})")
+    await expect(page).to_have_url(other)  # before that, the page would go on to its last run
     await page.goto(answered)
     await page.reload()  # the run is one of a page that knows nothing of the conversation
     sent.append(await follow_up("And how many at least?"))

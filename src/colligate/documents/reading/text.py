@@ -273,6 +273,8 @@ def _find_candidates(text: str, block: _Block, index: int, width: int) -> Iterat
             continue
         if at == 0 and (first := _read_first_line(text, block, index, width)):
             yield first
+            while at + 1 < len(block) and block[at + 1].start < first.end:
+                at += 1  # its title goes on there, so no other heading begins there
         at += 1
 
 
