@@ -1,7 +1,7 @@
 """Heads on MiniLM that are carried in the package: the reranker, and the verifier of claims.
 
 Their first layers are the same, so the verifier's file holds only its own: the rest is read from
-the reranker's (external data of ONNX, `training/sharing.py`).
+the reranker's (external data of ONNX, `training/verifying.py`).
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ def _read(which: str, given: Path | None) -> tuple[Tokenizer, Any]:
                 model, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # both libraries raise bare exceptions of their own
-            what, hint = f"the {which} in {folder} cannot be loaded", "install colligate again"
+            what = f"the {which} in {folder} cannot be loaded"
+            hint = "give the folder of a training" if given else "install colligate again"
             raise WeightsUnavailable(what, str(error), hint) from error
     # The tokenizer's file pads everything to 128.
     tokenizer.no_padding()

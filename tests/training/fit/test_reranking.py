@@ -141,8 +141,7 @@ async def test_a_verifier_is_trained_without_the_documents_to_judge_by(base, tra
     import torch
 
     from colligate.training.pair_head import ClaimHead, StateStore, load_head, read_tokenizer
-    from colligate.training.sharing import share_weights
-    from colligate.training.verifying import train_verifier
+    from colligate.training.verifying import share_weights, train_verifier
 
     facts = [
         {"id": name, "title": name, "text": f"The old bridge of {name} was built in {1800 + i}."}
