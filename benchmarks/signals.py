@@ -15,7 +15,7 @@ cache folder. Attention is measured on the paper's prompt, or (`--prompt agent`)
 Global agent, which adds no cost if the agent is the same model.
 
 Rows contain the signals of every document, one row a question and position, and are written as they
-are made; the same command resumes a run that was stopped. Another choice of signals needs another
+are made; the same command resumes a run that was stopped. Another choice of fusions needs another
 file. Recall at 6 of each signal alone, of each pair fused and of all, by position and over all
 positions, is computed from the rows at the end: `--recompute` does only that, without a model.
 Intervals are of the bootstrap over questions (over all positions, of a question's mean).
@@ -78,7 +78,7 @@ from evidence_measuring import (
 
 POSITIONS = (0, 4, 9, 14, 19)
 BEST = 6  # the paper's local documents
-KEYS = ("question", "position", "model", "embedder", "reranker", "prompt")
+KEYS = ("question", "position", "model", "embedder", "reranker", "without", "prompt")
 # The paper's Figure 3, 500 questions: Llama 3.1 8B and gte-large.
 PAPER = {"similarity": 0.690, "likelihood": 0.754, "contrast": 0.814, "sfs": 0.908}
 
@@ -125,6 +125,7 @@ async def measure(arguments: argparse.Namespace) -> None:
             )
             for position in arguments.positions
         }
+        left_out = " and ".join(sorted(arguments.without))
         for same in zip(*by_position.values(), strict=True):
             for position, record in zip(by_position, same, strict=True):
                 if record["id"] != same[0]["id"]:
@@ -135,6 +136,7 @@ async def measure(arguments: argparse.Namespace) -> None:
                     "model": model.name,
                     "embedder": embedder.name,
                     "reranker": arguments.reranker,
+                    "without": f"without {left_out}" if left_out else "no signal left out",
                     "prompt": arguments.prompt,
                 }
                 if key not in rows:
