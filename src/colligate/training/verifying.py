@@ -208,7 +208,7 @@ def _share(found: Sequence[bool]) -> float:
     return sum(found) / max(1, len(found))
 
 
-def share_weights(model: Path, other: Path, out: Path) -> int:
+def save_sharing(model: Path, other: Path, out: Path) -> int:
     """Write `model` as `out`, which reads from `other` the tensors that are the same there.
 
     `out` and `other` are in one folder. Return the number of bytes that are shared.
@@ -230,4 +230,4 @@ if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     package = Path(__file__).parent.parent / "models" / "minilm"
-    share_weights(Path(sys.argv[1]), package / "reranker.onnx", package / "verifier.onnx")
+    save_sharing(Path(sys.argv[1]), package / "reranker.onnx", package / "verifier.onnx")

@@ -141,7 +141,7 @@ async def test_a_verifier_is_trained_without_the_documents_to_judge_by(base, tra
     import torch
 
     from colligate.training.pair_head import ClaimHead, StateStore, load_head, read_tokenizer
-    from colligate.training.verifying import share_weights, train_verifier
+    from colligate.training.verifying import save_sharing, train_verifier
 
     facts = [
         {"id": name, "title": name, "text": f"The old bridge of {name} was built in {1800 + i}."}
@@ -181,7 +181,7 @@ async def test_a_verifier_is_trained_without_the_documents_to_judge_by(base, tra
     beside.mkdir()
     shutil.copyfile(trained / "model.onnx", beside / "reranker.onnx")
     shutil.copyfile(made / "tokenizer.json", beside / "tokenizer.json")
-    shared = share_weights(made / "model.onnx", beside / "reranker.onnx", beside / "model.onnx")
+    shared = save_sharing(made / "model.onnx", beside / "reranker.onnx", beside / "model.onnx")
     sizes = [(folder / "model.onnx").stat().st_size for folder in (made, beside)]
     assert shared > 0
     assert sizes[1] < sizes[0] - 0.9 * shared

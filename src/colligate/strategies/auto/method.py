@@ -70,7 +70,7 @@ from colligate.strategies.auto.prompts import QuestionKind, kind_messages
 from colligate.strategies.dualrag import DualRAG, Knowledge
 from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.duquad.events import Viewed
-from colligate.strategies.longrefiner import LongRefiner, rank_passages
+from colligate.strategies.longrefiner import LongRefiner, rank_refined
 from colligate.strategies.longrefiner.structuring import Structuring
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.spd_rag import SPDRAG
@@ -286,12 +286,12 @@ class _Inquiry:
         refiner = LongRefiner(
             budget=budget, structuring=Structuring.HEADINGS, no_global=True, mode=mode
         )
-        kept = rank_passages(await refiner.refine(question, run, documents=names))
+        kept = rank_refined(await refiner.refine(question, run, documents=names))
         found = {hit.passage.document_id for hit in kept}
         if len(found) > 1 or not (others := [name for name in names if name not in found]):
             return kept
         few = replace(refiner, budget=budget // 4)
-        more = rank_passages(await few.refine(question, run, documents=others))
+        more = rank_refined(await few.refine(question, run, documents=others))
         left = sum(len(hit.passage.text) for hit in kept) * 3 // 4
         best: list[Hit] = []
         for hit in kept:

@@ -303,7 +303,7 @@ class LongRefiner(Refiner):
         with reserve_for_answer(run, lambda: names and self.on_nothing == "passages"):
             refined = await self.refine(question, run, documents=names)
         passages = list(refined.passages) if refined is not None else []
-        ranked = rank_passages(refined) if refined is not None else []
+        ranked = rank_refined(refined) if refined is not None else []
         if reads_apart(run, self.reading, self.form):
             answer = await read_ranked(
                 question,
@@ -331,7 +331,7 @@ class LongRefiner(Refiner):
         return await read_unseen(answer, hits, passages, run, self.form, self.reading)
 
 
-def rank_passages(refined: Refined) -> list[Hit]:
+def rank_refined(refined: Refined) -> list[Hit]:
     """Return the passages kept, best first, each with the score of its best paragraph."""
     passages = {passage.span: passage for passage in refined.passages}
     return [Hit(passages[each.span], each.score) for each in refined.evidence]
