@@ -384,7 +384,7 @@ class Engine:
             if not deadline.expired():
                 raise
             why = f"no answer within {timeout:g} seconds"
-            raise BudgetExceeded(why, "", "raise --timeout") from error
+            raise BudgetExceeded(why, "", "raise the time limit (--timeout)") from error
         started.usage = meter.report(seconds=time.perf_counter() - began)
         problems = (*run.warnings, *meter.warnings, *session.warnings[before:])
         started.warnings = tuple(dict.fromkeys(problems))

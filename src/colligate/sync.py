@@ -183,7 +183,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     if asyncio._get_running_loop() is loop:  # waiting here would wait for itself
         coroutine.close()
         why = "the call that it is made in (in `on_event`, for one) would wait for itself"
-        hint = "make it afterwards, or await the async face"
+        hint = "make it afterwards, or await the async version, such as aask"
         raise UsageError("a blocking call cannot be made here", why, hint)
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:

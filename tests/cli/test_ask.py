@@ -303,7 +303,7 @@ def test_a_wrong_key_is_said_without_showing_it(
 def test_limits(ask: Any, openai_server: Any, folder: Path) -> None:
     done = ask(folder, "--max-tokens-total", "50")
     assert done.returncode == 1
-    assert "raise --max-tokens-total" in fault(done)
+    assert "raise the token limit (--max-tokens-total)" in fault(done)
     openai_server.hold()
     done = ask(folder, "--timeout", "2")
     assert done.returncode == 1

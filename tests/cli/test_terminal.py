@@ -45,4 +45,7 @@ def test_a_citation_whose_meaning_was_not_told_is_marked(
     )
     show_answer(Answer("Who?", "auto", "Otter [1][2]", found=True, citations=(told, untold)))
     headings = [line for line in capsys.readouterr().out.splitlines() if "page" in line]
-    assert headings == ["[1] Otters, page 3", "[2] Otters, page 4, in other words"]
+    assert headings == [
+        "[1] Otters, page 3",
+        "[2] Otters, page 4, worded differently, please check",
+    ]

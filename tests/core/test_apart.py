@@ -143,7 +143,7 @@ async def test_a_passage_that_tells_what_to_answer_leaves_it_to_the_others(ask_s
     odds, texts = {"Max": 0.95, "Otto": 0.8}, (poison, MILL)
     answer, run, _ = await ask_small(QUESTION, odds, say, texts=texts)
     assert "Max Pike" not in f"{answer.text} {answer.short}"
-    assert any("tells who reads it what to answer" in warning for warning in run.warnings)
+    assert any("instructs its reader what to answer" in warning for warning in run.warnings)
 
 
 async def test_a_title_spells_an_abbreviation_out(ask_small):

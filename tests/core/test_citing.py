@@ -622,7 +622,7 @@ def test_a_sentence_that_tells_what_to_answer_is_not_cited(command):
     )
     assert [citation.quote for citation in found.citations] == ["The rent is 900 euros."]
     assert found.short == ""
-    assert any("tells what to answer" in problem for problem in found.dropped)
+    assert any("instructs its reader what to answer" in problem for problem in found.dropped)
     assert (
         find_short_answer("1 euro", "What is the rent?", passages, {"poison": document})[0] is None
     )

@@ -135,8 +135,11 @@ def test_a_citation_whose_meaning_was_not_told_is_marked(ending):
         shown = " ".join(p.text for p in docx.Document(io.BytesIO(content)).paragraphs)
     else:
         shown = content.decode()
-    assert shown.count("in other words") == 1
-    assert "page 4, 2024-05-01 (/office/rules.pdf), in other words" in shown.replace("\\", "")
+    assert shown.count("worded differently") == 1
+    assert (
+        "page 4, 2024-05-01 (/office/rules.pdf), worded differently, please check"
+        in shown.replace("\\", "")
+    )
 
 
 @pytest.mark.parametrize("ending", [".md", ".html", ".docx"])

@@ -221,7 +221,9 @@ def test_a_warning_says_that_nothing_is_held_out(data: Path) -> None:
     curate(request(data, limit=1, held_out=1e-9), said=said)
 
     [warning] = [e.text for e in said if isinstance(e, Noted) and e.warning]
-    assert warning == "nothing is held out of 1 items: ask for more, or raise --held-out"
+    assert (
+        warning == "nothing is held out of 1 items: take more items (--limit), or raise --held-out"
+    )
 
 
 # Who takes part

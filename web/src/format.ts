@@ -96,7 +96,7 @@ export function place(
   const section = citation.section.filter((title) => title !== citation.title);
   const page = citation.page === null ? "" : `page ${citation.page}`;
   const row = citation.row ? `row ${citation.row}` : "";
-  const words = citation.meaning === "unclear" ? "in other words" : "";
+  const words = citation.meaning === "unclear" ? "worded differently, please check" : "";
   return [section.slice(-2).join(" › "), page, row, citation.date, citation.source, words]
     .filter(Boolean)
     .join(" · ");

@@ -152,7 +152,7 @@ export type Job = {
   phase: string;
   done: number;
   total: number;
-  problems: { file: string; why: string }[];
+  problems: { file: string; why: string; hint: string }[];
   documents: string[];
 };
 

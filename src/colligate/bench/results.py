@@ -35,7 +35,7 @@ class Resampling(TypedDict, total=False):
 _FIRST = ("containment", "em", "str_em", "qampari_f1", "claim_recall", "rouge_lsum", "f1")
 # What is left to compare strategies by, where no right answers are known.
 _COST = ("tokens", "seconds")
-_RIGHT_OR_WRONG = re.compile(r"(containment|em|judge_dual|str_hit)(_\w+)?")
+_RIGHT_OR_WRONG = re.compile(r"right|(containment|em|judge_dual|str_hit)(_\w+)?")
 _GRADED = re.compile(r"(str_em|f1|qampari_f1|claim_recall|loong_official|loong_spd|rouge)(_\w+)?")
 # Metrics that are not shares: a judge's marks of 1 to 100, words, and costs.
 _NOT_SHARES = (

@@ -40,8 +40,8 @@ class AskOptions:
     effort: Annotated[
         Literal["low", "normal", "high"] | None,
         options.option(
-            "How much `auto` may do: low reads once, normal may ask one method more, high all of "
-            "them in turn, until nothing is missing. Default: normal.",
+            "How much `auto` may do: low reads once, normal may try one more method, high tries "
+            "all methods in turn until nothing is missing. Default: normal.",
             options.LIMITS,
         ),
     ] = None
@@ -194,7 +194,8 @@ class Asker:
         if documents == []:
             raise UsageError(
                 f"the library {library.path} takes no files at the moment",
-                f"the server at {server.url} holds it, and not all of these are in it as they are",
+                f"the server at {server.url} holds it, and some of these files are not in it, or "
+                "have changed since",
                 f"add the files on its page, {server.url}, or give another --library",
             )
         return await server.ask(

@@ -168,8 +168,8 @@ class BenchOptions:
     workers: Annotated[
         str | None,
         options.option(
-            "The workers of a Ray cluster answer, --concurrency of them; --data and --indexes are "
-            "on a disk that all machines have.",
+            "The workers of a Ray cluster answer, --concurrency of them; --data and --indexes must "
+            "be on a disk that all machines share.",
             options.LIMITS,
             metavar="ray[:HOST:PORT]",
         ),
@@ -186,7 +186,7 @@ class BenchOptions:
     timeout: Annotated[
         float | None,
         options.option(
-            "The longest time for one answer; after it the answer has failed.",
+            "The longest time for one answer; a slower answer counts as failed.",
             options.LIMITS,
             metavar="SECONDS",
             min=0.001,
@@ -340,8 +340,8 @@ def bench_compare_command(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="Strategies to compare. Default: those that both runs asked, or of one run the "
-            "first with each other.",
+            help="Strategies to compare. Default: those that both runs asked; with one run, its "
+            "first with each of the others.",
             show_default=False,
         ),
     ] = None,

@@ -64,7 +64,7 @@ def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
     if citation.source:
         line.append(f" ({to_one_line(shorten_path(citation.source))})", "dim")
     if citation.meaning == "unclear":
-        line.append(", in other words", "dim")
+        line.append(", worded differently, please check", "dim")
     return line
 
 

@@ -161,7 +161,7 @@ def _check_packages() -> Check:
     except PackageNotFoundError:
         installed = "(not installed as a package)"
     found = f"cannot load {', '.join(broken)}" if broken else f"colligate {installed}"
-    return Check("packages", not broken, found, "pip install --force-reinstall colligate")
+    return Check("packages", not broken, found, "install colligate again, as its README says")
 
 
 def _check_extras() -> Check:

@@ -178,7 +178,10 @@ async def library_erase_command(
     *,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also if a process is recorded as writing: it was killed."),
+        typer.Option(
+            "--force",
+            help="Erase even if another process is recorded as writing; only if it was killed.",
+        ),
     ] = False,
     where: options.LibraryOptions,
 ) -> int:
@@ -250,7 +253,12 @@ async def library_copy_command(
         Path, typer.Argument(metavar="LIBRARY", help="A folder or s3://.", show_default=False)
     ],
     target: Annotated[
-        Path, typer.Argument(metavar="NEW", help="An empty one, or none yet.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="NEW",
+            help="The new library: an empty folder, or one that does not exist.",
+            show_default=False,
+        ),
     ],
     *,
     kept_in: options.LibraryEngine = None,

@@ -133,7 +133,7 @@ Verifier = Annotated[
     str | None,
     option(
         "A further check, after the rules, that no cited sentence denies the statement: none, odds "
-        "(the model itself), minilm (in the package), hf:NAME (a model of inference) or "
+        "(the model itself), minilm (in the package), hf:NAME (an entailment model) or "
         "onnx:FOLDER (of `colligate train verifier`). Default: COLLIGATE_VERIFIER, then the "
         "settings file, then odds for bundled, none for others.",
         MODELS,
@@ -161,8 +161,8 @@ LibraryFolder = Annotated[
 LibraryEngine = Annotated[
     str | None,
     option(
-        "What a new library keeps its documents in: edge, or lance, which many processes search "
-        "at once. It keeps it for later commands; at s3:// it is lance. Default: edge.",
+        "The storage engine of a new library: edge, or lance, which many processes can search at "
+        "once. Later commands need not name it; at s3:// it is always lance. Default: edge.",
         LIBRARY,
         "--engine",
         metavar="NAME",
@@ -204,8 +204,8 @@ Ocr = Annotated[
 Pdf = Annotated[
     str | None,
     option(
-        "What reads PDFs: liteparse, or the program docling, which you install, with models of "
-        "layout. What the other one read is read again. Default: COLLIGATE_PDF, then the settings "
+        "The program that reads PDFs: liteparse, or docling with layout models, which you install. "
+        "PDFs that the other one read are read again. Default: COLLIGATE_PDF, then the settings "
         "file, then liteparse.",
         LIBRARY,
         "--pdf",

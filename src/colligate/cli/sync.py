@@ -51,7 +51,10 @@ async def sync_command(
     ] = None,
     *,
     watch: Annotated[
-        bool, options.option("Go on until Ctrl-C, as files change.", options.LIBRARY, "--watch")
+        bool,
+        options.option(
+            "Keep running, and sync when files change, until Ctrl-C.", options.LIBRARY, "--watch"
+        ),
     ] = False,
     yes: Annotated[
         bool,
@@ -71,7 +74,7 @@ async def sync_command(
     """Bring the library up to date with its folders, and say what has changed.
 
     New and changed files are read, the documents of files that are gone are removed. If more than
-    half of a folder's files are gone, a person is asked, since a disk may not be mounted.
+    half of a folder's files are gone, you are asked first, since a disk may not be mounted.
 
     Exit status: 0 up to date, 1 documents of missing files were kept, 2 wrong usage.
     """

@@ -157,7 +157,7 @@ class CurateOptions:
     timeout: Annotated[
         float | None,
         options.option(
-            "The longest time for one question, or document; after it that one has failed.",
+            "The longest time for one question, or document; a slower one counts as failed.",
             options.LIMITS,
             metavar="SECONDS",
             min=0.001,

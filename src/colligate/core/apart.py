@@ -457,7 +457,7 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
     if problem:
         run.warn(problem)
     if stated is None and commands_reader(passage.text):
-        run.warn(f"“{passage.title}” tells who reads it what to answer: that is not cited")
+        run.warn(f"“{passage.title}” instructs its reader what to answer: that is not cited")
     return short, stated
 
 

@@ -48,7 +48,7 @@ class TokenBudget:
             raise BudgetExceeded(
                 "the token budget is too small",
                 f"{left} tokens are left of {self._limit}, the last step may take {tokens}",
-                "raise --max-tokens-total",
+                "raise the token limit (--max-tokens-total)",
             )
         self._reserved += tokens
         try:
@@ -71,7 +71,7 @@ class TokenBudget:
                 "the token budget is spent",
                 f"{used} tokens are used{reserved} and the next call may take {tokens}, "
                 f"the limit is {self._limit}",
-                "raise --max-tokens-total",
+                "raise the token limit (--max-tokens-total)",
             )
         self._held += tokens
         try:

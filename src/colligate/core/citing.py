@@ -384,7 +384,7 @@ class _Checker:
             place = self._locate(quoted.quote, named)
             problem = f"passage {quoted.passage} does not hold the quote “{_cut(quoted.quote)}”"
             if place is None and commands_reader(f"{quoted.quote}\n{named.text}"):
-                problem = f"the passage tells what to answer: “{_cut(quoted.quote)}”"
+                problem = f"the passage instructs its reader what to answer: “{_cut(quoted.quote)}”"
             if place is not None:
                 problem = f"the quoted words do not support “{_cut(sentence)}”"
             if place and self._supports(place, named, sentence):

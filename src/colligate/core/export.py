@@ -68,7 +68,7 @@ def describe_place(citation: Mapping[str, Any], *, with_folder: bool = False) ->
     date = f", {citation['date']}" if citation.get("date") else ""
     file = citation.get("source", "")
     name = file if with_folder else PurePath(file).name
-    words = ", in other words" if citation.get("meaning") == "unclear" else ""
+    words = ", worded differently, please check" if citation.get("meaning") == "unclear" else ""
     return " ".join((where + page + row + date + (f" ({name})" if name else "") + words).split())
 
 

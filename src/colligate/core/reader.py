@@ -175,7 +175,7 @@ async def _ask(
         if second is not None and second.found:  # else its statements are there by force
             agrees = _agree(reply.short_answer, second.short_answer)
             if wavers := not agrees and is_small(run.model(role)):
-                run.emit(Noted("asked for quotes, the reader gives another answer: neither counts"))
+                run.emit(Noted("the reader changed its answer when asked for quotes: none is used"))
             else:
                 reply, cited = second, await check(second)
     _report(reply, run)

@@ -58,7 +58,7 @@ async def add_versions(answer: Answer, run: Run) -> Answer:
                 await _find_others(sentence, citation, answer, run, found)
     except (LibraryError, TimeoutError) as error:
         why = f": {error}" if str(error) else f" within {_PATIENCE:g} seconds"
-        run.warn(f"other versions of what is cited were not all looked for{why}")
+        run.warn(f"the search for other versions of what is cited did not finish{why}")
     for sentence, (document, span) in list(found.items())[:_MOST]:
         answer = show_other(answer, sentence, document, span)
     if found:

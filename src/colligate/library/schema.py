@@ -139,7 +139,7 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
         raise LibraryVersion(
             f"cannot open the library {file.parent}",
             f"its format is version {version} and this colligate reads version {SCHEMA_VERSION}",
-            "delete that folder and ask again, or name another with --library",
+            "index the files again into another --library, or use the colligate that made it",
         )
 
 

@@ -211,7 +211,9 @@ def require_known(ids: Iterable[str], known: Container[str]) -> None:
 
 def _unknown(document_id: str) -> UnknownDocument:
     return UnknownDocument(
-        f"no document {document_id}", "it is not in view", "a list of the documents shows their ids"
+        f"no document {document_id}",
+        "it is not one of the documents here",
+        "a list of the documents shows their ids",
     )
 
 

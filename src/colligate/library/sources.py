@@ -140,7 +140,7 @@ def find_document(given: str, documents: Sequence[DocumentInfo]) -> str:
             what = f"{given!r} may be one of {len(found)} documents"
             raise UsageError(what, several, "give the id of one")
     hint = "a list of the documents shows their names"
-    raise UnknownDocument(f"no document {given!r}", "no id, file or title is this", hint)
+    raise UnknownDocument(f"no document {given!r}", "none has this id, file or title", hint)
 
 
 _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|!=|=|>|<|~)\s*([^\s=<>~].*?)\s*")

@@ -134,7 +134,7 @@ class LibraryStore:
         raise UsageError(
             f"cannot take a snapshot of {self.uri}",
             "a library of SQLite and Qdrant Edge keeps no older versions",
-            "copy its folder, or move it with `colligate library copy --engine lance`",
+            "copy its folder, or copy it with `colligate library copy LIBRARY NEW --engine lance`",
         )
 
     def delete_snapshot(self, name: str) -> None:

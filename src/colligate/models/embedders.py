@@ -296,7 +296,7 @@ class NLIVerifier:
         labels = self._model.load().config.id2label
         if len(labels) < 2:
             why = "it has one label"
-            raise WeightsUnavailable(f"{self.name} is no model of inference", why, "name another")
+            raise WeightsUnavailable(f"{self.name} is not an entailment model", why, "name another")
         found = {str(name).lower()[:6]: int(at) for at, name in labels.items()}
         self._supports = found.get("entail", len(labels) - 1)
         self._contradicts = found.get("contra")

@@ -286,7 +286,7 @@ class Meter:
         if not cached:
             self.tokens += usage.input_tokens + usage.output_tokens
             usd = self.prices.cost(model, usage)
-            warning = f"the price of {model} is not known; give one with COLLIGATE_PRICES"
+            warning = f"the price of {model} is not known; name a price table in COLLIGATE_PRICES"
             if usd is None and warning not in self.warnings:
                 self.warnings.append(warning)
         offline, step = _OFFLINE.get(), _STEP.get()

@@ -449,9 +449,9 @@ class Failures:
             hint = f"set {self.key_variable}"
             return NotAuthorised(f"{self.url} wants a key", message, hint)
         if target := error.response.headers.get(_ELSEWHERE):
-            why = f"it redirects to another host: {self.scrub(target)}"
+            why = self.scrub(target)
             hint = "name that address if you trust it"
-            return RequestRefused(f"{self.url} does not answer itself", why, hint)
+            return RequestRefused(f"{self.url} redirects to another host", why, hint)
         if status == 429:
             if "insufficient_quota" in (error.code, error.type):
                 hint = "add credit, or use another key or model"

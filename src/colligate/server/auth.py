@@ -175,7 +175,7 @@ def require(*rights: Right) -> None:
     caller = CALLER.get()
     if caller is not None and not caller.may(rights):
         names = " or ".join(right for right in Right if right in rights)
-        hint = "whoever runs the server can make another: colligate token make"
+        hint = "whoever runs the server can make one: colligate token make NAME --right RIGHT"
         raise Forbidden(f"the token {caller.name} lacks the right {names}", "", hint)
 
 

@@ -305,8 +305,8 @@ StrategyName = Annotated[
 EffortName = Annotated[
     Literal["low", "normal", "high"] | None,
     Field(
-        description="How much `auto` may do: low reads once, normal (the default) may ask one"
-        " method more, high all of them in turn."
+        description="How much `auto` may do: low reads once, normal (the default) may try one"
+        " more method, high tries all methods in turn."
     ),
 ]
 Offset = Annotated[int, Field(ge=0)]

@@ -239,7 +239,9 @@ class CurationContext:
             raise stopped
         if request.held_out and not card.total("held_out"):
             what = f"nothing is held out of {card.items['done']:,} items"
-            self.trace.emit(Noted(f"{what}: ask for more, or raise --held-out", warning=True))
+            self.trace.emit(
+                Noted(f"{what}: take more items (--limit), or raise --held-out", warning=True)
+            )
         return card
 
     def _announce(self, missing: int, every: int, calls: float) -> None:

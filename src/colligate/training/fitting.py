@@ -169,7 +169,9 @@ def _train(
     trainer.accelerator.wait_for_everyone()
 
 
-_STOPPING = Noted("stopping after this step, which is saved; again stops at once", warning=True)
+_STOPPING = Noted(
+    "stopping after this step, which is saved; a second Ctrl-C stops at once", warning=True
+)
 
 
 def _find_checkpoint(inputs: TrainingInputs, out: Path) -> Path | None:

@@ -216,7 +216,7 @@ def _fit(
     if rank == 0:
         right = share_first(head, store, check)
         on_event(
-            Noted(f"the right passage is first for {right:.2f} of {len(check)} kept questions")
+            Noted(f"the right passage is first for {right:.2f} of {len(check)} held-out questions")
         )
         export(head, base, out)
     return out

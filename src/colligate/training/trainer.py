@@ -470,8 +470,8 @@ class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name
             each = (time.perf_counter() - self._first_step) / (self._steps - 1)
             rest = left * each
             lasts = f"{rest / 60:,.0f} minutes" if rest > 90 else f"{rest:.0f} s"
-            text = f"{each:.1f} s a step: {lasts} for the {left:,} left, and the held out"
-            self._emit(Noted(text))
+            still = f"the {left:,} steps left, plus the held-out samples"
+            self._emit(Noted(f"{each:.1f} s a step: {lasts} for {still}"))
 
 
 def _has_loss(entry: Mapping[str, Any]) -> bool:

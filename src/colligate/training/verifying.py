@@ -154,8 +154,8 @@ def _fit(
     right, caught, false = _judge(head, store, check)
     on_event(
         Noted(
-            f"of {len(check)} kept claims {right:.2f} are told rightly, {caught:.2f} of the wrong "
-            f"ones are found and {false:.2f} of the true ones taken for wrong"
+            f"of {len(check)} held-out claims {right:.2f} are judged correctly; {caught:.2f} of "
+            f"the wrong ones are found, and {false:.2f} of the true ones are judged wrong"
         )
     )
     export(head, base, out)

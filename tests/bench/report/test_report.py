@@ -348,6 +348,22 @@ def test_what_became_of_each_answer(made_run: Make) -> None:
     assert "| it broke | ToA | 21 | it broke: badly; try again |" in text.read_text("utf-8")
 
 
+def test_the_verdict_of_the_suite_auto_decides_too(made_run: Make) -> None:
+    def judge(row: Row) -> Row:
+        outcome = replace(row.outcome, found=True)
+        return replace(row, outcome=outcome, metrics={"right": float(row.strategy == "duquad")})
+
+    page, _ = write_report(made_run(questions=1, change=judge).write())
+    read = data(page)
+    kinds = {
+        read["methods"][answer["m"]]: read["verdicts"][answer["v"]]
+        for question in read["questions"]
+        for answer in question["answers"]
+    }
+    assert kinds.pop("DuQUAD") == "right"
+    assert set(kinds.values()) == {"wrong"}
+
+
 def test_a_failed_answer_counts_as_wrong_in_every_mean(made_run: Make) -> None:
     def half_broken(row: Row) -> Row:
         broken = int(row.question.split("-")[-1]) % 2 == 0

@@ -137,7 +137,7 @@ def test_a_budget_that_is_too_small_for_anything_is_status_1(
 ) -> None:
     done = colligate.here(*asking(answers.server, strategy, licences, "--max-tokens-total", "60"))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "raise --max-tokens-total" in done.stderr
+    assert "raise the token limit (--max-tokens-total)" in done.stderr
 
 
 @STRATEGIES

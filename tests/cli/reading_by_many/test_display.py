@@ -76,7 +76,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         (Listed("passages", (SPAN, SPAN), ("T", "U")), "comparing 2 passages"),
         (
             Viewed("global", (1, 2, 3), "...", (2, 3), True),
-            "the global agent read 3 documents, named 2, 3",
+            "the global agent read 3 documents, named #2, #3",
         ),
         (
             Gated(0.4, (DocumentScore(1, 0.9, "a", True), DocumentScore(2, 0.1, "", False))),

@@ -1,4 +1,4 @@
-"""A model of inference by name as verifier: its labels are found by their names."""
+"""An entailment model by name as verifier: its labels are found by their names."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_its_labels_are_read_by_name(name, labels, sure, expected):
 
 
 def test_a_model_with_one_label_is_refused(name):
-    with pytest.raises(WeightsUnavailable, match="no model of inference"):
+    with pytest.raises(WeightsUnavailable, match="not an entailment model"):
         open_verifier(name(("LABEL_0",), "LABEL_0"))
 
 

@@ -593,7 +593,7 @@ async def test_a_coordinator_that_gives_no_plan_leaves_the_question_as_the_task(
         answer = await SPD.answer(QUESTION, run)
     assert answer.found
     assert any(f"1. {QUESTION}" in call.prompt for call in model.calls)
-    assert any("only task" in warning for warning in run.warnings)
+    assert any("not split into tasks" in warning for warning in run.warnings)
 
 
 async def test_where_the_last_reply_cannot_be_had_the_findings_are_given_and_cited(make_run):
@@ -1194,8 +1194,8 @@ async def test_too_many_calls_are_not_begun_unless_allowed(make_run):
         await SPDRAG(most_calls=20).answer(QUESTION, run)
     assert str(caught.value) == (
         "an agent for each of 30 documents takes about 32, at most 32 model calls: "
-        "most_calls is 20; --yes or --set most_calls=32 allows them, "
-        "--set documents=N reads the N best only"
+        "most_calls is 20; --yes or the parameter most_calls=32 allows them, "
+        "the parameter documents=N reads only the N best"
     )
     assert model.calls == []
     await SPDRAG(most_calls=32).answer(QUESTION, run)

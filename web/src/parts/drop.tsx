@@ -186,6 +186,7 @@ export function Drop() {
                 {(each) => (
                   <li key={each.file}>
                     <b>{each.file}</b>: {each.why}
+                    {each.hint && `; ${each.hint}`}
                   </li>
                 )}
               </Few>

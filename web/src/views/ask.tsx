@@ -285,7 +285,7 @@ function Settings() {
         </summary>
         <DocumentChoice />
         <label class={where ? "field changed" : "field"}>
-          <span>only documents that meet</span>
+          <span>only documents that meet these conditions</span>
           <input
             placeholder="date>=2024; title~report"
             value={where}
@@ -297,7 +297,7 @@ function Settings() {
           </small>
         </label>
         <div class="parameters">
-          <Limit value={limits.tokens} step="1" why="What is read and written together.">
+          <Limit value={limits.tokens} step="1" why="Tokens read and written, added together.">
             token limit
           </Limit>
           <Limit value={limits.seconds} step="any" why="After it the run ends without an answer.">

@@ -298,7 +298,7 @@ def _unfit(folder: Path, why: str) -> WeightsUnavailable:
     return WeightsUnavailable(
         f"cannot use the llama.cpp libraries in {folder}",
         why,
-        f"name a folder with version {VERSION} in COLLIGATE_LLAMA, or nothing and run "
+        f"name a folder with version {VERSION} in COLLIGATE_LLAMA, or unset it and run "
         f"colligate models pull {LIBRARY}",
     )
 

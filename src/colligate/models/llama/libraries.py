@@ -182,7 +182,7 @@ def _user_folder() -> Path | None:
         f"COLLIGATE_LLAMA={named} cannot be used",
         f"{folder} holds no {' and no '.join(missing)}" if folder.is_dir() else "no such folder",
         f"name the folder with the shared libraries of llama.cpp {VERSION}, "
-        f"or one of {', '.join(sorted(_VARIANTS))}, or nothing",
+        f"or one of {', '.join(sorted(_VARIANTS))}, or unset it",
     )
 
 

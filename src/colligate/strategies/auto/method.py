@@ -102,7 +102,7 @@ class Auto:
     """The right amount of work for each question: read, check, do more where something is missing.
 
     Attributes:
-        effort: low reads once; normal may ask one method more; high all, in turn
+        effort: low reads once; normal may try one more method; high tries all, in turn
         pool: passages that the first search finds, for the reranker and for reading on
         k: passages of the first reading, at most k - 2 of one document if there are others; none:
             10, or 6 by a small reader after a reranker
@@ -314,7 +314,7 @@ class _Inquiry:
         try:
             other = await read_rival(self.question, best, hits, self.passage_odds, self.run)
         except (BudgetExceeded, ModelError) as error:
-            self.run.warn(f"whether another passage says otherwise is not known: {error}")
+            self.run.warn(f"could not check whether another passage says otherwise: {error}")
             return
         if other is not None and contradict(best.short or "", other[0], self.question):
             short, stated = other

@@ -101,8 +101,8 @@ class Summarised(Event):
     readable: bool = True
 
     def line(self) -> str:
-        located = pluralize(len(self.fragments), "statement")
-        return f"{self.entity}: {located} with a place, of {self.said} made"
+        said = pluralize(self.said, "statement")
+        return f"{self.entity}: {len(self.fragments)} of {said} found in the passages"
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Viewed(Event):
     short: str = ""
 
     def line(self) -> str:
-        named = ", ".join(map(str, self.important)) or "none"
+        named = ", ".join(f"#{number}" for number in self.important) or "none"
         return (
             f"the {self.agent} agent read {pluralize(len(self.shown), 'document')}, named {named}"
         )

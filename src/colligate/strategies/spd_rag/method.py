@@ -251,8 +251,8 @@ class SPDRAG:
             raise UsageError(
                 f"{reading} takes {estimate}",
                 f"most_calls is {self.most_calls:,}",
-                f"--yes or --set most_calls={about} allows them, "
-                "--set documents=N reads the N best only",
+                f"--yes or the parameter most_calls={about} allows them, "
+                "the parameter documents=N reads only the N best",
             )
         if most > _MANY:
             run.emit(Noted(f"{reading}: {estimate}"))
@@ -305,7 +305,7 @@ class SPDRAG:
             )
             return (await asked).value
         except MalformedOutput as error:
-            run.warn(f"the question is every agent's only task: {error}")
+            run.warn(f"the question is not split into tasks, every agent gets it whole: {error}")
             return Todos()
 
     def _make_agent(self, question: str, tasks: tuple[str, ...], run: Run) -> DocumentAgent:
@@ -388,7 +388,8 @@ async def _compare(question: str, outcomes: Sequence[AgentOutcome], run: Run) ->
             short = str(len(named))
             line = f"{short} of {len(told)}: {line}"
         if others:
-            run.warn(f"of another kind, so not compared: {_name([told[n].title for n in others])}")
+            titles = _name([told[n].title for n in others])
+            run.warn(f"not compared, since their figures are of another kind: {titles}")
     elif total := find_total(question, figures):
         short, only = total, tuple(range(len(told)))
         line = f"{total} is the sum {among}."

@@ -215,13 +215,13 @@ class Synthesis:
         try:
             reply = (await self.run.structured(messages, schema, max_tokens=tokens)).value
         except (ModelError, BudgetExceeded) as error:
-            self.run.warn(f"the last synthesis failed, the answer is the findings: {error}")
+            self.run.warn(f"the last synthesis failed, so the answer lists the findings: {error}")
             return await self.list_findings(gathered)
         stated, dropped = await self._resolve(reply.statements, passages)
         if not any(each.places for each in stated):
             if not reply.found:
                 return await self._write([], gathered, "", dropped)
-            self.run.warn("the last synthesis quotes nothing, the answer is the findings")
+            self.run.warn("the last synthesis quotes nothing, so the answer lists the findings")
             return await self.list_findings(gathered)
         if growing:
             stated = self._complete(stated, gathered)
@@ -241,7 +241,7 @@ class Synthesis:
         try:
             head = (await self.run.structured(messages, Head, max_tokens=tokens)).value
         except (ModelError, BudgetExceeded) as error:
-            self.run.warn(f"the head of the answer could not be written: {error}")
+            self.run.warn(f"the introduction of the answer could not be written: {error}")
             return await self._write(body, gathered, "", ())
         stated, dropped = await self._resolve(head.statements, passages)
         whole = [*(each for each in stated if each.places), *body]
