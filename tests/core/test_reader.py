@@ -323,6 +323,19 @@ async def test_a_small_reader_says_a_number_or_date_where_one_is_asked_for(
     assert (answer.found, answer.short) == (True, "900 euros")
 
 
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [("Where is the flat?", False), ("Who pays?", False), ("What does the tenant pay?", True)],
+)
+async def test_a_number_of_a_small_reader_is_no_place_or_person(asked, reply, question, found):
+    quote = "The tenant pays 900 euros a month for the flat in Mill Street."
+    said = reply((1, quote, quote), short="900", found=True)
+    answer, *_ = await asked(said, name="a-1.5b", question=question)
+    assert answer.found is found
+    answer, *_ = await asked(said, name="a-70b", question=question)
+    assert answer.found
+
+
 @pytest.mark.parametrize("replies", UNUSABLE.values(), ids=UNUSABLE)
 async def test_what_earlier_steps_verified_is_the_answer_of_a_reader_that_fails(asked, replies):
     answer, _, noted = await asked(*replies, known=[KNOWN], paid=True)

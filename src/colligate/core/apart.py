@@ -25,7 +25,7 @@ from colligate.core.citing import (
     find_short_answer,
     write_answer,
 )
-from colligate.core.computing import complete_date, find_count, lacks_date
+from colligate.core.computing import complete_date, find_count, is_number_for_name, lacks_date
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.orders import commands_reader
@@ -82,7 +82,6 @@ _SUREST = 2
 MOST_APART = 10  # passages that are judged: a worse one in the search is hardly ever the surest
 _TITLE_ALONE = 0.75  # share of a passage's words from which it says no more than its title
 _WHEN = re.compile(r"\bwhen\b", re.I)
-_NO_NUMBER = re.compile(r"\W*(?:where|who(?:m|se)?)\b", re.I)
 _MISSING = 0.4  # share of the question's words that only other passages may have
 _REPLY_TOKENS = 60
 
@@ -449,7 +448,8 @@ async def _read_alone(question: str, passage: Passage, run: Run) -> tuple[str, S
     messages = build_messages(_ANSWER, render_passages([passage]), render_question(question))
     short = (await run.chat(messages, max_tokens=_REPLY_TOKENS)).text.strip()
     says_none = short.strip(" .\"'").casefold() == "none"
-    if says_none or repeats_question(short, question) or _is_other_kind(short, question):
+    other_kind = lacks_date(question, short) or is_number_for_name(question, short)
+    if says_none or other_kind or repeats_question(short, question):
         return "", None
     short, stated, problem = await _find_sentence(short, question, passage, run)
     if stated is None and not problem and (new := find_new_words(short, question)):
@@ -528,14 +528,6 @@ def speaks_of_several(question: str) -> bool:
     False
     """
     return _SEVERAL_WORDS.search(question) is not None
-
-
-def _is_other_kind(short: str, question: str) -> bool:
-    """Return whether an answer is a number, and the question asks for a place or a person, or it
-    has no date, and the question asks for one."""
-    words = split_content_words(short)
-    number = bool(words) and all(map(is_number, words))
-    return lacks_date(question, short) or (number and _NO_NUMBER.match(question) is not None)
 
 
 def repeats_question(short: str, question: str) -> bool:

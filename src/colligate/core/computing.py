@@ -25,7 +25,7 @@ from colligate.core.numbers import (
     has_decimal_points,
     write_number,
 )
-from colligate.core.support import split_content_words
+from colligate.core.support import is_number, split_content_words
 from colligate.documents.sentences import split_sentences
 
 Operation = Literal["count", "sum", "difference", "ratio", "change", "share"]
@@ -397,6 +397,21 @@ def lacks_date(question: str, text: str) -> bool:
     True
     """
     return _ASKS_DATE.search(question) is not None and _TIME.search(text) is None
+
+
+_NO_NUMBER = re.compile(r"\W*(?:where|who(?:m|se)?)\b", re.IGNORECASE)
+
+
+def is_number_for_name(question: str, short: str) -> bool:
+    """Return whether a question asks for a place or a person, and its short answer is a number.
+
+    >>> is_number_for_name("Where did the war begin?", "1756")
+    True
+    >>> is_number_for_name("Where does the lease say so?", "section 12")
+    False
+    """
+    words = split_content_words(short)
+    return _NO_NUMBER.match(question) is not None and bool(words) and all(map(is_number, words))
 
 
 def read_value(text: str, said_in: str = "") -> tuple[str, tuple[Decimal, ...]] | None:

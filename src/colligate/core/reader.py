@@ -32,7 +32,7 @@ from colligate.core.citing import (
     resolve,
     write_answer,
 )
-from colligate.core.computing import find_larger, lacks_date
+from colligate.core.computing import find_larger, is_number_for_name, lacks_date
 from colligate.core.events import Answered, Noted, Said
 from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape, render_question, render_text
@@ -229,6 +229,8 @@ def _find_stray(question: str, short: str, cited: Cited, form: Form) -> str:
         return "it gives no number, which the question asks for"
     if lacks_date(question, remove_model_marks(f"{cited.short} {cited.text}")):
         return "it gives no date, which the question asks for"
+    if is_number_for_name(question, cited.short):
+        return "it gives a number for a place or a person"
     if form is Form.SHORT and short and not cited.short and not _VERDICT.match(short):
         return "nothing that it cites says its short answer"
     return ""
