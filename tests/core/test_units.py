@@ -1,7 +1,7 @@
 import pytest
 
-from colligate.core.units import rank_documents
-from colligate.documents import Hit
+from colligate.core.units import join_rankings, rank_documents
+from colligate.documents import Hit, Passage, Span
 from colligate.library import DocumentInfo
 from support.documents import make
 
@@ -51,3 +51,13 @@ async def test_the_search_widens_until_enough_documents_are_found(make_run):
     run, _ = make_run(sources)
     assert await rank_documents("Who?", run, 2) == ["ant", "zebra"]
     assert sources.asked == [16, 64]
+
+
+def test_searches_are_joined_by_reciprocal_rank():
+    def hits(*names):
+        return [Hit(Passage(Span(name, 0, 1), "x", ""), 1.0) for name in names]
+
+    joined = join_rankings([hits("a", "b", "c"), hits("b", "d")])
+    assert [hit.passage.document_id for hit in joined] == ["b", "a", "d", "c"]
+    assert join_rankings([]) == []
+    assert join_rankings([hits("a", "b")]) == hits("a", "b")

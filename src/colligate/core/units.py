@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from colligate.core.run import Run
-from colligate.documents import Document, Passage
+from colligate.documents import Document, Hit, Passage
 from colligate.documents.chunking import Chunker
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
@@ -32,6 +33,25 @@ async def rank_documents(
     if len(infos) <= count:
         found += [info.id for info in infos if info.id not in set(found)]
     return found[:count]
+
+
+_RRF = 60  # the constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)
+
+
+def join_rankings(found: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Return what several searches found, the highest sum of reciprocal ranks first.
+
+    Equal sums keep the order of the searches; one search stays as it is.
+    """
+    if len(found) == 1:
+        return list(found[0])
+    sums: dict[str, Hit] = {}
+    for hits in found:
+        for place, hit in enumerate(hits, 1):
+            so_far = sums.get(hit.passage.id)
+            score = (so_far.score if so_far else 0.0) + 1 / (_RRF + place)
+            sums[hit.passage.id] = replace(hit, score=score)
+    return sorted(sums.values(), key=lambda hit: -hit.score)
 
 
 Units = Literal["auto", "documents", "passages"]

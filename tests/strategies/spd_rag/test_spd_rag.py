@@ -18,14 +18,13 @@ from hypothesis import strategies as st
 from colligate.concurrency import map_concurrent
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Noted, Progressed, Pruned, Retrieved
-from colligate.documents import Document, Hit, Passage, Span
+from colligate.documents import Document, Hit, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import BudgetExceeded, ServerFailed, UsageError
 from colligate.library import DocumentInfo, InMemorySources
 from colligate.models import Role
 from colligate.strategies.spd_rag import SPDRAG
-from colligate.strategies.spd_rag.agent import join_ranks
 from colligate.strategies.spd_rag.events import (
     AgentEnded,
     AgentTurn,
@@ -347,15 +346,6 @@ async def test_the_first_search_may_be_the_question(long, make_run):
     await strategy.answer(QUESTION, run)
     assert turns(model) == ["turn"]
     assert [event.query for event in events(run, Retrieved)] == [QUESTION]
-
-
-def test_lists_are_joined_by_reciprocal_rank():
-    def hits(*names):
-        return [Hit(Passage(Span(name, 0, 1), "x", ""), 1.0) for name in names]
-
-    joined = join_ranks([hits("a", "b", "c"), hits("b", "d")])
-    assert [passage.document_id for passage in joined] == ["b", "a", "d", "c"]
-    assert join_ranks([]) == []
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from colligate.core.reader import Form, ask_statements
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.subject import check_subject
+from colligate.core.units import join_rankings
 from colligate.documents import Hit, Passage
 from colligate.documents.sentences import sentence_spans
 from colligate.errors import BudgetExceeded, ColligateError, MalformedOutput, ModelError
@@ -674,22 +675,6 @@ async def _link_entities(
         names = list(dict.fromkeys([*known, *asked]))
         vectors = dict(zip(names, await run.embed(names), strict=True))
     return link_names(asked, known, linking=linking, vectors=vectors, threshold=threshold)
-
-
-_RRF = 60  # Cormack, Clarke and Buettcher (SIGIR 2009)
-
-
-def join_rankings(found: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Join several rankings into one; equal scores keep the order of the queries."""
-    if len(found) == 1:
-        return list(found[0])
-    sums: dict[str, Hit] = {}
-    for hits in found:
-        for place, hit in enumerate(hits, 1):
-            so_far = sums.get(hit.passage.id)
-            score = (so_far.score if so_far else 0.0) + 1 / (_RRF + place)
-            sums[hit.passage.id] = replace(hit, score=score)
-    return sorted(sums.values(), key=lambda hit: -hit.score)
 
 
 def group_by_title(hits: Sequence[Hit]) -> dict[str, list[Hit]]:

@@ -30,6 +30,7 @@ from colligate.core.events import Progressed
 from colligate.core.fit import fit_window
 from colligate.core.reader import keep_table_head, render_passages
 from colligate.core.run import Run
+from colligate.core.units import join_rankings
 from colligate.documents import Hit, Passage, Span
 from colligate.documents.chunking import Structural
 from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall, MalformedOutput
@@ -57,7 +58,6 @@ _PASSAGES_APART, _POOL_APART = 6, 50  # of a search for a task, as `retrieve-rea
 # Lower than for a search of all documents: this one is in view, and rows of tables get low odds.
 _LEAST_ODDS = 0.2
 
-_RRF = 60  # the constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)
 _FEWEST_SEARCHES = 2  # before "not found" (the paper's prompt)
 _SHARE = 0.5  # of the worker's window for all the passages of a prompt
 _SHORT = 150  # tokens of a short passage: a search returns enough to fill its evidence
@@ -258,7 +258,7 @@ class DocumentAgent:
             for query in queries
         ]
         seen = {passage.span for passage in reading.shown}
-        ranked = [each for each in join_ranks(found)[:k] if each.span not in seen]
+        ranked = [hit.passage for hit in join_rankings(found)[:k] if hit.passage.span not in seen]
         document = await run.document(reading.info.id)
         new = await self._fit([keep_table_head(each, document) for each in ranked], reading, run)
         await self._show(reading, new, run)
@@ -334,15 +334,6 @@ class DocumentAgent:
                 shown=tuple(passage.span for passage in new),
             )
         )
-
-
-def join_ranks(lists: Sequence[Sequence[Hit]]) -> list[Passage]:
-    """Return the passages of several searches, the highest sum of reciprocal ranks first."""
-    sums: dict[Passage, float] = {}
-    for hits in lists:
-        for rank, hit in enumerate(hits, 1):
-            sums[hit.passage] = sums.get(hit.passage, 0.0) + 1 / (_RRF + rank)
-    return sorted(sums, key=lambda passage: -sums[passage])
 
 
 @dataclass
