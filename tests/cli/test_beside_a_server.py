@@ -148,7 +148,8 @@ def test_a_person_at_the_terminal_is_asked_before_many_calls(
         publish_address(library, Address(url, None, instance, os.getpid()))
         done = colligate.here(*question, *limit)
         assert "holds the library" in done.stderr
-        assert asked == ["an agent for each of 2 documents takes about 4 model calls: do it?"]
+        takes = "an agent for each of 2 documents takes about 4 model calls"
+        assert asked == [f"{takes} (the best 1 alone: about 2): do it?"]
         assert f"read {'2 documents' if consents else '1 document'} one by one" in done.stderr
         assert colligate.here(*question, *limit, "--yes").returncode == 3
         assert len(asked) == 1

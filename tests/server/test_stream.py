@@ -70,7 +70,8 @@ async def test_a_run_asks_its_client_for_consent(serve, monkeypatch, decision):
                         told = {"yes": decision}
                         decided = await client.post(f"/api/runs/{run}/consent", json=told)
                         assert decided.status_code == 204
-        assert asked == ["an agent for each of 2 documents takes about 4 model calls"]
+        takes = "an agent for each of 2 documents takes about 4 model calls"
+        assert asked == [f"{takes} (the best 1 alone: about 2)"]
         read = "2 documents" if decision else "1 document"
         assert f"read {read} one by one" in answer["how"]
         late = await client.post(f"/api/runs/{run}/consent", json={"yes": True})

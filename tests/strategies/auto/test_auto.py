@@ -205,7 +205,8 @@ async def test_with_consent_every_document_is_read(make_run):
         run.consent = consent
         strategy = Auto(mode="sparse", most_documents=2)
         answer = await strategy.answer("Which year is each film from?", run)
-    assert asked == ["an agent for each of 3 documents takes about 6 model calls"]
+    takes = "an agent for each of 3 documents takes about 6 model calls (the best 2 alone: about 4)"
+    assert asked == [takes]
     assert "read 3 documents one by one" in answer.how
     assert not any("--yes" in warning for warning in run.warnings)
 

@@ -523,7 +523,10 @@ class _Inquiry:
     async def _read_each(self) -> tuple[str, Answer]:
         """Read each document by an agent of its own, the best ones if there are too many."""
         count, most = len(self.infos), self.auto.most_documents
-        takes = f"an agent for each of {count:,} documents takes about {2 * count:,} model calls"
+        takes = (
+            f"an agent for each of {count:,} documents takes about {2 * count:,} model calls "
+            f"(the best {most} alone: about {2 * most})"
+        )
         if count > most and not await self.run.consent(takes):
             self.run.warn(
                 f"the {most} documents that a search finds best are read, of {count:,}: "
