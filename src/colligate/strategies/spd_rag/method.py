@@ -388,8 +388,8 @@ async def _compare(question: str, outcomes: Sequence[AgentOutcome], run: Run) ->
             short = str(len(named))
             line = f"{short} of {len(told)}: {line}"
         if others:
-            titles = _name([told[n].title for n in others])
-            run.warn(f"not compared, since their figures are of another kind: {titles}")
+            left_out = _name([told[n].title for n in others])
+            run.warn(f"not compared, since their figures are of another kind: {left_out}")
     elif total := find_total(question, figures):
         short, only = total, tuple(range(len(told)))
         line = f"{total} is the sum {among}."
