@@ -15,9 +15,10 @@ cache folder. Attention is measured on the paper's prompt, or (`--prompt agent`)
 Global agent, which adds no cost if the agent is the same model.
 
 Rows contain the signals of every document, one row a question and position, and are written as they
-are made; the same command resumes a run that was stopped. Another choice of fusions needs another
-file. Recall at 6 of each signal alone, of each pair fused and of all, by position and over all
-positions, is computed from the rows at the end: `--recompute` does only that, without a model.
+are made; the same command resumes a run that was stopped. Another choice of signals needs another
+file; a row says which were left out. Recall at 6 of each signal alone, of each pair fused and of
+all, by position and over all positions, is computed from the rows at the end: `--recompute` does
+only that, without a model.
 Intervals are of the bootstrap over questions (over all positions, of a question's mean).
 
 `--learn` fits the weights of the calibrated fusion to the rows: they maximise the likelihood of the

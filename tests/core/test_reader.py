@@ -325,7 +325,12 @@ async def test_a_small_reader_says_a_number_or_date_where_one_is_asked_for(
 
 @pytest.mark.parametrize(
     ("question", "found"),
-    [("Where is the flat?", False), ("Who pays?", False), ("What does the tenant pay?", True)],
+    [
+        ("Where is the flat?", False),
+        ("Who pays?", False),
+        ("What does the tenant pay?", True),
+        ("Who pays and how much?", True),
+    ],
 )
 async def test_a_number_of_a_small_reader_is_no_place_or_person(asked, reply, question, found):
     quote = "The tenant pays 900 euros a month for the flat in Mill Street."

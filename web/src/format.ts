@@ -89,7 +89,7 @@ export function oneLine(text: string, most = 160): string {
   return line.length > most ? `${line.slice(0, most).trimEnd()}…` : line;
 }
 
-/** The section, page, row, date and file of a citation, and whether the answer is in other words. */
+/** The section, page, row, date and file of a citation, and a mark if the answer may say something else. */
 export function place(
   citation: Pick<Citation, "section" | "title" | "page" | "row" | "date" | "source" | "meaning">,
 ): string {

@@ -399,19 +399,22 @@ def lacks_date(question: str, text: str) -> bool:
     return _ASKS_DATE.search(question) is not None and _TIME.search(text) is None
 
 
-_NO_NUMBER = re.compile(r"\W*(?:where|who(?:m|se)?)\b", re.IGNORECASE)
+_NO_NUMBER = re.compile(
+    r"\W*(?:where|who(?:m|se)?)\b(?!.*\band (?:wh(?:at|en|ich)|how)\b)", re.IGNORECASE
+)
 
 
 def is_number_for_name(question: str, short: str) -> bool:
-    """Return whether a question asks for a place or a person, and its short answer is a number.
+    """Return whether a question asks for a place or a person alone, and is answered by a number.
 
-    >>> is_number_for_name("Where did the war begin?", "1756")
+    >>> is_number_for_name("Where did the French and Indian War begin?", "1756")
     True
-    >>> is_number_for_name("Where does the lease say so?", "section 12")
+    >>> is_number_for_name("Where does the lease say so?", "§ 12")
     False
     """
     words = split_content_words(short)
-    return _NO_NUMBER.match(question) is not None and bool(words) and all(map(is_number, words))
+    number = bool(words) and "§" not in short and all(map(is_number, words))
+    return number and _NO_NUMBER.match(question) is not None
 
 
 def read_value(text: str, said_in: str = "") -> tuple[str, tuple[Decimal, ...]] | None:

@@ -59,8 +59,8 @@ def render_answer(answer: Mapping[str, Any]) -> RenderedAnswer:
 
 
 def describe_place(citation: Mapping[str, Any], *, with_folder: bool = False) -> str:
-    """Return title, headings, page, row, date and file of a citation in one line, and whether the
-    answer says it in other words, whose meaning nothing has compared."""
+    """Return title, headings, page, row, date and file of a citation in one line, and a
+    mark if it is not known whether the answer says the same."""
     headings = [heading for heading in citation["section"] if heading != citation["title"]]
     where = " › ".join([citation["title"], *headings])
     page = "" if citation["page"] is None else f", page {citation['page']}"

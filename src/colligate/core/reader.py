@@ -80,7 +80,8 @@ async def read(
     passages holds its short answer. The answer is found if at least one statement is cited: what
     has no place in a document is never passed on. Of a small reader's one answer the short form
     must be said there too: what it cites otherwise is hardly ever an answer (docs/benchmarks.md).
-    Its answer to "how many" must have a number, that to "which year" a date.
+    Its answer to "how many" must have a number, that to "which year" a date, and that to "where" or
+    "who" must not be a number alone.
 
     `known` are statements that earlier steps verified. They are the answer if the reader fails or
     claims an answer that cannot be cited; without them the answer is then not found. `otherwise`
@@ -175,7 +176,7 @@ async def _ask(
         if second is not None and second.found:  # else its statements are there by force
             agrees = _agree(reply.short_answer, second.short_answer)
             if wavers := not agrees and is_small(run.model(role)):
-                run.emit(Noted("the reader changed its answer when asked for quotes: none is used"))
+                run.emit(Noted("asked for quotes, the reader changed its answer: neither is used"))
             else:
                 reply, cited = second, await check(second)
     _report(reply, run)
@@ -229,7 +230,7 @@ def _find_stray(question: str, short: str, cited: Cited, form: Form) -> str:
         return "it gives no number, which the question asks for"
     if lacks_date(question, remove_model_marks(f"{cited.short} {cited.text}")):
         return "it gives no date, which the question asks for"
-    if is_number_for_name(question, cited.short):
+    if form is Form.SHORT and is_number_for_name(question, cited.short):
         return "it gives a number for a place or a person"
     if form is Form.SHORT and short and not cited.short and not _VERDICT.match(short):
         return "nothing that it cites says its short answer"

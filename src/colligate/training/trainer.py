@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colligate.core.events import Listener, Noted, Progressed
+from colligate.core.events import Listener, Noted, Progressed, pluralize
 from colligate.errors import (
     ColligateError,
     MissingExtra,
@@ -470,7 +470,7 @@ class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name
             each = (time.perf_counter() - self._first_step) / (self._steps - 1)
             rest = left * each
             lasts = f"{rest / 60:,.0f} minutes" if rest > 90 else f"{rest:.0f} s"
-            still = f"the {left:,} steps left, plus the held-out samples"
+            still = f"the {pluralize(left, 'step')} left, plus the held-out samples"
             self._emit(Noted(f"{each:.1f} s a step: {lasts} for {still}"))
 
 
