@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from colligate.errors import EmbedderMismatch
+from colligate.errors import EmbedderMismatch, WeightsUnavailable
 from colligate.library import AsyncLibrary, SearchMode
 from colligate.models.weights import pull
 
@@ -77,6 +77,19 @@ async def test_a_new_library_takes_the_embedder_of_its_languages_and_keeps_it(op
         await again.add(write("tea.md", "Tea is served at four in the garden behind the house."))
         (hit,) = await again.search("wo stelle ich mein Rad ab", k=1, mode=SearchMode.DENSE)
     assert hit.passage.title == "regeln"
+
+
+async def test_a_new_library_without_e5_and_a_network_takes_minilm(
+    open_library, write, monkeypatch
+):
+    def unavailable(self):
+        raise WeightsUnavailable("the weights of e5 are not on this machine")
+
+    monkeypatch.setattr("colligate.models.embedders.MultilingualE5.__init__", unavailable)
+    german = write("regeln.md", "Fahrräder stehen im Hof und niemals im Flur des Hauses.")
+    async with open_library(embedder=None) as library:
+        await library.add(german)
+        assert await library.embedder_name() == "minilm"
 
 
 async def test_a_library_of_english_documents_takes_minilm(open_library, write):

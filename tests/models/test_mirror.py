@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -75,6 +76,17 @@ def test_a_wheel_of_another_version_is_not_taken(index, partial):
     index.add_wheels(*PARTS, version="2.0")
     with pytest.raises(SourceFailed, match=r"no wheel of tiny-part1 1\.0"):
         fetch(partial)
+
+
+def test_of_several_platforms_the_wheel_with_the_tag_is_read(index, partial):
+    index.files.clear()
+    index.add_wheels(*(b"another" for _ in PARTS), tag="macosx_11_0_arm64")
+    index.add_wheels(*PARTS, tag="manylinux2014_x86_64")
+    wheel = replace(WHEEL, tag="manylinux2014_x86_64")
+    download(wheel, partial, most=len(CONTENT), on_bytes=lambda _: None)
+    assert partial.read_bytes() == CONTENT
+    with pytest.raises(SourceFailed, match="no wheel of tiny-part1"):
+        download(replace(WHEEL, tag="win"), partial, most=1, on_bytes=lambda _: None)
 
 
 @pytest.mark.parametrize("damage", ["no archive", "damaged data"])

@@ -51,14 +51,14 @@ class HubServer:
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
-    def add_wheels(self, *contents: bytes, version: str = "1.0") -> None:
-        """Add a wheel `tiny_part1`, `tiny_part2`, ... for each content."""
+    def add_wheels(self, *contents: bytes, version: str = "1.0", tag: str = "any") -> None:
+        """Add a wheel `tiny_part1`, `tiny_part2`, ... for each content, for the platform `tag`."""
         for i, content in enumerate(contents, 1):
             archive = io.BytesIO()
             with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as wheel:
                 wheel.writestr("ballast.bin", bytes(100_000))
                 wheel.writestr(f"tiny_part{i}/part{i:02d}.bin", content)
-            self.files[f"/wheels/tiny_part{i}-{version}-py3-none-any.whl"] = archive.getvalue()
+            self.files[f"/wheels/tiny_part{i}-{version}-py3-none-{tag}.whl"] = archive.getvalue()
 
     def ranges_asked(self, path: str) -> list[str | None]:
         """Return the Range of each GET of a path."""

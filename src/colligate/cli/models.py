@@ -68,11 +68,10 @@ def models_pull_command(
     from colligate.cli.progress import watch_run
     from colligate.core.events import Progressed
     from colligate.models.llama.libraries import LIBRARY, pull_libraries, verify_libraries
+    from colligate.models.names import OWN_NAMES
     from colligate.models.weights import BUNDLED, PINNED, pull, verify_weights
 
-    wanted = [
-        BUNDLED if name == "bundled" else name for name in names or [BUNDLED, "minilm-l6-v2-int8"]
-    ]
+    wanted = [OWN_NAMES.get(name, name) for name in names or [BUNDLED, "minilm-l6-v2-int8"]]
     for name in wanted:
         if name not in PINNED and name != LIBRARY:
             pull(name)  # raises an error that lists the names, before anything is fetched
@@ -111,10 +110,11 @@ def models_verify_command(
     Exit status: 0 all are as pinned, 1 some have changed.
     """
     from colligate.models.llama.libraries import LIBRARY, library_entry, verify_libraries
-    from colligate.models.weights import BUNDLED, PINNED, find_weights, verify_weights
+    from colligate.models.names import OWN_NAMES
+    from colligate.models.weights import PINNED, find_weights, verify_weights
 
     status, library = ANSWERED, library_entry()
-    for name in [BUNDLED if name == "bundled" else name for name in names or [*PINNED, LIBRARY]]:
+    for name in [OWN_NAMES.get(name, name) for name in names or [*PINNED, LIBRARY]]:
         if name == LIBRARY:
             changed = verify_libraries() if library.present else []
             present = library.present

@@ -116,7 +116,7 @@ Embedder = Annotated[
     option(
         "The embedder of passages: minilm, static, e5 (many languages), openai:MODEL\\[@URL] or "
         "st:NAME. Default: COLLIGATE_EMBEDDER, then the settings file, then the library's own; a "
-        "new library takes minilm, or e5 (if it is installed) for other languages than English.",
+        "new library takes minilm, or e5 for other languages than English.",
         MODELS,
     ),
 ]

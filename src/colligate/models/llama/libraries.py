@@ -10,7 +10,6 @@ import contextlib
 import gzip
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -38,6 +37,7 @@ from colligate.models.weights import (
     WeightsEntry,
     cannot_store,
     complete,
+    find_platform,
     hash_file,
     home,
 )
@@ -189,7 +189,7 @@ def _user_folder() -> Path | None:
 def _choose_build() -> tuple[str, Mapping[str, Archive]]:
     """Return the platform's key and the archives that run on it."""
     variant = os.environ.get("COLLIGATE_LLAMA", "").strip()
-    key = _platform()
+    key = find_platform()
     if variant in _VARIANTS - {"cpu"}:
         key = f"{key}-{variant}"
     archives = BUILDS.get(key, {})
@@ -211,15 +211,6 @@ def _choose_build() -> tuple[str, Mapping[str, Archive]]:
         f"build {LIBRARY} {VERSION} here and name its folder in COLLIGATE_LLAMA, or use a model "
         "that needs none: hf:NAME, or an endpoint such as openai:MODEL@URL",
     )
-
-
-def _platform() -> str:
-    system = platform.system().lower()
-    machine = platform.machine().lower()
-    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(machine, machine)
-    if sys.maxsize < 1 << 32:
-        machine += "-in-32-bits"
-    return f"{({'darwin': 'mac', 'windows': 'win'}).get(system, system)}-{machine}"
 
 
 def _glibc() -> str | None:
