@@ -402,7 +402,9 @@ class Session:
         others = ", ".join(sorted(languages - {"en", "und"}))
         if not others:
             return
-        if name in ENGLISH_EMBEDDERS:
+        if new and (refused := library.refused_embedder):
+            trace.emit(Noted(f"documents in {others}: the embedder is {name}: {refused}"))
+        elif name in ENGLISH_EMBEDDERS:
             why = f"the embedder {name} was trained on English; --embedder e5 knows about a hundred"
             trace.emit(Noted(f"documents in {others}: {why} languages"))
         elif new and given is None:

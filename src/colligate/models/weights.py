@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -74,6 +75,23 @@ def find_platform() -> str:
     return f"{({'darwin': 'mac', 'windows': 'win'}).get(system, system)}-{machine}"
 
 
+def _find_engine_platform() -> str:
+    """Return `find_platform()`, with what keeps a prebuilt engine from running there behind it."""
+    here = find_platform()
+    if not here.startswith("linux-"):
+        return here
+    libc = ""
+    with suppress(AttributeError, ValueError, OSError):
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    if not libc.startswith("glibc"):
+        return f"{here}-musl"
+    flags = ""
+    with suppress(OSError):
+        flags = Path("/proc/cpuinfo").read_text("utf-8", errors="replace")
+    without = here == "linux-x64" and flags and not re.search(r"^flags\b.*\bavx2\b", flags, re.M)
+    return f"{here}-without-avx2" if without else here
+
+
 def _read_pinned(table: Mapping[str, Any], here: str) -> dict[str, Pinned]:
     """Return the weights for the platform `here`; the file `ROLE@PLATFORM` is of that one alone."""
     return {
@@ -93,7 +111,8 @@ def _read_pinned(table: Mapping[str, Any], here: str) -> dict[str, Pinned]:
 
 
 PINNED: Mapping[str, Pinned] = _read_pinned(
-    tomllib.loads(files(__package__).joinpath("weights.toml").read_text("utf-8")), find_platform()
+    tomllib.loads(files(__package__).joinpath("weights.toml").read_text("utf-8")),
+    _find_engine_platform(),
 )
 """All weights that can be downloaded, by name."""
 
