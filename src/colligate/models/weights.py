@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -75,21 +74,24 @@ def find_platform() -> str:
     return f"{({'darwin': 'mac', 'windows': 'win'}).get(system, system)}-{machine}"
 
 
+def find_glibc() -> str | None:
+    """Return the version of GLIBC; None if the C library is another one."""
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (AttributeError, ValueError, OSError):
+        return None
+    return version if name == "glibc" else None
+
+
 def _find_engine_platform() -> str:
     """Return `find_platform()`, with what keeps a prebuilt engine from running there behind it."""
-    here = find_platform()
-    if not here.startswith("linux-"):
-        return here
-    libc = ""
-    with suppress(AttributeError, ValueError, OSError):
-        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    if not libc.startswith("glibc"):
-        return f"{here}-musl"
-    flags = ""
-    with suppress(OSError):
-        flags = Path("/proc/cpuinfo").read_text("utf-8", errors="replace")
-    without = here == "linux-x64" and flags and not re.search(r"^flags\b.*\bavx2\b", flags, re.M)
-    return f"{here}-without-avx2" if without else here
+    here, flags = find_platform(), ""
+    if here.startswith("linux-") and find_glibc() is None:
+        return f"{here}-without-glibc"
+    if here == "linux-x64":
+        with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
+            flags = next((line for line in lines if line.startswith("flags")), "")
+    return f"{here}-without-avx2" if flags and "avx2" not in flags.split() else here
 
 
 def _read_pinned(table: Mapping[str, Any], here: str) -> dict[str, Pinned]:

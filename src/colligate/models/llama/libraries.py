@@ -37,6 +37,7 @@ from colligate.models.weights import (
     WeightsEntry,
     cannot_store,
     complete,
+    find_glibc,
     find_platform,
     hash_file,
     home,
@@ -195,7 +196,7 @@ def _choose_build() -> tuple[str, Mapping[str, Archive]]:
     archives = BUILDS.get(key, {})
     why = f"there is none for {key}"
     if archives and key.startswith("linux"):
-        glibc = _glibc()
+        glibc = find_glibc()
         oldest = min((a.glibc or "0" for a in archives.values()), key=_parse_version)
         archives = {
             s: a for s, a in archives.items() if _parse_version(glibc) >= _parse_version(a.glibc)
@@ -211,14 +212,6 @@ def _choose_build() -> tuple[str, Mapping[str, Archive]]:
         f"build {LIBRARY} {VERSION} here and name its folder in COLLIGATE_LLAMA, or use a model "
         "that needs none: hf:NAME, or an endpoint such as openai:MODEL@URL",
     )
-
-
-def _glibc() -> str | None:
-    try:
-        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-    except (AttributeError, ValueError, OSError):
-        return None
-    return version if name == "glibc" else None
 
 
 def _parse_version(version: str | None) -> tuple[int, ...]:
