@@ -2,16 +2,153 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from colligate.core.citing import COMPUTED, Citation, Evidence, Place, Stated
 from colligate.core.export import write_export
-from colligate.documents import Passage
+from colligate.documents import Document, Passage, Span
 from colligate.models.metering import UsageReport
 
+NOT_FOUND = "Not in these documents."
+UNCITED = "[uncited]"
+COMPUTED = "computed"
+"""How a place was found that a number of the statement was computed from."""
+
 Ground = Literal["documents", "computed", "none"]
+
+
+class Form(StrEnum):
+    """The kind of answer that is wanted; the first three are those of RDR2's readers."""
+
+    SHORT = "short"  # one answer
+    LIST = "list"  # every answer there is
+    LONG = "long"  # an explanation, concise and neutral
+    JOINED = "joined"  # an answer whose sentences may each rest on several passages
+
+
+class Verdict(StrEnum):
+    """What the quotes of a statement do with it, as a check judges."""
+
+    SUPPORTED = "supports"
+    UNCLEAR = "unclear"
+    CONTRADICTED = "contradicts"
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A place in a document that supports a part of the answer.
+
+    `span` is the place and `quote` is exactly its characters; `answer_spans` are the half-open
+    parts of the answer text that it supports, in order. `page` counts from 1 and is None for
+    documents without pages; `row` is that of a sheet, as `Document.row_of` counts. `source` is the
+    document's file. `how` says how the place was found. `date` is that of the document, in
+    ISO 8601, and `authors` is what its file says; both may be empty. `head` is the head and the
+    unit of the table that a row is in. `meaning` is "supports" or "unclear": whether the place says
+    what the answer says; None if that was not checked.
+    """
+
+    span: Span
+    quote: str
+    title: str
+    section: tuple[str, ...]
+    page: int | None
+    answer_spans: tuple[tuple[int, int], ...]
+    how: str
+    source: str = ""
+    date: str = ""
+    authors: str = ""
+    meaning: Verdict | None = None
+    row: int | None = None
+    head: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the citation as `ask --json` prints it."""
+        return {
+            "document": self.span.document_id,
+            "title": self.title,
+            "source": self.source,
+            "section": list(self.section),
+            "page": self.page,
+            "row": self.row,
+            "table_head": self.head,
+            "date": self.date,
+            "authors": self.authors,
+            "start": self.span.start,
+            "end": self.span.end,
+            "quote": self.quote,
+            "answer_spans": [list(span) for span in self.answer_spans],
+            "meaning": self.meaning,
+        }
+
+
+def describe_table(document: Document, span: Span) -> str:
+    """Return the head and the unit of the table that a span is in; empty outside tables."""
+    return "; ".join(filter(None, (document.table_head(span), document.table_unit(span))))
+
+
+def make_citation(
+    document: Document,
+    span: Span,
+    answer_spans: Iterable[tuple[int, int]],
+    how: str,
+    meaning: Verdict | None = None,
+) -> Citation:
+    """Return the citation of a place in a document."""
+    passage = document.passage(span)
+    return Citation(
+        span=span,
+        quote=passage.text,
+        title=passage.title,
+        section=passage.section,
+        page=passage.page,
+        answer_spans=tuple(answer_spans),
+        how=how,
+        source=document.source,
+        date=document.date,
+        authors=document.authors,
+        meaning=meaning,
+        row=document.row_of(span),
+        head=describe_table(document, span),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A span that the reader was shown, its score, and why it was kept."""
+
+    span: Span
+    score: float
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the evidence as `ask --json` prints it."""
+        return {
+            "document": self.span.document_id,
+            "start": self.span.start,
+            "end": self.span.end,
+            "score": round(self.score, 6),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A span of a document, how it was found there, and whether it says what was claimed."""
+
+    span: Span
+    how: str
+    meaning: Verdict | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A sentence that a model wrote, and the places in the documents that support it."""
+
+    sentence: str
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,37 @@ is similar.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from colligate.core.answer import (
+    COMPUTED as COMPUTED,
+)
+from colligate.core.answer import (
+    NOT_FOUND as NOT_FOUND,
+)
+from colligate.core.answer import (
+    UNCITED as UNCITED,
+)
+from colligate.core.answer import (
+    Citation as Citation,
+)
+from colligate.core.answer import (
+    Evidence as Evidence,
+)
+from colligate.core.answer import (
+    Place as Place,
+)
+from colligate.core.answer import (
+    Stated as Stated,
+)
+from colligate.core.answer import (
+    make_citation as make_citation,
+)
 from colligate.core.compress import locate_quote, visible_text
 from colligate.core.computing import check_comparison, recompute, remove_computed
 from colligate.core.meaning import YES, Meaning, changes_year, check_meaning, check_short_answer
@@ -39,10 +63,6 @@ from colligate.documents.sentences import sentence_spans
 from colligate.documents.tree import Kind
 from colligate.models import Verifier
 
-NOT_FOUND = "Not in these documents."
-UNCITED = "[uncited]"
-COMPUTED = "computed"
-"""How a place was found that a number of the statement was computed from."""
 TITLE = "title"
 """How a place was found that answers for its document, whose title is the short answer."""
 OPPOSITE = "say the opposite of"
@@ -117,94 +137,6 @@ class Joined(BaseModel):
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Citation:
-    """A place in a document that supports a part of the answer.
-
-    `span` is the place and `quote` is exactly its characters; `answer_spans` are the half-open
-    parts of the answer text that it supports, in order. `page` counts from 1 and is None for
-    documents without pages; `row` is that of a sheet, as `Document.row_of` counts. `source` is the
-    document's file. `how` says how the place was found. `date` is that of the document, in
-    ISO 8601, and `authors` is what its file says; both may be empty. `meaning` is "supports" or
-    "unclear": whether the place says what the answer says; None if that was not checked.
-    """
-
-    span: Span
-    quote: str
-    title: str
-    section: tuple[str, ...]
-    page: int | None
-    answer_spans: tuple[tuple[int, int], ...]
-    how: str
-    source: str = ""
-    date: str = ""
-    authors: str = ""
-    meaning: Meaning | None = None
-    row: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the citation as `ask --json` prints it."""
-        return {
-            "document": self.span.document_id,
-            "title": self.title,
-            "source": self.source,
-            "section": list(self.section),
-            "page": self.page,
-            "row": self.row,
-            "date": self.date,
-            "authors": self.authors,
-            "start": self.span.start,
-            "end": self.span.end,
-            "quote": self.quote,
-            "answer_spans": [list(span) for span in self.answer_spans],
-            "meaning": self.meaning,
-        }
-
-
-def make_citation(
-    document: Document,
-    span: Span,
-    answer_spans: Iterable[tuple[int, int]],
-    how: str,
-    meaning: Meaning | None = None,
-) -> Citation:
-    """Return the citation of a place in a document."""
-    passage = document.passage(span)
-    return Citation(
-        span=span,
-        quote=passage.text,
-        title=passage.title,
-        section=passage.section,
-        page=passage.page,
-        answer_spans=tuple(answer_spans),
-        how=how,
-        source=document.source,
-        date=document.date,
-        authors=document.authors,
-        meaning=meaning,
-        row=document.row_of(span),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A span that the reader was shown, its score, and why it was kept."""
-
-    span: Span
-    score: float
-    reason: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the evidence as `ask --json` prints it."""
-        return {
-            "document": self.span.document_id,
-            "start": self.span.start,
-            "end": self.span.end,
-            "score": round(self.score, 6),
-            "reason": self.reason,
-        }
-
-
 @dataclass(frozen=True)
 class Cited:
     """An answer text with numbered marks, the citations behind them, and what was dropped.
@@ -217,23 +149,6 @@ class Cited:
     citations: tuple[Citation, ...]
     dropped: tuple[str, ...]
     short: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A span of a document, how it was found there, and whether it says what was claimed."""
-
-    span: Span
-    how: str
-    meaning: Meaning | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Stated:
-    """A sentence that a model wrote, and the places in the documents that support it."""
-
-    sentence: str
-    places: tuple[Place, ...]
 
 
 def cite(

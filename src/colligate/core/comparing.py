@@ -251,15 +251,6 @@ _GOES_ON = re.compile(
 _MONTHS_OF = {"month": 1, "quarter": 3, "year": 12}
 
 
-def depends_on_today(question: str) -> bool:
-    """Return whether a question has words such as "this year", whose days depend on the date.
-
-    >>> depends_on_today("Which of these leases end in the next six months?")
-    True
-    """
-    return bool(_RELATIVE.search(question) or re.search(r"\btoday\b", question, re.IGNORECASE))
-
-
 def asks_to_compare(question: str) -> bool:
     """Return whether the answer follows from comparing or adding a figure of each document.
 
@@ -348,11 +339,6 @@ def _between(start: date, end: date) -> _Limit:
 
 def _count(day: date) -> Decimal:
     return Decimal(day.toordinal())
-
-
-def say_day(day: date) -> str:
-    """Return a day in words: "26 November 2026"."""
-    return f"{day.day} {MONTHS[day.month - 1].title()} {day.year}"
 
 
 def _add_months(day: date, months: int) -> date:

@@ -12,7 +12,6 @@ from datetime import date
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from colligate.core.comparing import depends_on_today, say_day
 from colligate.documents import Passage
 from colligate.documents.sentences import split_sentences
 from colligate.models import Message
@@ -110,6 +109,28 @@ def render_question(question: str) -> str:
     return f"{today}Question: {escape(question.strip())}"
 
 
+def depends_on_today(question: str) -> bool:
+    """Return whether a question has words such as "this year", whose days depend on the date.
+
+    >>> depends_on_today("Which of these leases end in the next six months?")
+    True
+    """
+    return _RELATIVE.search(question) is not None
+
+
+_RELATIVE = re.compile(
+    r"\b(?:this|next|last) (?:year|quarter|month)\b|\btoday\b"
+    r"|\b(?:next|coming|last|past) (?:\d+|[a-z]+) (?:day|week|month|year)s\b"
+    r"|\b(?:within|in) (?:\d+|[a-z]+) (?:day|week|month|year)s\b",
+    re.IGNORECASE,
+)
+
+
+def say_day(day: date) -> str:
+    """Return a day in words: "26 November 2026"."""
+    return f"{day.day} {day:%B %Y}"
+
+
 def render_thoughts(thoughts: Sequence[str]) -> str:
     """Return numbered thoughts in a tag."""
     lines = [f"{number}. {thought}" for number, thought in enumerate(thoughts, 1)]
@@ -157,6 +178,31 @@ def build_attention_prompt(
 def render_body(passage: Passage) -> str:
     """Return a passage's title and text, as scoring prompts show them."""
     return f"{escape(passage.full_title)}\n{render_text(passage.text)}"
+
+
+def render_passages(
+    passages: Sequence[Passage], first: int = 1, *, numbers: Sequence[int] = ()
+) -> str:
+    """Return passages numbered from `first`, or by `numbers`, in tags that their text cannot close.
+
+    The closing tag repeats the number: small models then name the passage they quote more often
+    than its neighbour.
+    """
+    blocks = []
+    counted = range(first, first + len(passages))
+    for number, passage in zip(numbers or counted, passages, strict=True):
+        place = [f'number="{number}"', f'title="{_attribute(passage.full_title)}"']
+        if passage.section:
+            place.append(f'section="{_attribute(" › ".join(passage.section))}"')
+        if passage.page is not None:
+            place.append(f'page="{passage.page}"')
+        body = render_text(passage.text)
+        blocks.append(f'<passage {" ".join(place)}>\n{body}\n</passage number="{number}">')
+    return "<passages>\n" + "\n".join(blocks) + "\n</passages>"
+
+
+def _attribute(text: str) -> str:
+    return " ".join(escape(text).replace('"', "'").replace("<", "‹").replace(">", "›").split())
 
 
 class Reasoning(BaseModel):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from colligate.concurrency import check_in_thread
 from colligate.core.answer import Answer
+from colligate.core.answer import Form as Form
 from colligate.core.citing import (
     NOT_FOUND,
     OPPOSITE,
@@ -35,22 +35,13 @@ from colligate.core.citing import (
 from colligate.core.computing import find_larger, is_number_for_name, lacks_date
 from colligate.core.events import Answered, Noted, Said
 from colligate.core.fit import fit_budget, fit_window
-from colligate.core.prompts import escape, render_question, render_text
+from colligate.core.prompts import render_passages as render_passages
+from colligate.core.prompts import render_question
 from colligate.core.run import Run
 from colligate.core.support import is_number, split_content_words
 from colligate.documents import Document, Passage
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, ChatModel, Message, Role
-
-
-class Form(StrEnum):
-    """The kind of answer that is wanted; the first three are those of RDR2's readers."""
-
-    SHORT = "short"  # one answer
-    LIST = "list"  # every answer there is
-    LONG = "long"  # an explanation, concise and neutral
-    JOINED = "joined"  # an answer whose sentences may each rest on several passages
-
 
 PassagePrompt = Callable[[Sequence[Passage]], list[Message]]
 """A function from passages to the prompt around them."""
@@ -503,24 +494,6 @@ def reader_messages(
     return [Message("system", instruction), Message("user", "\n\n".join(blocks))]
 
 
-def render_passages(passages: Sequence[Passage], first: int = 1) -> str:
-    """Return passages numbered from `first`, each in a tag that its own text cannot close.
-
-    The closing tag repeats the number: small models then name the passage they quote more often
-    than its neighbour.
-    """
-    blocks = []
-    for number, passage in enumerate(passages, first):
-        place = [f'number="{number}"', f'title="{_attribute(passage.full_title)}"']
-        if passage.section:
-            place.append(f'section="{_attribute(" › ".join(passage.section))}"')
-        if passage.page is not None:
-            place.append(f'page="{passage.page}"')
-        body = render_text(passage.text)
-        blocks.append(f'<passage {" ".join(place)}>\n{body}\n</passage number="{number}">')
-    return "<passages>\n" + "\n".join(blocks) + "\n</passages>"
-
-
 def keep_table_head(passage: Passage, document: Document) -> Passage:
     """Return a passage inside a table with the table's head as the last part of its heading path.
 
@@ -531,10 +504,6 @@ def keep_table_head(passage: Passage, document: Document) -> Passage:
     if not head or passage.section[-1:] == (head,):
         return passage
     return replace(passage, section=(*passage.section, head))
-
-
-def _attribute(text: str) -> str:
-    return " ".join(escape(text).replace('"', "'").replace("<", "‹").replace(">", "›").split())
 
 
 def is_small(model: ChatModel) -> bool:

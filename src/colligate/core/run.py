@@ -23,6 +23,7 @@ from cachetools import LRUCache
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from colligate.core.answer import Answer, Evidence, Form, Stated, Verdict
 from colligate.core.budget import Budget, TokenBudget, require_room
 from colligate.core.events import (
     Asked,
@@ -40,7 +41,14 @@ from colligate.core.events import (
 )
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.tokens import estimate_tokens
-from colligate.errors import LibraryError, MissingCapability, ModelError, SpanError, UnknownDocument
+from colligate.errors import (
+    LibraryError,
+    MissingCapability,
+    ModelError,
+    SpanError,
+    UnknownDocument,
+    UsageError,
+)
 from colligate.library.sources import DocumentInfo, SearchMode, Sources, tell_apart
 from colligate.models import (
     AdapterModel,
@@ -153,6 +161,77 @@ class PlainReader(Protocol):
     ) -> tuple[str, str]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A passage for the reader, its score, and why it is shown.
+
+    `number` is the number by which notes and prompts of a method name it; 0: its place in the list.
+    """
+
+    passage: Passage
+    score: float = 0.0
+    reason: str = ""
+    number: int = 0
+
+    @property
+    def evidence(self) -> Evidence:
+        """The passage as evidence of the answer."""
+        return Evidence(self.passage.span, self.score, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a strategy asks of the reader; the fields are the parameters of `Run.read`."""
+
+    form: Form = Form.SHORT
+    known: tuple[Stated, ...] = ()
+    instruction: str = ""
+    notes: str = ""
+
+
+class Reader(Protocol):
+    """Answers a question from passages; a session chooses one (`colligate.readers`)."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def read(self, question: str, shown: Sequence[Shown], run: Run, task: Task) -> Answer:
+        """Return the checked answer; see `Run.read`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """Words of a document that a statement rests on, and the document's title."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement that answers a question, and the quotes it rests on."""
+
+    statement: str
+    quotes: tuple[Quoted, ...]
+    question: str = ""
+
+
+class Check(Protocol):
+    """Judges whether quotes support statements; a session chooses one (`colligate.readers`)."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
+        """Return a verdict for each claim; a claim that cannot be judged is unclear."""
+        ...
+
+    async def aclose(self) -> None:
+        """Free what the check holds. Safe to call twice."""
+        ...
+
+
 class Embeds(Protocol):
     """An `Embedder`, or a library, which opens its own at the first call."""
 
@@ -187,7 +266,8 @@ class Run:
     Every call checks the window and the budget first: it raises `ContextTooSmall` or
     `BudgetExceeded` if it does not fit, and `MissingCapability` if the role's model cannot do what
     is asked. `store` outlives the run: it holds what strategies work out about a document for all
-    questions. `plain_reader` replaces the reader and its citation checks; only the bench sets it.
+    questions. `reader` answers from passages, `check` judges what it states; without one nothing is
+    judged. `plain_reader` replaces the reader and its citation checks; only the bench sets it.
     `consent` is asked before work that takes many calls. `earlier` are passages that the last
     answer of a conversation rests on: the first search offers them again. `live` counts the tokens
     of replies as they come, for which models stream. `located` says that a person was shown
@@ -201,6 +281,8 @@ class Run:
     budget: Budget = field(default_factory=Budget)
     reranker: Reranker | None = None
     verifier: Verifier | None = None
+    reader: Reader | None = None
+    check: Check | None = None
     embedder: Embeds | None = None
     store: KeyValueStore = field(default_factory=MemoryStore)
     plain_reader: PlainReader | None = None
@@ -464,6 +546,35 @@ class Run:
                 "the run has no embedder", "texts are compared by meaning", "name an --embedder"
             )
         return await self.embedder.embed(texts, kind=kind)
+
+    # Reading
+
+    async def read(
+        self,
+        question: str,
+        shown: Sequence[Shown],
+        *,
+        form: Form = Form.SHORT,
+        known: Sequence[Stated] = (),
+        instruction: str = "",
+        notes: str = "",
+    ) -> Answer:
+        """Return the reader's checked answer from passages, the best or first ones first.
+
+        What does not fit the reader's window is left out, the last first, with a warning. The
+        answer is found if a statement of it has a located quote. `known` are statements that
+        earlier steps verified: they are the answer if the reader fails or claims what cannot be
+        cited. `instruction` is a method's own task for the reader, without the form of the reply;
+        `notes` are its own text between passages and question, escaped and in tags.
+
+        Raises:
+            ColligateError: the reader fails before any of its calls was paid for, and nothing is
+                known.
+        """
+        if self.reader is None:
+            raise UsageError("the run has no reader", hint="Run(..., reader=QuotingReader())")
+        task = Task(form, tuple(known), instruction, notes)
+        return await self.reader.read(question, shown, self, task)
 
     # Chat
 
@@ -775,6 +886,11 @@ def put_references_last(question: str, hits: Sequence[Hit]) -> list[Hit]:
     first = [hit for hit in hits if hit not in last]
     least = min(hit.score for hit in first)
     return [*first, *(replace(hit, score=min(hit.score, least)) for hit in last)]
+
+
+def show_ranked(hits: Sequence[Hit], why: str = "of the search") -> list[Shown]:
+    """Return hits for the reader; `why` follows the rank in the reason."""
+    return [Shown(hit.passage, hit.score, f"rank {at} {why}") for at, hit in enumerate(hits, 1)]
 
 
 def standardise(values: Sequence[float]) -> NDArray[np.float64]:

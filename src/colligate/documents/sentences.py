@@ -50,6 +50,14 @@ _ALONE = re.compile(r"#{1,6}(?:\s|\Z)|```|~~~")
 _ITEM = re.compile(r"(?:[-+*•‣▪◦●·]|\(\w{1,6}\))\s")
 
 
+def widen_to_sentences(document: Document, span: Span, within: Span) -> Span:
+    """Widen a span to the whole sentences that it touches, inside a passage."""
+    touched = [each for each in sentence_spans(document, within) if each.overlaps(span)]
+    if not touched:
+        return span
+    return Span(document.id, min(span.start, touched[0].start), max(span.end, touched[-1].end))
+
+
 def _iter_runs(text: str) -> Iterator[tuple[int, int, bool]]:
     """Yield runs of lines that no sentence crosses, and whether a run is one sentence (a row)."""
     start = end = 0

@@ -1,0 +1,182 @@
+"""Compressed passages: the reader sees only parts of them.
+
+What a compressor keeps are stretches of the passage, so that a quote of what was shown can be
+located in the document.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from colligate.documents import Document, Passage, Span, flat_tree
+from colligate.documents.locating import Location, locate
+from colligate.documents.sentences import widen_to_sentences
+
+_MOSTLY = 0.5  # of a quote's characters, or a word's
+_WORD = re.compile(r"\w(?:[\w.,'’]*\w)?")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompressedPassage(Passage):
+    """A passage whose `text` is only a part of it.
+
+    `span` is the whole passage; `kept` are the stretches that are shown, in order, with text
+    dropped between any two. In `text` they are joined by a line break or a blank if the dropped
+    text has one, otherwise by nothing, so that kept parts of a word stay together.
+    """
+
+    kept: tuple[Span, ...]
+
+    def back(self, start: int, end: int) -> Span:
+        """Return the document's span of `text[start:end]`, with what was dropped in between.
+
+        A joining blank counts as what was dropped there.
+
+        Raises:
+            ValueError: the text has no such characters, or the range is empty.
+        """
+        if not 0 <= start < end <= len(self.text):
+            raise ValueError(f"no characters {start}-{end} in a text of {len(self.text)}")
+        return Span(self.document_id, self._source(start)[0], self._source(end - 1)[1])
+
+    def locate(self, quote: str, *, verbatim: bool = False) -> Location | None:
+        """Locate words that were shown, as `locating.locate` does."""
+        tree = flat_tree(self.document_id, len(self.text))
+        shown = Document(self.document_id, self.title, self.text, tree)
+        found = locate(quote, shown, verbatim=verbatim)
+        if found is None or not len(found.span):
+            return None
+        return replace(found, span=self.back(found.span.start, found.span.end))
+
+    @property
+    def share(self) -> float:
+        """How much of the passage is shown, by characters."""
+        return self.shown(self.span)
+
+    def shown(self, span: Span) -> float:
+        """How much of a stretch of the document is shown, by characters."""
+        common = (span.intersection(kept) for kept in self.kept)
+        return sum(len(each) for each in common if each is not None) / max(1, len(span))
+
+    def _source(self, at: int) -> tuple[int, int]:
+        """Return the range of the document of one character of the text."""
+        last = self.span.start
+        for place, kept in self._places():
+            if at < place:  # a joining blank
+                return last, kept.start
+            if at < place + len(kept):
+                return kept.start + at - place, kept.start + at - place + 1
+            last = kept.end
+        raise AssertionError("the text is longer than what was kept")
+
+    def _places(self) -> Iterator[tuple[int, Span]]:
+        """Yield where in the text each kept stretch begins."""
+        place = 0
+        for kept in self.kept:
+            # A kept stretch never begins with a blank, so this blank joins two.
+            place += self.text[place : place + 1].isspace()
+            yield place, kept
+            place += len(kept)
+
+
+def locate_quote(
+    quote: str, document: Document, passage: Passage, *, longest: int, verbatim: bool = False
+) -> Location | None:
+    """Locate a quote in a passage, as `locating.locate` does.
+
+    In a compressed passage it is looked for in what was shown, with what was dropped in between: at
+    most `longest` characters, and the quote's numbers must be the document's, not made by dropping
+    digits. Otherwise it is looked for in the whole passage, of whose place most must have been
+    shown.
+    """
+    if not isinstance(passage, CompressedPassage):
+        return locate(quote, document, within=passage.span, verbatim=verbatim)
+    location = passage.locate(quote, verbatim=verbatim)
+    if location is not None and len(location.span) <= longest:
+        around = widen_to_sentences(document, location.span, passage.span)
+        seen = set(_NUMBER.findall(visible_text(around, document, passage)))
+        if seen.issuperset(_NUMBER.findall(quote)):
+            return location
+    location = locate(quote, document, within=passage.span, verbatim=verbatim)
+    return location if location and passage.shown(location.span) > _MOSTLY else None
+
+
+def visible_text(span: Span, document: Document, passage: Passage) -> str:
+    """Return what a reader saw of a stretch of a passage: all of it, unless it is compressed.
+
+    Of a compressed passage these are the words that were mostly shown, and the numbers that were
+    shown completely: neither "800" of 10800 nor 10800. Everything else is blank.
+    """
+    text = document.slice(span)
+    if not isinstance(passage, CompressedPassage):
+        return text
+    shown = bytearray(len(text))
+    for kept in passage.kept:
+        if common := kept.intersection(span):
+            shown[common.start - span.start : common.end - span.start] = b"\x01" * len(common)
+    for word in _WORD.finditer(text):
+        start, end = word.span()
+        share = sum(shown[start:end]) / (end - start)
+        whole = share == 1 or (share > _MOSTLY and not any(map(str.isdigit, word.group())))
+        shown[start:end] = bytes([whole]) * (end - start)
+    return "".join(a if there else " " for a, there in zip(text, shown, strict=True))
+
+
+def compress(passage: Passage, kept: Iterable[tuple[int, int]]) -> CompressedPassage:
+    """Return the passage with only these half-open stretches of its text.
+
+    They may come in any order, overlap, or have blanks around them; stretches with only blanks
+    between them become one.
+    """
+    text = passage.text
+    stretches: list[tuple[int, int]] = []
+    for start, end in sorted(_bare(text, kept)):
+        if stretches and not text[stretches[-1][1] : start].strip():
+            stretches[-1] = (stretches[-1][0], max(stretches[-1][1], end))
+        else:
+            stretches.append((start, end))
+    shown, last = "", 0
+    for start, end in stretches:
+        shown += (_joint(text[last:start]) if shown else "") + text[start:end]
+        last = end
+    at, name = passage.span.start, passage.document_id
+    return CompressedPassage(
+        span=passage.span,
+        text=shown,
+        title=passage.title,
+        section=passage.section,
+        page=passage.page,
+        kept=tuple(Span(name, at + start, at + end) for start, end in stretches),
+    )
+
+
+def _bare(text: str, stretches: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    for start, end in stretches:
+        piece = text[start:end]
+        if bare := piece.strip():
+            start += len(piece) - len(piece.lstrip())
+            yield start, start + len(bare)
+
+
+def _joint(dropped: str) -> str:
+    if "\n" in dropped:
+        return "\n"
+    return " " if any(map(str.isspace, dropped)) else ""
+
+
+def keep_above_percentile(scores: Sequence[float], percent: float, *, least: bool) -> list[int]:
+    """Return the indexes of the scores above a percentile, with `least` also those at it, in order.
+
+    The percentile is interpolated linearly between scores.
+    """
+    if not scores:
+        return []
+    ranked = sorted(scores)
+    at = (len(ranked) - 1) * min(100.0, max(0.0, percent)) / 100
+    low, high = ranked[math.floor(at)], ranked[math.ceil(at)]
+    bar = low + (high - low) * (at - math.floor(at))
+    return [i for i, score in enumerate(scores) if score > bar or (least and score == bar)]
