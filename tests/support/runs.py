@@ -14,6 +14,7 @@ from colligate.library import InMemorySources
 from colligate.models import Capability, LabelOdds, Role
 from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter
+from colligate.readers.quoting import QuotingReader
 from colligate.models.weights import pull
 from colligate.testing import ScriptedModel
 
@@ -64,6 +65,7 @@ def make_run():
             budget=Budget(max_tokens),
             reranker=reranker,
             embedder=embedder,
+            reader=QuotingReader(),
         )
         return run, model
 

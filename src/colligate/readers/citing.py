@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from colligate.readers.numbers import Calculation, find_missing
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from colligate.concurrency import check_in_thread
@@ -31,6 +30,7 @@ from colligate.documents import Document, Passage, Span
 from colligate.documents.locating import normalise
 from colligate.documents.sentences import widen_to_sentences
 from colligate.readers.compress import locate_quote, visible_text
+from colligate.readers.numbers import Calculation, find_missing
 
 LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing
 MOST_QUOTES = 8  # of one statement
