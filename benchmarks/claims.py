@@ -39,7 +39,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import Role, Verifier
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.session import Session
-from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.retrieve_read import RetrieveRead
 from colligate.training.claims import SUPPORTS, UNRELATED, Claim
 from evidence_measuring import Row, Rows
 from meaning import load_pairs

@@ -63,7 +63,7 @@ from colligate.documents import Passage, Span
 from colligate.documents.sentences import sentence_spans
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Message, Role
-from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.retrieve_read import RetrieveRead
 from colligate.training.pairs import TEST, read_groups
 from evidence_data import Record, read_records, select_some, split_words
 from evidence_measuring import (

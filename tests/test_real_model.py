@@ -9,7 +9,7 @@ import pytest
 
 from colligate import Engine
 from colligate.models.weights import pull
-from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.retrieve_read import RetrieveRead
 
 pytestmark = pytest.mark.model
 

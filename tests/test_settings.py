@@ -11,7 +11,7 @@ from colligate.errors import UsageError
 from colligate.models import Role
 from colligate.models.names import anchor_name, may_send_key, redact_name, split_adapter
 from colligate.settings import Named, Settings
-from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.retrieve_read import RetrieveRead
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.rdr2 import RDR2

@@ -52,8 +52,8 @@ from colligate.jobs import Job, Spending
 from colligate.library import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Settings
-from colligate.strategies.baselines.direct import Direct
-from colligate.strategies.baselines.full_context import FullContext
+from colligate.strategies.direct import Direct
+from colligate.strategies.full_context import FullContext
 from colligate.strategies.dualrag.events import Identified, Reasoned, Stopped
 from colligate.strategies.dualrag.knowledge import Stop
 from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed

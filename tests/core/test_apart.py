@@ -7,7 +7,7 @@ from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Trace
 from colligate.errors import BudgetExceeded, ServerFailed
 from colligate.library import InMemorySources
-from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.retrieve_read import RetrieveRead
 from support.runs import NOTHING, document, judge_by_words
 
 BAKERY = "# Bakery\n\nThe bakery opened in 1904. Its owner was Ada Mercer."

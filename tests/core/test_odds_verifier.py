@@ -10,7 +10,7 @@ from colligate import Engine
 from colligate.core.meaning import Meaning
 from colligate.errors import MissingCapability, ServerFailed
 from colligate.models import LabelOdds
-from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.retrieve_read import RetrieveRead
 from colligate.testing import ScriptedModel
 from support.models import statement_reply
 

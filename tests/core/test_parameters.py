@@ -17,8 +17,8 @@ from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.strategy import load_strategy
 from colligate.errors import UsageError
 from colligate.library import SearchMode
-from colligate.strategies.baselines.direct import Direct
-from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.direct import Direct
+from colligate.strategies.retrieve_read import RetrieveRead
 
 
 class Colour(StrEnum):

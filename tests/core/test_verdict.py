@@ -7,7 +7,7 @@ import pytest
 from colligate.core.verdict import asks_verdict, read_verdict
 from colligate.library import InMemorySources
 from colligate.models import LabelOdds
-from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.retrieve_read import RetrieveRead
 from support.runs import NOTHING, document
 
 RULES = "# Rules of the house\n\nThe tenant may keep a cat. The tenant pays 90 euros for the flat."

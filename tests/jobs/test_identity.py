@@ -19,7 +19,7 @@ from colligate.jobs.identity import (
 )
 from colligate.models.llama.libraries import VERSION
 from colligate.models.weights import PINNED
-from colligate.strategies.baselines.full_context import FullContext
+from colligate.strategies.full_context import FullContext
 from colligate.strategies.duquad import DuQUAD
 
 
@@ -70,8 +70,8 @@ async def test_what_a_server_reports_anew_each_time_is_left_out() -> None:
 def test_prompts_are_those_of_core_and_of_the_strategies() -> None:
     digests = prompt_digests([DuQUAD, FullContext])
 
-    assert {"core/reader.py", "duquad/prompts.py", "baselines/full_context.py"} <= set(digests)
-    assert "baselines/direct.py" not in digests
+    assert {"core/reader.py", "duquad/prompts.py", "strategies/full_context.py"} <= set(digests)
+    assert "strategies/direct.py" not in digests
     assert not any(name.endswith("__init__.py") for name in digests)  # names, not prompts
     assert digests == prompt_digests([DuQUAD, FullContext])
 

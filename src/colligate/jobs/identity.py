@@ -271,7 +271,7 @@ def prompt_digests(kinds: Iterable[type | ModuleType]) -> dict[str, str]:
             source = Path(inspect.getsourcefile(module) or "")
             folder = source.parent
             own = hasattr(kind, "answer") and (folder / _EXPORTS).is_file()
-            own = own and folder.name != "baselines"
+            own = own and folder.name not in ("strategies", "baselines")
             files = sorted(file for file in folder.glob("*.py") if file.name != _EXPORTS)
             for file in dict.fromkeys([*files, source]) if own else [source]:
                 name = f"{folder.name}/{file.name}"

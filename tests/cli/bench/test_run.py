@@ -380,7 +380,7 @@ def test_the_run_is_on_record(bench: Any, keeper: Any, out: Path) -> None:
     assert run["models"]["reader"]["said"] == {"id": "keeper", "max_model_len": 4096}
     assert len(run["models"]["embedder"]["digest"]) == 64
     assert len(run["data"]["towers.jsonl"]) == 64
-    assert {"core/reader.py", "baselines/full_context.py"} <= set(run["prompts"])
+    assert {"core/reader.py", "strategies/full_context.py"} <= set(run["prompts"])
     assert run["versions"]["python"]
     assert run["suite_text"].startswith('\ntitle = "Towers"')
     [session] = run["sessions"]

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, Form
 from colligate.core.events import Answered, Said
 from colligate.core.prompts import build_messages
-from colligate.core.reader import Form
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 
@@ -43,7 +42,7 @@ class Direct:
         run.emit(Said(text, "" if self.form is Form.LONG else text))
         run.emit(Answered(bool(text), text, ()))
         # A short answer is always verified, and this one cannot be.
-        return Answer(question=question, strategy=self.name, text=text, found=bool(text))
+        return Answer(question, strategy="", text=text, found=bool(text))
 
 
 # Papers tell the model that yes and no are allowed; small models then answer every question with
