@@ -1,0 +1,251 @@
+"""Score checks of citations on statements whose label is known.
+
+    python benchmarks/checks.py --data DIR --check NAME[,NAME] [--claims FILE] [--sets NAME,NAME]
+        [--model NAME] [--limit N] [--batch 8] [--out FILE.json] [--verdicts FILE.jsonl]
+
+`DIR` holds `written_statements.jsonl` and `strong_statements.jsonl` (all supported); `--claims` are
+the project's own (parts held, building, wording). A check says whether the quotes of a statement
+support it (its citation is kept), whether that is unclear (kept and marked), or whether they
+contradict it (lost). `--limit` draws by a hash of the id, half of them supported, so a larger limit
+contains a smaller one. `--out` has the counts by set, label and kind, `--verdicts` each verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colligate.core.answer import Verdict
+from colligate.core.run import Check, Claim, Quoted, Run
+from colligate.documents import Document, flat_tree
+from colligate.documents.languages import detect_language
+from colligate.library.in_memory import InMemorySources
+from colligate.models import Role, Verifier
+from colligate.models.metering import Meter
+from colligate.models.names import open_model, open_verifier
+from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
+
+CLAIMS = Path(__file__).parent / "claims.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A claim with its label: supported, unsupported or contradicted."""
+
+    id: str
+    set: str
+    kind: str
+    label: str
+    claim: Claim
+
+
+def load_items(data: Path, claims: Path) -> list[Item]:
+    """Return the items of all files, in their order."""
+    files = {name: data / f"{name}_statements.jsonl" for name in ("written", "strong")}
+    items = []
+    for name, file in {**files, "": claims}.items():
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+            record = json.loads(line)
+            quotes = tuple(Quoted(each["title"], each["quote"]) for each in record["quotes"])
+            statement = record.get("statement") or record["sentence"]
+            items.append(
+                Item(
+                    id=record.get("id", f"{name}-{number:03d}"),
+                    set=record.get("part", name),
+                    kind=record.get("kind", "answer of a strong reader"),
+                    label=record.get("label", "supported"),
+                    claim=Claim(statement, quotes, record["question"]),
+                )
+            )
+    return items
+
+
+def draw(items: Sequence[Item], limit: int) -> list[Item]:
+    """Return `limit` items by a hash of their ids, half of them supported, in their order."""
+    ordered = sorted(items, key=lambda each: hashlib.sha256(each.id.encode()).digest())
+    supported = [each.id for each in ordered if each.label == "supported"][: (limit + 1) // 2]
+    others = [each.id for each in ordered if each.label != "supported"][: limit // 2]
+    drawn = {*supported, *others}
+    return [each for each in items if each.id in drawn]
+
+
+class Rules:
+    """The rules of `core/citing.py`, and a verifier for what they cannot decide.
+
+    Each quote is a document of its own, quoted whole. A statement without a place is contradicted;
+    one with a place whose meaning is unclear is unclear, because answers mark such citations.
+    """
+
+    def __init__(self, name: str, verify: Callable[[Run], Verifier | None]) -> None:
+        self.name, self._verify = name, verify
+
+    async def judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
+        verifier = self._verify(run)
+        # The odds are asked from a thread, while the loop of the run goes on.
+        return [await asyncio.to_thread(cite_by_rules, claim, verifier) for claim in claims]
+
+    async def aclose(self) -> None: ...  # nothing is held
+
+
+def cite_by_rules(claim: Claim, verifier: Verifier | None) -> Verdict:
+    """Return what the code that makes citations does with a claim."""
+    from colligate.core.citing import Joined, Quote, Statement, resolve
+
+    documents = {str(n): make_document(str(n), each) for n, each in enumerate(claim.quotes, 1)}
+    passages = [each.passage(each.span(0, len(each))) for each in documents.values()]
+    quotes = [Quote(passage=n, quote=each.text) for n, each in enumerate(claim.quotes, 1)]
+    said: Statement | Joined = Joined(quotes=quotes, sentence=claim.statement)
+    if len(quotes) == 1:
+        said = Statement(passage=1, quote=quotes[0].quote, sentence=claim.statement)
+    stated, _ = resolve(claim.question, [said], passages, documents, verifier)
+    places = [place for each in stated for place in each.places]
+    if not places:
+        return Verdict.CONTRADICTED
+    unclear = any(place.meaning == "unclear" for place in places)
+    return Verdict.UNCLEAR if unclear else Verdict.SUPPORTED
+
+
+def make_document(name: str, quoted: Quoted) -> Document:
+    """Return a quote as a document; one whose language cannot be told is English."""
+    language = detect_language(quoted.text)
+    language = "en" if language == "und" else language
+    tree = flat_tree(name, len(quoted.text))
+    return Document(name, quoted.title, quoted.text, tree, language=language)
+
+
+def open_check(name: str) -> Check:
+    """Return the check of a name; a name that is not in `CHECKS` is that of a model of pairs."""
+    if name == "model":
+        return ModelCheck()
+    if name == "odds":
+        return OddsCheck()
+    if not name.startswith("rules"):
+        return PairCheck(open_verifier(name))
+    if name == "rules+odds":
+        from colligate.core.odds_verifier import OddsVerifier
+
+        return Rules(name, OddsVerifier)
+    verifier = open_verifier("minilm") if name == "rules+minilm" else None
+    return Rules(name, lambda _: verifier)
+
+
+CHECKS = ("rules", "rules+odds", "rules+minilm", "model", "odds", "minilm")
+ASKING = ("rules+odds", "model", "odds")
+SHOWN = {Verdict.SUPPORTED: "kept", Verdict.UNCLEAR: "marked", Verdict.CONTRADICTED: "lost"}
+WRONG = ("unsupported", "contradicted")
+Row = dict[str, Any]
+
+
+def count(items: Sequence[Item], verdicts: Sequence[Verdict]) -> list[Row]:
+    """Return how many statements of each set, label and kind are kept, marked and lost."""
+    counts: dict[tuple[str, str, str], Counter[Verdict]] = {}
+    for item, verdict in zip(items, verdicts, strict=True):
+        counts.setdefault((item.set, item.label, item.kind), Counter())[verdict] += 1
+    return [
+        {"set": name, "label": label, "kind": kind, **{SHOWN[v]: found[v] for v in Verdict}}
+        for (name, label, kind), found in counts.items()
+    ]
+
+
+def say_table(name: str, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the table of a set: by label, which shows what is confused with what, and by kind."""
+    yield f"\n| {name} | n | kept | marked | lost | marked or lost |"
+    yield "|---|---|---|---|---|---|"
+    for labels in (("supported",), WRONG, WRONG[:1], WRONG[1:]):
+        if own := [each for each in rows if each["label"] in labels]:
+            yield say_row(f"**{' or '.join(labels)}**", own)
+    for labels in (("supported",), WRONG):
+        kinds: dict[str, list[Row]] = {}
+        for each in rows:
+            if each["label"] in labels:
+                kinds.setdefault(each["kind"], []).append(each)
+        yield from (say_row(f"{' or '.join(labels)}: {kind}", own) for kind, own in kinds.items())
+
+
+def say_row(what: str, rows: Sequence[Row]) -> str:
+    """Return a row of a table: the shares of these counts together."""
+    kept, marked, lost = (sum(each[shown] for each in rows) for shown in SHOWN.values())
+    n = kept + marked + lost
+    shares = [say_share(part, n) for part in (kept, marked, lost, marked + lost)]
+    return f"| {what} | {n} | " + " | ".join(shares) + " |"
+
+
+def say_share(part: int, whole: int) -> str:
+    """Return a share with its Wilson interval of 95 %.
+
+    >>> say_share(9, 10)
+    '.90 (.60 to .98)'
+    """
+    z, p = 1.96, part / whole
+    middle, scale = p + z * z / (2 * whole), 1 + z * z / whole
+    half = z * math.sqrt(p * (1 - p) / whole + (z / (2 * whole)) ** 2)
+    ends = (p, max(0.0, middle - half) / scale, min(scale, middle + half) / scale)
+    share, low, high = (f"{each:.2f}".removeprefix("0") for each in ends)
+    return f"{share} ({low} to {high})"
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--claims", type=Path, default=CLAIMS)
+    parser.add_argument("--sets", help="written, strong, held, building, wording; default: all")
+    parser.add_argument("--check", required=True, help=f"{', '.join(CHECKS)}, or a model of pairs")
+    parser.add_argument("--model", help="what a check asks: bundled, openai:MODEL@URL, ...")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--batch", type=int, default=8, help="claims in one call of the check")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--verdicts", type=Path)
+    arguments = parser.parse_args()
+    names = arguments.check.split(",")
+    if not arguments.model and (asking := [name for name in names if name in ASKING]):
+        parser.error(f"{asking[0]} asks a model: give --model")
+    items = load_items(arguments.data, arguments.claims)
+    if arguments.sets:
+        items = [each for each in items if each.set in arguments.sets.split(",")]
+    if arguments.limit:
+        items = draw(items, arguments.limit)
+    models = {Role.READER: open_model(arguments.model)} if arguments.model else {}
+    results, lines = [], []
+    for name in names:
+        verdicts: list[Verdict] = []
+        async with InMemorySources(()) as sources:
+            run, check = Run(sources, models, Meter()), open_check(name)
+            began = time.perf_counter()
+            for start in range(0, len(items), arguments.batch):
+                claims = [each.claim for each in items[start : start + arguments.batch]]
+                verdicts += await check.judge(claims, run)
+            seconds = time.perf_counter() - began
+            await check.aclose()
+        used, counts = run.meter.report(), count(items, verdicts)
+        cost = {
+            "milliseconds": round(1000 * seconds / len(items), 1),
+            "tokens": round((used.input_tokens + used.output_tokens) / len(items), 1),
+        }
+        print(f"\n## {name}: {len(items)} statements, for each", cost)
+        for each in dict.fromkeys(item.set for item in items):
+            print("\n".join(say_table(each, [row for row in counts if row["set"] == each])))
+        print("\n".join(f"warning: {warning}" for warning in run.warnings))
+        results.append({"check": name, "model": arguments.model, **cost, "counts": counts})
+        lines += [
+            json.dumps({"check": name, "id": item.id, "label": item.label, "verdict": verdict})
+            for item, verdict in zip(items, verdicts, strict=True)
+        ]
+    if arguments.out:
+        arguments.out.write_text("[\n" + ",\n".join(map(json.dumps, results)) + "\n]\n", "utf-8")
+    if arguments.verdicts:
+        arguments.verdicts.write_text("\n".join(lines) + "\n", "utf-8")
+    for model in models.values():
+        await model.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
