@@ -18,7 +18,7 @@ from colligate.core.answer import Answer, Refined
 from colligate.core.budget import Budget
 from colligate.core.events import Listener, Trace
 from colligate.core.followup import Turn, complete_question
-from colligate.core.run import SHOWN, Consent, Rates, Run, refuse
+from colligate.core.run import SHOWN, Check, Consent, Reader, Run, refuse
 from colligate.core.strategy import (
     DocumentRoute,
     Need,
@@ -28,16 +28,13 @@ from colligate.core.strategy import (
     Strategy,
     load_strategy,
 )
-from colligate.core.subject import check_subject
 from colligate.core.telemetry import record_spans
-from colligate.core.versions import add_versions
 from colligate.errors import BudgetExceeded, ColligateError, UsageError
 from colligate.library.ingest import Ingested
 from colligate.library.library import AsyncLibrary, Prune
 from colligate.library.sources import Sources
-from colligate.models import ChatModel, Embedder, Reranker, Role, Verifier
+from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import Meter, UsageReport
-from colligate.models.weights import home
 from colligate.session import Session, require_paths
 from colligate.settings import Settings
 
@@ -45,7 +42,6 @@ DEFAULT_STRATEGY = "auto"
 DEFAULT_REFINER = "longrefiner"
 DEFAULT_ROUTER = "rdr2"
 
-_RATES = "rates.json"  # in colligate's home
 _SECONDS_AHEAD = 0.5  # that models have to be opened before documents are read
 
 S = TypeVar("S")
@@ -81,8 +77,8 @@ class Routes:
 class Engine:
     """Models by role and a library, opened when first needed and closed together.
 
-    Names are as on the command line. Instead of a name you can give a model, embedder, reranker or
-    verifier of your own, which the engine does not close. `library` is a folder or
+    Names are as on the command line. Instead of a name you can give a model, embedder, reranker,
+    reader or check of your own, which the engine does not close. `library` is a folder or
     "s3://BUCKET/NAME". What is None is taken from the environment (COLLIGATE_MODEL and so on), then
     from a `colligate.toml`, then by default. `settings` replaces environment and file:
     `Settings.load(path)` reads another file, `Settings()` names nothing.
@@ -91,7 +87,8 @@ class Engine:
     the models' replies in the library's folder, so that the same question over the same documents
     is paid for once. `follow_links` follows symbolic links that lead out of the folders named.
     `ocr` reads scanned PDFs and pictures, in English if the settings name no other languages.
-    `pdf` names what reads PDFs: "liteparse", or the program "docling".
+    `pdf` names what reads PDFs: "liteparse", or the program "docling". `chunker` names what cuts
+    the documents of a new library into passages: "structural", "words:100" or "tokens:1000/250".
 
         async with Engine(model="openai:gpt-5-mini") as engine:
             answer = await engine.ask("Who signed?", ["contracts/"])
@@ -103,7 +100,8 @@ class Engine:
     judge: str | ChatModel | None = None
     embedder: str | Embedder | None = None
     reranker: str | Reranker | None = None
-    verifier: str | Verifier | None = None
+    reader: str | Reader | None = None
+    check: str | Check | None = None
     library: Path | str | None = None
     settings: Settings | None = None
     wait: float = 30.0
@@ -111,6 +109,7 @@ class Engine:
     follow_links: bool = False
     ocr: bool = False
     pdf: str | None = None
+    chunker: str | None = None
     on_event: Listener | None = None
 
     _session: Session = field(init=False, repr=False)
@@ -126,13 +125,15 @@ class Engine:
             },
             embedder=self.embedder,
             reranker=self.reranker,
-            verifier=self.verifier,
+            reader=self.reader,
+            check=self.check,
             folder=self.library,
             wait=self.wait,
             cache=self.cache,
             follow_links=self.follow_links,
             ocr=self.ocr,
             pdf=self.pdf,
+            chunker=self.chunker,
         )
 
     async def __aenter__(self) -> Engine:
@@ -196,15 +197,13 @@ class Engine:
                 question = await complete_question(question, history, started.run)
                 started.run.earlier = history[-1].cited
             answer: Answer = await chosen.answer(question, started.run)
-            if not started.deadline.expired():
-                # The answer is paid for: what is looked up after it has its own time limit.
-                started.deadline.reschedule(None)
-                answer = await check_subject(answer, started.run)
-                if chosen.needs.searches:
-                    answer = await add_versions(answer, started.run)
         warnings = started.merge_warnings(answer.warnings)
         return replace(
-            answer, usage=started.usage, warnings=warnings, model=started.models[Role.READER]
+            answer,
+            strategy=chosen.name,
+            usage=started.usage,
+            warnings=warnings,
+            model=started.models[Role.READER],
         )
 
     async def refine(
@@ -306,8 +305,7 @@ class Engine:
         return {role.value: model.name for role, model in models.items()}
 
     async def list_search_models(self) -> dict[str, str]:
-        """Return the names of embedder, reranker ("by strategy") and verifier ("by model"); open
-        nothing."""
+        """Return the names of embedder, reranker, reader and check; open nothing."""
         return await self._session.list_search_models()
 
     async def list_needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
@@ -370,16 +368,15 @@ class Engine:
                     embedder=await session.open_library() if needs.searches else None,
                     store=await session.open_store(needs),
                     located=located,
-                    rates=await asyncio.to_thread(Rates, home() / _RATES),
                 )
                 if Role.READER in models:
-                    _, verifier_for = await session.open_verifier(models[Role.READER], trace)
-                    run.verifier = verifier_for(run)
+                    model = models[Role.READER]
+                    run.reader = await session.open_reader(model, trace)
+                    run.check = await session.open_check(run.reader, model, trace)
                 names = {role: model.name for role, model in models.items()}
                 started = _Started(run, names, deadline)
                 before = len(session.warnings)
                 yield started
-                await asyncio.to_thread(run.rates.keep)
         except TimeoutError as error:
             if not deadline.expired():
                 raise

@@ -1,4 +1,4 @@
-"""A session: models by role, an embedder, a reranker, a verifier and a library.
+"""A session: models by role, an embedder, a reranker, a check and a library.
 
 Each is opened when it is first needed, shared by all that ask for it, and closed with the session.
 The engine, the bench, training and the command line open models only here.
@@ -18,9 +18,8 @@ from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from colligate.concurrency import Slots
 from colligate.core.events import Noted, Progressed, Trace, pluralize
-from colligate.core.odds_verifier import OddsVerifier
 from colligate.core.parameters import set_parameters
-from colligate.core.run import KeyValueStore, MemoryStore, Run
+from colligate.core.run import Check, KeyValueStore, MemoryStore, Reader
 from colligate.core.strategy import SCORING, Need, Needs, Strategy, check_needs
 from colligate.documents.reading import find_files
 from colligate.errors import (
@@ -40,14 +39,16 @@ from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.names import (
     default_model,
     open_embedder,
+    open_head,
     open_model,
     open_reranker,
-    open_verifier,
     pull_embedder,
     redact_name,
     split_adapter,
 )
 from colligate.models.weights import OnProgress
+from colligate.readers import make_reader
+from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
 from colligate.settings import Named, Settings
 
 T = TypeVar("T")
@@ -59,8 +60,6 @@ ENGLISH_EMBEDDERS = frozenset({"minilm", "static"})
 
 PROBED = frozenset({Capability.LIKELIHOOD, Capability.LABELS})
 """Capabilities that only a model's server knows, which is asked when they matter."""
-
-_JUDGES = frozenset({"bundled"})  # readers whose odds were measured (decision 31)
 
 ROLE_NAMES = {role: role.value for role in Role} | {Role.READER: "model"}
 _SECONDS_TO_PROBE = 20.0
@@ -77,26 +76,29 @@ class Probed(Protocol):
 
 @dataclass
 class Session:
-    """Models, embedder, reranker, verifier and library, by name or as objects.
+    """Models, embedder, reranker, reader, check and library, by name or as objects.
 
     `models` maps roles to names or models. What is None or missing is taken from `settings`, or
     from the environment and `colligate.toml` if there are none. Whoever gives an object closes it.
     `wait` is how many seconds to wait for a library that another process holds. `cache` keeps the
     models' replies in the library's folder. `follow_links` follows symbolic links that lead out of
-    the folders named. `ocr` reads scanned PDFs and pictures, `pdf` names what reads PDFs.
+    the folders named. `ocr` reads scanned PDFs and pictures, `pdf` names what reads PDFs, `chunker`
+    what cuts documents into passages.
     """
 
     settings: Settings | None = None
     models: Mapping[Role, str | ChatModel | None] = field(default_factory=dict)
     embedder: str | Embedder | None = None
     reranker: str | Reranker | None = None
-    verifier: str | Verifier | None = None
+    reader: str | Reader | None = None
+    check: str | Check | None = None
     folder: Path | str | None = None
     wait: float = 30.0
     cache: bool = False
     follow_links: bool = False
     ocr: bool = False
     pdf: str | None = None
+    chunker: str | None = None
 
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
     _open: _OpenModels = field(default_factory=lambda: _OpenModels(), init=False, repr=False)
@@ -142,8 +144,10 @@ class Session:
                 **{role.value: given for role, given in self.models.items()},
                 embedder=self.embedder,
                 reranker=self.reranker,
-                verifier=self.verifier,
+                reading=self.reader,
+                check=self.check,
                 library=None if self.folder is None else str(self.folder),
+                chunker=self.chunker,
             )
         return self._loaded
 
@@ -296,54 +300,74 @@ class Session:
         key = ("reranker", named.name, named.with_key)
         return await self._open.open_in_thread(key, open_reranker, embedder=embedder)
 
-    async def open_verifier(
-        self, reader: ChatModel, trace: Trace
-    ) -> tuple[str, Callable[[Run], Verifier | None]]:
-        """Open the verifier that was given or named: its name, and what gives it to a run.
+    async def open_reader(self, model: ChatModel, trace: Trace) -> Reader:
+        """Return the reader that was given or named, else the one that suits the model."""
+        if not isinstance(self.reader, str | None):
+            return self.reader
+        named = (await self.load_settings()).reading
+        if named is not None:
+            note_name("reader", named, trace)
+        # A local model counts its weights in its file.
+        return await asyncio.to_thread(make_reader, named.name if named else "auto", model)
 
-        If none was named it is `odds` for readers that are known to judge well.
+    async def open_check(self, reader: Reader, model: ChatModel, trace: Trace) -> Check | None:
+        """Open the check that was given or named, else the default for a reader.
+
+        That is `odds` for a pointwise reader whose model gives them, none for a plain reader, and
+        `model` for others.
 
         Raises:
-            MissingCapability: `odds` was named and the reader gives none.
+            MissingCapability: `odds` was named and the model gives none.
         """
-        if not isinstance(self.verifier, str | None):
-            given = self.verifier
-            return given.name, lambda _: given
-        named = (await self.load_settings()).verifier
+        if not isinstance(self.check, str | None):
+            return self.check
+        named = (await self.load_settings()).check
+        odds = Capability.LABELS in model.capabilities
         if named is not None:
-            note_name("verifier", named, trace)
-        default = "odds" if reader.name in _JUDGES else "none"
-        name = default if named is None else named.name
+            note_name("check", named, trace)
+        elif reader.name == "pointwise":
+            named = Named("odds" if odds else "none")
+        name = named.name if named else "none" if reader.name == "plain" else "model"
         if name == "none":
-            return name, lambda _: None
+            return None
+        if name == "model":
+            return ModelCheck()
         if name == "odds":
-            if Capability.LABELS not in reader.capabilities:
+            if not odds:
                 raise MissingCapability(
-                    "the verifier 'odds' needs a reader that gives label odds",
-                    f"{reader.name} does not",
-                    "give --verifier none",
+                    "the check 'odds' needs a reader that gives label odds",
+                    f"{model.name} does not",
+                    "give --check model",
                 )
-            return name, OddsVerifier
-        work = partial(asyncio.to_thread, open_verifier, name)
-        opened = await self._open.open(("verifier", name, False), work)
-        return name, lambda _: opened
+            return OddsCheck()
+        work = partial(asyncio.to_thread, open_head, name)
+        return PairCheck(await self._open.open(("check", name, False), work))
 
     async def list_search_models(self) -> dict[str, str]:
-        """Return the names of the embedder, the reranker and the verifier; open nothing.
+        """Return the names of the embedder, the reranker, the reader and the check; open nothing.
 
-        A reranker that is not named is each strategy's own, "by strategy", a verifier "by model".
+        A reranker that is not named is each strategy's own, "by strategy"; reader and check are
+        chosen "by model".
         """
         settings = await self.load_settings()
         reranker: Reranker | Named = settings.reranker or Named("by strategy")
         if not isinstance(self.reranker, str | None):
             reranker = self.reranker
-        verifier: Verifier | Named = settings.verifier or Named("by model")
-        if not isinstance(self.verifier, str | None):
-            verifier = self.verifier
+        reader: Reader | Named = settings.reading or Named("by model")
+        if not isinstance(self.reader, str | None):
+            reader = self.reader
+        check: Check | Named = settings.check or Named("by model")
+        if not isinstance(self.check, str | None):
+            check = self.check
         embedder = await self._embedder_name()
         made = None if self._library is None else await self._library.embedder_name()
         name = embedder.name if embedder else made or DEFAULT_EMBEDDER.name
-        return {"embedder": name, "reranker": reranker.name, "verifier": verifier.name}
+        return {
+            "embedder": name,
+            "reranker": reranker.name,
+            "reader": reader.name,
+            "check": check.name,
+        }
 
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
@@ -359,6 +383,7 @@ class Session:
                 self._library = AsyncLibrary(
                     folder,
                     embedder=by_name,
+                    chunker=settings.chunker.name if settings.chunker else None,
                     wait=self.wait,
                     follow_links=self.follow_links,
                     ocr=settings.ocr_languages(asked=self.ocr),

@@ -37,12 +37,15 @@ _VARIABLES = {
     "judge": "COLLIGATE_JUDGE",
     "embedder": "COLLIGATE_EMBEDDER",
     "reranker": "COLLIGATE_RERANKER",
-    "verifier": "COLLIGATE_VERIFIER",
+    "check": "COLLIGATE_CHECK",
+    "reading": "COLLIGATE_READER",
     "library": "COLLIGATE_LIBRARY",
     "ocr": "COLLIGATE_OCR",
     "pdf": "COLLIGATE_PDF",
+    "chunker": "COLLIGATE_CHUNKER",
 }
-_MODELS = tuple(name for name in _VARIABLES if name not in ("library", "ocr", "pdf"))
+_PLAIN = ("reading", "ocr", "pdf", "chunker")
+_MODELS = tuple(name for name in _VARIABLES if name not in ("library", *_PLAIN))
 _MOST_BYTES = 1 << 20
 
 
@@ -60,10 +63,11 @@ class Named:
 
 @dataclass(frozen=True)
 class Settings:
-    """The names of each role's model, embedder, reranker, verifier and library; None if not named.
+    """The names of each role's model, embedder, reranker, check and library; None if not named.
 
+    `reading` names how passages are read: auto, quoting or pointwise.
     `ocr` names the languages in which scanned PDFs and pictures are read; None reads none of them.
-    `pdf` names what reads PDFs.
+    `pdf` names what reads PDFs, `chunker` what cuts documents into passages.
     `options` are how models are opened, by model name; `adapters` are those of strategies' steps,
     by step. `file` is the file that was read, and `trusted` whether a person chose it: a
     `colligate.toml` in the working folder may have come with the documents, so no key is sent to
@@ -76,10 +80,12 @@ class Settings:
     judge: Named | None = None
     embedder: Named | None = None
     reranker: Named | None = None
-    verifier: Named | None = None
+    check: Named | None = None
+    reading: Named | None = None
     library: Named | None = None
     ocr: Named | None = None
     pdf: Named | None = None
+    chunker: Named | None = None
     options: Mapping[str, Options] = field(default_factory=dict)
     adapters: Mapping[str, Named] = field(default_factory=dict)
     file: Path | None = None
@@ -176,7 +182,7 @@ class _File:
     trusted: bool
 
     def settings(self, whole: Mapping[str, Any]) -> Settings:
-        self._known(whole, ("models", "options", "adapters", "library", "ocr", "pdf"), "")
+        self._known(whole, ("models", "options", "adapters", "library", *_PLAIN), "")
         models = self._table(whole, "models")
         self._known(models, _MODELS, "models.")
         named = {what: self._model(what, value) for what, value in models.items()}
@@ -184,7 +190,7 @@ class _File:
             given = self._text("library", whole["library"])
             folder = str(self._folder / os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)
             named["library"] = Named(given if given.startswith("s3:") else folder, str(self.file))
-        for key in ("ocr", "pdf"):
+        for key in _PLAIN:
             if key in whole:
                 named[key] = Named(self._text(key, whole[key]), str(self.file))
         options = {

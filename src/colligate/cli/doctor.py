@@ -128,8 +128,8 @@ async def run_checks(
     yield await _check_embedder(embedder)
     if settings.reranker is not None and settings.reranker.name != "none":
         yield await _check_reranker(settings.reranker, found)
-    if settings.verifier is not None and settings.verifier.name != "none":
-        yield await _check_verifier(settings.verifier, found)
+    if settings.check is not None and settings.check.name not in ("none", "model"):
+        yield await _test_check(settings.check, found)
     yield await _check_library(embedder.name, settings.library)
     yield _check_space([*(model.named.name for model in found.values()), embedder.name])
     blocked = next((one.problem for one in found.values() if one.blocks and one.problem), None)
@@ -291,20 +291,20 @@ async def _check_reranker(named: Named, models: Mapping[Role, RoleModel]) -> Che
     return Check("reranker", True, _describe_name(named, "--reranker"))
 
 
-async def _check_verifier(named: Named, models: Mapping[Role, RoleModel]) -> Check:
+async def _test_check(named: Named, models: Mapping[Role, RoleModel]) -> Check:
     from colligate.models import Capability, Role
-    from colligate.models.names import open_verifier
+    from colligate.models.names import open_head
 
     reader = models[Role.READER]
     try:
         if named.name != "odds":
-            await (await asyncio.to_thread(open_verifier, named.name)).aclose()
+            await (await asyncio.to_thread(open_head, named.name)).aclose()
         elif Capability.LABELS not in reader.offers:
             why = f"{reader.name} gives no label odds"
             raise ColligateError("it needs a reader with label odds", why, "give another --model")
     except ColligateError as error:
-        return _fail("verifier", error)
-    return Check("verifier", True, _describe_name(named, "--verifier"))
+        return _fail("check", error)
+    return Check("check", True, _describe_name(named, "--check"))
 
 
 def _describe_name(named: Named, flag: str) -> str:

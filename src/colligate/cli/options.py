@@ -129,13 +129,22 @@ Reranker = Annotated[
         MODELS,
     ),
 ]
-Verifier = Annotated[
+Reader = Annotated[
     str | None,
     option(
-        "A further check, after the rules, that no cited sentence denies the statement: none, odds "
-        "(the model itself), minilm (in the package), hf:NAME (an entailment model) or "
-        "onnx:FOLDER (of `colligate train verifier`). Default: COLLIGATE_VERIFIER, then the "
-        "settings file, then odds for bundled, none for others.",
+        "How passages are read: quoting (all in one prompt), pointwise (each judged alone, the "
+        "surest read: for small models) or auto. Default: COLLIGATE_READER, then the settings "
+        "file, then auto: pointwise for a model in this process of less than 7 billion weights.",
+        MODELS,
+    ),
+]
+Check = Annotated[
+    str | None,
+    option(
+        "What judges whether the quotes support a statement: model (one call of the reader), odds "
+        "(its label odds), head (in the package), hf:NAME (an entailment model), onnx:FOLDER (of "
+        "`colligate train verifier`) or none. Default: COLLIGATE_CHECK, then the settings file, "
+        "then odds for the pointwise reader, model for others.",
         MODELS,
     ),
 ]
@@ -212,6 +221,17 @@ Pdf = Annotated[
         metavar="NAME",
     ),
 ]
+Chunker = Annotated[
+    str | None,
+    option(
+        "How documents are cut into passages: structural, words:N, or tokens:N/OVERLAP (windows of "
+        "estimated tokens). A library cuts all its documents alike. Default: COLLIGATE_CHUNKER, "
+        "then the settings file, then as the library's other documents; a new one: structural.",
+        LIBRARY,
+        "--chunker",
+        metavar="NAME",
+    ),
+]
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 
 
@@ -252,7 +272,8 @@ class ModelOptions(RoleOptions):
 
     embedder: Embedder = None
     reranker: Reranker = None
-    verifier: Verifier = None
+    reader: Reader = None
+    check: Check = None
     config: Config = None
 
     def load_settings(self) -> Settings:
@@ -269,7 +290,8 @@ class ModelOptions(RoleOptions):
             "scorer": self.scorer,
             "embedder": self.embedder,
             "reranker": self.reranker,
-            "verifier": self.verifier,
+            "reading": self.reader,
+            "check": self.check,
         }
 
 
@@ -309,7 +331,8 @@ class EngineOptions(ModelOptions):
             judge=judge,
             embedder=self.embedder,
             reranker=self.reranker,
-            verifier=self.verifier,
+            reader=self.reader,
+            check=self.check,
             library=self.library,
             settings=settings,
             wait=self.wait,
@@ -369,7 +392,12 @@ class LibraryOptions:
     wait: Wait = 30.0
 
     def engine(
-        self, *, follow_links: bool = False, ocr: bool = False, pdf: str | None = None
+        self,
+        *,
+        follow_links: bool = False,
+        ocr: bool = False,
+        pdf: str | None = None,
+        chunker: str | None = None,
     ) -> Engine:
         """Return an engine for the library alone; nothing is opened yet."""
         from colligate.engine import Engine
@@ -387,6 +415,7 @@ class LibraryOptions:
             follow_links=follow_links,
             ocr=ocr,
             pdf=pdf,
+            chunker=chunker,
         )
 
     @asynccontextmanager

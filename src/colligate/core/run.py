@@ -6,7 +6,6 @@ window and the token budget before the call, and records it in the meter and in 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
@@ -78,7 +77,6 @@ from colligate.models.structured import (
     json_schema_of,
     with_schema,
 )
-from colligate.private import make_private_file, make_private_folder
 
 T = TypeVar("T", bound=BaseModel)
 Value = TypeVar("Value")
@@ -86,7 +84,6 @@ Titled = TypeVar("Titled", Document, Passage)
 
 _CHARACTERS_KEPT = 16_000_000  # of documents, in memory
 SHOWN = 10  # passages of the first search that a person is shown at once
-_KEPT_RATES = 100  # those measured last
 _SECONDS_BETWEEN_COUNTS = 1.0
 
 
@@ -108,49 +105,6 @@ class MemoryStore(dict[str, Any]):
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
         """Store a value."""
         self[key] = value
-
-
-class Rates:
-    """The measured seconds for each token of a prompt to a model, its reply included.
-
-    A `file` keeps them for later runs on this machine. Reading and keeping it block.
-    """
-
-    def __init__(self, file: Path | None = None) -> None:
-        self._file = file
-        self._known = {} if file is None else _read_rates(file)
-        self._learned: dict[str, float] = {}
-
-    def estimate(self, what: str, model: str, tokens: int) -> float | None:
-        """Return how long a prompt takes; None before the first was measured."""
-        known = self._known.get(f"{what} {model}")
-        return None if known is None else round(tokens * known, 1)
-
-    def learn(self, what: str, model: str, tokens: int, seconds: float) -> None:
-        """Take in one call; the latest calls count most."""
-        key, rate = f"{what} {model}", seconds / max(1, tokens)
-        known = self._known.get(key, rate)
-        self._known[key] = self._learned[key] = (known + rate) / 2
-
-    def keep(self) -> None:
-        """Write what was learned into the file, beside what other runs wrote meanwhile."""
-        if self._file is None or not self._learned:
-            return
-        before = _read_rates(self._file)
-        others = {key: rate for key, rate in before.items() if key not in self._learned}
-        latest = [*others.items(), *self._learned.items()][-_KEPT_RATES:]
-        with suppress(OSError):  # without it the next run has no estimate at first
-            make_private_folder(self._file.parent)
-            make_private_file(self._file)
-            self._file.write_text(json.dumps(dict(latest)), "utf-8")
-
-
-def _read_rates(file: Path) -> dict[str, float]:
-    try:
-        read = json.loads(file.read_text("utf-8"))
-        return {str(key): float(rate) for key, rate in read.items()}
-    except (OSError, ValueError, TypeError, AttributeError):  # none yet, or half written
-        return {}
 
 
 class PlainReader(Protocol):
@@ -271,7 +225,7 @@ class Run:
     `consent` is asked before work that takes many calls. `earlier` are passages that the last
     answer of a conversation rests on: the first search offers them again. `live` counts the tokens
     of replies as they come, for which models stream. `located` says that a person was shown
-    already what a search located. `rates` estimate how long calls take.
+    already what a search located.
     """
 
     sources: Sources
@@ -290,8 +244,6 @@ class Run:
     earlier: tuple[Span, ...] = ()
     live: bool = False
     located: bool = False
-    rates: Rates = field(default_factory=Rates, repr=False)
-    _measuring: int = field(default=0, init=False, repr=False)
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _folders: dict[str, str] | None = field(default=None, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
@@ -648,16 +600,13 @@ class Run:
         prompt = await model.count_prompt(request.messages)
         require_room(model, prompt, request.max_tokens)
         async with self.tokens.hold(prompt + request.max_tokens):
-            expected = self.rates.estimate("chat", model.name, prompt)
-            self.emit(Asking(role, model.name, "chat", prompt, expected))
+            self.emit(Asking(role, model.name, "chat", prompt))
             began = time.perf_counter()
             watched = (self._count_reply(role, model.name),) if self.live else ()
             completion = await model.chat(request, *watched)
             seconds = time.perf_counter() - began
             usage = completion.usage
             self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
-        if not completion.cached:
-            self.rates.learn("chat", model.name, prompt, seconds)
         for warning in completion.warnings:
             self.warn(warning)
         messages = tuple(request.messages)
@@ -812,24 +761,15 @@ class Run:
         `costs` are the tokens of each pass.
         """
         async with self.tokens.hold(sum(costs)):
-            expected = self.rates.estimate(signal, model.name, sum(costs))
-            self.emit(Asking(role, model.name, signal, sum(costs), expected))
+            self.emit(Asking(role, model.name, signal, sum(costs)))
             began = time.perf_counter()
-            self._measuring += 1
-            at_once = self._measuring
-            try:
-                result = await ask()
-            finally:
-                at_once = max(at_once, self._measuring)
-                self._measuring -= 1
+            result = await ask()
             seconds = time.perf_counter() - began
             known = cached_passes(result, len(costs))
             fresh = [cost for cost, free in zip(costs, known, strict=True) if not free]
             free = [cost for cost, free in zip(costs, known, strict=True) if free]
             usage = Usage(sum(fresh), estimated=True)
             if fresh:
-                # What is measured at once takes turns: each waits for the others.
-                self.rates.learn(signal, model.name, sum(fresh), seconds / at_once)
                 self.meter.scoring(
                     role, model.name, passes=len(fresh), seconds=seconds, usage=usage
                 )

@@ -207,6 +207,10 @@ class WrappedModel:
     def context_tokens(self) -> int | None:
         return self._model.context_tokens
 
+    @property
+    def weights(self) -> int | None:
+        return getattr(self._model, "weights", None)
+
     async def count_tokens(self, text: str) -> int:
         return await self._model.count_tokens(text)
 

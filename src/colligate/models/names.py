@@ -65,7 +65,7 @@ RERANKER_FORMS = (
     "cross-encoder:NAME",
     "http:MODEL@URL",
 )
-VERIFIER_FORMS = ("none", "odds", "minilm", "hf:NAME-OR-PATH", "onnx:FOLDER")
+CHECK_FORMS = ("none", "model", "odds", "head", "hf:NAME-OR-PATH", "onnx:FOLDER")
 
 # Short names of embedders and the names of their vectors, which libraries record and errors show.
 _PINNED_EMBEDDERS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
@@ -227,8 +227,8 @@ def open_reranker(
     raise _unknown("reranker", name, RERANKER_FORMS, ("none", "minilm", "embedding", "likelihood"))
 
 
-def open_verifier(name: str) -> Verifier:
-    """Open the verifier of a name; `none` and `odds` have no weights and cannot be opened.
+def open_head(name: str) -> Verifier:
+    """Open the model of pairs that a check names: `head`, `onnx:FOLDER` or `hf:NAME`.
 
     Raises:
         UnknownModel: the name has no known form.
@@ -236,7 +236,7 @@ def open_verifier(name: str) -> Verifier:
         WeightsUnavailable: the files of onnx:FOLDER are missing or damaged.
     """
     kind, rest = split_name(name)
-    if name == "minilm" or (kind == "onnx" and rest):
+    if name == "head" or (kind == "onnx" and rest):
         from colligate.models.pairs import MiniLMVerifier
 
         return MiniLMVerifier(Path(rest) if rest else None)
@@ -244,7 +244,7 @@ def open_verifier(name: str) -> Verifier:
         from colligate.models.embedders import NLIVerifier
 
         return NLIVerifier(rest)
-    raise _unknown("verifier", name, VERIFIER_FORMS, ("none", "odds", "minilm"))
+    raise _unknown("check", name, CHECK_FORMS, ("none", "model", "odds", "head"))
 
 
 def default_model() -> tuple[str, str]:

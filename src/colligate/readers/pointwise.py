@@ -27,7 +27,6 @@ from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, LabelOdds, Role
 from colligate.readers.citing import (
     LONGEST_QUOTE,
-    Joined,
     Statement,
     remove_model_marks,
     write_answer,
@@ -67,13 +66,6 @@ it comes from, quotes the words of that passage that say it, exactly as they sta
 then states it in a full sentence of your own that answers the question. "short_answer" is \
 {short}. "found" is true when the passages contain the answer; when they do not, \
 "found" is false and "statements" is empty."""
-_SEVERAL = """\
-The answer may have to be put together from several passages.
-Reply with JSON. "statements" is the answer in one to seven statements. For each statement list \
-the exact "quotes" that it rests on, each with the number of its passage; its "sentence" then says \
-in your own words what they say together about the question. "short_answer" is the answer in a few \
-words. "found" is true when the passages contain the answer, together or one of them; when they do \
-not, "found" is false and "statements" is empty."""
 
 
 class ShortStatement(Statement):
@@ -96,20 +88,16 @@ class LongReply(Reply):
     statements: list[ShortStatement] = Field(json_schema_extra={"maxItems": 12})
 
 
-class SeveralReply(Reply):
-    """The reply whose statements may rest on several passages."""
-
-    statements: list[Joined] = Field(json_schema_extra={"maxItems": 7})
-
-
-SMALL_FORMS: Mapping[Form, Wanted] = {
-    Form.SHORT: Wanted(
-        _SINGLE.format(
-            statements="the answer in one to four statements", short="the answer in a few words"
-        ),
-        ShortReply,
-        800,
+_SHORT = Wanted(
+    _SINGLE.format(
+        statements="the answer in one to four statements", short="the answer in a few words"
     ),
+    ShortReply,
+    800,
+)
+SMALL_FORMS: Mapping[Form, Wanted] = {
+    Form.SHORT: _SHORT,
+    Form.JOINED: _SHORT,  # a small model cites one passage more surely than several
     Form.LIST: Wanted(
         _SINGLE.format(
             statements="one statement for every answer that the passages give, twelve at most",
@@ -127,7 +115,6 @@ SMALL_FORMS: Mapping[Form, Wanted] = {
         LongReply,
         2200,
     ),
-    Form.JOINED: Wanted(_SEVERAL, SeveralReply, 2500),
 }
 
 

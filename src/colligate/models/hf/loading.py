@@ -7,6 +7,7 @@ files is downloaded. Code that comes with weights is never run.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,7 +18,7 @@ from typing import Any
 
 from colligate.concurrency import wait_without_spinning
 from colligate.errors import MissingExtra, UnknownModel, UsageError, WeightsUnavailable
-from colligate.models.gguf import read_header
+from colligate.models.gguf import read_header, read_shapes
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,18 @@ def read_sizes(source: ModelSource) -> tuple[int | None, int | None]:
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     width = getattr(config, "head_dim", None) or (config.hidden_size // heads if heads else 0)
     return length, 4 * getattr(config, "num_hidden_layers", 0) * kv_heads * width or None
+
+
+def count_weights(source: ModelSource) -> int | None:
+    """Return about how many weights a model has by its config or its GGUF header, if they say."""
+    if source.gguf_file:
+        shapes = read_shapes(Path(source.place) / source.gguf_file)
+        return sum(math.prod(shape) for shape in shapes.values())
+    config = load_pretrained(import_transformers().AutoConfig, source).get_text_config()
+    hidden, layers = getattr(config, "hidden_size", 0), getattr(config, "num_hidden_layers", 0)
+    inner = getattr(config, "intermediate_size", None) or 4 * hidden
+    embeddings: int = getattr(config, "vocab_size", 0) * hidden
+    return embeddings + layers * (4 * hidden * hidden + 3 * hidden * inner) or None
 
 
 def load_tokenizer(source: ModelSource) -> Any:

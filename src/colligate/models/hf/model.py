@@ -14,6 +14,7 @@ from colligate.models.decoding import GeneratedText, GenerationRequest
 from colligate.models.hf.generate import BatchGenerator
 from colligate.models.hf.loading import (
     ModelSource,
+    count_weights,
     find_source,
     import_transformers,
     load_tokenizer,
@@ -58,6 +59,7 @@ class HFModel(LocalModel):
         options = {"context": context, "device": device, "dtype": dtype}
         backend = _Backend(source, name, parallel, options)
         super().__init__(backend, name=name, version=source.version, context_tokens=context)
+        self.weights = count_weights(source)
 
 
 class _Backend(LocalBackend):

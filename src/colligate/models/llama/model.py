@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -20,7 +21,7 @@ from colligate.concurrency import physical_cores
 from colligate.errors import MissingCapability
 from colligate.models.base import encodable, window
 from colligate.models.decoding import GeneratedText, GenerationRequest
-from colligate.models.gguf import read_header
+from colligate.models.gguf import read_header, read_shapes
 from colligate.models.llama.adapters import convert_adapter
 from colligate.models.llama.api import Model, load_library
 from colligate.models.llama.beginnings import Beginnings
@@ -64,6 +65,12 @@ class LlamaCpp(LocalModel):
         options = {"parallel": parallel, "threads": threads or physical_cores(), "draft": draft}
         backend = _Backend(path, name, context=context, **options)
         super().__init__(backend, name=name, version=_version(path), context_tokens=context)
+        self._path = path
+
+    @cached_property
+    def weights(self) -> int:
+        """The number of weights, counted in the file's header. Blocks for a part of a second."""
+        return sum(math.prod(shape) for shape in read_shapes(self._path).values())
 
 
 def _version(path: Path) -> str:

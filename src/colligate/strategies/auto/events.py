@@ -9,12 +9,15 @@ from colligate.core.events import Event
 from colligate.strategies.auto.prompts import QuestionKind
 
 _DOING = {
+    "read": "reading the best passages",
+    "read on": "reading the next passages",
+    "decompose": "looking up one step after the other",
     "dualrag": "looking up one step after the other",
+    "per-document": "reading each document",
     "spd-rag": "reading each document",
     "duquad": "reading again with another choice of passages",
     "rdr2": "following the headings of the best documents",
     "longrefiner": "reading the best documents by their headings",
-    "search": "reading the next passages",
 }
 
 
@@ -31,13 +34,13 @@ class Classified(Event):
 
 @dataclass(frozen=True)
 class Escalated(Event):
-    """Another method takes over: what is missing, and the method."""
+    """A step is taken: why, and its name."""
 
     why: str
     to: str
 
     def line(self) -> str:
-        by = "" if self.to == "search" else f" ({self.to})"
+        by = "" if self.to.startswith("read") else f" ({self.to})"
         return f"{self.why}: {_DOING[self.to]}{by}"
 
     @property
