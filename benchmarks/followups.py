@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from colligate.core.followup import Turn, complete_question
+from colligate.readers.followup import Turn, complete_question
 from colligate.core.run import Run
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role

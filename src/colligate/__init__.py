@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from colligate.core.answer import Answer
-    from colligate.core.citing import Citation, Evidence
-    from colligate.core.followup import Turn
+    from colligate.core.answer import Citation, Evidence
     from colligate.core.run import Run
     from colligate.core.strategy import Strategy
     from colligate.documents import Document, Hit, Page, Passage, Span, Tree
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from colligate.library.in_memory import InMemorySources
     from colligate.library.library import AsyncLibrary as AsyncLibrary
     from colligate.library.sources import Sources
+    from colligate.readers.followup import Turn
     from colligate.settings import Settings
     from colligate.strategies.longrefiner import LongRefiner, Refiner
     from colligate.strategies.rdr2.method import RDR2, Routing
@@ -31,11 +31,11 @@ __version__ = "0.1.0"
 _HOME = {
     "Answer": "colligate.core.answer",
     "AsyncLibrary": "colligate.library.library",
-    "Citation": "colligate.core.citing",
+    "Citation": "colligate.core.answer",
     "ColligateError": "colligate.errors",
     "Document": "colligate.documents",
     "Engine": "colligate.engine",
-    "Evidence": "colligate.core.citing",
+    "Evidence": "colligate.core.answer",
     "InMemorySources": "colligate.library.in_memory",
     "Hit": "colligate.documents",
     "Library": "colligate.sync",
@@ -53,7 +53,7 @@ _HOME = {
     "Span": "colligate.documents",
     "Strategy": "colligate.core.strategy",
     "Tree": "colligate.documents",
-    "Turn": "colligate.core.followup",
+    "Turn": "colligate.readers.followup",
     "aask": "colligate.engine",
     "arefine": "colligate.engine",
     "ask": "colligate.sync",

@@ -17,7 +17,6 @@ from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
 from colligate.core.budget import Budget
 from colligate.core.events import Listener, Trace
-from colligate.core.followup import Turn, complete_question
 from colligate.core.run import SHOWN, Check, Consent, Reader, Run, refuse
 from colligate.core.strategy import (
     DocumentRoute,
@@ -35,6 +34,7 @@ from colligate.library.library import AsyncLibrary, Prune
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import Meter, UsageReport
+from colligate.readers.followup import Turn, complete_question
 from colligate.session import Session, require_paths
 from colligate.settings import Settings
 

@@ -23,7 +23,7 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 from colligate.cli.progress import Watcher
 from colligate.cli.remote import find_server
 from colligate.core.events import Event
-from colligate.core.followup import Turn
+from colligate.readers.followup import Turn
 from colligate.library.lock import Address, LibraryLock, publish_address
 from colligate.models import LabelOdds
 from colligate.strategies.auto.prompts import QuestionKind

@@ -18,8 +18,8 @@ from colligate.errors import UsageError
 if TYPE_CHECKING:
     from colligate.cli.progress import Watcher
     from colligate.core.answer import Answer
-    from colligate.core.followup import Turn
     from colligate.engine import Engine
+    from colligate.readers.followup import Turn
     from colligate.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -58,6 +58,7 @@ class AskOptions:
     follow_links: options.FollowLinks = False
     ocr: options.Ocr = False
     pdf: options.Pdf = None
+    chunker: options.Chunker = None
     judge: options.Judge = None
     router_adapter: options.RouterAdapter = None
 
@@ -152,7 +153,7 @@ class Asker:
     def open_engine(self) -> Engine:
         """Return the engine to ask with; the caller closes it."""
         return self.models.engine(
-            self.settings,
+            self.settings.override(chunker=self.asked.chunker),
             judge=self.asked.judge,
             follow_links=self.asked.follow_links,
             ocr=self.asked.ocr,

@@ -128,6 +128,7 @@ class BenchOptions:
             metavar="NAME",
         ),
     ] = None
+    chunker: options.Chunker = None
     indexes: Annotated[
         Path | None,
         options.option(
@@ -227,7 +228,9 @@ def bench_run_command(
     from colligate.bench.run import BenchRequest, estimate_run, run_suite
     from colligate.cli.progress import run_resumable
 
-    settings = models.load_settings().override(**models.names(), judge=bench.judge)
+    settings = models.load_settings().override(
+        **models.names(), judge=bench.judge, chunker=bench.chunker
+    )
     arguments = {
         "suite": suite,
         **options.collect_given(
@@ -236,7 +239,7 @@ def bench_run_command(
         **options.collect_given(
             bench,
             *("judge", "nli", "qa", "strategies", "datasets", "limit", "seed", "concurrency"),
-            *("timeout", "max_tokens_total", "retry_failed", "replies", "workers"),
+            *("timeout", "max_tokens_total", "retry_failed", "replies", "workers", "chunker"),
         ),
     }
     if bench.parameters is not None:

@@ -35,7 +35,7 @@ def chat_command(
     Exit status: that of the last question, as of `colligate ask`.
     """
     from colligate.cli.progress import require_text, watch_run
-    from colligate.core.followup import Turn
+    from colligate.readers.followup import Turn
     from colligate.session import require_paths
 
     with suppress(ImportError):  # Windows has none, and a console that does the same

@@ -22,8 +22,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from colligate.core.answer import Answer
-    from colligate.core.citing import Citation
+    from colligate.core.answer import Answer, Citation
 
 _INDENT = 4
 

@@ -38,6 +38,7 @@ async def index_command(
     follow_links: options.FollowLinks = False,
     ocr: options.Ocr = False,
     pdf: options.Pdf = None,
+    chunker: options.Chunker = None,
     as_json: options.AsJson = False,
 ) -> int:
     """Add files to the library ahead of time.
@@ -54,7 +55,9 @@ async def index_command(
 
         await asyncio.to_thread(make_library, where.library, kept_in)
     with watch_run() as watcher:
-        async with open_to_change(where, follow_links=follow_links, ocr=ocr, pdf=pdf) as engine:
+        async with open_to_change(
+            where, follow_links=follow_links, ocr=ocr, pdf=pdf, chunker=chunker
+        ) as engine:
             library = await engine.open_library()
             ingested = await engine.add(paths, workers=parsed, on_event=watcher.see)
     counts = count_files(ingested)
@@ -69,12 +72,18 @@ async def index_command(
 
 @asynccontextmanager
 async def open_to_change(
-    where: options.LibraryOptions, *, follow_links: bool, ocr: bool, pdf: str | None
+    where: options.LibraryOptions,
+    *,
+    follow_links: bool,
+    ocr: bool,
+    pdf: str | None,
+    chunker: str | None = None,
 ) -> AsyncIterator[Engine]:
     """Yield an engine whose library no server holds."""
     from colligate.cli.remote import find_server
 
-    async with where.engine(follow_links=follow_links, ocr=ocr, pdf=pdf) as engine:
+    opened = where.engine(follow_links=follow_links, ocr=ocr, pdf=pdf, chunker=chunker)
+    async with opened as engine:
         library = await engine.open_library()
         if server := await find_server(library.path):
             raise LibraryLocked(

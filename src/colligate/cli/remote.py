@@ -18,8 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from colligate import errors
 from colligate.concurrency import in_thread
-from colligate.core.answer import Answer
-from colligate.core.citing import COMPUTED, Citation, Evidence
+from colligate.core.answer import COMPUTED, Answer, Citation, Evidence, Verdict
 from colligate.core.events import (
     Asked,
     Asking,
@@ -30,14 +29,13 @@ from colligate.core.events import (
     Progressed,
     Writing,
 )
-from colligate.core.followup import Turn
-from colligate.core.meaning import Meaning
 from colligate.core.run import Consent, refuse
 from colligate.documents import Span
 from colligate.errors import ColligateError, NotAuthorised, UsageError
 from colligate.library.lock import Address, find_holder, read_address
 from colligate.models.metering import UsageReport
 from colligate.models.names import anchor_name, ollama_url, redact_name, split_address, split_name
+from colligate.readers.followup import Turn
 from colligate.server.config import DEFAULT_LIBRARY, LIBRARIES_SUFFIX
 from colligate.server.shapes import MOST_TURNS
 
@@ -267,8 +265,9 @@ def _parse_answer(sent: Mapping[str, Any], reader: str) -> Answer:
                 source=each.get("source", ""),
                 date=each.get("date", ""),
                 authors=each.get("authors", ""),
-                meaning=Meaning(each["meaning"]) if each.get("meaning") else None,
+                meaning=Verdict(each["meaning"]) if each.get("meaning") else None,
                 row=each.get("row"),
+                head=each.get("table_head", ""),
             )
             for each in sent["citations"]
         ),

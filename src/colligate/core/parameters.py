@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -23,13 +23,15 @@ class Parameter:
 
     `type` is how values are written: "int", "float", "bool", "str", the allowed names
     ("hybrid|dense|sparse"), any of these with "|none", or with ",..." for a list with commas.
-    `default` is a JSON value. `description` says in a phrase what it does: the docstring of the
-    strategy has it in a section `Attributes:`, with a line "name: phrase" for each field.
+    `default` and `paper` are JSON values: without a setting, and with `preset=paper`. `description`
+    says in a phrase what it does: the docstring of the strategy has it in a section `Attributes:`,
+    with a line "name: phrase" for each field.
     """
 
     name: str
     type: str
     default: Any
+    paper: Any
     description: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -47,12 +49,13 @@ class _Form(NamedTuple):
 
 def list_parameters(kind: type) -> tuple[Parameter, ...]:
     """List the parameters of a strategy that can be set, in the order of its fields."""
-    said = _read_attributes(kind)
+    said, paper = _read_attributes(kind), paper_settings(kind)
     return tuple(
         Parameter(
             name,
             form.type,
             to_plain(_default(field)),
+            to_plain(form.read(paper[name]) if name in paper else _default(field)),
             said.get(name) or _SAME_EVERYWHERE.get(form.type.removesuffix("|none"), ""),
         )
         for name, (field, form) in _settable(kind).items()
@@ -66,8 +69,6 @@ _SAME_EVERYWHERE = {
     "dense|sparse|hybrid": "search by meaning (dense), by words (sparse), or by both (hybrid)",
     "auto|documents|passages": "read whole documents, or passages of a search; auto: documents if "
     "they are few and short",
-    "auto|together|apart": "read all passages in one prompt (together), or judge each alone first "
-    "(apart); auto: apart by a small reader that gives odds",
 }
 
 
@@ -81,19 +82,34 @@ def _read_attributes(kind: type) -> dict[str, str]:
     return found
 
 
+PRESET = "preset"
+
+
+def paper_settings(kind: type) -> Mapping[str, str]:
+    """Return what `preset=paper` sets: the strategy's `PAPER`, values as texts by name."""
+    settings: Mapping[str, str] = getattr(kind, "PAPER", {})
+    return settings
+
+
+def split_setting(setting: str) -> tuple[str, str, str]:
+    """Return name, "=" and value of a setting; the last two are empty without a "="."""
+    name, equals, text = setting.partition("=")
+    return name.strip(), equals, text.strip()
+
+
 def set_parameters(kind: type[T], settings: Iterable[str]) -> T:
     """Make a strategy, or another dataclass of parameters, from texts such as "k=3".
 
-    What is not named keeps its default; if a name comes twice the last one counts.
+    What is not named keeps its default; if a name comes twice the last one counts. `preset=paper`
+    sets what the strategy's `PAPER` has, before all others; a class without one stays as it is.
     """
     name = _name(kind)
     settable = _settable(kind)
     values = {}
-    for setting in settings:
-        given, equals, text = (part.strip() for part in setting.partition("="))
+    for given, equals, text in _expand_presets(kind, settings):
         if given not in settable:
             there = f"known are {', '.join(settable)}" if settable else "it has no parameters"
-            near = closest(given, settable)
+            near = closest(given, [*settable, PRESET])
             hint = f"did you mean {near}?" if near else ""
             raise UsageError(f"{name} has no parameter {given!r}", there, hint)
         form = settable[given][1]
@@ -109,6 +125,15 @@ def set_parameters(kind: type[T], settings: Iterable[str]) -> T:
         return kind(**values)
     except (TypeError, ValueError) as error:  # the dataclass itself refused
         raise UsageError(f"wrong parameters for {name}", str(error)) from error
+
+
+def _expand_presets(kind: type, settings: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    given = [split_setting(each) for each in settings]
+    if presets := [text for name, _, text in given if name == PRESET]:
+        if wrong := set(presets) - {"paper"}:
+            raise UsageError(f"there is no preset {wrong.pop()!r}", "", f"write {PRESET}=paper")
+        yield from ((name, "=", text) for name, text in paper_settings(kind).items())
+    yield from (each for each in given if each[0] != PRESET)
 
 
 def _name(kind: type) -> str:

@@ -7,7 +7,6 @@ window and the token budget before the call, and records it in the meter and in 
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -39,6 +38,7 @@ from colligate.core.events import (
     Writing,
 )
 from colligate.documents import Document, Hit, Passage, Span
+from colligate.documents.locating import normalise
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import (
     LibraryError,
@@ -48,6 +48,8 @@ from colligate.errors import (
     UnknownDocument,
     UsageError,
 )
+from colligate.library.references import lists_references as lists_references
+from colligate.library.references import put_references_last
 from colligate.library.sources import DocumentInfo, SearchMode, Sources, tell_apart
 from colligate.models import (
     AdapterModel,
@@ -366,7 +368,7 @@ class Run:
             replace(hit, passage=await self._add_folder(hit.passage, hit.passage.document_id))
             for hit in hits
         ]
-        hits = put_references_last(query, hits)
+        hits = put_references_last(query, drop_titles(hits))
         if first and hits and not self.located:
             shown = show(hits) if show else hits[: min(k, SHOWN)]
             self.emit(Located(tuple(hit.passage for hit in shown)))
@@ -790,42 +792,18 @@ class Run:
         return result, event
 
 
-_REFERENCES = re.compile(
-    r"""\W*(?:[\dIVX]+\.?\s)?(?:
-      (?:selected\s|notes\sand\s)?(?:references|bibliography)(?:\sand\s(?:notes|further\sreading))?
-    | (?:works|literature)\scited | external\slinks | further\sreading | see\salso
-    | einzelnachweise | literatur(?:verzeichnis)? | weblinks | r[ée]f[ée]rences | bibliographie
-    | liens\sexternes | referencias | bibliograf[íi]a | enlaces\sexternos | 参考文献 | 外部链接
-    )(?:\s[(\[]edit[)\]])?\W*""",
-    re.IGNORECASE | re.VERBOSE,
-)
-# A list of references may be what is asked for, and it may alone say who wrote something.
-_ASKS_REFERENCES = re.compile(
-    r"\b(?:cit(?:es?|ed|ing|ations?)|references?|bibliograph\w+|literature|publications?|"
-    r"wrote|written|authors?)\b",
-    re.IGNORECASE,
-)
+def drop_titles(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that say more than their title, headings and page number, if there are any.
 
-
-def lists_references(question: str, passage: Passage) -> bool:
-    """Return whether a passage is in a list of references or links, and the question asks neither
-    for works nor for their authors."""
-    listed = any(map(_REFERENCES.fullmatch, passage.section))
-    return listed and not _ASKS_REFERENCES.search(question)
-
-
-def put_references_last(question: str, hits: Sequence[Hit]) -> list[Hit]:
-    """Return what a search found with the lists of references and links after everything else.
-
-    Titles of works have the words of a question more often than they answer it. Scores are lowered
-    to those above.
+    A search for a name finds first the line that has nothing but this name.
     """
-    last = [hit for hit in hits if lists_references(question, hit.passage)]
-    if not last or len(last) == len(hits):
-        return list(hits)
-    first = [hit for hit in hits if hit not in last]
-    least = min(hit.score for hit in first)
-    return [*first, *(replace(hit, score=min(hit.score, least)) for hit in last)]
+
+    def says_more(passage: Passage) -> bool:
+        above = normalise(" ".join([passage.full_title, *passage.section])).text
+        text = normalise(passage.text).text
+        return text not in above and any(map(str.isalpha, text))
+
+    return [hit for hit in hits if says_more(hit.passage)] or list(hits)
 
 
 def show_ranked(hits: Sequence[Hit], why: str = "of the search") -> list[Shown]:

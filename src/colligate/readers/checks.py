@@ -160,7 +160,7 @@ class OddsCheck:
     name = "odds"
 
     async def judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
-        """Return a verdict for each claim; it is unclear, with a warning, if it cannot be judged."""
+        """Return a verdict for each claim; unclear, with a warning, if it cannot be judged."""
         return list(await gather(self._judge(claim, run) for claim in claims))
 
     async def _judge(self, claim: Claim, run: Run) -> Verdict:

@@ -350,7 +350,7 @@ def _claim(
     documents: Mapping[str, Document],
     passages: Mapping[int, Passage],
 ) -> Claim:
-    """Return a sentence with what a reader saw of its places, rows under the head of their table."""
+    """Return a sentence with what a reader saw of its places."""
     quotes = []
     for place in placed.places:
         document = documents[place.span.document_id]

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from colligate.core.answer import Ground
-from colligate.core.followup import Turn
 from colligate.documents import Hit, Span
 from colligate.library.sources import DocumentInfo
 from colligate.library.web import hide_folders
+from colligate.readers.followup import Turn
 
 WorkState = Literal["queued", "running", "done", "failed", "cancelled"]
 

@@ -6,7 +6,6 @@ answered, cited and checked is the complete question, as if it had been asked fi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,6 @@ from colligate.core.answer import Answer
 from colligate.core.events import Rewritten
 from colligate.core.prompts import escape
 from colligate.core.run import Run
-from colligate.core.support import split_content_words
 from colligate.documents import Span
 from colligate.errors import ModelError
 from colligate.models import Message, Role, keep_beginning
@@ -22,6 +20,7 @@ from colligate.models import Message, Role, keep_beginning
 _TURNS = 3  # the last ones, which a question may refer to
 _SHOWN = 300  # characters of an answer that the reader sees
 _REPLY = 120  # tokens
+_LONGEST = 1000  # characters of a completed question
 
 _INSTRUCTION = """\
 You complete the last question of a conversation, so that somebody who has not read the rest \
@@ -110,8 +109,7 @@ class Turn:
 async def complete_question(question: str, history: Sequence[Turn], run: Run) -> str:
     """Return a question with what it takes from the turns before it, oldest first.
 
-    It stays as it is, with a warning, if the reader fails, leaves out a word of the question or
-    says what is in no turn.
+    It stays as it is, with a warning, if the reader fails or replies with no question.
     """
     if not history:
         return question
@@ -122,44 +120,12 @@ async def complete_question(question: str, history: Sequence[Turn], run: Run) ->
         run.warn(f"the question is asked as it is, without the conversation: {error}")
         return question
     alone = " ".join(reply.text.split()).removeprefix("Question: ").strip("\"' ")
-    if not _completes(alone, question, history):
+    if not 0 < len(alone) <= _LONGEST:
         run.warn("the question is asked as it is: the model did not complete it from the turns")
         return question
     if alone != question:
         run.emit(Rewritten(question, alone))
     return alone
-
-
-def _completes(alone: str, question: str, history: Sequence[Turn]) -> bool:
-    """Return whether a question keeps the words of another and adds words of the turns alone."""
-    asked, words = _list_words(question), _list_words(alone)
-    known = " ".join(f"{turn.question} {turn.answer}" for turn in history)
-    new = words - asked - _list_words(known)
-    if new and all(re.fullmatch(r"[12]\d\d\d", word) for word in new):
-        dated = _RELATIVE_YEAR.sub(" ", question)
-        if dated != question:  # "two years later" became the year
-            asked, new = _list_words(dated), set()
-    return bool(words) and not new and asked <= words
-
-
-def _list_words(text: str) -> set[str]:
-    """Return the content words of a text without those that only join, thank or point back."""
-    words = split_content_words(_FILLERS.sub(" ", text))
-    return {word for word in words if split_content_words(word.partition("'")[0])}  # "what's"
-
-
-_RELATIVE_YEAR = re.compile(
-    r"\b(?:(?:[\w-]+ )?years? (?:later|earlier|before|after|ago)"
-    r"|(?:next|last|previous|following) (?:[\w-]+ )?years?)\b",
-    re.IGNORECASE,
-)
-# Words that join, thank or point back: of English the content words among them, of German, French
-# and Spanish those that are no English words. In capitals they are abbreviations.
-_FILLERS = re.compile(
-    r"\b(?![A-Z]{2})(?i:thanks|thank|ok|okay|please|latter|former|theirs"
-    r"|und|aber|er|sie|es|ihn|ihm|ihre?r?|seiner?|et|mais|ils?|elles?|lui|leurs?|ses"
-    r"|y|el|ella|ellos|ellas|sus?)\b"
-)
 
 
 def _render(history: Sequence[Turn], question: str) -> str:
