@@ -31,7 +31,7 @@ from colligate.documents.languages import detect_language
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role, Verifier
 from colligate.models.metering import Meter
-from colligate.models.names import open_model, open_verifier
+from colligate.models.names import open_head, open_model
 from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
 
 CLAIMS = Path(__file__).parent / "claims.jsonl"
@@ -129,16 +129,16 @@ def open_check(name: str) -> Check:
     if name == "odds":
         return OddsCheck()
     if not name.startswith("rules"):
-        return PairCheck(open_verifier(name))
+        return PairCheck(open_head(name))
     if name == "rules+odds":
         from colligate.core.odds_verifier import OddsVerifier
 
         return Rules(name, OddsVerifier)
-    verifier = open_verifier("minilm") if name == "rules+minilm" else None
+    verifier = open_head("head") if name == "rules+head" else None
     return Rules(name, lambda _: verifier)
 
 
-CHECKS = ("rules", "rules+odds", "rules+minilm", "model", "odds", "minilm")
+CHECKS = ("rules", "rules+odds", "rules+head", "model", "odds", "head")
 ASKING = ("rules+odds", "model", "odds")
 SHOWN = {Verdict.SUPPORTED: "kept", Verdict.UNCLEAR: "marked", Verdict.CONTRADICTED: "lost"}
 WRONG = ("unsupported", "contradicted")
