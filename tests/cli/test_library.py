@@ -45,6 +45,21 @@ def test_index_takes_a_number_of_processes_or_ray(
     assert f"--workers must be a number of processes or ray, got {workers};" in line
 
 
+def test_a_library_keeps_the_chunker_that_it_was_made_with(colligate: Any, folder: Path) -> None:
+    (folder / "many.txt").write_text("word " * 95)
+    index = ("index", folder, "--embedder", "static")
+    assert colligate.here(*index, "--chunker", "words:10").returncode == 0
+    listed = json.loads(colligate.here("library", "list", "--json").stdout)
+    assert 10 in {each["passages"] for each in listed}
+    assert colligate.here(*index).returncode == 0
+    for command in (index, ("ask", "Who?", folder, "--strategy", "retrieve-read")):
+        done = colligate.here(*command, "--chunker", "tokens:50/10")
+        assert done.returncode == 1
+        refused = done.stderr.splitlines()[-1]
+        assert "cut by words:10, not by tokens:50/10; leave out --chunker" in refused
+    assert colligate.here(*index, "--chunker", "lines").returncode == 2
+
+
 def test_list(colligate: Any, indexed: list[dict[str, Any]]) -> None:
     assert {d["title"] for d in indexed} == {"The lighthouse", "The harbour"}
     done = colligate.here("library", "list")

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colligate.documents import Document, Kind, Span
-from colligate.documents.chunking import Chunker, FixedWords, SixSentences, Structural
+from colligate.documents.chunking import (
+    Chunker,
+    FixedTokens,
+    FixedWords,
+    SixSentences,
+    Structural,
+    parse_chunker,
+)
 from colligate.documents.tokens import token_spans
 from colligate.errors import UsageError
 from support.documents import make
@@ -85,7 +92,11 @@ def test_six_sentences() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda: Structural(tokens=0), lambda: FixedWords(0), lambda: SixSentences(0)]
+    "wrong",
+    [
+        *(lambda: Structural(tokens=0), lambda: FixedWords(0), lambda: SixSentences(0)),
+        *(lambda: FixedTokens(0, 0), lambda: FixedTokens(10, 10), lambda: FixedTokens(10, -1)),
+    ],
 )
 def test_sizes_that_make_no_sense_are_refused(wrong: object) -> None:
     assert callable(wrong)
@@ -139,6 +150,47 @@ def test_chunks_are_in_order_and_leave_nothing_out(text: str, chunker: Chunker, 
 
 
 @settings(max_examples=150)
+@given(TEXT, st.sampled_from([(1, 0), (4, 3), (9, 2), (30, 10)]))
+def test_windows_overlap_and_leave_nothing_out(text: str, sizes: tuple[int, int]) -> None:
+    found = make(text)
+    spans = FixedTokens(*sizes)(found)
+    place = 0
+    for span in spans:
+        assert not text[place : span.start].strip()
+        assert len(token_spans(found.slice(span))) <= sizes[0]
+        assert span.end > place
+        place = span.end
+    assert not text[place:].strip()
+
+
+def test_a_window_repeats_the_end_of_the_one_before() -> None:
+    words = [f"w{i:03}" for i in range(100)]  # three tokens each
+    chunks = cut(FixedTokens(30, 9), " ".join(words))
+    assert chunks[0].split() == words[:10]
+    assert chunks[1].split() == words[7:17]
+    assert chunks[-1].split()[-1] == words[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "chunker"),
+    [
+        ("structural", Structural()),
+        ("words:100", FixedWords(100)),
+        ("tokens:1000/250", FixedTokens(1000, 250)),
+    ],
+)
+def test_a_chunker_has_a_name(name: str, chunker: Chunker) -> None:
+    assert parse_chunker(name) == chunker
+    assert getattr(chunker, "name", None) == name
+
+
+@pytest.mark.parametrize("name", ["words", "words:0", "tokens:100", "tokens:5/9", "lines:3", ""])
+def test_another_name_is_wrong_usage(name: str) -> None:
+    with pytest.raises(UsageError):
+        parse_chunker(name)
+
+
+@settings(max_examples=150)
 @given(TEXT, st.sampled_from([1, 3, 8, 25]))
 def test_structural_chunks_stay_in_one_section_and_in_the_limit(text: str, limit: int) -> None:
     found = make(text)
@@ -152,7 +204,7 @@ def test_structural_chunks_stay_in_one_section_and_in_the_limit(text: str, limit
         assert len(owners) == 1
 
 
-@pytest.mark.parametrize("chunker", [Structural(), FixedWords(), SixSentences()])
+@pytest.mark.parametrize("chunker", [Structural(), FixedWords(), FixedTokens(), SixSentences()])
 @pytest.mark.parametrize("piece", [PROSE, "x", "# h\n\nt\n\n", "- a\n"])
 def test_time_grows_with_the_text_and_no_faster(chunker: Chunker, piece: str) -> None:
     found = make(piece * (100_000 // len(piece)))

@@ -548,9 +548,19 @@ async def test_another_embedder_is_refused(library, open_library, folder, write)
 async def test_another_chunker_is_refused(library, open_library, folder):
     await library.add(folder)
     await library.close()
-    async with open_library(chunker=FixedWords(50)) as other:
-        with pytest.raises(LibraryError, match="cut by Structural"):
-            await other.add(folder)
+    for chunker in (FixedWords(50), "words:50"):
+        async with open_library(chunker=chunker) as other:
+            with pytest.raises(LibraryError, match="cut by structural, not by words:50") as refused:
+                await other.add(folder)
+            assert "--chunker" in refused.value.hint
+
+
+async def test_a_library_keeps_its_chunker(open_library, folder, write):
+    text = " ".join(f"word{i}" for i in range(95))
+    async with open_library(chunker="words:10") as library:
+        assert (await library.add(write("a.md", text))).passages == 10
+    async with open_library() as again:
+        assert (await again.add(write("b.md", text.upper()))).passages == 10
 
 
 async def test_a_chunker_with_a_tokenizer_is_the_same_in_every_process(open_library, folder):

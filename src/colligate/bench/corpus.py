@@ -22,6 +22,7 @@ from colligate.bench.question import Candidate, Question
 from colligate.bench.suites import Dataset
 from colligate.concurrency import in_thread
 from colligate.core.events import Trace
+from colligate.documents.chunking import STRUCTURAL
 from colligate.errors import FaultyRecord, LibraryLocked
 from colligate.jobs.identity import path_digest
 from colligate.library.in_memory import InMemorySources
@@ -43,7 +44,8 @@ class CorpusResolver:
     `data` is the folder of the data sets' files. Corpora are indexed below `indexes`, once: what a
     killed process has indexed is kept. Without an embedder nothing can be searched. `engine` is
     that of the libraries (`AsyncLibrary`). With `is_filled` they are used as they are: another
-    process has indexed them. Use it with `async with`.
+    process has indexed them. `chunker` names what cuts documents into passages. Use it with `async
+    with`.
     """
 
     data: Path
@@ -52,6 +54,7 @@ class CorpusResolver:
     trace: Trace = field(default_factory=Trace)
     engine: str | None = None
     is_filled: bool = False
+    chunker: str = STRUCTURAL
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
     _libraries: dict[Path, AsyncLibrary] = field(default_factory=dict, init=False)
     _passages: dict[Path, PassageFile] = field(default_factory=dict, init=False)
@@ -113,7 +116,8 @@ class CorpusResolver:
             yield library.view([document.id for document in question.documents])
         else:
             documents = await in_thread(load_documents, question, self._passage_file(dataset))
-            async with InMemorySources(documents, self.embedder) as sources:
+            made = InMemorySources(documents, self.embedder, chunker=self.chunker)
+            async with made as sources:
                 if self.embedder is not None and documents:
                     await sources.search("index", k=1)  # so that no answer's time includes it
                 yield sources
@@ -149,10 +153,12 @@ class CorpusResolver:
             if path not in self._libraries:
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
                 by = embedder if isinstance(embedder, str) else embedder.name
-                folder = self.indexes / await in_thread(_name_index, path, by, self.engine)
+                others = [self.engine, None if self.chunker == STRUCTURAL else self.chunker]
+                folder = self.indexes / await in_thread(_name_index, path, by, *others)
                 library = AsyncLibrary(
                     folder,
                     embedder=embedder,
+                    chunker=self.chunker,
                     reader=_READER,
                     follow_links=True,
                     engine=self.engine,
@@ -168,11 +174,11 @@ class CorpusResolver:
             return self._libraries[path]
 
 
-def _name_index(path: Path, embedder: str, engine: str | None) -> str:
+def _name_index(path: Path, embedder: str, *others: str | None) -> str:
     """Return the folder name of a corpus's index: another one when a file of it changes.
 
     Otherwise a search would find what was taken out of the corpus. Blocks.
     """
-    whole = "\0".join([str(path.absolute()), embedder, path_digest(path), *filter(None, [engine])])
+    whole = "\0".join([str(path.absolute()), embedder, path_digest(path), *filter(None, others)])
     readable = re.sub(r"[^\w.-]+", "-", path.name)[-60:]
     return f"{readable}-{hashlib.sha256(whole.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"

@@ -1,7 +1,8 @@
 """Chunking: cut a document into passages. A chunker is a callable that returns spans, in order.
 
 All guarantee: a chunk has no blanks around it, and every character of the document that is not
-blank is in a chunk.
+blank is in a chunk. `parse_chunker` makes one by its name: "structural", "words:100",
+"tokens:1000/250".
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ class Structural:
     def __post_init__(self) -> None:
         _require_one("tokens of a chunk", self.tokens)
 
+    @property
+    def name(self) -> str:
+        """The name that makes it; empty if none does."""
+        return STRUCTURAL if self == Structural() else ""
+
     def __call__(self, document: Document) -> list[Span]:
         packer = _Packer(document, _Ruler(document.text, self.tokenizer), self.tokens)
         for _, blocks in groupby(_iter_blocks(document), key=lambda block: block.section):
@@ -75,9 +81,73 @@ class FixedWords:
     def __post_init__(self) -> None:
         _require_one("words of a chunk", self.words)
 
+    @property
+    def name(self) -> str:
+        """The name that makes it."""
+        return f"words:{self.words}"
+
     def __call__(self, document: Document) -> list[Span]:
         spans = [match.span() for match in _WORD.finditer(document.text)]
         return _group(document, spans, self.words)
+
+
+@dataclass(frozen=True)
+class FixedTokens:
+    """Windows of `tokens` tokens, each of which repeats the last `overlap` of the one before.
+
+    Tokens are those that `documents.tokens` estimates, so that the windows depend on no model; a
+    window ends and begins at a blank if one is near. The default is that of SPD-RAG.
+    """
+
+    tokens: int = 1000
+    overlap: int = 250
+
+    def __post_init__(self) -> None:
+        _require_one("tokens of a chunk", self.tokens)
+        if not 0 <= self.overlap < self.tokens:
+            what = f"an overlap of {self.overlap} tokens"
+            raise UsageError(
+                what, f"it must be less than the chunk's {self.tokens}, and not below 0"
+            )
+
+    @property
+    def name(self) -> str:
+        """The name that makes it."""
+        return f"tokens:{self.tokens}/{self.overlap}"
+
+    def __call__(self, document: Document) -> list[Span]:
+        ruler = _Ruler(document.text, None)
+        chunks: list[Span] = []
+        start, cut, end = 0, 0, len(document.text.rstrip())
+        while cut < end:
+            cut = ruler.reach(start, end, self.tokens)
+            span = document.trim(start, cut)
+            if span and not (chunks and span.end <= chunks[-1].end):
+                chunks.append(span)
+            start = ruler.reach(start, cut, self.tokens - self.overlap)
+        return chunks
+
+
+STRUCTURAL = "structural"
+"""The name of the default chunker."""
+
+_FIXED = re.compile(r"words:(\d+)|tokens:(\d+)/(\d+)")
+
+
+def parse_chunker(name: str) -> Chunker:
+    """Return the chunker of a name: "structural", "words:N" or "tokens:N/OVERLAP".
+
+    >>> parse_chunker("tokens:1000/250")
+    FixedTokens(tokens=1000, overlap=250)
+    """
+    if name == STRUCTURAL:
+        return Structural()
+    fixed = _FIXED.fullmatch(name)
+    if fixed is None:
+        known = "there are structural, words:N and tokens:N/OVERLAP"
+        raise UsageError(f"no chunker {name!r}", known, "give words:100 or tokens:1000/250")
+    words, tokens, overlap = fixed.groups()
+    return FixedWords(int(words)) if words else FixedTokens(int(tokens), int(overlap))
 
 
 @dataclass(frozen=True)

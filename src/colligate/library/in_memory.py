@@ -12,7 +12,7 @@ from typing import Self
 
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Hit
-from colligate.documents.chunking import Chunker, Structural
+from colligate.documents.chunking import STRUCTURAL, Chunker, parse_chunker
 from colligate.errors import UsageError
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
@@ -39,12 +39,13 @@ class InMemorySources:
         documents: Sequence[Document],
         embedder: Embedder | None = None,
         *,
-        chunker: Chunker = Structural(),  # noqa: B008 (it is immutable)
+        chunker: Chunker | str = STRUCTURAL,
     ) -> None:
         self._by_id = {document.id: document for document in documents}
         if len(self._by_id) < len(documents):
             raise UsageError("two documents have the same id", "", "give each an id of its own")
-        self._store = _TemporaryStore(documents, embedder, chunker)
+        cut = parse_chunker(chunker) if isinstance(chunker, str) else chunker
+        self._store = _TemporaryStore(documents, embedder, cut)
         self._searcher = Searcher(self._store, self._store, set())
 
     async def __aenter__(self) -> Self:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from colligate import errors
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Span
-from colligate.documents.chunking import Chunker
+from colligate.documents.chunking import STRUCTURAL, Chunker, Structural, parse_chunker
 from colligate.documents.reading import Limits, Reading
 from colligate.documents.reading.formats import PDF, known_format
 from colligate.documents.reading.pdf.docling import DOCLING
@@ -37,6 +37,7 @@ from colligate.errors import (
     LibraryError,
     NoText,
     UnsupportedFormat,
+    UsageError,
 )
 from colligate.library.catalogue import resolve_path
 from colligate.library.parsing import ParserPool
@@ -352,18 +353,30 @@ def _cannot_read(path: Path) -> str:
     return f"cannot read {path}"
 
 
-def record_chunker(catalogue: DocumentStore, chunker: Chunker) -> None:
-    """Record how a library's documents are cut; raise `LibraryError` if they were cut otherwise."""
-    name = _describe(chunker)
+def choose_chunker(catalogue: DocumentStore, given: Chunker | None) -> Chunker:
+    """Return and record what cuts a library's documents: `given`, else what cut those it has.
+
+    Raises:
+        LibraryError: its documents were cut otherwise.
+    """
     recorded = catalogue.meta("chunker")
+    if recorded == _describe(Structural()):  # before chunkers had names
+        recorded = STRUCTURAL
+    used = recorded if recorded and catalogue.numbers() else STRUCTURAL
+    chunker = given or Structural()
+    if given is None:
+        with suppress(UsageError):  # one that has no name
+            chunker = parse_chunker(used)
+    name = getattr(chunker, "name", "") or _describe(chunker)
     if recorded not in (None, name) and catalogue.numbers():
         raise LibraryError(
             "cannot add to the library",
             f"its passages were cut by {recorded}, not by {name}",
-            "use the same chunker, or another --library",
+            "leave out --chunker, or give another --library",
         )
     if recorded != name:
         catalogue.set_meta(chunker=name)
+    return chunker
 
 
 def _describe(part: object) -> str:

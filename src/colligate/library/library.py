@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Hit
-from colligate.documents.chunking import Chunker, Structural
+from colligate.documents.chunking import Chunker, parse_chunker
 from colligate.documents.reading import FoundFiles, Limits, find_files
 from colligate.documents.reading.pdf.docling import DOCLING, require_reader
 from colligate.documents.reading.pdf.ocr import find_language_data
@@ -49,7 +49,7 @@ from colligate.library.catalogue import (
     resolve_path,
 )
 from colligate.library.index import Indexer
-from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCallback, record_chunker
+from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCallback, choose_chunker
 from colligate.library.parsing import DEFAULT_READER
 from colligate.library.protocols import DocumentStore, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
@@ -114,7 +114,9 @@ class AsyncLibrary:
         embedder: a model or its name; the library remembers which one made its vectors. By
             default it is that one; a new library takes `minilm`, or `e5` (where it can be had) if a
             fifth of the first documents are in other languages than English.
-        chunker: cuts documents into passages; all documents of a library are cut alike.
+        chunker: cuts documents into passages, or its name: "structural" (the default of a new
+            library), "words:100", "tokens:1000/250". All documents of a library are cut alike; by
+            default as those that it has.
         wait: seconds to wait for another process that holds the library.
         reader: the function that reads a file, as `module:function`; runs in other processes.
         follow_links: follow symbolic links that lead out of the folders to add.
@@ -134,7 +136,7 @@ class AsyncLibrary:
         path: Path | str | None = None,
         *,
         embedder: Embedder | str | None = None,
-        chunker: Chunker = Structural(),  # noqa: B008 (it is immutable)
+        chunker: Chunker | str | None = None,
         wait: float = 0.0,
         reader: str = DEFAULT_READER,
         follow_links: bool = False,
@@ -148,7 +150,7 @@ class AsyncLibrary:
         self._store = _open_store(place, wait, engine)
         self.path = self._store.path
         self._embedder = _LibraryEmbedder(embedder)
-        self._chunker = chunker
+        self._chunker = parse_chunker(chunker) if isinstance(chunker, str) else chunker
         self._reader = reader
         self._follow_links = follow_links
         self._ocr = ocr
@@ -300,7 +302,7 @@ class AsyncLibrary:
         result = Ingested()
         async with open_cluster(workers) as cluster, self._change():
             catalogue = await self._lock_catalogue(report)
-            await in_thread(record_chunker, catalogue, self._chunker)
+            chunker = await in_thread(choose_chunker, catalogue, self._chunker)
             # Listed first: a disk may be unmounted while the others are read.
             missing = await in_thread(find_missing, catalogue, given) if prune else []
             gone = {path for each in missing for path in each.files}
@@ -310,7 +312,7 @@ class AsyncLibrary:
             await self._fetch(filter(is_address, named), result, report)
             files = [*found.files, *result.addresses]
             limits = Limits(ocr=self._ocr, pdf=self._pdf)
-            ingestion = Ingestion(catalogue, self._chunker, self._reader, limits, report, cluster)
+            ingestion = Ingestion(catalogue, chunker, self._reader, limits, report, cluster)
             cores = (os.cpu_count() or 1) // (_DOCLING_CORES if self._pdf == DOCLING else 1)
             most = max(1, min(cores, _MAX_WORKERS))
             stored = ingestion.run(files, workers if isinstance(workers, int) else most, result)
