@@ -10,8 +10,8 @@ from functools import cache
 from string import Formatter
 
 import colligate.strategies
-from colligate.core.reader import FORMS
 from colligate.models import Message
+from colligate.readers.quoting import FORMS
 
 _SHORTEST = 60  # characters of a prompt; shorter constants are not prompts
 _PASSAGE = re.compile(r'<passage number="(\d+)"([^>]*)>\n(.*?)\n</passage', re.DOTALL)
@@ -49,7 +49,7 @@ def titles(prompt: str) -> list[str]:
 @cache
 def _prompts() -> list[tuple[str, re.Pattern[str]]]:
     own = sorted(_constants(), key=lambda named: -len(named[1]))
-    shared = [("reader", form.instruction) for form in FORMS.values()]
+    shared = [("reader", form.form) for form in FORMS.values()]
     return [(name, _pattern(text)) for name, text in [*own, *shared]]
 
 

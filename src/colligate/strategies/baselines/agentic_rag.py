@@ -12,25 +12,30 @@ Here a step is JSON (a thought, an action, a query) because not every model call
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
 from colligate.core.fit import fit_prompt
-from colligate.core.lookup import Lookup, answer_from, reserve_for_answer, try_structured
 from colligate.core.parameters import require_min
-from colligate.core.prompts import build_messages, enclose, render_question, render_thoughts
-from colligate.core.reader import Form, render_passages
+from colligate.core.prompts import (
+    build_messages,
+    enclose,
+    render_passages,
+    render_question,
+    render_thoughts,
+)
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Message
+from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
 
 
 @dataclass(frozen=True)
@@ -52,13 +57,14 @@ class AgenticRAG:
     name: ClassVar[str] = "agentic-rag"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(6)
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     iterations: int = 10  # SPD-RAG's code, as the next two
     pool: int = 15
     k: int = 5
-    mode: SearchMode = SearchMode.HYBRID  # SPD-RAG: dense
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     step_tokens: int = 500  # not in the paper
-    form: Form = Form.JOINED
+    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
         require_min(self, iterations=1, pool=1, k=1, step_tokens=1)
@@ -70,14 +76,9 @@ class AgenticRAG:
         if await found.possible():
             with reserve_for_answer(run, lambda: found.passages):
                 await self._act(question, found, thoughts)
-        return await answer_from(
-            question,
-            found.by_turns(len(found.passages)),
-            run,
-            strategy=self.name,
-            form=self.form,
-            notes=render_thoughts(thoughts) if thoughts else "",
-        )
+        notes = render_thoughts(thoughts) if thoughts else ""
+        shown = found.by_turns(len(found.passages))
+        return await run.read(question, shown, form=self.form, notes=notes)
 
     async def _act(self, question: str, found: Lookup, thoughts: list[str]) -> None:
         """Think and search in turn; add to `thoughts`."""

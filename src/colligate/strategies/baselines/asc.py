@@ -25,19 +25,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from colligate.concurrency import gather
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
 from colligate.core.fit import fit_prompt
-from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import build_messages, enclose, render_question
-from colligate.core.reader import Form, render_passages
+from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.sentences import split_sentences
 from colligate.library.sources import SearchMode
 from colligate.models import Message
+from colligate.readers.lookup import Lookup, reserve_for_answer
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class ASC:
     pool: int = 50
     mode: SearchMode = SearchMode.HYBRID
     sample_tokens: int = 300  # not known
-    form: Form = Form.LONG
+    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
         require_min(self, samples=1, temperature=0, distance=0, support=0, k=1, pool=1)
@@ -93,14 +92,8 @@ class ASC:
         with reserve_for_answer(run, lambda: samples):
             kept = await self._select([samples[number] for number in sorted(samples)], run)
         lines = "\n".join(f"- {each.text}" for each in kept)
-        return await answer_from(
-            question,
-            found.of(passages),
-            run,
-            strategy=self.name,
-            form=self.form,
-            notes=enclose("notes", lines) if kept else "",
-        )
+        notes = enclose("notes", lines) if kept else ""
+        return await run.read(question, found.of(passages), form=self.form, notes=notes)
 
     async def _sample(
         self, question: str, passages: Sequence[Passage], samples: dict[int, str], run: Run

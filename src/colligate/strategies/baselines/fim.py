@@ -16,25 +16,29 @@ The paper's change of the attention inside the model while it answers is left ou
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
-from colligate.core.answer import Answer
-from colligate.core.citing import Evidence
+from colligate.core.answer import Answer, Form
 from colligate.core.events import Scored
-from colligate.core.lookup import reserve_for_answer
+from colligate.core.fit import fit_window
 from colligate.core.parameters import require_min
-from colligate.core.prompts import build_attention_prompt
-from colligate.core.reader import Form, fit_reader, read
+from colligate.core.prompts import (
+    build_attention_prompt,
+    build_messages,
+    render_passages,
+    render_question,
+)
 from colligate.core.relevance import score_relevance
-from colligate.core.run import Run
+from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
 from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.library.sources import SearchMode
-from colligate.models import Capability, Role
+from colligate.models import Capability, Message, Role
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)
@@ -54,10 +58,11 @@ class FiM:
     name: ClassVar[str] = "fim"
     needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.ATTENTION}))
     calls: ClassVar[Calls] = Calls(1)
+    PAPER: ClassVar[Mapping[str, str]] = {"dummies": "each"}
 
     how: Literal["rank+u-shape", "rank", "u-shape"] = "rank+u-shape"
     dummies: Literal["together", "each"] = "together"  # the paper: each
-    documents: int = 20  # DuQUAD, Natural Questions
+    documents: int = 20  # N of DuQUAD's Natural Questions
     units: Units = "auto"
     mode: SearchMode = SearchMode.HYBRID  # of the search, if there are more documents
     form: Form = Form.SHORT
@@ -74,19 +79,14 @@ class FiM:
         by, scores = "search", [-float(place) for place in range(len(passages))]
         with reserve_for_answer(run, lambda: passages):
             by, scores = await self._score(question, passages, run)
-        order = sorted(range(len(passages)), key=lambda place: -scores[place])
-        # A window that is too small leaves out the worst, not those at the end.
-        kept = len(await fit_reader(question, [passages[place] for place in order], run, self.form))
-        ranked = order[:kept]
-        placed = ranked if self.how == "rank" else place_in_u_shape(ranked)
-        evidence = [
-            Evidence(passages[place].span, scores[place], f"rank {rank} by {by}")
+        ranked = sorted(range(len(passages)), key=lambda place: -scores[place])
+        shown = [
+            Shown(passages[place], scores[place], f"rank {rank} by {by}")
             for rank, place in enumerate(ranked, 1)
         ]
-        shown = [passages[place] for place in placed]
-        return await read(
-            question, shown, run, strategy=self.name, evidence=evidence, form=self.form
-        )
+        if self.how != "rank":
+            shown = place_in_u_shape(await _fit(question, shown, run))
+        return await run.read(question, shown, form=self.form)
 
     async def _score(
         self, question: str, passages: Sequence[Passage], run: Run
@@ -116,6 +116,26 @@ class FiM:
         seconds = time.perf_counter() - began
         run.emit(Scored("calibrated attention", spans, tuple(scores), seconds))
         return scores
+
+
+_READER_TOKENS = 4000  # of its instruction and its reply, or half of a small window
+
+
+async def _fit(question: str, ranked: Sequence[Shown], run: Run) -> list[Shown]:
+    """Return the best that fit the reader's window, which would leave out the last in U shape.
+
+    What the reader needs besides is estimated.
+    """
+
+    def prompt(shown: Sequence[Shown]) -> list[Message]:
+        passages = render_passages([each.passage for each in shown])
+        return build_messages("", passages, render_question(question))
+
+    window = run.model(Role.READER).context_tokens or 2 * _READER_TOKENS
+    most = min(_READER_TOKENS, window // 2)
+    return await fit_window(
+        ranked, prompt, run, max_tokens=most, span=lambda each: each.passage.span, last=True
+    )
 
 
 async def _measure(question: str, passages: Sequence[Passage], run: Run) -> list[float]:

@@ -22,19 +22,24 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
 from colligate.core.fit import fit_prompt
-from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import build_messages, enclose, parse_sentence, render_question
-from colligate.core.reader import Form, render_passages
+from colligate.core.prompts import (
+    build_messages,
+    enclose,
+    parse_sentence,
+    render_passages,
+    render_question,
+)
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import score_tokens
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
+from colligate.readers.lookup import Lookup, reserve_for_answer
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class FLARE:
     pool: int = 50
     paragraphs: int = 10  # not in the paper
     mode: SearchMode = SearchMode.HYBRID
-    form: Form = Form.JOINED
+    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
         require_min(self, rounds=1, tokens=1, look_ahead=1, threshold=0, k=1, pool=1, paragraphs=1)
@@ -81,14 +86,9 @@ class FLARE:
         if not found.passages:
             # Nothing was unsure, but without passages nothing can be cited.
             await found.search(f"{question} {text}".strip())
-        return await answer_from(
-            question,
-            found.by_turns(self.paragraphs),
-            run,
-            strategy=self.name,
-            form=self.form,
-            notes=text.render() if text.sentences else "",
-        )
+        notes = text.render() if text.sentences else ""
+        shown = found.by_turns(self.paragraphs)
+        return await run.read(question, shown, form=self.form, notes=notes)
 
     async def _write(self, question: str, text: _Text, found: Lookup) -> None:
         """Add sentences to the text until it is complete."""

@@ -17,34 +17,25 @@ history only; here the reader also sees the passages that ground it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from colligate.core.answer import Answer
-from colligate.core.citing import Statement
+from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
 from colligate.core.fit import fit_window
-from colligate.core.lookup import (
-    Lookup,
-    answer_from,
-    find_grounds,
-    read_unseen,
-    reserve_for_answer,
-    try_structured,
-)
 from colligate.core.parameters import require_min
-from colligate.core.prompts import build_messages, enclose, render_question
-from colligate.core.reader import Form, ask_statements, render_passages
+from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.documents import Hit, Passage
-from colligate.errors import MalformedOutput
+from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Message
+from colligate.readers.citing import Statement, find_grounds, locate_statements
+from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
 
 
 @dataclass(frozen=True)
@@ -52,8 +43,8 @@ class GenGround:
     """Guess the answer to one simple question after another, and ground each guess in passages.
 
     The reader answers from the passages that ground the history, with the history as notes; if
-    nothing was grounded, or these do not hold the answer, from the best of everything found. The
-    rounds end after `iterations`, or as `stop_early` says, which the code does not do.
+    nothing was grounded, from the best of everything found. The rounds end after `iterations`, or
+    as `stop_early` says.
 
     Attributes:
         iterations: most simple questions that are asked
@@ -69,16 +60,17 @@ class GenGround:
     name: ClassVar[str] = "genground"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(16)
+    PAPER: ClassVar[Mapping[str, str]] = {"stop_early": "false"}
 
     iterations: int = 5  # DualRAG's code
     pool: int = 50  # DualRAG's code
     k: int = 10  # DualRAG's code
     batch: int = 3
-    stop_early: bool = True  # DualRAG's code: False
+    stop_early: bool = True  # the papers' code: false
     mode: SearchMode = SearchMode.HYBRID
     deduce_tokens: int = 320  # not in the papers, as the next
     ground_tokens: int = 500
-    form: Form = Form.JOINED
+    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
         require_min(self, iterations=1, pool=1, k=1, batch=1, deduce_tokens=1, ground_tokens=1)
@@ -90,19 +82,9 @@ class GenGround:
         if await found.possible():
             with reserve_for_answer(run, lambda: found.passages):
                 await self._work(question, found, history)
-        grounds, best = list(dict.fromkeys(history.grounds)), found.by_turns(self.k)
-        sources = found.of(grounds) if grounds else best
-        answer = await answer_from(
-            question,
-            sources,
-            run,
-            strategy=self.name,
-            form=self.form,
-            notes=history.render(),
-        )
-        hits = [Hit(passage, why.score) for passage, why in best]
-        seen = [passage for passage, _ in sources]
-        return await read_unseen(answer, hits, seen, run, self.form, "together")
+        grounds = list(dict.fromkeys(history.grounds))
+        shown = found.of(grounds) if grounds else found.by_turns(self.k)
+        return await run.read(question, shown, form=self.form, notes=history.render())
 
     async def _work(self, question: str, found: Lookup, history: _History) -> None:
         """Deduce, retrieve and ground until a rule ends the rounds."""
@@ -149,19 +131,16 @@ class GenGround:
             shown = await fit_window(
                 batch, prompt, run, max_tokens=self.ground_tokens, schema=Grounded
             )
-            try:
-                reply, refs = await ask_statements(
-                    subquestion,
-                    shown,
-                    run,
-                    messages=prompt(shown),
-                    schema=Grounded,
-                    max_tokens=self.ground_tokens,
-                )
-            except MalformedOutput as error:
-                run.warn(f"some passages were not read for “{subquestion}”: {error.what}")
+            reply = await try_structured(
+                prompt(shown),
+                Grounded,
+                run,
+                max_tokens=self.ground_tokens,
+                warning=f"some passages were not read for “{subquestion}”",
+            )
+            if reply is None:
                 continue
-            if refs:
+            if refs := await locate_statements(subquestion, reply.statements, shown, run):
                 history.grounds += find_grounds(refs[:1], shown)
                 return _shorten(reply.answer) or _shorten(refs[0].sentence)
         return ""

@@ -14,27 +14,27 @@ example is left out: small models copy its words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, Form
 from colligate.core.fit import fit_prompt
-from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
     parse_sentence,
+    render_passages,
     render_question,
     render_thoughts,
 )
-from colligate.core.reader import Form, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Message
+from colligate.readers.lookup import Lookup, reserve_for_answer
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,18 @@ class IRCoT:
     name: ClassVar[str] = "ircot"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(6)
+    PAPER: ClassVar[Mapping[str, str]] = {"documents": "cumulate", "mode": "sparse"}
 
     iterations: int = 5  # DualRAG's code
     pool: int = 50  # DualRAG's code
     k: int = 10  # DualRAG's code
     documents: Literal["replace", "cumulate"] = "replace"  # DualRAG's code; the paper: cumulate
     paragraphs: int = 15  # the paper
-    mode: SearchMode = SearchMode.HYBRID  # the paper: BM25; DualRAG: dense
-    temperature: float = 0.0  # DualRAG's code: 0.3
+    mode: SearchMode = SearchMode.HYBRID  # the paper: sparse
+    temperature: float = 0.0  # the paper; 0.3 in DualRAG's code
     seed: int = 0
     sentence_tokens: int = 100  # not in the papers
-    form: Form = Form.JOINED
+    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
         require_min(self, iterations=1, pool=1, k=1, paragraphs=1, temperature=0, sentence_tokens=1)
@@ -81,14 +82,9 @@ class IRCoT:
         thoughts: list[str] = []
         with reserve_for_answer(run, lambda: found.passages):
             await self._reason(question, found, thoughts)
-        return await answer_from(
-            question,
-            found.by_turns(self.paragraphs),
-            run,
-            strategy=self.name,
-            form=self.form,
-            notes=render_thoughts(thoughts) if thoughts else "",
-        )
+        notes = render_thoughts(thoughts) if thoughts else ""
+        shown = found.by_turns(self.paragraphs)
+        return await run.read(question, shown, form=self.form, notes=notes)
 
     async def _reason(self, question: str, found: Lookup, thoughts: list[str]) -> None:
         """Add the sentences of the chain to `thoughts`."""

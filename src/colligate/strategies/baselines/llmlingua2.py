@@ -16,39 +16,33 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from colligate.core.answer import Answer
-from colligate.core.compress import CompressedPassage, compress, keep_above_percentile
-from colligate.core.lookup import read_shortened
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import group_words
-from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
-from colligate.errors import WeightsUnavailable
-from colligate.library.sources import SearchMode
 from colligate.models import Role
 from colligate.models.hf.encoders import TokenProbability, get_token_classifier
+from colligate.readers.compress import CompressedPassage, compress, keep_above_percentile
+from colligate.readers.lookup import show_shortened
+from colligate.strategies.baselines.shared import DocumentMethod, require_weights
 
 
 @dataclass(frozen=True)
-class LLMLingua2:
+class LLMLingua2(DocumentMethod):
     """Documents shortened word by word by a trained classifier, whatever the question, then read.
 
     The paper's `classifier` is microsoft/llmlingua-2-xlm-roberta-large-meetingbank (LongRefiner's
     too; 2.2 GB), a smaller one microsoft/llmlingua-2-bert-base-multilingual-cased-meetingbank.
+    LongRefiner's row is `documents=8 target=2048`.
 
     Attributes:
         classifier: the trained model, a folder or a hub name; must be given
         rate: share of the words to keep
         target: tokens of the classifier to keep of all documents together, instead of `rate`
-        documents: documents (or passages, by `units`) that are read, best first
-        pool: passages that a search gives to the reranker, if there is one
-        on_nothing: what is read if the parts kept do not hold the answer: the passages whole, or
-            nothing
     """
 
     name: ClassVar[str] = "llmlingua2"
@@ -57,16 +51,11 @@ class LLMLingua2:
 
     classifier: str | None = None
     rate: float = 0.5  # the published code
-    target: int | None = None  # LongRefiner: 2048
-    documents: int = 20  # DuQUAD, Natural Questions
-    units: Units = "auto"
-    pool: int = 50
-    mode: SearchMode = SearchMode.HYBRID
-    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
-    form: Form = Form.SHORT
+    target: int | None = None
 
     def __post_init__(self) -> None:
-        require_min(self, rate=0, target=1, documents=1, pool=1)
+        super().__post_init__()
+        require_min(self, rate=0, target=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Shorten, read.
@@ -75,25 +64,11 @@ class LLMLingua2:
             WeightsUnavailable: no classifier is named, or it cannot be loaded.
             MissingExtra: torch or transformers is not installed.
         """
-        if self.classifier is None:
-            raise WeightsUnavailable(
-                "llmlingua2 needs a trained token classifier",
-                "none is named",
-                "set classifier=microsoft/llmlingua-2-xlm-roberta-large-meetingbank, or a folder",
-            )
-        _, passages = await choose_units(
-            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
-        )
-        kept = await self._compress(self.classifier, passages, run)
-        return await read_shortened(
-            question,
-            kept,
-            [1.0] * len(kept),
-            run,
-            strategy=self.name,
-            form=self.form,
-            whole=passages if self.on_nothing == "passages" else (),
-        )
+        hint = "set classifier=microsoft/llmlingua-2-xlm-roberta-large-meetingbank, or a folder"
+        name = require_weights(self.classifier, self.name, "token classifier", hint)
+        kept = await self._compress(name, await self.choose(question, run), run)
+        shown = show_shortened(kept, [1.0] * len(kept), run)
+        return await run.read(question, shown, form=self.form)
 
     async def _compress(
         self, name: str, passages: Sequence[Passage], run: Run

@@ -23,27 +23,26 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.compress import CompressedPassage, compress
 from colligate.core.events import Pruned
-from colligate.core.lookup import read_shortened, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import escape
-from colligate.core.reader import Form
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import MARGIN, cut_pieces, score_tokens
-from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
-from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
+from colligate.readers.compress import CompressedPassage, compress
+from colligate.readers.lookup import reserve_for_answer, show_shortened
+from colligate.strategies.baselines.shared import DocumentMethod
 
 
 @dataclass(frozen=True)
-class LongLLMLingua:
+class LongLLMLingua(DocumentMethod):
     """Documents ranked and cut token by token by a small model's likelihoods, then read.
 
     The likelihoods are the scorer's. The best documents are kept until they exceed the target by
     `extra` tokens. The share kept of a document falls by 2 x `dynamic` from the first to the last.
+    LongRefiner's row is `documents=8 target=2048`.
 
     Attributes:
         rate: share of all tokens to keep
@@ -53,10 +52,6 @@ class LongLLMLingua:
             less of the last
         block: tokens that are cut at a time
         order: order in which the documents are read: best first, or as given
-        documents: documents (or passages, by `units`) that are read, best first
-        pool: passages that a search gives to the reranker, if there is one
-        on_nothing: what is read if the parts kept do not hold the answer: the passages whole, or
-            nothing
     """
 
     name: ClassVar[str] = "longllmlingua"
@@ -64,41 +59,25 @@ class LongLLMLingua:
     calls: ClassVar[Calls] = Calls(1)
 
     rate: float = 0.55  # FlashRAG
-    target: int | None = None  # LongRefiner: 2048
-    extra: int = 100  # FlashRAG: context_budget "+100"
+    target: int | None = None
+    extra: int = 100  # FlashRAG, context_budget
     dynamic: float = 0.3  # delta tau
     block: int = 200
-    order: Literal["best", "given"] = "best"  # reorder_context: sort, original
-    documents: int = 20  # DuQUAD, Natural Questions
-    units: Units = "auto"
-    pool: int = 50
-    mode: SearchMode = SearchMode.HYBRID
-    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
-    form: Form = Form.SHORT
+    order: Literal["best", "given"] = "best"
 
     def __post_init__(self) -> None:
-        require_min(self, rate=0, target=1, extra=0, dynamic=0, block=1, documents=1, pool=1)
+        super().__post_init__()
+        require_min(self, rate=0, target=1, extra=0, dynamic=0, block=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Rank, cut, read."""
-        _, passages = await choose_units(
-            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
-        )
-        passages = [passage for passage in passages if passage.text.strip()]
+        passages = await self.choose(question, run)
         scorer = run.model(Role.SCORER)
         kept = [compress(each, [(0, len(each.text))]) for each in passages]
         ranks = [1.0] * len(kept)
         with reserve_for_answer(run, lambda: Capability.LIKELIHOOD in scorer.capabilities):
             kept, ranks = await self._shorten(question, passages, run)
-        return await read_shortened(
-            question,
-            kept,
-            ranks,
-            run,
-            strategy=self.name,
-            form=self.form,
-            whole=passages if self.on_nothing == "passages" else (),
-        )
+        return await run.read(question, show_shortened(kept, ranks, run), form=self.form)
 
     async def _shorten(
         self, question: str, passages: Sequence[Passage], run: Run

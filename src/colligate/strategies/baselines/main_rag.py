@@ -18,62 +18,47 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean, pstdev
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.citing import Evidence
 from colligate.core.events import Noted, Pruned, Scored
-from colligate.core.lookup import answer_from, read_unseen, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import build_messages, enclose, render_question
-from colligate.core.reader import Form, render_passages
-from colligate.core.run import Run
+from colligate.core.prompts import build_messages, enclose, render_passages, render_question
+from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import Units, choose_units
-from colligate.documents import Hit, Passage
+from colligate.documents import Passage
 from colligate.errors import ContextTooSmall
-from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
+from colligate.readers.lookup import reserve_for_answer
+from colligate.strategies.baselines.shared import DocumentMethod
 
 
 @dataclass(frozen=True)
-class MAINRAG:
+class MAINRAG(DocumentMethod):
     """Each document is answered from alone, judged, and kept if it reaches an adaptive bar.
 
     The predictor is the worker, the judge the scorer, agent 3 the reader.
 
     Attributes:
-        documents: documents (or passages, by `units`) that are read, best first
         n: how far below the mean score a document is still kept, in standard deviations
-        pool: passages that a search gives to the reranker, if there is one
         prediction_tokens: most tokens of the answer from each document alone
-        on_nothing: what is read if those that reach the bar do not hold the answer: the others, or
-            nothing
     """
 
     name: ClassVar[str] = "main-rag"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LABELS}))
     calls: ClassVar[Calls] = Calls(1, document=1)
 
-    documents: int = 20  # N; DuQUAD, Table 8: 41 calls
     n: float = 0.0  # the paper tunes it
-    units: Units = "auto"
-    pool: int = 50  # the paper has no reranker
-    mode: SearchMode = SearchMode.HYBRID
     prediction_tokens: int = 100  # not in the paper
-    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
-    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        require_min(self, documents=1, n=0, pool=1, prediction_tokens=1)
+        super().__post_init__()
+        require_min(self, n=0, prediction_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Answer from each, judge each, read those that reach the bar."""
-        _, passages = await choose_units(
-            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
-        )
-        passages = [passage for passage in passages if passage.text.strip()]
+        passages = await self.choose(question, run)
         judged: dict[Passage, float | None] = {}
         with reserve_for_answer(run, lambda: run.meter.calls):
             await gather(self._judge(question, each, judged, run) for each in passages)
@@ -84,11 +69,8 @@ class MAINRAG:
             run.emit(Pruned(left_out, "below the adaptive bar"))
         if scores:
             kept += [each for each in passages if judged.get(each, 0) is None]
-        sources = [(each, _explain(each, scores)) for each in kept]
-        answer = await answer_from(question, sources, run, strategy=self.name, form=self.form)
-        hits = [Hit(each, judged.get(each) or 0.0) for each in passages]
-        unseen = hits if self.on_nothing == "passages" else ()
-        return await read_unseen(answer, unseen, kept, run, self.form, "together")
+        shown = [_show(each, scores) for each in kept]
+        return await run.read(question, shown, form=self.form)
 
     async def _judge(
         self, question: str, passage: Passage, judged: dict[Passage, float | None], run: Run
@@ -118,10 +100,10 @@ class MAINRAG:
         return sorted(kept, key=lambda passage: -scores[passage])
 
 
-def _explain(passage: Passage, scores: Mapping[Passage, float]) -> Evidence:
+def _show(passage: Passage, scores: Mapping[Passage, float]) -> Shown:
     if passage in scores:
-        return Evidence(passage.span, scores[passage], "log-odds that it helps")
-    return Evidence(passage.span, 0.0, "of the search: not judged")
+        return Shown(passage, scores[passage], "log-odds that it helps")
+    return Shown(passage, 0.0, "of the search: not judged")
 
 
 _PREDICT = """\

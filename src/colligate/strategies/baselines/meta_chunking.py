@@ -24,12 +24,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
-from colligate.core.lookup import reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose
-from colligate.core.reader import Form, read_best_first
 from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -41,6 +39,8 @@ from colligate.documents.sentences import split_sentences, word_spans
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
+from colligate.readers.lookup import reserve_for_answer
+from colligate.strategies.baselines.shared import show_best
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class MetaChunking:
     calls: ClassVar[Calls] = Calls(1)
 
     how: Literal["ppl", "msp"] = "ppl"
-    threshold: float = 0.5  # theta; LongRefiner; RDR2: 0
+    threshold: float = 0.5  # theta; LongRefiner
     words: int = 100  # RDR2
     budget: int | None = 2048  # LongRefiner
-    k: int | None = None  # RDR2: 5
+    k: int | None = None
     by: Relevance = "auto"
     documents: int = 8  # LongRefiner
     mode: SearchMode = SearchMode.HYBRID
@@ -105,17 +105,10 @@ class MetaChunking:
         scores = [0.0] * len(chunks)
         with reserve_for_answer(run, lambda: run.meter.calls):
             scores = await score_relevance(question, chunks, run, self.by)
-        return await read_best_first(
-            question,
-            chunks,
-            scores,
-            run,
-            strategy=self.name,
-            by="relevance",
-            form=self.form,
-            most=self.k,
-            budget=self.budget,
+        shown = await show_best(
+            chunks, scores, run, by="relevance", most=self.k, budget=self.budget
         )
+        return await run.read(question, shown, form=self.form)
 
     async def _chunk(self, document: Document, run: Run) -> list[Passage]:
         """Return the chunks of a document, from the store if they are there."""

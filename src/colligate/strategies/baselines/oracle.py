@@ -13,11 +13,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from colligate.core.answer import Answer
-from colligate.core.citing import Evidence
-from colligate.core.compress import CompressedPassage, compress
-from colligate.core.reader import Form, fit_reader, read
-from colligate.core.run import Run
+from colligate.core.answer import Answer, Form
+from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.locating import locate
@@ -43,47 +40,37 @@ class Oracle:
 
     gold: tuple[str, ...] = ()
     sentences: tuple[tuple[str, str], ...] = ()
-    level: Literal["sentences", "documents"] = "sentences"  # DualRAG's code
-    form: Form = Form.JOINED
+    level: Literal["sentences", "documents"] = "sentences"  # as in DualRAG's code
+    form: Form = Form.SHORT
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Read the gold sentences or documents."""
-        if not (self.gold or self.sentences):
+        named: dict[str, list[str]] = {}
+        for name, sentence in self.sentences:
+            named.setdefault(name, []).append(sentence)
+        for name in self.gold:
+            named.setdefault(name, [])
+        if not named:
             raise UsageError(
                 "the oracle has no gold documents",
                 "it runs only in the bench, on questions whose data set names them",
                 "use another strategy",
             )
-        named: dict[str, list[str]] = {}
-        for name, sentence in self.sentences:
-            found = named.setdefault(name, [])
-            if self.level == "sentences":
-                found.append(sentence)
-        for name in self.gold:
-            named.setdefault(name, [])
-        passages = [await self._take(name, named[name], run) for name in named]
-        passages = [passage for passage in passages if passage.text.strip()]
-        passages = await fit_reader(question, passages, run, self.form)
-        evidence = [
-            Evidence(span, 1.0, "the data set says that it holds the answer")
-            for passage in passages
-            for span in (
-                passage.kept if isinstance(passage, CompressedPassage) else (passage.span,)
-            )
-        ]
-        return await read(
-            question, passages, run, strategy=self.name, evidence=evidence, form=self.form
-        )
+        passages = [each for name in named for each in await self._take(name, named[name], run)]
+        why = "the data set says that it holds the answer"
+        shown = [Shown(each, 1.0, why) for each in passages if each.text.strip()]
+        return await run.read(question, shown, form=self.form)
 
-    async def _take(self, name: str, sentences: list[str], run: Run) -> Passage:
-        """Return a document, or these sentences of it."""
+    async def _take(self, name: str, sentences: list[str], run: Run) -> list[Passage]:
+        """Return these sentences of a document, or all of it."""
         document = await run.document(name)
-        whole = document.passage(document.span(0, len(document)))
+        whole = [document.passage(document.span(0, len(document)))]
+        if self.level == "documents" or not sentences:
+            return whole
         # Locating a sentence in a long document takes too long for the event loop.
         found = await asyncio.to_thread(lambda: [locate(each, document) for each in sentences])
-        places = [(each.span.start, each.span.end) for each in found if each is not None]
+        places = [document.passage(each.span) for each in found if each is not None]
         if len(places) < len(found):
             run.warn(f"a supporting sentence is not in {name}: the document is read whole")
-        if not places or len(places) < len(found):
             return whole
-        return compress(whole, places)
+        return places

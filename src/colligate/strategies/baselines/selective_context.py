@@ -19,69 +19,51 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.compress import CompressedPassage, compress, keep_above_percentile
-from colligate.core.lookup import read_shortened, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import MARGIN, TokenScore, cut_pieces, group_words, score_tokens
-from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
 from colligate.documents.sentences import split_sentences
-from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
+from colligate.readers.compress import CompressedPassage, compress, keep_above_percentile
+from colligate.readers.lookup import reserve_for_answer, show_shortened
+from colligate.strategies.baselines.shared import DocumentMethod
 
 
 @dataclass(frozen=True)
-class SelectiveContext:
+class SelectiveContext(DocumentMethod):
     """Documents without the words that a small model would have guessed, then read.
+
+    LongRefiner's row is `documents=8 target=2048`.
 
     Attributes:
         level: what is left out: tokens, words or sentences
         reduce: share to leave out
         target: tokens of the scorer to keep of all documents together, instead of `reduce`
-        documents: documents (or passages, by `units`) that are read, best first
-        pool: passages that a search gives to the reranker, if there is one
-        on_nothing: what is read if the parts kept do not hold the answer: the passages whole, or
-            nothing
     """
 
     name: ClassVar[str] = "selective-context"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
     calls: ClassVar[Calls] = Calls(1)
 
-    level: Literal["token", "word", "sentence"] = "token"  # LongRefiner; the paper: phrase
+    level: Literal["token", "word", "sentence"] = "token"  # LongRefiner; the paper has phrases
     reduce: float = 0.35  # the published code
-    target: int | None = None  # LongRefiner: 2048
-    documents: int = 20  # DuQUAD, Natural Questions
-    units: Units = "auto"
-    pool: int = 50
-    mode: SearchMode = SearchMode.HYBRID
-    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
-    form: Form = Form.SHORT
+    target: int | None = None
 
     def __post_init__(self) -> None:
-        require_min(self, reduce=0, target=1, documents=1, pool=1)
+        super().__post_init__()
+        require_min(self, reduce=0, target=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Leave out, read."""
-        _, passages = await choose_units(
-            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
-        )
+        passages = await self.choose(question, run)
         scorer = run.model(Role.SCORER)
         kept = [compress(each, [(0, len(each.text))]) for each in passages]
         with reserve_for_answer(run, lambda: Capability.LIKELIHOOD in scorer.capabilities):
             kept = await self._compress(passages, run)
-        return await read_shortened(
-            question,
-            kept,
-            [1.0] * len(kept),
-            run,
-            strategy=self.name,
-            form=self.form,
-            whole=passages if self.on_nothing == "passages" else (),
-        )
+        shown = show_shortened(kept, [1.0] * len(kept), run)
+        return await run.read(question, shown, form=self.form)
 
     async def _compress(self, passages: Sequence[Passage], run: Run) -> list[CompressedPassage]:
         """Leave out the least informative units of all passages together."""

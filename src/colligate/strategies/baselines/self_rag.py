@@ -24,16 +24,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 from colligate.concurrency import gather
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
-from colligate.core.lookup import Lookup, answer_from, read_unseen, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import build_messages, enclose, parse_sentence, render_question
-from colligate.core.reader import Form, render_passages
+from colligate.core.prompts import (
+    build_messages,
+    enclose,
+    parse_sentence,
+    render_passages,
+    render_question,
+)
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
@@ -41,7 +45,8 @@ from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role, Usage
 from colligate.models.hf.reflection import UTILITY_WEIGHTS, get_reflective_model
-from colligate.strategies.baselines.direct import Direct
+from colligate.readers.lookup import Lookup, reserve_for_answer
+from colligate.strategies.direct import Direct
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,6 @@ class SelfRAG:
         segment_tokens: most tokens of a sentence
         reflection: model with reflection tokens that writes and judges, a folder or a hub name;
             none: reader and scorer
-        on_nothing: what is read if those of the best beam do not hold the answer: the other
-            passages of the search, or nothing
     """
 
     name: ClassVar[str] = "self-rag"
@@ -89,10 +92,9 @@ class SelfRAG:
     utility: float = 0.5  # w_use
     always_retrieve: bool = True  # as in its long-form runs
     threshold: float = 0.2
-    bonus: float = 0.0  # RDR2's Self-RAG*: 0.2, which promotes going on
+    bonus: float = 0.0  # 0.2 in RDR2's Self-RAG*, which promotes going on
     segment_tokens: int = 100
     reflection: str | None = None
-    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
     mode: SearchMode = SearchMode.HYBRID
     form: Form = Form.SHORT
 
@@ -107,8 +109,7 @@ class SelfRAG:
             scorer = run.model(Role.SCORER).name
             run.warn(f"self-rag has no model with reflection tokens: {scorer} judges in words")
         if not self.always_retrieve and not await self._wants_retrieval(question, run):
-            remembered = await Direct(form=self.form).answer(question, run)
-            return replace(remembered, strategy=self.name)
+            return await Direct(form=self.form).answer(question, run)
         found = Lookup(run, self.k, self.pool, self.mode)
         passages = await found.search(question)
         best = _Beam()
@@ -117,16 +118,8 @@ class SelfRAG:
                 best = await self._search_beams(question, passages, run)
         # If no sentence was written, only the search is left to read.
         chosen = list(dict.fromkeys(best.passages)) or passages
-        answer = await answer_from(
-            question,
-            found.of(chosen),
-            run,
-            strategy=self.name,
-            form=self.form,
-            notes=enclose("log", best.text) if best.sentences else "",
-        )
-        unseen = found.searches[0][1] if self.on_nothing == "passages" else ()
-        return await read_unseen(answer, unseen, chosen, run, self.form, "together")
+        notes = enclose("log", best.text) if best.sentences else ""
+        return await run.read(question, found.of(chosen), form=self.form, notes=notes)
 
     # 1. Retrieve
 

@@ -13,16 +13,15 @@ Then rank the chunks for the question and answer once from the best that a token
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, Form
 from colligate.core.fit import split_by_tokens
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form, read_best_first
 from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -33,6 +32,7 @@ from colligate.documents.chunking import Structural
 from colligate.documents.sentences import split_sentences
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
+from colligate.strategies.baselines.shared import show_best
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,13 @@ class SemanticChunking:
     name: ClassVar[str] = "semantic-chunking"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(1)
+    PAPER: ClassVar[Mapping[str, str]] = {"by": "reranker"}
 
     how: Literal["structure", "meaning"] = "structure"
     tokens: int = 500  # LongRefiner; the vendor's page says that these are characters
     percentile: float = 95.0
     budget: int = 2048  # LongRefiner
-    by: Relevance = "auto"  # LongRefiner: a reranker
+    by: Relevance = "auto"  # the paper: reranker
     documents: int = 8  # LongRefiner
     mode: SearchMode = SearchMode.HYBRID
     form: Form = Form.SHORT
@@ -68,16 +69,8 @@ class SemanticChunking:
         """Cut, choose, read."""
         chunks = await self._chunk(question, run)
         scores = await score_relevance(question, chunks, run, self.by)
-        return await read_best_first(
-            question,
-            chunks,
-            scores,
-            run,
-            strategy=self.name,
-            by="relevance",
-            form=self.form,
-            budget=self.budget,
-        )
+        shown = await show_best(chunks, scores, run, by="relevance", budget=self.budget)
+        return await run.read(question, shown, form=self.form)
 
     async def _chunk(self, question: str, run: Run) -> list[Passage]:
         if self.how == "structure":

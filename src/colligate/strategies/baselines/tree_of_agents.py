@@ -20,37 +20,26 @@ passages that the winners' findings quote, with the votes as notes.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.concurrency import gather
-from colligate.core.answer import Answer
-from colligate.core.citing import Evidence, Statement
+from colligate.core.answer import Answer, Form
 from colligate.core.fit import split_by_tokens
-from colligate.core.lookup import (
-    SourcePassage,
-    answer_from,
-    find_grounds,
-    read_unseen,
-    reserve_for_answer,
-    try_structured,
-)
 from colligate.core.parameters import require_min
-from colligate.core.prompts import build_messages, enclose, render_question
-from colligate.core.reader import Form, locate_statements, render_passages
-from colligate.core.relevance import score_relevance
-from colligate.core.run import Run
+from colligate.core.prompts import build_messages, enclose, render_passages, render_question
+from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
-from colligate.core.support import split_content_words
-from colligate.documents import Hit, Passage
+from colligate.documents import Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import cut_passages
 from colligate.models import Message, Role
+from colligate.readers.citing import Statement, find_grounds, locate_statements
+from colligate.readers.lookup import reserve_for_answer, try_structured
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -60,25 +49,23 @@ class TreeOfAgents:
     """Agents of one part each read the helpful others' parts in every order, decide, and vote.
 
     The agents are the worker. Parts are cut between passages. If the winners quote nothing, the
-    reader sees their parts; if nobody decides for an answer, the best passages.
+    reader sees their parts; if nobody decides for an answer, nothing is answered.
 
     Attributes:
         agents: most agents, which is most parts of the documents
         helpers: most other agents whose parts an agent reads, in every order
         reply_tokens: most tokens of a reply of an agent
-        on_nothing: what is read if what the winners quote does not hold the answer: the best
-            passages of all parts, or nothing
     """
 
     name: ClassVar[str] = "toa"
     needs: ClassVar[Needs] = Needs(searches=False)
     calls: ClassVar[Calls] = Calls(26.5)
+    PAPER: ClassVar[Mapping[str, str]] = {"helpers": "4"}
 
     agents: int = 5  # n; the paper
-    helpers: int = 3  # the code: all others; orders grow with the factorial
+    helpers: int = 3  # the paper: 4, all others; orders grow with the factorial
     reply_tokens: int = 800  # not in the paper
-    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
-    form: Form = Form.JOINED
+    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
         require_min(self, agents=1, helpers=0, reply_tokens=1)
@@ -92,26 +79,8 @@ class TreeOfAgents:
                 await gather(self._explore(question, agent, agents, run) for agent in agents)
             await gather(self._decide(question, agent, run) for agent in agents)
         winners = await self._elect(question, agents, run)
-        every = [passage for agent in agents for passage in agent.part]
-        quoted = list(dict.fromkeys(passage for agent in agents for passage in agent.grounds))
-        sources = _choose_sources(winners) or await _find_best(question, quoted or every, run)
-        answer = await answer_from(
-            question,
-            sources,
-            run,
-            strategy=self.name,
-            form=self.form,
-            notes=_render_votes(agents, winners),
-        )
-        if answer.found or self.on_nothing == "nothing":
-            return answer
-        seen = [passage for passage, _ in sources]
-        rest = [passage for passage in every if passage not in seen]
-        hits = [Hit(each, why.score) for each, why in await _find_best(question, rest, run)]
-        which, why = "the best other passages are read too", "of other parts, read last"
-        return await read_unseen(
-            answer, hits, seen, run, self.form, "together", which=which, why=why
-        )
+        notes = _render_votes(agents, winners)
+        return await run.read(question, _show(winners), form=self.form, notes=notes)
 
     # 1. The parts
 
@@ -186,8 +155,7 @@ class TreeOfAgents:
     async def _elect(self, question: str, agents: Sequence[_Agent], run: Run) -> list[_Agent]:
         """Return the agents with the result that most voted for; the judge decides a tie.
 
-        Without votes it is those that found something and whose decision was lost: an agent that
-        decides for "None" is believed.
+        Without votes it is those that found something and whose decision was lost.
         """
         tied = count_votes([agent.vote for agent in agents])
         if not tied:
@@ -271,66 +239,35 @@ def _cut_parts(tokens: Sequence[int], most: int) -> list[range]:
     return parts
 
 
-_MOST = 10  # passages that are read last
-_WORD = re.compile(r"\w+")
-# No content words, but they make opposites. A minus is one, and so is "US" in capitals.
-_TELLING = re.compile(
-    r"((?<!\w)-(?=[$€£]?\d)|\b(?:not?|never|nor|cannot|without|before|after|until|under|over|above"
-    r"|below|(?-i:US))\b)",
-    re.IGNORECASE,
-)
-_NO_VOTE = ("", "none", "not found", "nothing found")
+_NO_VOTE = ("", "none")  # as in the code
 
 
 def count_votes(results: Sequence[str]) -> list[list[int]]:
     """Return the places of the results that most agree on, one list for each winner.
 
-    Results are the same if their content words are, and such words as "not" and "before", which
-    make opposites. Empty ones are not votes, nor are those that say so in the prompts' own words:
-    the code skips "None".
+    Case, blanks and marks at the ends do not count; no result, and "none", is not a vote.
 
-    >>> count_votes(["Paris.", "in Paris", "Rome", ""])
+    >>> count_votes(["Paris.", "paris", "Rome", "None"])
     [[0, 1]]
     >>> count_votes(["Rome", "Paris"])
     [[0], [1]]
-    >>> count_votes(["allowed", "not allowed", "It is not allowed."])
-    [[1, 2]]
-    >>> count_votes(["No.", "no", "None.", "none", "None", "Yes"])
-    [[0, 1]]
     """
     votes: dict[str, list[int]] = {}
     for place, result in enumerate(results):
-        words = _WORD.findall(result.casefold())
-        if " ".join(words) in _NO_VOTE:
-            continue
-        parts = _TELLING.split(result.replace("\u2212", "-"))  # every second one is a telling word
-        told = [
-            " ".join(split_content_words(each)) or each.casefold() * (at % 2)
-            for at, each in enumerate(parts)
-        ]
-        key = " ".join(filter(None, told)) or " ".join(words)
-        votes.setdefault(key, []).append(place)
+        key = " ".join(result.casefold().split()).strip(" .,;:!?\"'“”‘’")
+        if key not in _NO_VOTE:
+            votes.setdefault(key, []).append(place)
     most = max(map(len, votes.values()), default=0)
     return [places for places in votes.values() if len(places) == most]
 
 
-def _choose_sources(winners: Sequence[_Agent]) -> list[SourcePassage]:
+def _show(winners: Sequence[_Agent]) -> list[Shown]:
     """Return the passages that the winners quote, in their order; otherwise their parts."""
     quoted = dict.fromkeys(passage for agent in winners for passage in agent.grounds)
     if quoted:
-        return [(each, Evidence(each.span, 1.0, "quoted by an agent that won")) for each in quoted]
+        return [Shown(each, 1.0, "quoted by an agent that won") for each in quoted]
     parts = dict.fromkeys(passage for agent in winners for passage in agent.part)
-    return [(each, Evidence(each.span, 0.0, "read by an agent that won")) for each in parts]
-
-
-async def _find_best(question: str, passages: Sequence[Passage], run: Run) -> list[SourcePassage]:
-    """Return the most relevant passages."""
-    scores = [0.0] * len(passages)
-    with reserve_for_answer(run, lambda: True):
-        scores = await score_relevance(question, passages, run)
-    ranked = sorted(zip(passages, scores, strict=True), key=lambda pair: -pair[1])[:_MOST]
-    why = "no agent that found an answer: read last"
-    return [(each, Evidence(each.span, score, why)) for each, score in ranked]
+    return [Shown(each, 0.0, "read by an agent that won") for each in parts]
 
 
 def _join_findings(agents: Sequence[_Agent], places: Sequence[int]) -> list[str]:
