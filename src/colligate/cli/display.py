@@ -39,6 +39,8 @@ def show_answer(answer: Answer) -> None:
         out.print(
             _format_heading(number, citation, " › " if out.encoding.startswith("utf") else " > ")
         )
+        if citation.head:
+            out.print(Text(" " * _INDENT + to_one_line(citation.head), style="dim"))
         quote = Text(escape_controls(inspect.cleandoc(citation.quote)), style="italic")
         if out.is_terminal:
             out.print(Padding(quote, (0, 0, 0, _INDENT)))

@@ -1,0 +1,265 @@
+"""From statements with quotes to verified places: what is cited, marked and dropped."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colligate.core.answer import COMPUTED, UNCITED, Place, Stated, Verdict
+from colligate.core.run import Claim
+from colligate.documents import Page, Span
+from colligate.library import InMemorySources
+from colligate.readers.citing import (
+    Computed,
+    Joined,
+    Quote,
+    Statement,
+    cite,
+    locate_statements,
+    number_passages,
+    write_answer,
+)
+from support.documents import make
+
+TEXT = """# Lease
+
+The tenant pays 900 euros a month. Rent falls due on the third day.
+
+## Notice
+
+Either side may give notice of three months. Notice is given in writing.
+"""
+PAGES = (Page(1, 0, TEXT.index("## Notice")), Page(2, TEXT.index("## Notice"), len(TEXT)))
+LEASE = make(TEXT, "Lease", "lease", pages=PAGES)
+RENT = LEASE.passage(Span("lease", TEXT.index("The tenant"), TEXT.index("\n\n## Notice")))
+NOTICE = LEASE.passage(Span("lease", TEXT.index("Either"), len(TEXT) - 1))
+PAYS = "The tenant pays 900 euros a month."
+QUESTION = "What is the rent and how long is the notice?"
+
+
+class Judge:
+    """A check that finds what its words say; it keeps the claims that it was asked about."""
+
+    name = "scripted"
+
+    def __init__(self, **verdicts: Verdict) -> None:
+        self.verdicts, self.asked = verdicts, []
+
+    async def judge(self, claims, run):
+        self.asked += claims
+        found = []
+        for claim in claims:
+            words = (v for word, v in self.verdicts.items() if word in claim.statement)
+            found.append(next(words, Verdict.SUPPORTED))
+        return found
+
+    async def aclose(self) -> None: ...
+
+
+def said(passage: int, quote: str, sentence: str) -> Statement:
+    return Statement(passage=passage, quote=quote, sentence=sentence)
+
+
+def joined(sentence: str, *quotes: tuple[int, str], kind=Joined, **more) -> Joined:
+    return kind(quotes=[Quote(passage=p, quote=q) for p, q in quotes], sentence=sentence, **more)
+
+
+@pytest.fixture
+async def cited(make_run):
+    """`await cited(*statements)` cites them over the two passages of the lease."""
+    async with InMemorySources([LEASE]) as sources:
+
+        async def do(*statements, check=None, short="", passages=(RENT, NOTICE)):
+            run, _ = make_run(sources)
+            run.check = check
+            return await cite(QUESTION, statements, number_passages(passages), run, short=short)
+
+        yield do
+
+
+async def test_a_quote_becomes_the_sentences_it_stands_in_with_section_and_page(cited):
+    found = await cited(
+        said(1, "pays 900 euros", "The rent is 900 euros a month."),
+        said(2, "notice of three months", "Notice is three months."),
+    )
+    assert found.text == "The rent is 900 euros a month. [1] Notice is three months. [2]"
+    rent, notice = found.citations
+    assert (rent.quote, rent.section, rent.page) == (PAYS, ("Lease",), 1)
+    assert notice.quote == "Either side may give notice of three months."
+    assert (notice.section, notice.page) == (("Lease", "Notice"), 2)
+    assert [found.text[s:e] for c in found.citations for s, e in c.answer_spans] == [
+        "The rent is 900 euros a month.",
+        "Notice is three months.",
+    ]
+
+
+async def test_statements_on_the_same_place_share_a_number(cited):
+    found = await cited(
+        said(1, "900 euros", "The rent is 900 euros."),
+        said(1, "pays 900", "The tenant pays 900 euros."),
+    )
+    assert found.text == "The rent is 900 euros. [1] The tenant pays 900 euros. [1]"
+    assert len(found.citations[0].answer_spans) == 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "how"),
+    [
+        (said(1, "The  tenant pays\n900 euros", "The rent is 900 euros."), "normalised"),
+        (said(2, PAYS, "The rent is 900 euros a month."), "exact"),  # not in the one it names
+        (said(0, "tenant pays 900 euros", "The rent is 900 euros."), "exact"),
+    ],
+)
+async def test_a_quote_is_found_where_it_is(cited, statement, how):
+    [citation] = (await cited(statement)).citations
+    assert (citation.quote, citation.how) == (PAYS, how)
+
+
+@pytest.mark.parametrize(
+    ("quote", "passage", "why"),
+    [
+        ("The landlord lives in Paris", 1, "passage 1 does not hold"),
+        ("pays 950 euros a month", 7, "passage 7 does not exist"),
+        ("The deposit is 2700 euros", 0, "no passage holds"),
+    ],
+)
+async def test_a_statement_without_a_located_quote_has_no_citation(cited, quote, passage, why):
+    found = await cited(said(passage, quote, "It is so."))
+    assert (found.text, found.citations) == ("", ())
+    assert why in found.dropped[0]
+    marked = await cited(said(1, PAYS, "The rent is 900 euros."), said(passage, quote, "So."))
+    assert marked.text == f"The rent is 900 euros. [1] So. {UNCITED}"
+
+
+async def test_a_statement_may_rest_on_several_quotes_in_its_own_words(cited):
+    found = await cited(
+        joined("One may leave after a quarter, and pays meanwhile.", (1, PAYS), (2, "three months"))
+    )
+    assert [c.quote[:6] for c in found.citations] == ["The te", "Either"]
+
+
+async def test_a_check_drops_what_is_contradicted_and_marks_what_is_unclear(cited):
+    judge = Judge(Dogs=Verdict.CONTRADICTED, Cats=Verdict.UNCLEAR)
+    found = await cited(
+        said(1, PAYS, "Dogs pay nothing."),
+        said(1, "Rent falls due on the third day.", "Cats may pay late."),
+        said(2, "Notice is given in writing.", "It takes a letter."),
+        check=judge,
+    )
+    assert "Dogs" not in found.text
+    assert "contradict" in found.dropped[0]
+    assert [c.meaning for c in found.citations] == [Verdict.UNCLEAR, Verdict.SUPPORTED]
+    assert [claim.statement for claim in judge.asked][:2] == [
+        "Dogs pay nothing.",
+        "Cats may pay late.",
+    ]
+
+
+async def test_a_copy_of_its_quote_is_not_judged(cited):
+    judge = Judge(The=Verdict.CONTRADICTED)
+    found = await cited(said(1, PAYS, PAYS.rstrip(".")), check=judge)
+    assert found.citations
+    assert judge.asked == []
+
+
+async def test_a_number_that_no_quote_has_marks_the_statement(cited):
+    found = await cited(said(1, PAYS, "The rent is 950 euros a month."))
+    [citation] = found.citations
+    assert citation.meaning is Verdict.UNCLEAR
+
+
+async def test_a_computed_number_is_computed_again(cited):
+    yearly = {"operation": "product", "numbers": ["900", "3"]}
+    both = ((1, PAYS), (2, "notice of three months"))
+    right = joined("That is 2,700 euros.", *both, kind=Computed, calculations=[yearly])
+    wrong = joined("That is 2,800 euros.", *both, kind=Computed, calculations=[yearly])
+    assert {c.how for c in (await cited(right)).citations} == {COMPUTED}
+    assert {c.meaning for c in (await cited(wrong)).citations} == {Verdict.UNCLEAR}
+
+
+@pytest.mark.parametrize(
+    ("short", "kept"), [("900 euros", True), ("950 euros", False), ("a lot of money", True)]
+)
+async def test_the_numbers_of_a_short_answer_must_be_cited(cited, short, kept):
+    found = await cited(said(1, PAYS, "The rent is 900 euros a month."), short=short)
+    assert found.short == (short if kept else "")
+    assert bool(found.dropped) is not kept
+
+
+async def test_a_short_answer_that_what_is_cited_contradicts_is_left_out(cited):
+    judge = Judge(Nothing=Verdict.CONTRADICTED)
+    found = await cited(said(1, PAYS, PAYS), short="Nothing", check=judge)
+    assert (bool(found.citations), found.short) == (True, "")
+    assert isinstance(judge.asked[0], Claim)
+
+
+async def test_a_row_of_a_table_is_judged_and_cited_under_its_head(make_run):
+    rows = "\n".join(f"| Line {n} | {n},100 | {n},500 |" for n in range(1, 40))
+    table = make(
+        f"# Accounts\n\nIn thousands\n\n| Item | 2023 | 2022 |\n| --- | --- | --- |\n{rows}\n"
+    )
+    at = table.text.index("| Line 31")
+    piece = table.passage(Span("d", at, table.text.index("| Line 33")))
+    judge = Judge()
+    async with InMemorySources([table]) as sources:
+        run, _ = make_run(sources)
+        run.check = judge
+        statement = said(1, "| Line 31 | 31,100 | 31,500 |", "Line 31 was 31,100 in 2023.")
+        found = await cite("What was line 31?", [statement], {1: piece}, run, short="31,100 (2023)")
+    [citation] = found.citations
+    assert "2023" in citation.head
+    assert citation.meaning is Verdict.SUPPORTED
+    assert found.short == "31,100 (2023)"
+    assert "Item | 2023 | 2022" in judge.asked[0].quotes[0].text
+    assert table.slice(citation.span) == citation.quote
+
+
+async def test_marks_the_model_wrote_itself_are_removed(cited):
+    found = await cited(said(1, PAYS, "The rent is 900 euros [4]. See [2019] UKSC 5."))
+    assert found.text == "The rent is 900 euros. See [2019] UKSC 5. [1]"
+
+
+async def test_statements_of_an_earlier_step_are_those_with_places(make_run):
+    async with InMemorySources([LEASE]) as sources:
+        run, _ = make_run(sources)
+        kept = await locate_statements(
+            QUESTION, [said(1, PAYS, "900 euros."), said(1, "nowhere", "Lost.")], [RENT], run
+        )
+    assert [each.sentence for each in kept] == ["900 euros."]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.builds(
+            said,
+            st.integers(-1, 4),
+            st.one_of(st.text(max_size=30), st.sampled_from([PAYS, "three months", "the third"])),
+            st.text(max_size=40),
+        ),
+        max_size=4,
+    )
+)
+async def test_whatever_a_model_says_quotes_are_slices(replies):
+    from colligate.core.run import Run
+    from colligate.models.metering import Meter
+
+    async with InMemorySources([LEASE]) as sources:
+        run = Run(sources, {}, Meter())
+        found = await cite(QUESTION, replies, number_passages([RENT, NOTICE]), run)
+    for citation in found.citations:
+        assert LEASE.slice(citation.span) == citation.quote
+        assert all(0 <= a < b <= len(found.text) for a, b in citation.answer_spans)
+
+
+def test_places_with_different_verdicts_are_marked_as_unclear():
+    place = Place(RENT.span, "exact", Verdict.SUPPORTED)
+    doubtful = Place(RENT.span, "exact", Verdict.UNCLEAR)
+    found = write_answer([Stated("A.", (place,)), Stated("B.", (doubtful,))], {"lease": LEASE})
+    assert [c.meaning for c in found.citations] == [Verdict.UNCLEAR]
+
+
+def test_a_joined_statement_may_have_its_only_quote_beside_it():
+    one = Joined.model_validate({"passage": 2, "quote": "one", "sentence": "It is one."})
+    assert [(quote.passage, quote.quote) for quote in one.quotes] == [(2, "one")]
