@@ -23,7 +23,7 @@ ANSWERED = "so the answer is"
 """The marker that ends a chain of reasoning sentences (IRCoT)."""
 
 _OUR_TAGS = (
-    "(?i:passages?|documents?|question|log|evidence|outline|thoughts?|findings?|tasks?|directive"
+    "(?i:passages?|documents?|quotes?|question|log|evidence|outline|thoughts?|findings?|tasks?|directive"
     r"|notes|entit(?:y|ies)|queries)\b"
 )
 # In a text without invisible characters, whose blanks are single: the tags of our prompts, with

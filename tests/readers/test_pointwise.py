@@ -1,0 +1,126 @@
+"""The pointwise reader judges each passage alone and answers from the surest."""
+
+from __future__ import annotations
+
+import pytest
+
+from colligate.core.answer import NOT_FOUND, Form, Place, Stated
+from colligate.core.events import Noted
+from colligate.core.run import show_ranked
+from colligate.documents import Span
+from colligate.errors import BudgetExceeded, ServerFailed
+from colligate.library import InMemorySources
+from colligate.models import Usage
+from colligate.readers.pointwise import Judged, PointwiseReader
+from support.runs import NOTHING, document, judge_by_words
+
+BAKERY = "# Bakery\n\nThe bakery opened in 1904. Its owner was Ada Mercer."
+MILL = "# Mill\n\nThe mill opened in 1921. Its owner was Otto Lind."
+PARK = "# Park\n\nNobody was its owner."
+QUESTION = "Who was the owner?"
+
+
+@pytest.fixture
+def ask_small(make_run):
+    """`ask_small(question, odds, *replies)`: a small reader, and its odds by words of a passage."""
+
+    async def asked(question, odds, *replies, texts=(BAKERY, MILL, PARK), paid=False, **task):
+        made = [document(text.split()[1].lower(), text) for text in texts]
+        async with InMemorySources(made) as sources:
+            says = replies[0] if replies and callable(replies[0]) else replies or [NOTHING]
+            run, model = make_run(sources, says, labels=judge_by_words(odds))
+            run.reader = PointwiseReader()
+            if paid:
+                run.meter.chat("reader", "scripted", Usage(9, 9), seconds=0.1)
+            hits = await run.search(question, k=10, mode="sparse")
+            return await run.read(question, show_ranked(hits), **task), run, model
+
+    return asked
+
+
+def count_passages(call) -> int:
+    return call.prompt.count("<passage ")
+
+
+def list_judged(run) -> list[tuple[float, ...]]:
+    return [event.odds for _, event in run.trace.events if isinstance(event, Judged)]
+
+
+async def test_the_answer_is_the_sentence_of_the_surest_passage(ask_small):
+    answer, run, model = await ask_small(QUESTION, {"Otto": 0.9, "Ada": 0.5}, "Otto Lind")
+    assert (answer.text, answer.short) == ("Otto Lind: “Its owner was Otto Lind.” [1]", "Otto Lind")
+    assert [c.quote for c in answer.citations] == ["Its owner was Otto Lind."]
+    assert [count_passages(call) for call in model.calls] == [1]
+    assert answer.evidence[0].span.document_id == "mill"
+    [judged] = list_judged(run)
+    assert sorted(judged) == [0.1, 0.5, 0.9]
+
+
+async def test_a_clear_first_passage_of_the_search_is_read_without_judging_others(ask_small):
+    odds = {"Otto": 0.9, "Ada": 0.7}
+    answer, run, _ = await ask_small("Who was the owner of the bakery?", odds, "Ada Mercer")
+    assert answer.short == "Ada Mercer"
+    assert list_judged(run) == [(0.7,)]
+
+
+async def test_a_clear_first_passage_without_the_answer_leaves_it_to_the_others(ask_small):
+    odds = {"Otto": 0.65, "Ada": 0.7}
+    question = "Who was the owner of the bakery?"
+    answer, run, model = await ask_small(question, odds, "none", "Otto Lind")
+    assert answer.short == "Otto Lind"
+    assert [len(odds) for odds in list_judged(run)] == [1, 3]
+    assert [count_passages(call) for call in model.calls] == [1, 1]  # the first is not read twice
+
+
+async def test_below_the_limit_nothing_is_asked(ask_small):
+    answer, run, model = await ask_small(QUESTION, {"Otto": 0.2})
+    assert (answer.found, answer.text, model.calls) == (False, NOT_FOUND, [])
+    assert len(answer.evidence) == 3
+    assert any(isinstance(event, Noted) for _, event in run.trace.events)
+
+
+async def test_an_answer_in_other_words_is_read_again_with_quotes(ask_small, reply):
+    quoted = reply((1, "The mill opened in 1921.", "It opened after the war."), short="yes")
+    answer, _, model = await ask_small(QUESTION, {"Otto": 0.9}, "after the war", quoted)
+    assert answer.text == "It opened after the war. [1]"
+    assert [count_passages(call) for call in model.calls] == [1, 1]
+
+
+async def test_where_no_passage_alone_answers_the_likely_ones_are_read_together(ask_small, reply):
+    together = reply((1, "Its owner was Otto Lind.", "Otto Lind owned it."), short="Otto Lind")
+    odds = {"Otto": 0.9, "Ada": 0.8}
+    answer, _, model = await ask_small(QUESTION, odds, "none", "none", together)
+    assert answer.short == "Otto Lind"
+    assert [count_passages(call) for call in model.calls] == [1, 1, 2]
+
+
+async def test_a_judge_that_fails_leaves_it_to_all_together(ask_small, reply):
+    together = reply((1, "Its owner was Otto Lind.", "Otto Lind owned it."), short="Otto Lind")
+    failing = {"Otto": ServerFailed("down"), "Ada": ServerFailed("down")}
+    answer, run, _ = await ask_small(QUESTION, failing, together)
+    assert any("not read one by one" in each for each in run.warnings)
+    assert len(answer.evidence) == 3
+
+
+async def test_a_reader_that_fails_after_it_judged_is_a_refusal_with_a_warning(ask_small):
+    down = BudgetExceeded("spent")
+    answer, run, _ = await ask_small(QUESTION, {"Otto": 0.9}, down, down, down)
+    assert not answer.found
+    assert run.warnings
+
+
+@pytest.mark.parametrize(
+    "task", [{"form": Form.LIST}, {"notes": "<log>\nx\n</log>"}, {"instruction": "You judge."}]
+)
+async def test_lists_notes_and_other_instructions_are_read_together(ask_small, reply, task):
+    together = reply((1, "Its owner was Otto Lind.", "Otto Lind owned it."), short="Otto Lind")
+    _, run, model = await ask_small(QUESTION, {"Otto": 0.9}, together, **task)
+    assert list_judged(run) == []
+    assert count_passages(model.calls[0]) == 3
+
+
+async def test_what_earlier_steps_verified_is_the_answer_of_a_reading_without_one(ask_small):
+    at = MILL.index("Its owner")
+    known = Stated("Otto Lind.", (Place(Span("mill", at, len(MILL)), "exact"),))
+    answer, _, _ = await ask_small(QUESTION, {"Otto": 0.2}, known=[known])
+    assert answer.text == "Otto Lind. [1]"
