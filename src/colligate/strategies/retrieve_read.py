@@ -5,6 +5,7 @@ DualRAG's NativeRAG: retrieve 50 passages, rerank them, answer once from the bes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,10 +31,11 @@ class RetrieveRead:
     name: ClassVar[str] = "retrieve-read"
     needs: ClassVar[Needs] = Needs(reranker="minilm")
     calls: ClassVar[Calls] = Calls(1)
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     pool: int = 50  # DualRAG, NativeRAG
     k: int = 10  # DualRAG, NativeRAG
-    mode: SearchMode = SearchMode.HYBRID
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:

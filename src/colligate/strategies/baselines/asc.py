@@ -16,7 +16,7 @@ too little of it is published.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -62,6 +62,7 @@ class ASC:
     name: ClassVar[str] = "asc"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(51)
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     samples: int = 50  # m; the paper
     temperature: float = 1.0  # not known, as the next three
@@ -71,7 +72,7 @@ class ASC:
     sentences: int = 20  # not in the paper
     k: int = 5  # as the other baselines of RDR2
     pool: int = 50
-    mode: SearchMode = SearchMode.HYBRID
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     sample_tokens: int = 300  # not known
     form: Form = Form.SHORT
 

@@ -51,20 +51,21 @@ class FiM:
         how: rank by attention (rank), best documents first and last (u-shape), or both; u-shape
             alone ranks by the reranker, the embedder or BM25, whichever the run has first
         dummies: put a document without content in every place at once, in one pass (together), or
-            in one place after the other between the true documents, in a pass for each (each)
+            in one place after the other between the true documents, in a pass for each (each), as
+            Hsieh et al. do
         documents: documents (or passages, by `units`) that are read, best first
     """
 
     name: ClassVar[str] = "fim"
     needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.ATTENTION}))
     calls: ClassVar[Calls] = Calls(1)
-    PAPER: ClassVar[Mapping[str, str]] = {"dummies": "each"}
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     how: Literal["rank+u-shape", "rank", "u-shape"] = "rank+u-shape"
-    dummies: Literal["together", "each"] = "together"  # the paper: each
+    dummies: Literal["together", "each"] = "together"  # two calls in DuQUAD's Table 8
     documents: int = 20  # N of DuQUAD's Natural Questions
     units: Units = "auto"
-    mode: SearchMode = SearchMode.HYBRID  # of the search, if there are more documents
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
@@ -62,6 +62,7 @@ class FLARE:
     name: ClassVar[str] = "flare"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
     calls: ClassVar[Calls] = Calls(8)
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     rounds: int = 5  # FlashRAG, as the next four
     tokens: int = 256
@@ -70,7 +71,7 @@ class FLARE:
     k: int = 5
     pool: int = 50
     paragraphs: int = 10  # not in the paper
-    mode: SearchMode = SearchMode.HYBRID
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:

@@ -60,14 +60,17 @@ class GenGround:
     name: ClassVar[str] = "genground"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(16)
-    PAPER: ClassVar[Mapping[str, str]] = {"stop_early": "false"}
+    PAPER: ClassVar[Mapping[str, str]] = {
+        "stop_early": "false",
+        "mode": "dense",
+    }
 
-    iterations: int = 5  # DualRAG's code
-    pool: int = 50  # DualRAG's code
-    k: int = 10  # DualRAG's code
+    iterations: int = 5  # DualRAG's code, as the next three
+    pool: int = 50
+    k: int = 10
     batch: int = 3
-    stop_early: bool = True  # the papers' code: false
-    mode: SearchMode = SearchMode.HYBRID
+    stop_early: bool = True  # the paper: false
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     deduce_tokens: int = 320  # not in the papers, as the next
     ground_tokens: int = 500
     form: Form = Form.SHORT

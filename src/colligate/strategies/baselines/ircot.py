@@ -8,8 +8,8 @@ Multi-Step Questions", 2023:
 3. Stop if it says "answer is"; otherwise retrieve with the sentence as the query, and repeat.
 4. A reader answers from the passages.
 
-Where the paper and DualRAG's code differ, the fields say which they follow. The papers' worked
-example is left out: small models copy its words.
+The fields have the values of DualRAG's code, whose tables have a row of it; IRCoT's own paper has
+`documents=cumulate mode=sparse`. The worked example is left out: small models copy its words.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class IRCoT:
     name: ClassVar[str] = "ircot"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(6)
-    PAPER: ClassVar[Mapping[str, str]] = {"documents": "cumulate", "mode": "sparse"}
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense", "temperature": "0.3"}
 
-    iterations: int = 5  # DualRAG's code
-    pool: int = 50  # DualRAG's code
-    k: int = 10  # DualRAG's code
-    documents: Literal["replace", "cumulate"] = "replace"  # DualRAG's code; the paper: cumulate
-    paragraphs: int = 15  # the paper
-    mode: SearchMode = SearchMode.HYBRID  # the paper: sparse
-    temperature: float = 0.0  # the paper; 0.3 in DualRAG's code
+    iterations: int = 5  # DualRAG's code, as the next three
+    pool: int = 50
+    k: int = 10
+    documents: Literal["replace", "cumulate"] = "replace"
+    paragraphs: int = 15
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
+    temperature: float = 0.0  # the paper: 0.3
     seed: int = 0
     sentence_tokens: int = 100  # not in the papers
     form: Form = Form.SHORT

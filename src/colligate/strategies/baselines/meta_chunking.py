@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -68,6 +68,7 @@ class MetaChunking:
         optional=frozenset({Capability.LABELS}),
     )
     calls: ClassVar[Calls] = Calls(1)
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     how: Literal["ppl", "msp"] = "ppl"
     threshold: float = 0.5  # theta; LongRefiner
@@ -76,7 +77,7 @@ class MetaChunking:
     k: int | None = None
     by: Relevance = "auto"
     documents: int = 8  # LongRefiner
-    mode: SearchMode = SearchMode.HYBRID
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:

@@ -70,17 +70,17 @@ class MetaRAG:
     name: ClassVar[str] = "metarag"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(8)
-    PAPER: ClassVar[Mapping[str, str]] = {"rounds": "3", "k": "5"}
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
-    rounds: int = 5  # DualRAG's port; the paper: 3
+    rounds: int = 5  # DualRAG's port, as k; MetaRAG's own has 3 and 5
     threshold: float = 0.3  # cosine; the code
-    k: int = 10  # DualRAG's port; the paper: 5
+    k: int = 10
     pool: int = 100
     paragraphs: int = 20  # not in the paper
     query_characters: int = 64  # the code
     expert: str | None = None
     nli: str | None = None
-    mode: SearchMode = SearchMode.HYBRID
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     answer_tokens: int = 500  # not in the paper, as the next
     judge_tokens: int = 200
     form: Form = Form.SHORT

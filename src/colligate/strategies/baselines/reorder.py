@@ -9,6 +9,7 @@ The "reordering" rows of DuQUAD and the retrieval-based rows of LongRefiner:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -40,11 +41,12 @@ class _Reorder:
 
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(1)
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     documents: int = 20  # N of DuQUAD's Natural Questions
     units: Reordered = "auto"
     budget: int | None = None
-    mode: SearchMode = SearchMode.HYBRID  # of the search, if there are more documents
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:

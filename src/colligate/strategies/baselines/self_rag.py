@@ -82,6 +82,7 @@ class SelfRAG:
         required=frozenset({Capability.CHAT, Capability.LIKELIHOOD, Capability.LABELS})
     )
     calls: ClassVar[Calls] = Calls(11)
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     k: int = 5  # the paper
     pool: int = 50  # the paper has no reranker
@@ -95,7 +96,7 @@ class SelfRAG:
     bonus: float = 0.0  # 0.2 in RDR2's Self-RAG*, which promotes going on
     segment_tokens: int = 100
     reflection: str | None = None
-    mode: SearchMode = SearchMode.HYBRID
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:

@@ -51,15 +51,15 @@ class SemanticChunking:
     name: ClassVar[str] = "semantic-chunking"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(1)
-    PAPER: ClassVar[Mapping[str, str]] = {"by": "reranker"}
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     how: Literal["structure", "meaning"] = "structure"
     tokens: int = 500  # LongRefiner; the vendor's page says that these are characters
     percentile: float = 95.0
     budget: int = 2048  # LongRefiner
-    by: Relevance = "auto"  # the paper: reranker
+    by: Relevance = "auto"  # LongRefiner has a reranker
     documents: int = 8  # LongRefiner
-    mode: SearchMode = SearchMode.HYBRID
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from colligate.core.answer import Form
 from colligate.core.fit import fit_budget
@@ -24,10 +25,12 @@ class DocumentMethod:
         pool: passages that a search gives to the reranker, if there is one
     """
 
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
+
     documents: int = 20  # N of DuQUAD's Natural Questions
     units: Units = "auto"
     pool: int = 50
-    mode: SearchMode = SearchMode.HYBRID
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
