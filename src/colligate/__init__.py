@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colligate.core.answer import Answer
-    from colligate.core.answer import Citation, Evidence
+    from colligate.core.answer import Answer, Citation, Evidence
     from colligate.core.run import Run
     from colligate.core.strategy import Strategy
     from colligate.documents import Document, Hit, Page, Passage, Span, Tree

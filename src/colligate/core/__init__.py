@@ -9,14 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colligate.core.answer import Answer, Refined
-    from colligate.core.citing import Citation, Evidence
+    from colligate.core.answer import Answer, Citation, Evidence, Form, Refined
     from colligate.core.events import Event, Trace
     from colligate.core.fit import fit_budget, fit_window
     from colligate.core.parameters import require_min
     from colligate.core.prompts import escape
-    from colligate.core.reader import Form, fit_reader, read, read_best_first
-    from colligate.core.run import Run
+    from colligate.core.run import Run, Shown, show_ranked
     from colligate.core.strategy import Calls, Needs, Strategy, list_strategies, make_strategy
 
 __all__ = [
@@ -29,29 +27,26 @@ __all__ = [
     "Needs",
     "Refined",
     "Run",
+    "Shown",
     "Strategy",
     "Trace",
     "escape",
     "fit_budget",
-    "fit_reader",
     "fit_window",
     "list_strategies",
     "make_strategy",
-    "read",
-    "read_best_first",
     "require_min",
+    "show_ranked",
 ]
 
 _HOME = {
-    **dict.fromkeys(("Answer", "Refined"), "answer"),
+    **dict.fromkeys(("Answer", "Citation", "Evidence", "Form", "Refined"), "answer"),
     **dict.fromkeys(("Event", "Trace"), "events"),
     **dict.fromkeys(("fit_budget", "fit_window"), "fit"),
-    **dict.fromkeys(("Form", "fit_reader", "read", "read_best_first"), "reader"),
     **dict.fromkeys(("Calls", "Needs", "Strategy", "list_strategies", "make_strategy"), "strategy"),
-    **dict.fromkeys(("Citation", "Evidence"), "citing"),
+    **dict.fromkeys(("Run", "Shown", "show_ranked"), "run"),
     "require_min": "parameters",
     "escape": "prompts",
-    "Run": "run",
 }
 
 
