@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from colligate import Answer, Citation, Span
 from colligate.cli.display import escape_controls, show_answer, to_one_line
-from colligate.core.meaning import Meaning
+from colligate.core.answer import Verdict
 
 # Any code point, those that do harm as often as the rest.
 harmful = st.sampled_from("\x00\x07\x08\x1b\x7f\x85\x9b\x9d\u202e\u2066\ud800\r")
@@ -41,7 +41,7 @@ def test_a_citation_whose_meaning_was_not_told_is_marked(
         Citation(
             Span("a-1", 0, 5), "Otter", "Otters", (), page, ((0, 5),), "quote", meaning=meaning
         )
-        for page, meaning in ((3, Meaning.SUPPORTS), (4, Meaning.UNCLEAR))
+        for page, meaning in ((3, Verdict.SUPPORTED), (4, Verdict.UNCLEAR))
     )
     show_answer(Answer("Who?", "auto", "Otter [1][2]", found=True, citations=(told, untold)))
     headings = [line for line in capsys.readouterr().out.splitlines() if "page" in line]

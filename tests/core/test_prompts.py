@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.core import escape
-from colligate.core.comparing import say_day
-from colligate.core.prompts import render_question
+from colligate.core.prompts import render_question, say_day
 from colligate.documents.locating import locate
 from support.documents import make
 

@@ -19,10 +19,10 @@ from pydantic import BaseModel
 
 from colligate.bench.metrics.short_answers import word_overlap
 from colligate.core.prompts import Reasoning
-from colligate.core.support import split_content_words
 from colligate.documents import Basis, Document, Kind, Span, Structure, Tree, TreeBuilder
 from colligate.documents.tree import flat_tree
 from colligate.errors import FaultyRecord
+from colligate.library.bm25 import split_words
 from colligate.models.structured import parse
 from colligate.strategies.dualrag.knowledge import ELSE, sort_name_words
 from colligate.strategies.dualrag.prompts import Entities, Summary, clean_entities
@@ -279,9 +279,9 @@ def score_identifier(sample: Sample, reply: str) -> Values:
 
 
 def _names_and_words(entities: Entities) -> tuple[set[tuple[str, ...]], set[str]]:
-    """Return the entities by their words, and the content words of all queries."""
+    """Return the entities by their words, and the words of all queries."""
     clean = [(name, asked) for name, asked in clean_entities(entities.entities, "") if name != ELSE]
-    words = {word for _, asked in clean for query in asked for word in split_content_words(query)}
+    words = {word for _, asked in clean for query in asked for word in split_words(query)}
     return {sort_name_words(name) for name, _ in clean}, words
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from colligate.core.lookup import reserve_for_answer
 from colligate.errors import BudgetExceeded, ModelError, ServerFailed
+from colligate.readers.lookup import reserve_for_answer
 
 FAILURES = [BudgetExceeded("the token budget is spent"), ServerFailed("the server fails", "503")]
 
