@@ -269,5 +269,6 @@ def split_answer(answer: Answer) -> list[Stated]:
     places: dict[tuple[int, int], list[Place]] = {}
     for citation in answer.citations:
         for stretch in citation.answer_spans:
-            places.setdefault(stretch, []).append(Place(citation.span, citation.how))
+            place = Place(citation.span, citation.how, citation.meaning)
+            places.setdefault(stretch, []).append(place)
     return [Stated(answer.text[a:b], tuple(own)) for (a, b), own in sorted(places.items())]

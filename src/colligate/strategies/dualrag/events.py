@@ -11,26 +11,15 @@ from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
 
 
 @dataclass(frozen=True)
-class QuestionSplit(Event):
-    """The question was split into simple questions; "#1" stands for the answer of the first."""
-
-    questions: tuple[str, ...]
-
-    def line(self) -> str:
-        return f"plan: {' '.join(self.questions)}"
-
-
-@dataclass(frozen=True)
 class Reasoned(Event):
     """The Reasoner had a thought. `readable` is False if its reply was used as it was.
 
-    `facts` are what it copied from the outline. Rounds count from 1 in all these events.
+    Rounds count from 1 in all these events.
     """
 
     round: int
     thought: str
     need_retrieve: bool
-    facts: tuple[str, ...] = ()
     readable: bool = True
 
     def line(self) -> str:
@@ -91,7 +80,7 @@ class Gathered(Event):
 class Summarised(Event):
     """The new passages of an entity were summarised.
 
-    The model made `said` statements; `fragments` are those found in the passages.
+    The model made `said` statements; `fragments` are those that went into the outline.
     """
 
     round: int
@@ -146,7 +135,5 @@ class Stopped(Event):
 _WHY = {
     Stop.ENOUGH: "nothing is missing",
     Stop.ROUNDS: "the limit of rounds is reached",
-    Stop.NOTHING_NEW: "several rounds found nothing new",
-    Stop.REPEATED: "the thought repeats and nothing new was found",
     Stop.BUDGET: "the rest of the token budget is reserved for the answer",
 }

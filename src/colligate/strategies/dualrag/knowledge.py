@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
 from itertools import zip_longest
 from typing import Literal
 
@@ -15,13 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from colligate.core.citing import Evidence, Place, Stated
+from colligate.core.answer import Place, Stated
 from colligate.core.events import pluralize
-from colligate.core.fit import fit_budget
-from colligate.core.lookup import SourcePassage
 from colligate.core.prompts import escape, render_thoughts
-from colligate.core.reader import FORMS, Form, reader_messages
-from colligate.core.run import Run
+from colligate.core.run import Run, Shown
 from colligate.documents import Hit, Passage, Span
 from colligate.models import Message, Role
 
@@ -31,17 +27,14 @@ NOTHING = "(nothing yet)"
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A piece of knowledge in a model's words, and the sentences of the documents behind it."""
+    """A piece of knowledge in a model's words, and the sentences of the documents behind it.
+
+    If it is not `located` in them, `spans` are the passages that it was made from.
+    """
 
     text: str
     spans: tuple[Span, ...]
-
-
-def quote_sentence(passage: Passage, span: Span, text: str) -> Fragment:
-    """Return a sentence under its document's title, unless it names it: pronouns need a name."""
-    text = " ".join(text.split())
-    named = passage.title.casefold() in text.casefold()
-    return Fragment(text if named else f"{passage.full_title}: {text}", (span,))
+    located: bool = True
 
 
 @dataclass
@@ -78,7 +71,7 @@ class KnowledgeOutline:
         """
         if not fragments and name not in self.entities:
             return ()
-        known = {span for _, span in self.sources}
+        known = {span for _, each in self.entries for span in each.spans}
         new = []
         entity = self.entities.setdefault(name, Entity())
         entity.seen.update(passage.id for passage in passages)
@@ -95,9 +88,7 @@ class KnowledgeOutline:
         `without` leaves out so many fragments: the first of each entity in turn, so that every
         entity keeps its newest ones.
         """
-        rows = zip_longest(*(entity.fragments for entity in self.entities.values()))
-        oldest = [each for row in rows for each in row if each is not None]
-        left_out = set(map(id, oldest[:without]))
+        left_out = {id(fragment) for _, fragment in self.entries[:without]}
         blocks = []
         for name, entity in self.entities.items():
             texts = [each.text for each in entity.fragments if id(each) not in left_out]
@@ -111,27 +102,21 @@ class KnowledgeOutline:
         return sum(len(entity.fragments) for entity in self.entities.values())
 
     @property
-    def sources(self) -> list[tuple[str, Span]]:
-        """Each span behind the knowledge, once, with the entity it was first found for.
+    def entries(self) -> list[tuple[str, Fragment]]:
+        """All fragments with their entities, the first of every entity before the second of any.
 
-        The first fragment of every entity comes before the second of any, so that every entity
-        keeps some if not all can be shown.
+        So every entity keeps some if not all can be shown.
         """
-        ranked = zip_longest(*([(n, f) for f in e.fragments] for n, e in self.entities.items()))
-        named: dict[Span, str] = {}
-        for row in ranked:
-            for name, fragment in filter(None, row):
-                for span in fragment.spans:
-                    named.setdefault(span, name)
-        return [(name, span) for span, name in named.items()]
+        turns = zip_longest(*([(n, f) for f in e.fragments] for n, e in self.entities.items()))
+        return [entry for turn in turns for entry in turn if entry is not None]
 
 
 def _append(fragments: list[Fragment], fragment: Fragment) -> None:
     """Add a fragment, or add its spans to the one with the same text."""
     for place, other in enumerate(fragments):
-        if _bare(other.text) == _bare(fragment.text):
+        if _bare(other.text) == _bare(fragment.text) and other.located == fragment.located:
             spans = tuple(dict.fromkeys([*other.spans, *fragment.spans]))
-            fragments[place] = Fragment(other.text, spans)
+            fragments[place] = replace(other, spans=spans)
             return
     fragments.append(fragment)
 
@@ -140,14 +125,17 @@ def _bare(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(".")
 
 
-# Entity linking. The paper leaves it to the prompt and compares names exactly. A small model seldom
-# writes a name twice in the same way, and what is then read twice is paid for twice.
+# Entity linking. The Entity Identifier is told to reuse a name; names are then compared exactly, or
+# by an embedder too: what is read twice under two names is paid for twice.
 
 ELSE = "else"
 """The name that collects what belongs to no entity; nothing is linked to it."""
 
-Linking = Literal["exact", "name", "similar"]
-"""How names are linked: by the same characters, the same words, or the same meaning."""
+Linking = Literal["exact", "similar"]
+"""How names are linked: by the same characters, or also by the same words or meaning."""
+
+# Cosine from which names mean the same: docs/decisions/0018-dualrag.md.
+SIMILAR = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,20 +155,17 @@ class Link:
 def link_names(
     asked: Sequence[str],
     known: Sequence[str],
-    *,
-    linking: Linking = "name",
     vectors: Mapping[str, NDArray[np.float32]] | None = None,
-    threshold: float = 1.0,
 ) -> list[Link]:
     """Link each name to a known one or to an earlier one of `asked`; otherwise it is new.
 
-    `vectors` are unit vectors of all names, for linking by meaning: the most similar name is
-    chosen if the cosine is at least `threshold` and both have the same numbers.
+    With `vectors`, the unit vectors of all names, one of the same words is linked too, or the most
+    similar one if it is `SIMILAR` and has the same numbers. Names without a vector have no meaning.
     """
     names = [name for name in known if name != ELSE]
     found = []
     for each in asked:
-        link = _link(each, names, linking, vectors if linking == "similar" else None, threshold)
+        link = _link(each, names, vectors)
         found.append(link)
         if link.how == "new" and link.name != ELSE:
             names.append(link.name)
@@ -188,53 +173,40 @@ def link_names(
 
 
 def _link(
-    asked: str,
-    names: Sequence[str],
-    linking: Linking,
-    vectors: Mapping[str, NDArray[np.float32]] | None,
-    threshold: float,
+    asked: str, names: Sequence[str], vectors: Mapping[str, NDArray[np.float32]] | None
 ) -> Link:
     if asked.casefold() == ELSE:
         return Link(asked, ELSE, "new")
     if asked in names:
         return Link(asked, asked, "exact")
-    if linking != "exact":
-        words = sort_name_words(asked)
-        if same := [name for name in names if sort_name_words(name) == words]:
-            return Link(asked, same[0], "name")
-    if vectors is not None:
-        near = {
-            name: float(vectors[name] @ vectors[asked])
-            for name in names
-            if _numbers(name) == _numbers(asked)
-        }
-        best = max(near, key=lambda name: near[name], default=None)
-        if best is not None and near[best] >= threshold:
-            return Link(asked, best, "similar", near[best])
+    if vectors is None:
+        return Link(asked, asked, "new")
+    words = sort_name_words(asked)
+    if same := [name for name in names if sort_name_words(name) == words]:
+        return Link(asked, same[0], "name")
+    near = {
+        name: float(vectors[name] @ vectors[asked])
+        for name in names
+        if name in vectors and asked in vectors and _numbers(name) == _numbers(asked)
+    }
+    best = max(near, key=lambda name: near[name], default=None)
+    if best is not None and near[best] >= SIMILAR:
+        return Link(asked, best, "similar", near[best])
     return Link(asked, asked, "new")
 
 
-_UNSAID = frozenset(("a", "an", "the", "of", "s"))  # they come and go with the order of words
-
-
 def sort_name_words(name: str) -> tuple[str, ...]:
-    """Return the words of a name sorted, without case, punctuation, articles and genitives.
+    """Return the words of a name sorted, without case and punctuation.
 
-    >>> sort_name_words("The population of France"), sort_name_words("France's population")
-    (('france', 'population'), ('france', 'population'))
+    >>> sort_name_words("Green (album)") == sort_name_words("green album")
+    True
     """
     folded = unicodedata.normalize("NFKC", name).casefold()
-    words = sorted(re.findall(r"\w+", folded))
-    return tuple(word for word in words if word not in _UNSAID) or tuple(words)
-
-
-_ROMAN = re.compile(r"[IVX]+")
+    return tuple(sorted(re.findall(r"\w+", folded)))
 
 
 def _numbers(name: str) -> list[str]:
-    """Return the numbers of a name, Roman ones too: years, reigns and parts differ by them."""
-    words = re.findall(r"\w+", name)
-    return sorted(w for w in words if any(c.isdigit() for c in w) or _ROMAN.fullmatch(w))
+    return [word for word in sort_name_words(name) if any(map(str.isdigit, word))]
 
 
 class Stop(StrEnum):
@@ -242,17 +214,15 @@ class Stop(StrEnum):
 
     ENOUGH = "enough"  # the Reasoner misses nothing
     ROUNDS = "rounds"  # all that are allowed
-    NOTHING_NEW = "nothing new"  # several rounds in a row found nothing new
-    REPEATED = "repeated"  # nothing was new, and the Reasoner repeated itself
     BUDGET = "budget"  # the rest of it is reserved for the answer
 
 
 @dataclass
 class Knowledge:
-    """The outline, the thoughts so far, the passages that were read, and why the rounds ended.
+    """The outline K, the thoughts R, the passages that were read, and why the rounds ended.
 
-    `gathered` are D'_e of each entity and round, best first; `found` are the passages that any
-    query had among its best. `flat` shows the outline without its entities.
+    `found` are the passages that any query had among its best. `flat` shows the outline without its
+    entities.
     """
 
     question: str
@@ -260,7 +230,6 @@ class Knowledge:
     outline: KnowledgeOutline = field(default_factory=KnowledgeOutline)
     thoughts: list[str] = field(default_factory=list)
     passages: dict[str, Passage] = field(default_factory=dict)
-    gathered: list[tuple[str, list[Hit]]] = field(default_factory=list)
     found: set[str] = field(default_factory=set)
     rounds: int = 0
     stop: Stop = Stop.BUDGET  # until the rounds end by themselves
@@ -275,7 +244,7 @@ class Knowledge:
     def quote(self, passage: Passage, sentences: Sequence[tuple[Span, str]]) -> None:
         """Add sentences of a passage, which belong to no entity."""
         if sentences:
-            self.merge(ELSE, [quote_sentence(passage, *each) for each in sentences], [passage])
+            self.merge(ELSE, [_quote(passage, *each) for each in sentences], [passage])
 
     def count_redundant(self, found: Sequence[Sequence[Hit]]) -> int:
         """Return how many queries found nothing that an earlier query had not; remember what they
@@ -308,10 +277,10 @@ class Knowledge:
 
     @property
     def stated(self) -> list[Stated]:
-        """The statements of the outline with their places, as an answer can cite them."""
+        """The located statements of the outline with their places, as an answer can cite them."""
         places: dict[str, dict[Span, None]] = {}
-        for entity in self.outline.entities.values():
-            for each in entity.fragments:
+        for _, each in self.outline.entries:
+            if each.located:
                 places.setdefault(each.text, {}).update(dict.fromkeys(each.spans))
         return [
             Stated(text, tuple(Place(span, "outline") for span in spans))
@@ -319,52 +288,46 @@ class Knowledge:
         ]
 
     async def for_reader(
-        self,
-        run: Run,
-        form: Form,
-        others: Sequence[SourcePassage],
-        *,
-        tokens: int,
-        outline: bool = True,
-    ) -> tuple[list[SourcePassage], str]:
-        """Return what the reader is shown: passages, each with the reason why, and notes.
+        self, run: Run, tokens: int, *, outline: bool = True
+    ) -> tuple[list[Shown], str]:
+        """Return K_T and R_T for the reader (equation 4): passages, and notes.
 
-        First come the passages behind the outline, the first of every entity before the second of
-        any; if they do not fit the model's window, only the sentences. `others` follow up to
-        `tokens` of all together. The notes are the outline (unless that is the passages
-        themselves) and the thoughts.
+        The passages behind the outline are shown whole, up to `tokens` and a quarter of the window,
+        of the others the sentences alone; the notes are the `outline` and the thoughts. A thought
+        that ended the rounds is left out: it guesses the answer. With 0 tokens the outline itself
+        is shown in the place of passages, and the notes are all thoughts.
         """
-        whole, parts = self.sources, await self._sentences(run)
-        reply, longest = FORMS[form].reply, FORMS[form].tokens
-        thoughts = [render_thoughts(self.thoughts)] if self.thoughts else []
-
-        def notes(text: str) -> str:
-            known = [f"<outline>\n{text}\n</outline>"] if outline and self.outline.size else []
-            return "\n\n".join([*known, *thoughts])
-
-        def ask(sources: Sequence[SourcePassage], text: str) -> list[Message]:
-            passages = [passage for passage, _ in sources]
-            return reader_messages(self.question, passages, form, notes=notes(text))
-
-        text = await self.render_outline(run, partial(ask, parts), longest, reply)
-        room = await run.room(Role.READER, ask(whole, text), longest, schema=reply)
-        behind = whole if room is None or room >= 0 else parts
-        known = {passage for passage, _ in whole}
-        sources = [*behind, *(each for each in others if each[0] not in known)]
-        model, left = run.model(Role.READER), run.tokens.left
-        used = [await model.count_tokens(f"{p.full_title}\n{p.text}") for p, _ in behind]
-        budget = max(tokens, sum(used))
-        if left is not None:
-            budget = min(budget, left - longest - await model.count_prompt(ask([], text)))
-        passages = [passage for passage, _ in sources]
-        kept = await fit_budget(passages, budget, run) or passages[:1]
-        reasons = (evidence for _, evidence in sources)
-        return list(zip(kept, reasons, strict=False)), notes(text)
-
-    @property
-    def behind(self) -> list[Passage]:
-        """The passages behind the outline, the first of every entity before the second of any."""
-        return [passage for passage, _ in self.sources]
+        model = run.model(Role.READER)
+        window = model.context_tokens
+        left = tokens if window is None else min(tokens, window // 4)
+        shown: dict[Passage, list[str]] = {}
+        for name, fragment in self.outline.entries:
+            for span in fragment.spans:
+                around = next(each for each in self.passages.values() if each.span.contains(span))
+                part = around
+                if around not in shown:
+                    cost = await model.count_tokens(f"{around.full_title}\n{around.text}")
+                    if cost <= left:
+                        left -= cost
+                    elif fragment.located:
+                        part = (await run.document(span.document_id)).passage(span)
+                    else:
+                        heading = () if self.flat or name == ELSE else (name,)
+                        part = replace(around, text=fragment.text, section=heading)
+                shown.setdefault(part, []).append(name)
+                if part is not around and not fragment.located:
+                    break  # the same text for each passage that it was made from
+        passages = [
+            Shown(passage, float(len(names)), _reason(names)) for passage, names in shown.items()
+        ]
+        guessed = tokens > 0 and self.stop is Stop.ENOUGH
+        thoughts = self.thoughts[:-1] if guessed else self.thoughts
+        notes = [render_thoughts(thoughts)] if thoughts else []
+        if tokens and outline and self.outline.size:
+            most = 0 if window is None else window - window // 4
+            text = await self.render_outline(run, lambda text: [Message("user", text)], most)
+            notes.insert(0, f"<outline>\n{text}\n</outline>")
+        return passages, "\n\n".join(notes)
 
     @property
     def shown_entities(self) -> list[str]:
@@ -376,24 +339,12 @@ class Knowledge:
         """The latest thought, or the question if there is none."""
         return self.thoughts[-1] if self.thoughts else self.question
 
-    @property
-    def sources(self) -> list[SourcePassage]:
-        """The same passages, each with the reason why it is shown."""
-        found: dict[Passage, list[str]] = {}
-        for name, span in self.outline.sources:
-            around = next(each for each in self.passages.values() if each.span.contains(span))
-            found.setdefault(around, []).append(name)
-        return [
-            (passage, Evidence(passage.span, float(len(names)), _reason(names)))
-            for passage, names in found.items()
-        ]
 
-    async def _sentences(self, run: Run) -> list[SourcePassage]:
-        found = []
-        for name, span in self.outline.sources:
-            document = await run.document(span.document_id)
-            found.append((document.passage(span), Evidence(span, 1.0, _reason([name]))))
-        return found
+def _quote(passage: Passage, span: Span, text: str) -> Fragment:
+    """Return a sentence under its document's title, unless it names it: pronouns need a name."""
+    text = " ".join(text.split())
+    named = passage.title.casefold() in text.casefold()
+    return Fragment(text if named else f"{passage.full_title}: {text}", (span,))
 
 
 def _reason(names: Sequence[str]) -> str:

@@ -8,42 +8,41 @@ Two processes in turn, with the question x, the outline K and the thoughts R:
 2. Progressive knowledge aggregation: the Knowledge Summarizer states what the new passages say of
    each entity (equation 9), and the statements are appended to the outline (equation 10).
 
-The reader answers from K_T and R_T (equation 4), and from the passages: those behind the outline
-first, then the others that were gathered.
+When nothing is missing the reader answers from x, K_T and R_T (equation 4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
+from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
-from colligate.core.answer import Answer
-from colligate.core.apart import cites_as_small, read_ranked
-from colligate.core.citing import Stated
+from colligate.core.answer import NOT_FOUND, Answer, Form
 from colligate.core.fit import fit_window
-from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
+from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import Reasoning, parse_sentence
-from colligate.core.reader import Form, ask_statements
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.subject import check_subject
 from colligate.core.units import join_rankings
-from colligate.documents import Hit, Passage
-from colligate.documents.sentences import sentence_spans
+from colligate.documents import Document, Hit, Passage
+from colligate.documents.locating import locate
+from colligate.documents.sentences import split_sentences
 from colligate.errors import BudgetExceeded, ColligateError, MalformedOutput, ModelError
 from colligate.library.sources import SearchMode
-from colligate.models import Capability, Role
+from colligate.models import Message, Role
+from colligate.readers.citing import Cited, locate_statements
+from colligate.readers.lookup import reserve_for_answer
+from colligate.readers.quoting import finish
 from colligate.strategies.dualrag.events import (
     Gathered,
     Identified,
     Outlined,
     OutlineEntity,
-    QuestionSplit,
     Reasoned,
     Stopped,
     Summarised,
@@ -56,89 +55,56 @@ from colligate.strategies.dualrag.knowledge import (
     Linking,
     Stop,
     link_names,
-    quote_sentence,
 )
-from colligate.strategies.dualrag.plan import QuestionPlan, answer_plan, split_question
 from colligate.strategies.dualrag.prompts import (
-    CHOICE_TOKENS,
     IDENTIFIER_TOKENS,
     QUERY_TOKENS,
     REASONER_TOKENS,
     SENTENCE_TOKENS,
-    STEP_TOKENS,
+    STEPS,
     SUMMARY_TOKENS,
-    Choice,
     Entities,
-    FactsFirst,
-    FactsStep,
-    NumberedPassage,
     Query,
     Summary,
-    Wanted,
-    chooser_messages,
     clean_entities,
     identifier_messages,
     query_messages,
     reasoner_messages,
-    reasoner_schema,
-    recover_thought,
     sentence_messages,
-    step_messages,
-    step_schema,
     summarizer_messages,
 )
 
-_LONGEST_QUERY = 300  # characters of a passage that is looked up
-_READ = 6  # passages for a step of a plan; what a small reader is shown of a search
 _RAW = "knowledge"  # the only heading if passages are not summarised
+_LONGEST_THOUGHT = 1000  # characters
 
 
 @dataclass(frozen=True)
 class DualRAG:
     """Reason over an outline of knowledge and look up by entity what it misses, until it suffices.
 
-    Knowledge has its place in the documents. Of the statements that the Knowledge Summarizer
-    writes, those that the passages support go into the outline, the rest is dropped. Sentences
-    that it names instead go in as they are.
+    The rounds end when the Reasoner misses nothing, which may be at once, or after `rounds`. An
+    outline that stays empty is a refusal, unless the reader answers from outline and thoughts alone
+    (`reader_tokens` 0). Without a reranker the rankings of an entity's queries are joined by
+    reciprocal rank fusion.
 
-    The reader is shown the passages behind the outline, then the others that were gathered, best
-    first by turns of the entities, up to `reader_tokens` together; outline and thoughts are notes.
-    Among them are those that the question finds, and the text of the `bridges` best passages: the
-    next step of a chain is often named there, and a search costs no call.
-
-    In the `first_round` the verdict of the Reasoner does not count (`retrieve_first`): `identify`
-    asks the Entity Identifier alone, `question` neither; it looks up the question itself, and its
-    `bridges`. With `plan` there are no rounds of thoughts (`plan.py`).
-
-    The rounds end when the Reasoner misses nothing, when it repeats itself and nothing was new,
-    after `patience` rounds without anything new, or after `rounds`. Without a reranker the rankings
-    of an entity's queries are joined by reciprocal rank fusion.
-
-    The `..._adapter` fields put a LoRA adapter on the reader for a step. The `no_...` fields and
-    `ei2` are the paper's ablations.
+    `prompts` is read by `core.prompt_files`. The `..._adapter` fields put a LoRA adapter on the
+    reader for a step; a model that was trained by the recipe `dualrag` needs none. The `no_...`
+    fields, `ei2` and `flat_outline` are the paper's ablations.
 
     Attributes:
         rounds: most rounds of reasoning and looking up
         retrieved: passages of the search for each query
         k: passages that are read for each entity
-        rerank_by: rerank by the name of the entity, or by its queries
-        least_score: leave out passages whose reranker's score is not above this; none: keep all
-        linking: when two names mean one entity: same characters, same words, or similar meaning
-        link_threshold: cosine similarity from which names have a similar meaning
-        patience: rounds in a row without anything new after which it ends
-        retrieve_first: look something up before the model may say that nothing is missing
-        first_round: what the first round looks up: what reasoning asks for (reason), entities
-            (identify), or the question (question); or split the question into simple ones, answered
-            in turn (plan); auto: plan for small readers without adapters, else question
-        one_reply: ask for thought and entities in one call; auto: if the reader can follow schemas
-            and neither step has an adapter
-        summaries: the model writes statements, each with a quote (written), or names sentences
-            (chosen); auto: chosen, unless the step has an adapter
-        bridges: best passages whose own text is searched for, which costs no call
-        reader_tokens: most tokens of the passages that the answer is read from
+        linking: when two names mean one entity: same characters (exact), or also the same words or
+            a similar meaning (similar)
+        summaries: statements, each with a quote that is verified (quoted), or a text in the model's
+            own words (free)
+        reader_tokens: most tokens of the passages behind the outline that the reader is shown
+            whole, beside outline and thoughts; 0: outline and thoughts alone
         reasoner_adapter: LoRA adapter of the step that reasons
         identifier_adapter: LoRA adapter of the step that names entities
         summarizer_adapter: LoRA adapter of the step that summarises
+        prompts: file with prompts of your own for reasoner, identifier, summarizer
         no_reasoner: leave out the reasoning: a chain of single sentences, as IRCoT (w/o R)
         no_entities: leave out entities: the thought is the query (w/o EI)
         ei2: leave out entities: the model writes one query (EI2)
@@ -150,26 +116,22 @@ class DualRAG:
     name: ClassVar[str] = "dualrag"
     needs: ClassVar[Needs] = Needs(reranker="minilm")
     calls: ClassVar[Calls] = Calls(10)
+    PAPER: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"mode": "dense", "summaries": "free", "reader_tokens": "0"}
+    )
 
-    rounds: int = 5  # section 4.1
-    retrieved: int = 50
-    k: int = 10
-    mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
-    rerank_by: Literal["entity", "queries"] = "entity"  # the code; not in the paper
-    least_score: float | None = None  # the code: 0, of a reranker whose scores are logits
-    linking: Linking = "similar"  # the code: exact
-    link_threshold: float = 0.95
-    patience: int = 2  # the code: always runs to the last round
-    retrieve_first: bool = True  # the paper: may answer without looking anything up
-    first_round: Literal["auto", "reason", "identify", "question", "plan"] = "auto"  # paper: reason
-    one_reply: Literal["auto", "true", "false"] = "auto"  # the paper: two calls
-    summaries: Literal["auto", "written", "chosen"] = "auto"  # the paper: written
-    bridges: int = 2  # 2HopRAG (appendix H.1) looks up every passage; DualRAG none
-    reader_tokens: int = 3000  # the paper's reader sees no passages
+    rounds: int = 5  # T; section 4.3
+    retrieved: int = 50  # section 4.3, equation 6
+    k: int = 10  # section 4.3, equation 8
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
+    linking: Linking = "exact"  # the code; the paper leaves it to the prompt
+    summaries: Literal["quoted", "free"] = "quoted"  # the paper: free
+    reader_tokens: int = 6000  # the paper: 0
     form: Form = Form.JOINED
     reasoner_adapter: str | None = None
     identifier_adapter: str | None = None
     summarizer_adapter: str | None = None
+    prompts: str | None = None
 
     no_reasoner: bool = False
     no_entities: bool = False
@@ -177,122 +139,30 @@ class DualRAG:
     no_outline: bool = False
     flat_outline: bool = False
     no_rerank: bool = False
+    templates: Mapping[str, PromptTemplate] = field(default_factory=dict, init=False, hash=False)
 
     def __post_init__(self) -> None:
-        require_min(self, rounds=1, retrieved=1, k=1, patience=1, reader_tokens=1, bridges=0)
+        apply_prompts(self, STEPS)
+        require_min(self, rounds=0, retrieved=1, k=1, reader_tokens=0)
 
     async def answer(self, question: str, run: Run, known: Knowledge | None = None) -> Answer:
-        """Learn, then answer from what was learnt (equation 4).
-
-        Rounds begin with what is `known`; a plan has steps of its own.
-        """
-        found = Lookup(run, self.k, self.retrieved, self.mode)
-        if not await found.possible():
-            return await answer_from(question, [], run, strategy=self.name, form=self.form)
-        if self._plans(run):
-            return await self._answer_by_plan(question, run)
+        """Learn, beginning with what is `known`, then answer from it (equation 4)."""
+        refused = Answer(question, "", NOT_FOUND, False)
+        if not any(info.passages for info in await run.sources.documents()):
+            return finish(refused, Cited("", (), ()), run)
         knowledge = await self.learn(question, run, known)
-        found.searches = list(knowledge.gathered)
-        if self.bridges or not knowledge.outline.size:  # the last resort: the question itself
-            with reserve_for_answer(run, lambda: True):
-                await self._bridge(question, found, knowledge.behind)
-        sources, notes = await knowledge.for_reader(
-            run,
-            self.form,
-            found.by_turns(len(found.passages)),
-            tokens=self.reader_tokens,
-            outline=not self.no_outline,
-        )
+        if self.reader_tokens and not knowledge.outline.size:
+            return finish(refused, Cited("", (), ()), run)
+        kept = not self.no_outline
+        shown, notes = await knowledge.for_reader(run, self.reader_tokens, outline=kept)
         with run.meter.step("answer"):
-            return await answer_from(
+            return await run.read(
                 question,
-                sources,
-                run,
-                strategy=self.name,
+                shown,
                 form=self.form,
+                known=knowledge.stated if kept else (),
                 notes=notes,
-                known=[] if self.no_outline else knowledge.stated,
             )
-
-    def _plans(self, run: Run) -> bool:
-        """Return whether the question is split into simple ones before anything is looked up."""
-        if self.first_round != "auto":
-            return self.first_round == "plan"
-        adapted = self.reasoner_adapter or self.identifier_adapter or self.summarizer_adapter
-        ablated = self.no_reasoner or self.no_entities or self.ei2 or self.no_outline
-        return cites_as_small(run) and not (adapted or ablated or self.flat_outline)
-
-    async def _answer_by_plan(self, question: str, run: Run) -> Answer:
-        """Answer the simple questions of a plan one after the other, and put them together.
-
-        If a step has no answer, or their answers give none together, the passages behind the
-        outline are read with the best ones for the question itself and, if these are few, of the
-        steps.
-        """
-        knowledge, made = Knowledge(question), QuestionPlan(question, [question])
-        answer: Answer | None = None
-        with reserve_for_answer(run, lambda: knowledge.gathered):
-            with run.meter.step("reasoner"):
-                made.steps = await split_question(question, run)
-            run.emit(QuestionSplit(tuple(made.steps)))
-            for number in range(1, len(made.steps) + 1):
-                answer = await self._take_step(number, made, knowledge, run)
-                if number not in made.answers:
-                    break
-            knowledge.stop = Stop.ENOUGH if made.complete else Stop.NOTHING_NEW
-        run.emit(Stopped(knowledge.rounds, knowledge.stop))
-        if answer is not None and len(made.steps) == 1:
-            return replace(answer, question=question)
-        evidence = [piece for _, piece in knowledge.sources]
-        if made.complete:
-            answer = await answer_plan(made, run, strategy=self.name, evidence=evidence)
-            if answer is not None:
-                return answer
-        found = Lookup(run, _READ, self.retrieved, self.mode)
-        with reserve_for_answer(run, lambda: True):
-            await found.search(question)
-        best = dict.fromkeys([*knowledge.behind, *found.passages])
-        if len(best) < _READ:  # more would mislead a small reader
-            found.searches = list(knowledge.gathered)
-            best |= dict.fromkeys(passage for passage, _ in found.by_turns(_READ))
-        hits = [Hit(passage, 1 / rank) for rank, passage in enumerate(best, 1)]
-        with run.meter.step("answer"):
-            return await self._read_found(question, hits[:_READ], run, knowledge.stated)
-
-    async def _take_step(
-        self, number: int, made: QuestionPlan, knowledge: Knowledge, run: Run
-    ) -> Answer:
-        """Look up a simple question, add its answer to plan and outline, and return it."""
-        asked = made.fill(number)
-        run.emit(Identified(number, (), ((asked,),)))
-        hits = await run.search(asked, k=_READ, pool=self.retrieved, mode=self.mode)
-        passages = tuple(hit.passage for hit in hits)
-        sought = _Sought(asked, asked, (asked,), passages)
-        self._note_gathered(knowledge, sought, hits, "search", [hits], run)
-        with run.meter.step("summarizer"):
-            answer = await check_subject(await self._read_found(asked, hits, run), run)
-        stated = made.record(number, answer)
-        fragments = []
-        if stated is not None:
-            fragments = [Fragment(stated.sentence, tuple(each.span for each in stated.places))]
-        run.emit(Summarised(number, asked, int(answer.found), tuple(fragments)))
-        _note_outlined(knowledge, knowledge.merge(asked, fragments, passages), run)
-        knowledge.rounds = number
-        return answer
-
-    async def _read_found(
-        self, question: str, hits: Sequence[Hit], run: Run, known: Sequence[Stated] = ()
-    ) -> Answer:
-        """Answer from passages, best first: a small reader reads each alone first."""
-        return await read_ranked(
-            question,
-            hits,
-            run,
-            strategy=self.name,
-            why=f"of the search for “{question}”",
-            form=self.form,
-            known=known,
-        )
 
     async def learn(self, question: str, run: Run, known: Knowledge | None = None) -> Knowledge:
         """Reason, look up and summarise in rounds, with tokens reserved for the answer.
@@ -301,8 +171,8 @@ class DualRAG:
         """
         adapters = (self.reasoner_adapter, self.identifier_adapter, self.summarizer_adapter)
         runs = [await run.with_adapter(Role.READER, adapter) for adapter in adapters]
-        knowledge = known or Knowledge(question, flat=self.no_outline or self.flat_outline)
-        with reserve_for_answer(run, lambda: knowledge.thoughts or knowledge.gathered):
+        knowledge = known or Knowledge(question, flat=self.no_outline or self.flat_outline)  # K_0
+        with reserve_for_answer(run, lambda: knowledge.thoughts or knowledge.outline.size):
             knowledge.stop = await self._rounds(knowledge, *runs)
         run.emit(Stopped(knowledge.rounds, knowledge.stop))
         return knowledge
@@ -310,171 +180,102 @@ class DualRAG:
     async def _rounds(
         self, knowledge: Knowledge, reasoner: Run, identifier: Run, summarizer: Run
     ) -> Stop:
-        """Run the loop of section 3 until it stops; return why. Each step has its own adapter."""
-        barren = 0
-        missing: set[str] = set()
-        for number in range(1, self.rounds + 1):
-            repeated, wanted = False, None
-            if number > 1 or self.first_round == "reason" or not self.retrieve_first:
-                reasoning, wanted = await self._reason(knowledge, reasoner)
-                repeated = reasoning.thought in knowledge.thoughts
-                if reasoning.thought and not repeated:
-                    knowledge.thoughts.append(reasoning.thought)
-                if reasoning.need_retrieve:
-                    missing.add(reasoning.thought)
-                # The same thought cannot first miss something and then miss nothing.
-                elif reasoning.thought not in missing and (number > 1 or not self.retrieve_first):
-                    return Stop.ENOUGH
-            if repeated and barren:
-                return Stop.REPEATED
-            sought = await self._query(knowledge, identifier, wanted)
-            new = await self._aggregate(knowledge, summarizer, sought)
-            knowledge.rounds = number
-            barren = 0 if new else barren + 1
-            if barren == self.patience:
-                return Stop.NOTHING_NEW
-        return Stop.ROUNDS  # the last round is not reasoned over, as in the code
+        """Alternate the two processes (equations 1 and 2); return why they ended.
 
-    async def _reason(
-        self, knowledge: Knowledge, run: Run
-    ) -> tuple[Reasoning, Sequence[Wanted] | None]:
-        """Return r_t and f_t (equation 3); if asked for in one reply, also the entities."""
-        with run.meter.step("reasoner"):
-            if self._asks_in_one(run):
-                return await reason_and_identify(knowledge, run)
-            return await reason(knowledge, run, sentences=self.no_reasoner), None
-
-    @property
-    def _asks_question_first(self) -> bool:
-        return self.retrieve_first and self.first_round in ("auto", "question", "plan")
-
-    def _asks_in_one(self, run: Run) -> bool:
-        if self.no_reasoner or self.no_entities or self.ei2:
-            return False
-        if self.one_reply == "auto":
-            adapted = self.reasoner_adapter or self.identifier_adapter
-            return not adapted and Capability.STRUCTURED in run.model(Role.READER).capabilities
-        return self.one_reply == "true"
-
-    async def _query(
-        self, knowledge: Knowledge, run: Run, wanted: Sequence[Wanted] | None
-    ) -> list[_Sought]:
-        """Return what to look up by entity, with the passages for each (equations 5 to 8).
-
-        `wanted` are the entities if the Reasoner has named them.
+        Each step has its own adapter. The last round is not reasoned over, as in the code.
         """
-        if self.no_entities or self.ei2:
-            with run.meter.step("identifier"):
+        for t in range(1, self.rounds + 1):
+            need = await self._reason(knowledge, reasoner)  # r_t, f_t (3)
+            if not need:
+                return Stop.ENOUGH
+            sought = await self._query(knowledge, identifier)  # Q_e (5), D'_e (6 to 8)
+            await self._aggregate(knowledge, summarizer, sought)  # k_t^e (9), K_t (10)
+            knowledge.rounds = t
+        return Stop.ROUNDS
+
+    # 1. Reasoning-augmented querying
+
+    async def _reason(self, knowledge: Knowledge, run: Run) -> bool:
+        """Add r_t to the thoughts and return f_t (equation 3).
+
+        A reply that cannot be read does not end the rounds.
+        """
+        question, thoughts = knowledge.question, knowledge.thoughts
+        readable = True
+        with run.meter.step("reasoner"):
+            if self.no_reasoner:
+                ask = partial(sentence_messages, question, thoughts=thoughts)
+                outline = await knowledge.render_outline(run, ask, SENTENCE_TOKENS)
+                reply = await run.chat(ask(outline), max_tokens=SENTENCE_TOKENS)
+                made = parse_sentence(reply.text)
+            else:
+                template = self.templates.get("reasoner")
+                ask = partial(reasoner_messages, question, thoughts=thoughts, template=template)
+                outline = await knowledge.render_outline(run, ask, REASONER_TOKENS, Reasoning)
+                try:
+                    made = (
+                        await run.structured(ask(outline), Reasoning, max_tokens=REASONER_TOKENS)
+                    ).value
+                except MalformedOutput as error:
+                    prose = "" if "{" in error.reply else error.reply
+                    made, readable = Reasoning(thought=prose, need_retrieve=True), False
+        thought = " ".join(made.thought.split())[:_LONGEST_THOUGHT]
+        run.emit(Reasoned(knowledge.rounds + 1, thought, made.need_retrieve, readable))
+        if thought and thought not in thoughts:
+            thoughts.append(thought)
+        return made.need_retrieve
+
+    async def _query(self, knowledge: Knowledge, run: Run) -> list[_Sought]:
+        """Return what to look up by entity, with the passages for each (equations 5 to 8)."""
+        with run.meter.step("identifier"):
+            if self.ei2 or self.no_entities:
                 query = await make_single_query(knowledge, run, written=self.ei2)
-            name = knowledge.question if self.ei2 else ELSE
-            hits, how, ranked = await self._retrieve(name, (query,), run)
-            groups = {name: hits} if self.ei2 else group_by_title(hits)
-            entities: dict[str, tuple[str, ...]] = dict.fromkeys(groups, (query,))
-            retrieved = [
-                (of_it, how, ranked if not n else []) for n, of_it in enumerate(groups.values())
-            ]
-        elif self._asks_question_first and not knowledge.rounds:
-            entities = {ELSE: (knowledge.question,)}
-            found = Lookup(run, self.k, self.retrieved, self.mode)
-            hits = await self._bridge(knowledge.question, found)
-            retrieved = [(hits, "search and bridges", [hits])]
-            run.emit(Identified(1, (), ((knowledge.question,),)))
-        else:
-            with run.meter.step("identifier"):
-                entities = await identify_entities(
-                    knowledge, run, wanted, linking=self.linking, threshold=self.link_threshold
-                )
-            retrieved = await gather(
-                self._retrieve(name, queries, run) for name, queries in entities.items()
-            )
+                entities: dict[str, tuple[str, ...]] = {
+                    knowledge.question if self.ei2 else ELSE: (query,)
+                }
+            else:
+                template = self.templates.get("identifier")
+                entities = await identify_entities(knowledge, run, self.linking, template)
+        found = await gather(self._retrieve(*each, run) for each in entities.items())
+        if self.no_entities and not self.ei2:
+            found = _group_by_title(found[0])
         sought = []
-        for (name, queries), (hits, how, ranked) in zip(entities.items(), retrieved, strict=True):
-            heading = _RAW if self.no_outline else name
-            unseen = knowledge.outline.unseen(heading, [hit.passage for hit in hits])
-            sought.append(_Sought(name, heading, queries, tuple(unseen)))
-            self._note_gathered(knowledge, sought[-1], hits, how, ranked, run)
+        for each in found:
+            heading = _RAW if self.no_outline else each.name
+            unseen = knowledge.outline.unseen(heading, [hit.passage for hit in each.hits])
+            sought.append(_Sought(each.name, heading, each.queries, tuple(unseen)))
+            redundant = knowledge.count_redundant([best[: self.k] for best in each.ranked])
+            run.emit(
+                Gathered(
+                    round=knowledge.rounds + 1,
+                    entity=each.name,
+                    queries=each.queries,
+                    spans=tuple(hit.passage.span for hit in each.hits),
+                    scores=tuple(hit.score for hit in each.hits),
+                    how=each.how,
+                    unseen=tuple(passage.span for passage in unseen),
+                    redundant=redundant,
+                )
+            )
         return sought
 
-    def _note_gathered(
-        self,
-        knowledge: Knowledge,
-        sought: _Sought,
-        hits: list[Hit],
-        how: str,
-        ranked: Sequence[Sequence[Hit]],
-        run: Run,
-    ) -> None:
-        """Remember and report the passages for an entity; `ranked` are those of each query."""
-        knowledge.gathered.append((sought.name, hits))
-        run.emit(
-            Gathered(
-                round=knowledge.rounds + 1,
-                entity=sought.name,
-                queries=sought.queries,
-                spans=tuple(hit.passage.span for hit in hits),
-                scores=tuple(hit.score for hit in hits),
-                how=how,
-                unseen=tuple(passage.span for passage in sought.unseen),
-                redundant=knowledge.count_redundant([best[: self.k] for best in ranked]),
-            )
+    async def _retrieve(self, name: str, queries: tuple[str, ...], run: Run) -> _Retrieved:
+        """Return D'_e, the best passages for an entity (equations 6 to 8)."""
+        ranked = await gather(  # D_q
+            run.search(query, k=self.retrieved, mode=self.mode) for query in queries
         )
-
-    async def _retrieve(
-        self, name: str, queries: Sequence[str], run: Run
-    ) -> tuple[list[Hit], str, list[list[Hit]]]:
-        """Return D'_e (equations 6 to 8), the best passages for an entity, how they are ranked, and
-        D_q, what each query found.
-
-        With a reranker they are ranked by its score, after those at or below `least_score` are
-        left out; otherwise the rankings of the queries are joined by reciprocal rank fusion. So are
-        they if the reranker counts beside a search.
-        """
-        beside = run.weight_beside_search is not None and not self.no_rerank
-        found = await gather(
-            run.search(
-                query, k=self.k if beside else self.retrieved, pool=self.retrieved, mode=self.mode
-            )
-            for query in queries
-        )
-        passages = {hit.passage.id: hit.passage for hits in found for hit in hits}
-        suits = not self.no_rerank and await run.suits_reranker(list(passages.values()))
+        hits = join_rankings(ranked)  # D_e
         how = "search" if len(queries) == 1 else "reciprocal rank fusion"
-        if beside or not suits or not passages:
-            return join_rankings(found)[: self.k], how, found
-        by_queries = self.rerank_by == "queries" or name == ELSE
-        rerank_query = ", ".join(queries) if by_queries else name
-        try:
-            scores = await run.rerank(rerank_query, list(passages.values()))
-        except ModelError as error:
-            run.continue_unranked(error)
-            return join_rankings(found)[: self.k], how, found
-        hits = [Hit(passage, s) for passage, s in zip(passages.values(), scores, strict=True)]
-        if self.least_score is not None:
-            hits = [hit for hit in hits if hit.score > self.least_score]
-        hits.sort(key=lambda hit: -hit.score)
-        return hits[: self.k], f"reranked for “{rerank_query}”", found
+        if not self.no_rerank and await run.suits_reranker([hit.passage for hit in hits]):
+            by = ", ".join(queries) if name == ELSE else name  # e, as in the code
+            hits = await run.reorder(by, hits, mode=self.mode)
+            how = f"reranked for “{by}”"
+        return _Retrieved(name, queries, hits[: self.k], how, ranked)
 
-    async def _bridge(
-        self, question: str, found: Lookup, first: Sequence[Passage] = ()
-    ) -> list[Hit]:
-        """Look up the question, then the text of the best passages, those of `first` first.
+    # 2. Progressive knowledge aggregation
 
-        Return half of `k` for the question, then by turns what the passages lead to, `k` together.
-        """
-        passages = dict.fromkeys([*first, *await found.search(question)])
-        own, before = found.searches[-1][1], len(found.searches)
-        for passage in list(passages)[: self.bridges]:
-            await found.search(" ".join(passage.text.split())[:_LONGEST_QUERY])
-        turns = zip_longest(*(hits for _, hits in found.searches[before:]))
-        led = [hit for turn in turns for hit in turn if hit is not None]
-        half = -(-self.k // 2)
-        best: dict[str, Hit] = {}
-        for hit in [*own[:half], *led, *own[half:]]:
-            best.setdefault(hit.passage.id, hit)
-        return list(best.values())[: self.k]
-
-    async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> bool:
-        """Summarise what is new for each entity and append it (equation 10); return if K grew.
+    async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> None:
+        """Summarise what is new for each entity (equation 9) and append it (equation 10).
 
         The summaries beside one that fails are appended before its error is raised.
         """
@@ -482,19 +283,19 @@ class DualRAG:
         with run.meter.step("summarizer"):
             summaries = await gather(self._summarise(knowledge, run, each) for each in sought)
         new: list[Fragment] = []
-        failed: list[ColligateError] = []
         # Merge in the order of the entities, whichever summary came first.
         for each, summary in zip(sought, summaries, strict=True):
-            if isinstance(summary, ColligateError):
-                failed.append(summary)
-                continue
-            if summary.event is not None:
-                run.emit(summary.event)
-            new += knowledge.merge(each.heading, summary.fragments, summary.passages)
-        _note_outlined(knowledge, new, run)
-        if failed:
+            if not isinstance(summary, ColligateError):
+                if summary.event is not None:
+                    run.emit(summary.event)
+                new += knowledge.merge(each.heading, summary.fragments, summary.passages)
+        outline = tuple(
+            OutlineEntity(name, tuple(entity.fragments))
+            for name, entity in knowledge.outline.entities.items()
+        )
+        run.emit(Outlined(knowledge.rounds + 1, outline, tuple(new)))
+        if failed := [each for each in summaries if isinstance(each, ColligateError)]:
             raise failed[0]
-        return bool(new)
 
     async def _summarise(
         self, knowledge: Knowledge, run: Run, sought: _Sought
@@ -506,15 +307,25 @@ class DualRAG:
                 for each in sought.unseen
             ]
             return _Summarised(raw, sought.unseen)
-
-        written = self.summaries == "written"
-        if self.summaries == "auto":
-            written = self.summarizer_adapter is not None
-        step = write_statements if written else choose_sentences
-        said, readable, passages = 0, True, list(sought.unseen)
-        fragments: list[Fragment] = []
+        free = self.summaries == "free"
+        ask = partial(
+            summarizer_messages,
+            knowledge.question,
+            knowledge.thoughts,
+            sought.name,
+            sought.queries,
+            free=free,
+            template=self.templates.get("summarizer"),
+        )
+        schema = None if free else Summary
+        said, fragments, readable = 0, list[Fragment](), True
+        passages = list(sought.unseen)
         try:
-            said, fragments, passages = await step(knowledge, run, sought)
+            passages = await fit_window(
+                passages, ask, run, max_tokens=SUMMARY_TOKENS, schema=schema
+            )
+            write = write_freely if free else write_statements
+            said, fragments = await write(knowledge.question, passages, ask(passages), run)
         except MalformedOutput as error:
             readable = False
             run.warn(f"what was found for “{sought.name}” is not summarised: {error.what}")
@@ -524,13 +335,15 @@ class DualRAG:
         return _Summarised(fragments, passages, event)
 
 
-def _note_outlined(knowledge: Knowledge, new: Sequence[Fragment], run: Run) -> None:
-    """Report the outline, and what of it is new."""
-    outline = tuple(
-        OutlineEntity(name, tuple(entity.fragments))
-        for name, entity in knowledge.outline.entities.items()
-    )
-    run.emit(Outlined(knowledge.rounds + 1, outline, tuple(new)))
+@dataclass(frozen=True)
+class _Retrieved:
+    """An entity, its queries, its best passages, how they are ranked, and what each query found."""
+
+    name: str
+    queries: tuple[str, ...]
+    hits: Sequence[Hit]
+    how: str
+    ranked: Sequence[Sequence[Hit]]
 
 
 @dataclass(frozen=True)
@@ -552,94 +365,26 @@ class _Summarised:
     event: Summarised | None = None
 
 
-# 1. Reasoning-augmented querying
-
-_LONGEST = 1000  # characters of a thought
-
-
-async def reason(knowledge: Knowledge, run: Run, *, sentences: bool = False) -> Reasoning:
-    """Return r_t and f_t (equation 3); with `sentences`, of a chain without a Reasoner."""
-    if sentences:
-        ask = partial(sentence_messages, knowledge.question, thoughts=knowledge.thoughts)
-        outline = await knowledge.render_outline(run, ask, SENTENCE_TOKENS)
-        reply = await run.chat(ask(outline), max_tokens=SENTENCE_TOKENS)
-        return _note_thought(knowledge, run, parse_sentence(reply.text))
-    ask = partial(reasoner_messages, knowledge.question, thoughts=knowledge.thoughts)
-    outline = await knowledge.render_outline(run, ask, REASONER_TOKENS, FactsFirst)
-    schema = reasoner_schema(outline)
-    try:
-        made = (await run.structured(ask(outline), schema, max_tokens=REASONER_TOKENS)).value
-    except MalformedOutput as error:
-        return _note_thought(knowledge, run, error)
-    return _note_thought(knowledge, run, made)
-
-
-async def reason_and_identify(
-    knowledge: Knowledge, run: Run
-) -> tuple[Reasoning, Sequence[Wanted] | None]:
-    """Return r_t and f_t (equation 3) and the entities (equation 5) of one reply.
-
-    None for the entities means that the reply could not be read.
-    """
+async def identify_entities(
+    knowledge: Knowledge, run: Run, linking: Linking, template: PromptTemplate | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Return Q_e by entity (equation 5); the latest thought if the reply names no entity."""
     ask = partial(
-        step_messages,
+        identifier_messages,
         knowledge.question,
         thoughts=knowledge.thoughts,
         names=knowledge.shown_entities,
+        template=template,
     )
-    outline = await knowledge.render_outline(run, ask, STEP_TOKENS, FactsStep)
-    schema = step_schema(outline)
+    outline = await knowledge.render_outline(run, ask, IDENTIFIER_TOKENS, Entities)
     try:
-        made = (await run.structured(ask(outline), schema, max_tokens=STEP_TOKENS)).value
-    except MalformedOutput as error:
-        return _note_thought(knowledge, run, error), None
-    return _note_thought(knowledge, run, made), made.entities
-
-
-def _note_thought(
-    knowledge: Knowledge, run: Run, made: Reasoning | FactsFirst | MalformedOutput
-) -> Reasoning:
-    """Record a thought and return it; a reply that cannot be read does not end the rounds."""
-    if isinstance(made, MalformedOutput):
-        text, need = recover_thought(made.reply), True
-    else:
-        text, need = made.thought, made.need_retrieve
-    thought = " ".join(text.split())[:_LONGEST]
-    facts = tuple(made.facts) if isinstance(made, FactsFirst) else ()
-    readable = not isinstance(made, MalformedOutput)
-    run.emit(Reasoned(knowledge.rounds + 1, thought, need, facts, readable))
-    return Reasoning(thought=thought, need_retrieve=need)
-
-
-async def identify_entities(
-    knowledge: Knowledge,
-    run: Run,
-    wanted: Sequence[Wanted] | None = None,
-    *,
-    linking: Linking,
-    threshold: float,
-) -> dict[str, tuple[str, ...]]:
-    """Return Q_e by entity (equation 5); the latest thought if the reply names no entity.
-
-    The Entity Identifier is asked unless the entities that are `wanted` are given.
-    """
-    readable = True
-    if wanted is None:
-        ask = partial(
-            identifier_messages,
-            knowledge.question,
-            thoughts=knowledge.thoughts,
-            names=knowledge.shown_entities,
-        )
-        outline = await knowledge.render_outline(run, ask, IDENTIFIER_TOKENS, Entities)
-        try:
-            made = await run.structured(ask(outline), Entities, max_tokens=IDENTIFIER_TOKENS)
-            wanted = made.value.entities
-        except MalformedOutput:
-            readable, wanted = False, []
+        made = await run.structured(ask(outline), Entities, max_tokens=IDENTIFIER_TOKENS)
+        wanted, readable = made.value.entities, True
+    except MalformedOutput:
+        wanted, readable = [], False
     asked = clean_entities(wanted, knowledge.latest)
-    known = [name for name in knowledge.outline.entities if name != ELSE]
-    linked = await _link_entities([name for name, _ in asked], known, run, linking, threshold)
+    known = [name for name in knowledge.outline.entities if name != ELSE]  # E_{t-1}
+    linked = await _link_entities([name for name, _ in asked], known, run, linking)
     queries: dict[str, tuple[str, ...]] = {}
     for link, (_, of_link) in zip(linked, asked, strict=True):
         so_far = queries.get(link.name, ())
@@ -648,6 +393,18 @@ async def identify_entities(
         Identified(knowledge.rounds + 1, tuple(linked), tuple(each for _, each in asked), readable)
     )
     return queries
+
+
+async def _link_entities(
+    asked: Sequence[str], known: Sequence[str], run: Run, linking: Linking
+) -> list[Link]:
+    if linking == "exact":
+        return link_names(asked, known)
+    if run.embedder is None:
+        run.warn("entities are linked by their words alone: the run has no embedder")
+        return link_names(asked, known, {})
+    names = list(dict.fromkeys([*known, *asked]))
+    return link_names(asked, known, dict(zip(names, await run.embed(names), strict=True)))
 
 
 async def make_single_query(knowledge: Knowledge, run: Run, *, written: bool) -> str:
@@ -664,79 +421,55 @@ async def make_single_query(knowledge: Knowledge, run: Run, *, written: bool) ->
     return query
 
 
-async def _link_entities(
-    asked: Sequence[str], known: Sequence[str], run: Run, linking: Linking, threshold: float
-) -> list[Link]:
-    vectors = None
-    if linking == "similar" and run.embedder is None:
-        linking = "name"
-        run.warn("entities are linked by their words alone: the run has no embedder")
-    if linking == "similar":
-        names = list(dict.fromkeys([*known, *asked]))
-        vectors = dict(zip(names, await run.embed(names), strict=True))
-    return link_names(asked, known, linking=linking, vectors=vectors, threshold=threshold)
-
-
-def group_by_title(hits: Sequence[Hit]) -> dict[str, list[Hit]]:
+def _group_by_title(found: _Retrieved) -> list[_Retrieved]:
     """Group passages by the title of their document, in the order of the best of each."""
     groups: dict[str, list[Hit]] = {}
-    for hit in hits:
+    for hit in found.hits:
         title = " ".join(hit.passage.full_title.split()) or hit.passage.document_id
         groups.setdefault(title, []).append(hit)
-    return groups
+    return [
+        _Retrieved(title, found.queries, hits, found.how, () if at else found.ranked)
+        for at, (title, hits) in enumerate(groups.items())
+    ]
 
 
-# 2. Progressive knowledge aggregation
-
-_Knowledge = tuple[int, list[Fragment], list[Passage]]
-"""How much the model named, what of it has a place, and the passages that were read."""
-
-
-async def write_statements(knowledge: Knowledge, run: Run, sought: _Sought) -> _Knowledge:
-    """Return what the passages say of an entity, in the model's words with the places of quotes."""
-    ask = partial(
-        summarizer_messages, knowledge.question, knowledge.thoughts, sought.name, sought.queries
-    )
-    passages = await fit_window(sought.unseen, ask, run, max_tokens=SUMMARY_TOKENS, schema=Summary)
-    reply, found = await ask_statements(
-        knowledge.question,
-        passages,
-        run,
-        messages=ask(passages),
-        schema=Summary,
-        max_tokens=SUMMARY_TOKENS,
-    )
-    fragments = [Fragment(each.sentence, tuple(p.span for p in each.places)) for each in found]
-    return len(reply.statements), fragments, passages
+async def write_statements(
+    question: str, passages: Sequence[Passage], messages: Sequence[Message], run: Run
+) -> tuple[int, list[Fragment]]:
+    """Return how many statements a summary has, and those whose quotes are in the passages."""
+    reply = (await run.structured(messages, Summary, max_tokens=SUMMARY_TOKENS)).value
+    stated = await locate_statements(question, reply.statements, passages, run)
+    fragments = [Fragment(each.sentence, tuple(p.span for p in each.places)) for each in stated]
+    return len(reply.statements), fragments
 
 
-async def choose_sentences(knowledge: Knowledge, run: Run, sought: _Sought) -> _Knowledge:
-    """Return the sentences of the passages that say something of an entity, as they are."""
-    documents = await run.documents_of(sought.unseen)
-    numbered: list[NumberedPassage] = []
-    places: dict[int, Fragment] = {}
-    for passage in sought.unseen:
-        rows = []
-        for span in sentence_spans(documents[passage.document_id], passage.span):
-            number = len(places) + 1
-            text = documents[passage.document_id].slice(span)
-            places[number] = quote_sentence(passage, span, text)
-            rows.append((number, text))
-        numbered.append((passage, rows))
+async def write_freely(
+    question: str, passages: Sequence[Passage], messages: Sequence[Message], run: Run
+) -> tuple[int, list[Fragment]]:
+    """Return the sentences of a summary in free words; those that are copied have their place.
 
-    ask = partial(
-        chooser_messages, knowledge.question, knowledge.thoughts, sought.name, sought.queries
-    )
-    shown = await fit_window(
-        numbered,
-        ask,
-        run,
-        max_tokens=CHOICE_TOKENS,
-        schema=Choice,
-        span=lambda each: each[0].span,
-    )
-    reply = (await run.structured(ask(shown), Choice, max_tokens=CHOICE_TOKENS)).value
-    last = max((number for _, rows in shown for number, _ in rows), default=0)
-    chosen = [n for n in dict.fromkeys(reply.sentences) if 0 < n <= last]
-    passages = [passage for passage, _ in shown]
-    return len(reply.sentences), [places[number] for number in chosen], passages
+    None is no sentence.
+    """
+    text = (await run.chat(messages, max_tokens=SUMMARY_TOKENS)).text.strip()
+    if text.strip("\"'`*.[]() ").casefold() in ("none", "null", ""):
+        return 0, []
+    documents = await run.documents_of(passages)
+    language = documents[passages[0].document_id].language
+    sentences = [text[start:end].strip() for start, end in split_sentences(text, language)]
+    fragments = await asyncio.to_thread(_place, sentences, passages, documents)
+    return len(fragments), fragments
+
+
+def _place(
+    sentences: Sequence[str], passages: Sequence[Passage], documents: Mapping[str, Document]
+) -> list[Fragment]:
+    fragments = []
+    for sentence in filter(None, sentences):
+        found = (
+            locate(sentence, documents[each.document_id], within=each.span, verbatim=True)
+            for each in passages
+        )
+        spans = tuple(location.span for location in found if location is not None)
+        made_from = tuple(each.span for each in passages)
+        fragments.append(Fragment(sentence, spans or made_from, located=bool(spans)))
+    return fragments

@@ -1,0 +1,201 @@
+"""Decompose: split a question into simple ones, look each up, and fill its answer into later ones.
+
+Ours. For a chain ("When was the director of Silver Harbour born?") the last answer is the answer,
+and the earlier ones support it. Where several chains end, the question is answered from what they
+found; where one breaks off, from its own search too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from colligate.core.answer import NOT_FOUND, Answer, Evidence, Form, split_answer
+from colligate.core.events import Event
+from colligate.core.parameters import require_min
+from colligate.core.prompts import enclose
+from colligate.core.run import Run, Shown, show_ranked
+from colligate.core.strategy import Calls, Needs
+from colligate.documents import Span
+from colligate.library.sources import SearchMode
+from colligate.models import Capability, Role
+from colligate.readers.citing import write_checked
+from colligate.readers.lookup import reserve_for_answer, try_structured
+from colligate.readers.quoting import finish
+from colligate.strategies.decompose.prompts import (
+    EXAMPLES,
+    PLAN_JSON_TOKENS,
+    PLAN_TOKENS,
+    Plan,
+    check_plan,
+    example_messages,
+    fill_step,
+    list_references,
+    plan_messages,
+    read_lines,
+)
+
+_SHOTS = 5
+
+
+@dataclass(frozen=True)
+class Planned(Event):
+    """The question was split into simple ones; "#1" stands for the answer of the first."""
+
+    questions: tuple[str, ...]
+
+    def line(self) -> str:
+        return f"plan: {' '.join(self.questions)}"
+
+
+@dataclass(frozen=True)
+class StepAnswered(Event):
+    """A simple question was looked up; `answer` is empty if it has none. Steps count from 1."""
+
+    number: int
+    question: str
+    answer: str
+    spans: tuple[Span, ...]
+
+    def line(self) -> str:
+        return f"step {self.number}: {self.question} {self.answer or NOT_FOUND}"
+
+
+@dataclass(frozen=True)
+class Decompose:
+    """Split the question into simple ones that are looked up one after the other.
+
+    Attributes:
+        steps: most simple questions
+        pool: passages that a search gives to the reranker, if there is one
+        k: passages that are read for each question
+    """
+
+    name: ClassVar[str] = "decompose"
+    needs: ClassVar[Needs] = Needs(reranker="minilm")
+    calls: ClassVar[Calls] = Calls(5)
+
+    steps: int = 5  # as many as DualRAG's rounds
+    pool: int = 50
+    k: int = 6  # docs/decisions/0029-planning.md
+    mode: SearchMode = SearchMode.HYBRID
+    form: Form = Form.JOINED
+
+    def __post_init__(self) -> None:
+        require_min(self, steps=1, pool=1, k=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Plan, look up each step, and put the answers together."""
+        with run.meter.step("planner"):
+            plan = await split_question(question, run, self.steps)
+        run.emit(Planned(tuple(plan)))
+        if len(plan) == 1:
+            answer = await self._look_up(plan[0], run, self.form)
+            return replace(answer, question=question)
+        taken = await self._take(plan, run)
+        if len(taken) < len(plan):
+            return await self._read_on(question, taken, run)
+        referred = {number for step in plan for number in list_references(step)}
+        if len(referred) == len(plan) - 1:  # every step but the last leads to another
+            return await _join(question, taken, run)
+        return await self._read_together(question, taken, run)
+
+    async def _take(self, plan: Sequence[str], run: Run) -> list[Answer]:
+        """Return the answers of the steps, up to the first that has none."""
+        taken: list[Answer] = []
+        referred = {number for step in plan for number in list_references(step)}
+        with reserve_for_answer(run, lambda: taken):
+            for number, step in enumerate(plan, 1):
+                asked = fill_step(step, [each.short or "" for each in taken])
+                answer = await self._look_up(asked, run, Form.SHORT)
+                spans = tuple(citation.span for citation in answer.citations)
+                said = answer.short or (answer.text if answer.found else "")
+                run.emit(StepAnswered(number, asked, said, spans))
+                if not answer.found or (number in referred and not answer.short):
+                    break
+                taken.append(answer)
+        return taken
+
+    async def _look_up(self, question: str, run: Run, form: Form) -> Answer:
+        hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
+        why = f"of the search for “{question}”"
+        with run.meter.step("answer"):
+            return await run.read(question, show_ranked(hits, why), form=form)
+
+    async def _read_together(self, question: str, taken: Sequence[Answer], run: Run) -> Answer:
+        """Answer from the passages behind the answers, which are notes."""
+        said = (
+            f"{at}. {each.question} {each.short or each.text}" for at, each in enumerate(taken, 1)
+        )
+        stated = [each for answer in taken for each in split_answer(answer)]
+        with run.meter.step("answer"):
+            return await run.read(
+                question,
+                await _show(taken, run),
+                form=self.form,
+                known=list(dict.fromkeys(stated)),
+                notes=enclose("notes", "\n".join(said)),
+            )
+
+    async def _read_on(self, question: str, taken: Sequence[Answer], run: Run) -> Answer:
+        """Answer from the passages behind the answers, then those of the question's own search."""
+        shown = await _show(taken, run)
+        with reserve_for_answer(run, lambda: shown):
+            hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
+            known = {each.passage for each in shown}
+            found = show_ranked(hits, "of the search for the question")
+            shown += [each for each in found if each.passage not in known]
+        best = [replace(each, score=1 / rank) for rank, each in enumerate(shown[: self.k], 1)]
+        with run.meter.step("answer"):
+            return await run.read(question, best, form=self.form)
+
+
+async def split_question(question: str, run: Run, most: int) -> list[str]:
+    """Return the simple questions that a question is split into; itself if it cannot be split.
+
+    A local model that gives odds is shown the examples that are likest by the run's embedder, the
+    likest last. Others reply by a schema.
+    """
+    if Capability.LABELS not in run.model(Role.READER).capabilities:
+        warning = "the question is not split into steps"
+        made = await try_structured(
+            plan_messages(question), Plan, run, max_tokens=PLAN_JSON_TOKENS, warning=warning
+        )
+        return check_plan(made.steps if made else [], question, most)
+    examples = EXAMPLES
+    if run.embedder is not None:
+        vectors = await run.embed([question, *(asked for asked, _ in EXAMPLES)])
+        likest = (vectors[1:] @ vectors[0]).argsort()
+        examples = tuple(EXAMPLES[place] for place in likest)
+    messages = example_messages(question, examples[-_SHOTS:])
+    reply = await run.chat(messages, max_tokens=PLAN_TOKENS)
+    return check_plan(read_lines(reply.text), question, most)
+
+
+async def _join(question: str, taken: Sequence[Answer], run: Run) -> Answer:
+    """Return the last step's answer, after the statements of the steps that lead to it."""
+    stated = dict.fromkeys(each for answer in taken for each in split_answer(answer))
+    if not stated:  # a reader that cites nothing
+        return replace(taken[-1], question=question)
+    cited = await write_checked(question, list(stated), (), run, taken[-1].short or "")
+    evidence = tuple(_find_evidence(taken))
+    return finish(Answer(question, "", NOT_FOUND, False, evidence=evidence), cited, run)
+
+
+async def _show(taken: Sequence[Answer], run: Run) -> list[Shown]:
+    return [
+        Shown((await run.document(e.span.document_id)).passage(e.span), e.score, e.reason)
+        for e in _find_evidence(taken)
+    ]
+
+
+def _find_evidence(taken: Sequence[Answer]) -> list[Evidence]:
+    """Return the passages that the answers cite, each once; all if the reader cites nothing."""
+    found: dict[Span, Evidence] = {}
+    for answer in taken:
+        for each in answer.evidence:
+            cited = answer.citations
+            if not cited or any(each.span.contains(citation.span) for citation in cited):
+                found.setdefault(each.span, each)
+    return list(found.values())
