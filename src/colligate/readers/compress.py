@@ -150,6 +150,9 @@ def compress(passage: Passage, kept: Iterable[tuple[int, int]]) -> CompressedPas
         title=passage.title,
         section=passage.section,
         page=passage.page,
+        source=passage.source,
+        date=passage.date,
+        folder=passage.folder,
         kept=tuple(Span(name, at + start, at + end) for start, end in stretches),
     )
 

@@ -4,6 +4,6 @@ Read `method` first, then `prompts` and `signals`; `events` are what a run repor
 """
 
 from colligate.strategies.duquad.method import DuQUAD
-from colligate.strategies.duquad.signals import Fusion, Signal, contrast, fuse_signals
+from colligate.strategies.duquad.signals import Signal, contrast, fuse_signals
 
-__all__ = ["DuQUAD", "Fusion", "Signal", "contrast", "fuse_signals"]
+__all__ = ["DuQUAD", "Signal", "contrast", "fuse_signals"]

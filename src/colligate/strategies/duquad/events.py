@@ -1,6 +1,6 @@
-"""Events of a DuQUAD run: its documents, both views, the scores, what the judge is given.
+"""Events of a DuQUAD run: its documents, both views, the scores.
 
-The signals behind the views are `Weighted` events (`signals.py`).
+The signals behind the local view are a `Weighted` event (`signals.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from colligate.core.citing import Stated
 from colligate.core.events import Event, pluralize
 from colligate.documents import Span
 
@@ -35,10 +34,8 @@ class Listed(Event):
 class Viewed(Event):
     """An agent read documents and named the important ones.
 
-    `shown` are their numbers in the order it saw them and `documents` their ids; `log` is the part
-    of its reply that the judge sees. `named` is False if it named none: `important` is then the
-    replacement. `quotes` are its words of documents, by their numbers, `stated` the sentences of
-    its answer that a document supports, and `short` its answer in a few words.
+    `shown` are their numbers in the order it saw them and `documents` their ids; `log` is its
+    reply. `named` is False if it named none: `important` is then the replacement.
     """
 
     agent: Agent
@@ -47,9 +44,6 @@ class Viewed(Event):
     important: tuple[int, ...]
     named: bool
     documents: tuple[str, ...] = ()
-    quotes: tuple[tuple[int, str], ...] = ()
-    stated: tuple[Stated, ...] = ()
-    short: str = ""
 
     def line(self) -> str:
         named = ", ".join(f"#{number}" for number in self.important) or "none"
