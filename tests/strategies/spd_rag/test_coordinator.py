@@ -1,7 +1,7 @@
 import pytest
 
 from colligate.models.structured import parse
-from colligate.strategies.spd_rag.prompts import Todos, coordinator_messages
+from colligate.strategies.spd_rag.prompts import WriteTodos, coordinator_messages
 
 
 def test_the_coordinator_sees_the_question_and_nothing_that_ends_its_place():
@@ -12,7 +12,7 @@ def test_the_coordinator_sees_the_question_and_nothing_that_ends_its_place():
 
 
 def test_tasks_are_taken_once_each_and_without_blanks():
-    plan = Todos.model_validate(
+    plan = WriteTodos.model_validate(
         {"sub_agent_todos": [{"task": " Find  the rent. ", "status": "pending"}, "Find the rent."]}
     )
     assert plan.tasks("Who pays?") == ("Find the rent.",)
@@ -21,16 +21,16 @@ def test_tasks_are_taken_once_each_and_without_blanks():
 @pytest.mark.parametrize("reply", ["{}", '{"sub_agent_todos": []}', '{"sub_agent_todos": [" "]}'])
 def test_without_a_task_the_question_is_the_task(reply):
     if reply == "{}":
-        plan = Todos()
+        plan = WriteTodos()
     else:
-        plan, _ = parse(reply, Todos)
+        plan, _ = parse(reply, WriteTodos)
     assert plan.tasks(" Who pays? ") == ("Who pays?",)
     assert plan.synthesis_directive == ""
 
 
 def test_no_more_tasks_than_are_asked_for():
-    plan = Todos.model_validate({"sub_agent_todos": [f"Find fact {n}." for n in range(40)]})
+    plan = WriteTodos.model_validate({"sub_agent_todos": [f"Find fact {n}." for n in range(40)]})
     assert (
         len(plan.tasks("q"))
-        == Todos.model_json_schema()["properties"]["sub_agent_todos"]["maxItems"]
+        == WriteTodos.model_json_schema()["properties"]["sub_agent_todos"]["maxItems"]
     )

@@ -14,7 +14,6 @@ from colligate.strategies.spd_rag.synthesis import (
     build_merge_tree,
     group_by_tokens,
     group_texts,
-    share_fairly,
 )
 
 COUNTS = st.lists(st.integers(0, 900), min_size=1, max_size=60)
@@ -139,13 +138,3 @@ def test_runs_keep_the_order_and_the_budget(tokens, budget):
     assert all(len(run) == 1 or sum(tokens[i] for i in run) <= budget for run in runs)
     for one, other in pairwise(runs):  # no run could have been longer
         assert sum(tokens[i] for i in one) + tokens[other[0]] > budget
-
-
-@given(st.lists(COUNTS, max_size=12), st.integers(0, 4000))
-def test_shares_keep_the_budget_and_favour_nobody(tokens, budget):
-    kept = share_fairly(tokens, budget)
-    assert sum(sum(parts[:share]) for parts, share in zip(tokens, kept, strict=True)) <= budget
-    if sum(map(sum, tokens)) <= budget:
-        assert kept == [len(parts) for parts in tokens]
-    equal = share_fairly([[10] * 9] * len(tokens), budget)
-    assert not equal or max(equal) - min(equal) <= 1

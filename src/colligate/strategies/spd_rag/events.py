@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from colligate.core.citing import Stated
+from colligate.core.answer import Stated
 from colligate.core.events import Event, pluralize
 from colligate.documents import Span
 
@@ -26,16 +26,11 @@ class Planned(Event):
 
 @dataclass(frozen=True)
 class AgentTurn(Event):
-    """A document's agent replied: findings in the passages shown last, and its next action.
-
-    `turn` counts the calls, 0 is a search without one. `shown` are the new passages of the search
-    that followed, or those of a document that was shown whole.
-    """
+    """A document's agent took an action; `shown` are the new passages that its search returned."""
 
     document: str
     title: str
     turn: int
-    findings: tuple[str, ...]
     action: str
     query: str
     shown: tuple[Span, ...] = ()
@@ -60,10 +55,10 @@ class FoundThere:
 
 @dataclass(frozen=True)
 class AgentEnded(Event):
-    """A document's agent ended. `status` is that of its `Outcome`, `problem` why it failed.
+    """A document's agent ended with its report, and the findings in it that have places.
 
-    `dropped` findings have no place in the passages it was shown. `answered` are the numbers of the
-    tasks that the findings answer. `kept`: the outcome is that of an interrupted run.
+    `status` is that of its `Outcome`, `problem` why it failed. `dropped` lines of the report quote
+    what no passage holds. `kept`: the outcome is that of an interrupted run.
     """
 
     document: str
@@ -76,7 +71,7 @@ class AgentEnded(Event):
     dropped: int
     problem: str = ""
     kept: bool = False
-    answered: tuple[int, ...] = ()
+    report: str = ""
 
     def line(self) -> str:
         return f"{self.title}: {self.status}, {pluralize(len(self.findings), 'finding')}"
@@ -90,9 +85,8 @@ class AgentEnded(Event):
 class Grouped(Event):
     """The texts of a level, counted from 1, were grouped; a text is its place in the level's list.
 
-    `tokens` are those of each text, but of a finding at the first level at least its share of a
-    reply; `budget` is the most of a group. `forced`: no two texts fit it together, or the run's
-    budget is too small for several calls.
+    `tokens` are those of each text, `budget` is B. `forced`: no two texts fit it together, or the
+    run's token budget is too small for several calls.
     """
 
     level: int
@@ -109,12 +103,13 @@ class Grouped(Event):
 
 @dataclass(frozen=True)
 class Synthesised(Event):
-    """One group of a level below the last became these findings; `passed_on`: it is unchanged."""
+    """One group of a level below the last became this text; `passed_on`: it is unchanged."""
 
     level: int
     group: int
     findings: tuple[FoundThere, ...]
     passed_on: bool = False
+    text: str = ""
 
     def line(self) -> str:
         return f"synthesis level {self.level}: {pluralize(len(self.findings), 'finding')}"

@@ -1,438 +1,276 @@
-"""The synthesis of SPD-RAG: from the agents' findings to one answer, level by level (stage 3).
+"""The synthesis of SPD-RAG: from the agents' reports to one answer, level by level (section 3.3).
 
-    S = the findings of each document
-    while S does not fit one call:
+    S = {o_1, ..., o_n}                                the reports
+    repeat
         E = embeddings of S
-        D = max(0, 1 - cos(E))
-        T = the merge tree of average linkage over D
-        batches = the maximal subtrees of T of at most B tokens
-        S = the synthesis of each batch
-    answer from S
+        D_ij = 1 - cos(E_i, E_j)
+        T = UPGMA(D)                                   the merge tree of average linkage
+        batches = GROUPBYTOKENS(S, T, B)               maximal subtrees of at most B tokens
+        if |batches| >= |S|: batches = {S}             the rule of the released code: progress
+        S = {SYNTHESIZE(q, directive, batch) for each batch}
+    until |S| = 1
 
-If no two texts fit one batch together, all of S is one batch (the released code's rule). A
-synthesis keeps its statements' places in the documents.
-
-The answer grows with the findings. If one reply can hold them, the answer is that reply. Otherwise
-the statements of the first level's batches, in their order, are its body, and the last call writes
-only its head. A finding that no statement repeats is added as it is: it is verified already.
+The prompt of SYNTHESIZE is the same at every level. The last one is the reader's: it is shown what
+the reports rest on beside them, so that the answer can cite it. A text keeps the places of the
+words that it quotes.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from colligate.concurrency import check_in_thread, map_concurrent
-from colligate.core.answer import Answer
-from colligate.core.citing import (
-    NOT_FOUND,
-    Evidence,
-    Joined,
-    Place,
-    Stated,
-    Statement,
-    resolve,
-    write_answer,
-)
-from colligate.core.events import Answered, Pruned
-from colligate.core.fit import split_by_tokens
-from colligate.core.reader import FORMS, Form, ask_statements, render_passages
-from colligate.core.run import Run
-from colligate.core.support import has_all_numbers
-from colligate.documents import Passage, Span
+from colligate.concurrency import map_concurrent
+from colligate.core.answer import Answer, Form, Place, Stated, make_citation
+from colligate.core.events import Pruned
+from colligate.core.fit import FOR_THE_ANSWER, reserve_reading, split_by_tokens
+from colligate.core.prompt_files import PromptTemplate
+from colligate.core.prompts import render_passages
+from colligate.core.run import Run, Shown
+from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ColligateError, ModelError
-from colligate.models import Capability, Role
-from colligate.models.structured import json_schema_of, with_schema
+from colligate.models import Role
+from colligate.readers.citing import locate_statements
+from colligate.strategies.spd_rag.agent import Outcome, list_statements
 from colligate.strategies.spd_rag.events import Grouped, Synthesised, list_found
 from colligate.strategies.spd_rag.prompts import (
-    CONDENSED,
-    GROWING,
-    REPLY_TOKENS,
-    STATEMENT_TOKENS,
-    Brief,
-    Combined,
-    FindingGroup,
-    Head,
-    allow_statements,
-    answering_messages,
-    collect_sources,
-    combining_messages,
-    concluding_messages,
-    count_statements,
+    SYNTHESIS,
+    render_leaf,
     render_notes,
+    synthesis_messages,
 )
 
 _SHARE = 0.75  # of the window: the paper's 750,000 tokens of a million
 _UNKNOWN = 128_000  # the window of a model that does not report it, as in the paper's code
-_SPARE = 0.97  # of what a prompt may take: parts counted apart have more tokens when joined
-_DIRECTIVE = 200  # tokens of a directive that is not written yet
-_REPORT = 250  # tokens of a document's findings and their statements, estimated before any is read
+_SPARE = 0.9  # of what is left beside a batch: its instruction and the question are there too
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What follows from comparing the figures of findings: a statement with all their places, a
-    short answer if every document has a figure (titles, their number or a sum), and the places of
-    the findings that are asked for."""
+class Text:
+    """A text of S, from one document or several.
 
-    statement: Stated
-    short: str
-    asked: tuple[int, ...]
+    `relevance` is r_i, of several the largest. `findings` are its lines with places, `sources` the
+    places that a reader is shown beside it. `title` is that of a single document.
+    """
+
+    text: str
+    relevance: float
+    findings: tuple[Stated, ...]
+    sources: tuple[Span, ...]
+    title: str = ""
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Text:
+        """Return the text of a document's report."""
+        leaf = render_leaf(outcome.title, outcome.report)
+        named = (
+            replace(each, sentence=f"{outcome.title}: {each.sentence}") for each in outcome.findings
+        )
+        return cls(leaf, outcome.relevance, tuple(named), outcome.sources, outcome.title)
 
 
 @dataclass(frozen=True)
 class Synthesis:
-    """How findings are put together; the fields are those of `SPDRAG` and the brief."""
+    """How reports are put together; the fields are those of `SPDRAG` and the coordinator's."""
 
     run: Run
     question: str
-    brief: Brief
+    directive: str
     form: Form
     merge_tokens: int | None
-    answer_tokens: int
+    reply_tokens: int
     keep_findings: bool
     concurrency: int
-    strategy: str
-    _counted: dict[FindingGroup, int] = field(default_factory=dict, repr=False)
+    template: PromptTemplate | None
 
-    async def answer(self, gathered: Sequence[FindingGroup]) -> Answer:
-        """Put similar findings together until one prompt holds them all, and answer from that.
-
-        If the reader gives no valid reply, the findings themselves are the answer, with a warning.
-        """
-        growing = self.form in GROWING
-        overhead = await self._count_overhead()
-        budget, most = self._limit_batch(overhead)
-        # The answer's statements are written at the first level: a batch has no more findings
-        # than its reply has statements.
-        least = -(-budget // most) if growing else 0
-        texts = await self._split(gathered, budget, least)
-        body: list[Stated] = []
-        level = 1
+    async def answer(self, reports: Sequence[Text]) -> Answer:
+        """Merge similar texts until one batch holds them all, and answer from that."""
+        texts, level = list(reports), 1
         while True:
-            tokens = await self._weigh_all(texts, least=least)
-            grouping = await self._group(texts, tokens, budget, overhead)
-            self.run.emit(Grouped(level, grouping.groups, tuple(tokens), budget, grouping.forced))
-            if len(grouping.groups) < 2:
-                break
-            batches = [
-                (level, number, [texts[i] for i in group])
-                for number, group in enumerate(grouping.groups)
-            ]
-            with self.run.tokens.reserve(overhead):
-                combined = await map_concurrent(batches, self._combine, self.concurrency)
-            texts = [text for text in combined if text.findings]
-            if level == 1 and growing:
-                body = [
-                    each
-                    for text, (_, _, given) in zip(combined, batches, strict=True)
-                    for each in self._complete(text.findings, given)
-                ]
-            least = 0
-            level += 1
-        order = [i for group in grouping.groups for i in group]
-        texts = [texts[i] for i in order]
-        if not texts:
-            return await self._write([], gathered, "", ())
-        if body:
-            return await self._conclude(texts, body, gathered)
-        return await self._answer(texts, gathered)
-
-    async def _group(
-        self, texts: Sequence[FindingGroup], tokens: Sequence[int], budget: int, overhead: int
-    ) -> Grouping:
-        """Group what is put together next; one group ends the levels."""
-        every = Grouping((tuple(range(len(texts))),))
-        total, left = sum(tokens), self.run.tokens.left
-        if total <= budget or len(texts) < 2:
-            return every
-        # Every group is a call, and most likely there is one more level.
-        if left is not None and left < total + 2 * (total // budget + 2) * overhead:
-            return replace(every, forced=True)
-        try:
-            vectors = await self.run.embed([text.text for text in texts])
-        except ColligateError as error:
-            self.run.warn(f"findings are grouped in their order, not by meaning: {error.what}")
-            groups = tuple(tuple(each) for each in split_by_tokens(tokens, budget))
-            return Grouping(groups) if len(groups) < len(texts) else replace(every, forced=True)
-        return await asyncio.to_thread(group_texts, vectors, tokens, budget)
-
-    async def _combine(self, batch: tuple[int, int, Sequence[FindingGroup]]) -> FindingGroup:
-        """Synthesise one group below the last level; if that fails, pass its findings on.
-
-        The released code synthesises a group of one again at each level; here that is done once.
-        """
-        level, number, given = batch
-        if len(given) == 1 and given[0].combined:
-            return given[0]
-        overhead = await self._count_overhead()
-        room = self._limit_findings(overhead, last=False)
-        growing = level == 1 and self.form in GROWING
-        texts = await self._fit(given, room, each=STATEMENT_TOKENS if growing else 0)
-        passages = await self._collect_sources(texts)
-        title = given[0].title if len(given) == 1 else ""
-        relevance = max(text.relevance for text in given)
-        whole = tuple(finding for text in texts for finding in text.findings)
-        # The first level's statements may be the answer's; above it texts have to become shorter.
-        most = min(count_statements(len(whole)), self._most_statements) if growing else CONDENSED
-        try:
-            reply, found = await ask_statements(
-                self.question,
-                passages,
-                self.run,
-                messages=combining_messages(self.question, passages, texts, self.brief, most),
-                schema=allow_statements(Combined, most),
-                max_tokens=REPLY_TOKENS + most * STATEMENT_TOKENS,
+            tokens = await map_concurrent(texts, self._count, self.concurrency)
+            grouping = await self._group(texts, tokens)
+            self.run.emit(
+                Grouped(level, grouping.groups, tuple(tokens), self.budget, grouping.forced)
             )
-        except (ModelError, BudgetExceeded) as error:
-            self.run.warn(f"a synthesis failed, its findings are passed on: {error.what}")
-            found, passed_on = list(whole), True
-        else:
-            # A reply without statements says that nothing helps; unsupported statements do not.
-            passed_on = bool(reply.statements) and not found
-        findings = whole if passed_on else tuple(found)
-        self.run.emit(Synthesised(level, number, list_found(findings), passed_on))
-        return FindingGroup(findings, relevance, title, combined=True)
-
-    async def _answer(
-        self, texts: Sequence[FindingGroup], gathered: Sequence[FindingGroup]
-    ) -> Answer:
-        """Answer from the texts of the last level, in the wanted form."""
-        spec, growing = FORMS[self.form], self.form in GROWING
-        most = self._limit_findings(await self._count_overhead(), last=True)
-        kept = await self._fit(texts, most, each=STATEMENT_TOKENS if growing else 0)
-        passages = await self._collect_sources(kept)
-        schema, tokens = spec.reply, spec.tokens
-        if growing:
-            count = count_statements(sum(len(text.findings) for text in kept))
-            schema = allow_statements(spec.reply, min(count, self._most_statements))
-            tokens = REPLY_TOKENS + min(count, self._most_statements) * STATEMENT_TOKENS
-        messages = answering_messages(self.question, passages, kept, self.brief, self.form)
-        try:
-            reply = (await self.run.structured(messages, schema, max_tokens=tokens)).value
-        except (ModelError, BudgetExceeded) as error:
-            self.run.warn(f"the last synthesis failed, so the answer lists the findings: {error}")
-            return await self.list_findings(gathered)
-        stated, dropped = await self._resolve(reply.statements, passages)
-        if not any(each.places for each in stated):
-            if not reply.found:
-                return await self._write([], gathered, "", dropped)
-            self.run.warn("the last synthesis quotes nothing, so the answer lists the findings")
-            return await self.list_findings(gathered)
-        if growing:
-            stated = self._complete(stated, gathered)
-        return await self._write(stated, gathered, reply.short_answer, dropped)
-
-    async def _conclude(
-        self,
-        texts: Sequence[FindingGroup],
-        body: Sequence[Stated],
-        gathered: Sequence[FindingGroup],
-    ) -> Answer:
-        """Write the head of an answer whose statements are written already."""
-        kept = await self._fit(texts, self._limit_findings(await self._count_overhead(), last=True))
-        passages = await self._collect_sources(kept)
-        messages = concluding_messages(self.question, passages, kept, self.brief)
-        tokens = REPLY_TOKENS + CONDENSED * STATEMENT_TOKENS
-        try:
-            head = (await self.run.structured(messages, Head, max_tokens=tokens)).value
-        except (ModelError, BudgetExceeded) as error:
-            self.run.warn(f"the introduction of the answer could not be written: {error}")
-            return await self._write(body, gathered, "", ())
-        stated, dropped = await self._resolve(head.statements, passages)
-        whole = [*(each for each in stated if each.places), *body]
-        return await self._write(whole, gathered, head.short_answer, dropped)
-
-    async def list_findings(
-        self, gathered: Sequence[FindingGroup], compared: Comparison | None = None
-    ) -> Answer:
-        """Return the findings as the answer, each with its citations, without a model.
-
-        What follows from comparing them comes first, and then those that it says are asked for.
-        """
-        if compared is None:
-            findings = [finding for text in gathered for finding in text.findings]
-            return await self._write(findings, gathered, "", ())
-        computed = {place.span: place for place in compared.statement.places}
-        asked = [
-            replace(each, places=tuple(computed.get(place.span, place) for place in each.places))
-            for at in compared.asked
-            for each in gathered[at].findings
-        ]
-        return await self._write([compared.statement, *asked], gathered, compared.short, ())
-
-    async def _resolve(
-        self, statements: Sequence[Statement | Joined], passages: Sequence[Passage]
-    ) -> tuple[list[Stated], tuple[str, ...]]:
-        documents = await self.run.documents_of(passages)
-        return await check_in_thread(
-            resolve, self.question, statements, passages, documents, self.run.verifier
-        )
-
-    def _complete(self, stated: Sequence[Stated], groups: Sequence[FindingGroup]) -> list[Stated]:
-        """Add the findings that no statement repeats; nothing if nothing was stated.
-
-        A statement repeats a finding if it rests on the same place and has the finding's numbers.
-        """
-        if not (stated and self.keep_findings):
-            return list(stated)
-        said: dict[str, list[tuple[Span, str]]] = {}
-        for each in stated:
-            for place in each.places:
-                said.setdefault(place.span.document_id, []).append((place.span, each.sentence))
-
-        def is_repeated(finding: Stated) -> bool:
-            there = [
-                sentence
-                for place in finding.places
-                for span, sentence in said.get(place.span.document_id, ())
-                if span.overlaps(place.span)
-            ]
-            return bool(there) and has_all_numbers(finding.sentence, " ".join(there), self.question)
-
-        findings = (finding for group in groups for finding in group.findings)
-        return [*stated, *(finding for finding in findings if not is_repeated(finding))]
-
-    async def _write(
-        self,
-        stated: Sequence[Stated],
-        gathered: Sequence[FindingGroup],
-        short: str,
-        dropped: tuple[str, ...],
-    ) -> Answer:
-        """Write statements as the answer; without any, nothing is found."""
-        passages = await self._collect_sources(gathered)
-        documents = await self.run.documents_of(passages)
-        once: dict[str, dict[Place, None]] = {}
-        for each in stated:
-            once.setdefault(each.sentence, {}).update(dict.fromkeys(each.places))
-        joined = [Stated(sentence, tuple(places)) for sentence, places in once.items()]
-        cited = await asyncio.to_thread(
-            write_answer, joined, documents, dropped, short=short, question=self.question
-        )
-        for problem in cited.dropped:
-            self.run.warn(problem)
-        spans = tuple(citation.span for citation in cited.citations)
-        self.run.emit(Answered(bool(spans), cited.text, spans, cited.dropped))
-        named = len({span.document_id for span in spans})
-        if 0 < named < len(documents):
-            self.run.warn(f"{named} of {len(documents)} documents with findings are cited")
-        return Answer(
-            question=self.question,
-            strategy=self.strategy,
-            text=cited.text or NOT_FOUND,
-            found=bool(spans),
-            short=cited.short or None,
-            citations=cited.citations,
-            evidence=_rate(gathered, passages),
-        )
-
-    # Tokens
+            batches = [[texts[i] for i in group] for group in grouping.groups]
+            if len(batches) < 2:
+                return await self._read(batches[0] if batches else [], reports)
+            numbered = [(level, number, batch) for number, batch in enumerate(batches)]
+            texts = await map_concurrent(numbered, self._merge, self.concurrency)
+            level += 1
 
     @property
-    def _most_statements(self) -> int:
-        """The most statements of one reply."""
-        return max(1, (self.answer_tokens - REPLY_TOKENS) // STATEMENT_TOKENS)
+    def _window(self) -> int:
+        return self.run.model(Role.READER).context_tokens or _UNKNOWN
 
-    async def estimate_reserve(self, documents: int) -> int:
-        """Return the tokens to reserve for the synthesis before any document is read.
+    @property
+    def _room(self) -> int:
+        """The most tokens of texts in a prompt that leaves room for the reply."""
+        return min(
+            int(self._window * _SHARE), self._window - min(FOR_THE_ANSWER, self._window // 2)
+        )
 
-        They are those of a call without findings, and of a short report of each document as far as
-        that leaves half of the budget to the agents.
-        """
+    @property
+    def budget(self) -> int:
+        """B, the most tokens of a batch."""
+        return min(self.merge_tokens or self._room, self._room)
+
+    async def _count(self, text: Text) -> int:
+        """Count the tokens of a text, and of what the last reader is shown beside it."""
+        shown = render_passages([each.passage for each in await self._show([text])])
+        return await self.run.model(Role.READER).count_tokens(f"{text.text}\n{shown}")
+
+    async def _group(self, texts: Sequence[Text], tokens: Sequence[int]) -> Grouping:
+        """Return the batches of a level; a single one ends the levels."""
+        every = Grouping((tuple(range(len(texts))),) if texts else ())
         left = self.run.tokens.left
-        last = await self._count_overhead() + _DIRECTIVE
-        return last if left is None else last + max(0, min(documents * _REPORT, left // 2 - last))
+        if len(texts) < 2 or sum(tokens) <= self.budget:
+            return every
+        if left is not None and left < 2 * sum(tokens):  # this level, and at least one more
+            return replace(every, forced=True)
+        try:
+            vectors = await self.run.embed([each.text for each in texts])
+        except ColligateError as error:
+            self.run.warn(f"reports are grouped in their order, not by meaning: {error.what}")
+            groups = tuple(tuple(each) for each in split_by_tokens(tokens, self.budget))
+            return Grouping(groups) if len(groups) < len(texts) else replace(every, forced=True)
+        return await asyncio.to_thread(group_texts, vectors, tokens, self.budget)
 
-    async def _count_overhead(self) -> int:
-        """Count the tokens of a call without findings, with the reply to a few."""
-        wanted = FORMS[self.form]
-        messages = answering_messages(self.question, [], [], self.brief, self.form)
-        reader = self.run.model(Role.READER)
-        if Capability.STRUCTURED not in reader.capabilities:
-            messages = with_schema(messages, json_schema_of(wanted.reply))
-        reply = max(wanted.tokens, REPLY_TOKENS + CONDENSED * STATEMENT_TOKENS)
-        return await reader.count_prompt(messages) + reply
+    async def _merge(self, batch: tuple[int, int, Sequence[Text]]) -> Text:
+        """Synthesise a batch below the last level; if that fails, pass its texts on as one."""
+        level, number, given = batch
+        findings = tuple(finding for each in given for finding in each.findings)
+        sources = tuple(dict.fromkeys(span for each in given for span in each.sources))
+        merged = Text(_join(given), max(each.relevance for each in given), findings, sources)
+        messages = synthesis_messages(self.question, self.directive, merged.text, self.template)
+        most = min(self.reply_tokens, int((self._window - self._room) * _SPARE))
+        try:
+            with reserve_reading(self.run):
+                text = (await self.run.chat(messages, max_tokens=most)).text.strip()
+                passages = [each.passage for each in await self._show(given)]
+                found = await locate_statements(
+                    self.question, list_statements(text), passages, self.run
+                )
+        except (ModelError, BudgetExceeded) as error:
+            self.run.warn(f"a synthesis failed, its reports are passed on: {error.what}")
+            self.run.emit(Synthesised(level, number, list_found(findings), True, merged.text))
+            return merged
+        merged = replace(merged, text=text or merged.text)
+        if found:  # otherwise it quotes nothing, and rests on all that it was given
+            places = dict.fromkeys(place.span for each in found for place in each.places)
+            merged = replace(merged, findings=tuple(found), sources=tuple(places))
+        self.run.emit(Synthesised(level, number, list_found(merged.findings), False, text))
+        return merged
 
-    def _limit_batch(self, overhead: int) -> tuple[int, int]:
-        """Return B, the most tokens of a batch below the last level, and its most findings.
+    async def _read(self, batch: Sequence[Text], reports: Sequence[Text]) -> Answer:
+        """Synthesise the last batch: the reader answers from it and from what it rests on."""
+        texts = await self._cut(batch)
+        shown = await self._show(texts)
+        findings = _join(texts, shown)
+        if self.template is not None:
+            turns = self.template.fill(
+                question=self.question, directive=self.directive, findings=findings
+            )
+            instruction, notes = "\n\n".join(turn.content for turn in turns), ""
+        else:
+            instruction, notes = SYNTHESIS, render_notes(self.directive, findings)
+        answer = await self.run.read(
+            self.question,
+            shown,
+            form=self.form,
+            known=[finding for text in reports for finding in text.findings],
+            instruction=instruction,
+            notes=notes,
+        )
+        return await self._add_missing(answer, reports) if self.keep_findings else answer
 
-        At most half of the room in the window is for the statements of a reply.
-        """
-        window, most = self.run.model(Role.READER).context_tokens, self._most_statements
-        budget = self.merge_tokens or int((window or _UNKNOWN) * _SHARE)
-        if window is None:
-            return budget, most
-        room = int((window - overhead) * _SPARE)
-        if self.form in GROWING:
-            most = max(1, min(most, room // (2 * STATEMENT_TOKENS)))
-            room -= most * STATEMENT_TOKENS
-        return max(1, min(budget, room)), most
-
-    def _limit_findings(self, overhead: int, *, last: bool) -> int | None:
-        """Return the most tokens of findings in one call, by the window and at last the budget."""
-        window, left = self.run.model(Role.READER).context_tokens, self.run.tokens.left
-        free = [window] if window is not None else []
-        free += [left] if left is not None and last else []
-        return int((min(free) - overhead) * _SPARE) if free else None
-
-    async def _weigh_all(
-        self, texts: Sequence[FindingGroup], *, each: int = 0, least: int = 0
-    ) -> list[int]:
-        """Return the tokens of texts, and `each` for every finding; at least `least` for each."""
-        counts = await map_concurrent(texts, self._count, self.concurrency)
-        return [
-            max(count + each * len(text.findings), least * len(text.findings))
-            for text, count in zip(texts, counts, strict=True)
-        ]
-
-    async def _fit(
-        self, texts: Sequence[FindingGroup], most: int | None, *, each: int = 0
-    ) -> list[FindingGroup]:
-        """Return the findings that fit `most` tokens, a fair share of each text."""
-        tokens = await self._weigh_all(texts, each=each)
-        if most is None or sum(tokens) <= most:
-            return list(texts)
-        weights = [_weigh(text, count) for text, count in zip(texts, tokens, strict=True)]
-        ranked = sorted(range(len(texts)), key=lambda i: -texts[i].relevance)
-        shares = dict(zip(ranked, share_fairly([weights[i] for i in ranked], most), strict=True))
-        if not any(shares.values()):
-            shares[ranked[0]] = 1  # the call itself reports that it does not fit
-        kept = [replace(text, findings=text.findings[: shares[i]]) for i, text in enumerate(texts)]
-        rest = [text.findings[shares[i] :] for i, text in enumerate(texts)]
-        spans = tuple(p.span for findings in rest for each in findings for p in each.places)
-        count, of = sum(map(len, rest)), sum(len(text.findings) for text in texts)
-        why = f"{count} of {of} findings do not fit into one synthesis"
-        self.run.emit(Pruned(spans, why))
+    async def _cut(self, batch: Sequence[Text]) -> list[Text]:
+        """Return the texts that fit the last prompt, the most relevant of them, in their order."""
+        tokens = await map_concurrent(batch, self._count, self.concurrency)
+        most, left = self._room, self.run.tokens.left
+        if left is not None:
+            most = min(most, left - min(FOR_THE_ANSWER, left // 2))
+        kept, used = set(), 0
+        for at in sorted(range(len(batch)), key=lambda at: -batch[at].relevance):
+            if used + tokens[at] <= most:
+                kept.add(at)
+                used += tokens[at]
+        if len(kept) == len(batch):
+            return list(batch)
+        left_out = [each for at, each in enumerate(batch) if at not in kept]
+        why = f"{len(left_out)} of {len(batch)} reports do not fit into one synthesis"
+        self.run.emit(Pruned(tuple(span for each in left_out for span in each.sources), why))
         self.run.warn(why)
-        return [text for text in kept if text.findings]
+        if not kept:  # the beginning of the most relevant one
+            best = max(batch, key=lambda each: each.relevance)
+            share = most / max(1, await self._count(best))
+            return [replace(best, text=best.text[: int(len(best.text) * share)])]
+        return [batch[at] for at in sorted(kept)]
 
-    async def _split(
-        self, gathered: Sequence[FindingGroup], budget: int, least: int
-    ) -> list[FindingGroup]:
-        """Split findings of a document that are too many for one call, into as few parts as fit."""
-        counts = await self._weigh_all(gathered, least=least)
-        return [
-            replace(text, findings=text.findings[part.start : part.stop])
-            for text, count in zip(gathered, counts, strict=True)
-            for part in split_by_tokens(_weigh(text, count), budget)
+    async def _show(self, texts: Sequence[Text]) -> list[Shown]:
+        """Return what texts rest on, the most relevant first; places that overlap are joined."""
+        of: dict[Span, int] = {}
+        for at in sorted(range(len(texts)), key=lambda at: -texts[at].relevance):
+            for span in texts[at].sources:
+                of.setdefault(span, at)
+        joined: list[tuple[Span, int]] = []
+        for span in sorted(of, key=lambda each: (each.document_id, each.start)):
+            at = of[span]
+            if joined and joined[-1][0].overlaps(span):
+                other, its = joined.pop()
+                span = Span(span.document_id, other.start, max(other.end, span.end))
+                at = max(at, its, key=lambda at: texts[at].relevance)
+            joined.append((span, at))
+        joined.sort(key=lambda each: (-texts[each[1]].relevance, each[1]))
+        shown = []
+        for span, at in joined:
+            passage = (await self.run.document(span.document_id)).passage(span)
+            title = texts[at].title
+            reason = f"found by the agent of {title!r}" if title else "kept by a synthesis"
+            shown.append(Shown(passage, texts[at].relevance, reason))
+        return shown
+
+    async def _add_missing(self, answer: Answer, reports: Sequence[Text]) -> Answer:
+        """Add the findings of which the answer cites no place; none if it cites nothing."""
+        cited: dict[str, list[Span]] = {}
+        for citation in answer.citations:
+            cited.setdefault(citation.span.document_id, []).append(citation.span)
+        text, citations = answer.text, list(answer.citations)
+        numbers: dict[Place, int] = {}
+        for finding in (each for report in reports for each in report.findings) if cited else ():
+            spans = [place.span for place in finding.places]
+            if any(one.overlaps(span) for span in spans for one in cited.get(span.document_id, ())):
+                continue
+            stretch = len(text) + 1, len(text) + 1 + len(finding.sentence)
+            text += f" {finding.sentence} "
+            for place in finding.places:
+                if place not in numbers:
+                    document = await self.run.document(place.span.document_id)
+                    made = make_citation(document, place.span, (), place.how, place.meaning)
+                    citations.append(made)
+                    numbers[place] = len(citations)
+                known = citations[numbers[place] - 1]
+                stretches = (*known.answer_spans, stretch)
+                citations[numbers[place] - 1] = replace(known, answer_spans=stretches)
+                text += f"[{numbers[place]}]"
+        return replace(answer, text=text, citations=tuple(citations))
+
+
+def _join(texts: Sequence[Text], shown: Sequence[Shown] = ()) -> str:
+    """Return a batch as prompts show it; each text names the passages that it rests on."""
+    parts = []
+    for text in texts:
+        numbers = [
+            str(number)
+            for number, each in enumerate(shown, 1)
+            if any(each.passage.span.contains(span) for span in text.sources)
         ]
-
-    async def _count(self, text: FindingGroup) -> int:
-        """Count the tokens of findings and of their passages in a prompt."""
-        if text not in self._counted:
-            passages = await self._collect_sources([text])
-            shown = f"{render_passages(passages)}\n{render_notes([text], passages, Brief())}"
-            self._counted[text] = await self.run.model(Role.READER).count_tokens(shown)
-        return self._counted[text]
-
-    async def _collect_sources(self, texts: Sequence[FindingGroup]) -> list[Passage]:
-        ids = dict.fromkeys(span.document_id for text in texts for span in text.spans)
-        return collect_sources(texts, {name: await self.run.document(name) for name in ids})
+        parts.append(f"{text.text}\nPassages: {', '.join(numbers)}" if numbers else text.text)
+    return "\n\n---\n\n".join(parts)
 
 
 # Batches: arithmetic on vectors and token counts. A text is named by its place in a list.
@@ -529,49 +367,3 @@ def group_by_tokens(
             roots -= {left, right}
             roots.add(number)
     return tuple(sorted((nodes[root][0] for root in roots), key=min))
-
-
-def share_fairly(tokens: Sequence[Sequence[int]], budget: int) -> list[int]:
-    """Return how many of the first parts of each text are kept within a common budget.
-
-    The first parts of all come before any second one. A text whose next part does not fit gets no
-    more.
-    """
-    kept = [0] * len(tokens)
-    used = 0
-    ended: set[int] = set()
-    for turn in range(max(map(len, tokens), default=0)):
-        for text, parts in enumerate(tokens):
-            if text in ended or turn >= len(parts):
-                continue
-            if used + parts[turn] > budget:
-                ended.add(text)
-            else:
-                used += parts[turn]
-                kept[text] += 1
-    return kept
-
-
-def _weigh(text: FindingGroup, tokens: int) -> list[int]:
-    """Share the tokens of a text among its findings, by their characters."""
-    sizes = [
-        len(finding.sentence) + sum(len(place.span) for place in finding.places)
-        for finding in text.findings
-    ]
-    return [-(-tokens * size // max(1, sum(sizes))) for size in sizes]
-
-
-def _rate(texts: Sequence[FindingGroup], passages: Sequence[Passage]) -> tuple[Evidence, ...]:
-    """Return the passages with the relevance of the findings that rest on them, the best first."""
-    located: dict[str, list[tuple[Span, FindingGroup]]] = {}
-    for text in texts:
-        for span in text.spans:
-            located.setdefault(span.document_id, []).append((span, text))
-    rated = []
-    for passage in passages:
-        there = located[passage.document_id]
-        of = [text for span, text in there if passage.span.contains(span)]
-        best = max(of, key=lambda text: text.relevance)
-        reason = f"found by the agent of {best.title!r}" if best.title else "kept by a synthesis"
-        rated.append(Evidence(passage.span, best.relevance, reason))
-    return tuple(sorted(rated, key=lambda evidence: -evidence.score))
