@@ -22,7 +22,7 @@ from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.library import AsyncLibrary, InMemorySources
-from colligate.models import Capability, ChatRequest, Completion, Message, Role
+from colligate.models import ChatRequest, Completion, Message, Role
 from colligate.models.metering import Meter
 from colligate.settings import Settings
 from colligate.strategies.rdr2 import RDR2
@@ -123,30 +123,23 @@ async def asked_at_inference(
     """What the strategy sends a router that was trained, and that chooses as the teacher does."""
     model = ScriptedModel(TEACHER)
     run = Run(sources, {Role.READER: model}, Meter())
-    strategy = RDR2(mode="sparse", reply="tagged", **fields)  # type: ignore[arg-type]
+    strategy = RDR2(mode="sparse", **fields)  # type: ignore[arg-type]
     hits = await run.search(text, k=strategy.k, pool=strategy.pool, mode=strategy.mode)
     await strategy.route(text, run, hits)
     return model.calls
 
 
 @pytest.mark.parametrize(
-    ("structured", "fields"),
+    "fields",
     [
-        (False, {"expansions": 0}),
-        (False, {"k": 1, "expansions": 3}),
-        (False, {"expansions": 0, "subtree_tokens": 40, "introduction": False}),
-        (True, {"expansions": 0}),
+        {"expansions": 0},
+        {"k": 1, "expansions": 3},
+        {"expansions": 0, "introduction": False},
     ],
 )
-def test_prompts_are_those_of_inference_byte_for_byte(
-    data: Path, structured: bool, fields: dict[str, Any]
-) -> None:
-    capabilities = {Capability.CHAT, *([Capability.STRUCTURED] if structured else [])}
-    nothing = json.dumps({"quotes": [], "headings": []})
-    say: Any = (lambda _: nothing) if structured else TEACHER
-    form = ("reply=quoted",) if structured else ()
-    given_ = ("mode=sparse", *form, *(f"{name}={value}" for name, value in fields.items()))
-    card = curate(data, ScriptedModel(say, capabilities=capabilities), settings=given_)
+def test_prompts_are_those_of_inference_byte_for_byte(data: Path, fields: dict[str, Any]) -> None:
+    given_ = ("mode=sparse", *(f"{name}={value}" for name, value in fields.items()))
+    card = curate(data, ScriptedModel(TEACHER), settings=given_)
 
     async def sent() -> set[tuple[Message, ...]]:
         found = set()
@@ -166,14 +159,12 @@ def test_prompts_are_those_of_inference_byte_for_byte(
         assert not card.discarded
 
 
-def test_a_teacher_that_quotes_gives_the_reply_that_adapters_give(data: Path) -> None:
+def test_a_teacher_that_encloses_gives_the_reply_that_adapters_give(data: Path) -> None:
     def say(call: ChatRequest) -> str:
-        quotes = ["In 2003 the park opened"] if "In 2003" in call.prompt else []
-        return json.dumps({"quotes": quotes, "headings": ["Prices"] if quotes else []})
+        said = "<answer>3</answer><expand>9</expand>"
+        return said if "In 2003" in call.prompt else REFUSAL
 
-    capabilities = (Capability.CHAT, Capability.STRUCTURED)
-    teacher = ScriptedModel(say, capabilities=capabilities)
-    curate(data, teacher, settings=("mode=sparse", "reply=quoted"))
+    curate(data, ScriptedModel(say), settings=("mode=sparse", "reply=enclosed"))
 
     replies = {sample.target for sample in every_sample(data / "out")}
     assert "[ANSWER] 3: In 2003 the park opened\n[EXPAND] 9: ==Prices==" in replies
@@ -386,11 +377,19 @@ def test_what_a_killed_process_had_done_is_not_asked_again(data: Path) -> None:
 
 
 def test_a_spent_budget_ends_it_with_what_there_is(data: Path) -> None:
-    usage = curate(data, ScriptedModel(TEACHER), limit=1, out=data / "first").usage
+    settings = ("mode=sparse", "reply_tokens=1024")
+    first = curate(data, ScriptedModel(TEACHER), limit=1, out=data / "first", settings=settings)
+    usage = first.usage
     budget = usage["input_tokens"] + usage["output_tokens"] + 1200  # less than one more call
 
     with pytest.raises(BudgetExceeded, match="the token budget is spent"):
-        curate(data, ScriptedModel(TEACHER), max_tokens_total=budget, held_out=0.0)
+        curate(
+            data,
+            ScriptedModel(TEACHER),
+            max_tokens_total=budget,
+            held_out=0.0,
+            settings=settings,
+        )
 
     card = read_card(data / "out")
     assert not card.complete
@@ -399,7 +398,7 @@ def test_a_spent_budget_ends_it_with_what_there_is(data: Path) -> None:
     assert len(every_sample(data / "out")) == card.total("train") > 0
     assert "**Unfinished**" in (data / "out" / "README.md").read_text("utf-8")
 
-    whole = curate(data, ScriptedModel(TEACHER), held_out=0.0)
+    whole = curate(data, ScriptedModel(TEACHER), held_out=0.0, settings=settings)
 
     assert whole.complete
     assert "Unfinished" not in (data / "out" / "README.md").read_text("utf-8")

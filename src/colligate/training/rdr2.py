@@ -1,8 +1,7 @@
 """Curate samples for RDR2's router: the subtrees it is shown, and the actions of a teacher.
 
 The strategy itself asks the teacher, so the subtrees are those of inference. A teacher replies with
-tags and ids; `reply=quoted` lets a small one copy words. The sample has tags and ids in any case:
-the form that adapters are trained on.
+tags and ids, or with `reply=enclosed`; the sample has tags and ids in any case.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def _configure(request: Curation) -> RDR2:
     if request.questions is None:
         why = "a router chooses for a question"
         raise UsageError("no questions are named", why, "give --questions FILE")
-    strategy = set_parameters(RDR2, ("expansions=0", "reply=tagged", *request.settings))
+    strategy = set_parameters(RDR2, ("expansions=0", *request.settings))
     if strategy.no_router:
         raise UsageError("cannot curate with no_router", "then no router is asked")
     return strategy

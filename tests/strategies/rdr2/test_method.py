@@ -7,16 +7,16 @@ import pytest
 from colligate.bench.metrics.evidence import PASSAGES
 from colligate.bench.outcome import observe
 from colligate.bench.question import Question, QuestionReading
-from colligate.core.citing import NOT_FOUND
+from colligate.core.answer import NOT_FOUND
 from colligate.core.parameters import set_parameters
 from colligate.documents import Hit
 from colligate.errors import MissingCapability, ServerFailed, UsageError
 from colligate.library import InMemorySources
-from colligate.models import Capability, Completion, LabelOdds
+from colligate.models import Completion
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed
-from support.prompts import bodies, task_of
-from support.runs import document, judge_by_words
+from support.prompts import bodies, task_of, titles
+from support.runs import document
 
 PARK = """# Six Flags
 
@@ -78,9 +78,9 @@ def follow(*rules):
 
     def say(call):
         if task_of(call.messages) == "reader":
-            (body,) = re.findall(r"<passage [^>]*>\n(.*?)\n</passage", call.prompt, re.DOTALL)[:1]
-            rows = [{"passage": 1, "quote": body, "sentence": body}]
-            return json.dumps({"statements": rows, "short_answer": "x", "found": True})
+            quote = bodies(call.prompt)[0].splitlines()[-1]
+            rows = [{"passage": 1, "quote": quote, "sentence": quote}]
+            return json.dumps({"statements": rows, "short_answer": "", "found": True})
         body = re.search(r"<document>\n(.*)\n</document>", call.prompt, re.DOTALL)[1]
         nodes = [line.strip().split(": ", 1) for line in body.splitlines()]
         said = [
@@ -112,14 +112,59 @@ def opened(routing) -> list[str]:
     return [routing.tree.nodes[node].text.strip("=") for node in ordered]
 
 
-async def test_what_the_router_accepts_is_read_and_cited(sources, make_run):
-    run, model = make_run(sources, follow(("ANSWER", "In 2003 the park opened")))
+def decisions(run) -> list[tuple]:
+    """What the router saw and said: document, round, heading, nodes, actions."""
+    found = [event for _, event in run.trace.events if isinstance(event, Routed)]
+    return [
+        (e.document, e.round, e.expanded, e.highlighted, [(a.tag.value, a.node) for a in e.actions])
+        for e in found
+    ]
+
+
+async def test_the_algorithm_of_the_paper_step_by_step(sources, make_run):
+    """Retrieve, S_0 of the chunk, FIFO of the headings named, one p_d, one reading."""
+    says = follow(
+        ("EXPAND", "==Prices=="),
+        ("EXPAND", "===Records==="),
+        ("ANSWER", "In 2003 the park opened"),
+        ("ANSWER", "The Texas SkyScreamer"),
+    )
+    run, model = make_run(sources, says)
     answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
+    assert decisions(run) == [
+        ("park", 0, None, (3, 4), [("expand", 11), ("expand", 7), ("answer", 3)]),
+        ("park", 1, 11, (12,), [("expand", 7)]),
+        ("park", 2, 7, (8,), [("expand", 11), ("answer", 8)]),
+    ]
+    assert [task_of(call.messages) for call in model.calls] == [
+        *["rdr2.router_instruction"] * 3,
+        "reader",
+    ]
+    assert bodies(model.calls[-1].prompt) == [
+        "## History\n\nIn 2003 the park opened the Superman tower.\n## Rides\n### Records\n\n"
+        "The Texas SkyScreamer is 400 feet high and the tallest ride of the park."
+    ]
+    assert titles(model.calls[-1].prompt) == ["Six Flags"]
     assert answer.found
+    assert answer.citations[0].section == ("Six Flags", "Rides", "Records")
+    text = DOCUMENTS["park"].text
+    assert [text[e.span.start : e.span.end][:12] for e in answer.evidence] == [
+        "In 2003 the ",
+        "The Texas Sk",
+    ]
+    assert ["as found" in e.reason for e in answer.evidence] == [True, False]
+
+
+async def test_the_papers_settings_search_by_meaning_and_skip_ten_sections(make_run, minilm):
+    strategy = set_parameters(RDR2, ["preset=paper"])
+    assert (strategy.mode, strategy.pool, strategy.k) == ("dense", 5, 5)
+    page = document("park", f"{PARK}\n## References\n\nThe Superman tower, 2003.\n")
+    async with InMemorySources([page], minilm, chunker="words:20") as sources:
+        run, model = make_run(sources, follow(("ANSWER", "In 2003 the park")), embedder=minilm)
+        answer = await strategy.answer(QUESTION, run)
+    assert all("References" not in call.prompt for call in model.calls)
+    assert len(bodies(model.calls[-1].prompt)) == 1
     assert answer.citations[0].quote == "In 2003 the park opened the Superman tower."
-    assert answer.citations[0].section == ("Six Flags", "History")
-    assert [e.span.document_id for e in answer.evidence] == ["park"]
-    assert "sold in 1969" not in model.calls[-1].prompt
 
 
 async def test_an_expansion_shows_what_is_under_the_heading_and_nothing_else(sources, make_run):
@@ -134,7 +179,7 @@ async def test_an_expansion_shows_what_is_under_the_heading_and_nothing_else(sou
     assert (routing.answers, routing.expanded) == ({8: 1}, {7: 1})
     (passage,) = routing.passages
     assert passage.text.startswith("The Texas SkyScreamer is 400 feet")
-    assert routing.rounds_of(passage) == (1,)
+    assert routing.rounds_of(passage.span) == (1,)
     assert routing.to_json()["passages"][0]["section"] == ["Six Flags", "Rides", "Records"]
 
 
@@ -145,18 +190,6 @@ async def test_headings_are_expanded_in_the_order_of_discovery(sources, make_run
     replies = ["[EXPAND] 11\n[EXPAND] 0", "[EXPAND] 5", "Cannot answer", "Cannot answer"]
     (routing,), _, _ = await route(sources, make_run, replies)
     assert opened(routing) == ["Prices", "Introduction", "Rides"]
-
-
-@pytest.mark.parametrize(("opens", "expanded"), [("named", "Introduction"), ("found", "Records")])
-async def test_of_the_headings_named_those_are_opened_that_a_search_finds_best(
-    sources, make_run, opens, expanded
-):
-    every = "\n".join(f"[EXPAND] {heading}" for heading in (0, 5, 7, 9, 11))
-    run, _ = make_run(sources, [every, "Cannot answer"])
-    strategy = RDR2(k=1, mode="sparse", expansions=1, opens=opens)
-    question = "When did the Superman tower open, and which is the tallest ride of the park?"
-    (routing,) = await strategy.route(question, run)
-    assert opened(routing) == [expanded]
 
 
 async def test_a_heading_that_was_partly_seen_is_not_expanded(sources, make_run):
@@ -201,41 +234,7 @@ async def test_expansions_are_counted_per_document(sources, make_run, expansions
         assert rounds == list(range(min(expansions, headings) + 1))
 
 
-async def test_a_long_section_is_shown_in_parts_that_each_count(make_run):
-    items = "\n".join(f"* item number {i} of the long list of things" for i in range(200))
-    park = document("park", f"{PARK}\n## Things\n\n{items}\n")
-    say = follow(("EXPAND", "==Things=="), ("EXPAND", "==Prices=="), ("ANSWER", "item number 150 "))
-    async with InMemorySources([park]) as sources:
-        (routing,), events, _ = await route(sources, make_run, say, hit("Superman", park))
-    assert [p.text for p in routing.passages] == ["* item number 150 of the long list of things"]
-    things, prices = 13, 11
-    *parts, last = (event.expanded for event in events[1:])  # all parts, then the next heading
-    assert (set(parts), last) == ({things}, prices)
-    assert len(parts) > 1
-    assert all(event.omitted for event in events[1:-2])
-
-
 # What is shown
-
-
-@pytest.mark.parametrize(
-    "question", ["What is a Quokka lamp?", "Which fine lantern shop has a lamp?"]
-)
-async def test_of_a_long_table_the_rows_found_are_shown(make_run, question):
-    rows = "\n".join(f"| item {i:03} | {i * 7} euros | shelf {i * 11} |" for i in range(400))
-    rows = rows.replace("item 333", "Quokka lamp")
-    table = f"| Item | Price | Place |\n| --- | --- | --- |\n{rows}"
-    lanterns = "The fine lantern shop of the town."
-    stock = document("stock", f"# Shop\n\n{lanterns}\n\n## Stock\n\n{table}\n")
-    say = follow(("EXPAND", "==Stock=="), ("ANSWER", "Quokka lamp"))
-    async with InMemorySources([stock]) as sources:
-        run, _ = make_run(sources, say)
-        strategy = RDR2(mode="sparse", k=1, opens="found")
-        (routing,) = await strategy.route(question, run)
-        shown = [event.shown for _, event in run.trace.events if isinstance(event, Routed)]
-    assert routing.answers == {3: int("lantern" in question)}  # at once, or below its heading
-    assert "| Item | Price | Place |" in shown[-1]
-    assert "| Quokka lamp | 2331 euros | shelf 3663 |" in shown[-1]
 
 
 async def test_two_passages_of_one_section_are_one_subtree(sources, make_run):
@@ -256,11 +255,11 @@ async def test_a_small_window_gets_a_small_subtree(make_run):
     paragraphs = "\n\n".join(f"Paragraph {i} says something of the park." * 5 for i in range(100))
     park = document("park", f"# Six Flags\n\n## History\n\nThe Superman tower.\n\n{paragraphs}\n")
     async with InMemorySources([park]) as sources:
-        _, (event,), model = await route(
-            sources, make_run, refuse, hit("Superman", park), context_tokens=1600
-        )
+        run, model = make_run(sources, refuse, context_tokens=1600)
+        await RDR2(reply_tokens=300).route(QUESTION, run, [hit("Superman", park)])
     assert "The Superman tower." in model.calls[0].prompt
-    assert event.omitted
+    assert "Paragraph 90" not in model.calls[0].prompt
+    assert any("holds only a part of 'Six Flags'" in warning for warning in run.warnings)
 
 
 async def test_a_document_that_talks_to_the_router_is_only_read(make_run):
@@ -287,8 +286,7 @@ async def test_every_illegal_action_is_in_the_trace_with_its_reason(sources, mak
 
 async def test_of_a_reply_that_was_cut_the_whole_lines_count(sources, make_run):
     reply = Completion("[ANSWER] 3: In 2003 the park\n[EXPAND] 1", finish_reason="length")
-    fields = {"reply": "tagged", "no_expand": True}
-    _, (event,), _ = await route(sources, make_run, lambda call: reply, **fields)
+    _, (event,), _ = await route(sources, make_run, lambda call: reply, no_expand=True)
     assert event.cut
     assert [action.node for action in event.actions] == [3]
     assert event.rejected == event.dropped == ()
@@ -397,11 +395,10 @@ async def test_a_page_routed_to_eight_sections_is_one_passage_of_the_paper(make_
         if task_of(call.messages) == "reader":
             return follow()(call)
         shown = re.search(r"<document>\n(.*)\n</document>", call.prompt, re.DOTALL)[1]
-        return json.dumps(
-            {"quotes": re.findall(r"The park opened answer \d here", shown), "headings": HEADS}
-        )
+        answers = re.findall(r"(\d+): The park opened answer", shown)
+        headings = re.findall(r"(\d+): ==Part", shown)
+        return "\n".join([f"[ANSWER] {i}" for i in answers] + [f"[EXPAND] {i}" for i in headings])
 
-    HEADS = [f"==Part {n}==" for n in range(8)]
     async with InMemorySources([EIGHT]) as sources:
         strategy = RDR2(k=1, mode="sparse", expansions=8)
         outcome = await observed(strategy, sources, make_run, say)
@@ -414,89 +411,32 @@ async def test_a_page_routed_to_eight_sections_is_one_passage_of_the_paper(make_
     assert measures == {"p_em": 1.0, "p_hit": 1.0, "p_score": 0.2, "p_len": words / 5}
 
 
-@pytest.mark.parametrize(
-    ("fields", "passages"),
-    [
-        ({"on_nothing": "nothing"}, 0),
-        ({}, 2),  # those of the search are read
-        ({"no_router": True}, 2),  # the released code's: one for each chunk
-    ],
-)
-async def test_what_is_handed_over_where_the_router_accepts_nothing(make_run, fields, passages):
-    async with InMemorySources([DOCUMENTS["park"]]) as sources:
-        strategy = RDR2(k=2, mode="sparse", **fields)
-        outcome = await observed(strategy, sources, make_run, refuse_all)
-    assert len(outcome.passages) == passages
-    assert bool(outcome.evidence) == bool(passages)
-    assert all(text.startswith("Six Flags\n") for text in outcome.passages if "no_router" in fields)
-
-
-def refuse_all(call):
-    return follow()(call) if task_of(call.messages) == "reader" else refuse(call)
-
-
-# Answers and models
-
-
 async def test_nothing_accepted_is_not_in_the_documents(sources, make_run):
     run, model = make_run(sources, refuse)
-    answer = await RDR2(k=2, mode="sparse", on_nothing="nothing").answer(QUESTION, run)
-    assert (answer.found, answer.text) == (False, NOT_FOUND)
+    answer = await RDR2(k=2, mode="sparse").answer(QUESTION, run)
+    assert (answer.found, answer.text, answer.evidence) == (False, NOT_FOUND, ())
     assert all("<document>" in call.prompt for call in model.calls)
 
 
-async def test_if_nothing_is_accepted_the_passages_found_are_read(sources, make_run):
-    run, _ = make_run(sources, follow())
-    answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
-    assert answer.found
-    assert "not routed" in answer.evidence[0].reason
-    assert any("accepted nothing" in warning for warning in run.warnings)
+async def test_without_the_router_each_chunk_is_a_passage(make_run):
+    async with InMemorySources([DOCUMENTS["park"]], chunker="words:20") as sources:
+        run, model = make_run(sources, follow())
+        answer = await RDR2(k=2, mode="sparse", no_router=True).answer(QUESTION, run)
+        outcome = await observe(run, run.meter.report(), answer)
+    assert len(model.calls) == 1
+    assert len(bodies(model.calls[0].prompt)) == len(outcome.passages) == 2
+    assert all(text.startswith("Six Flags\n") for text in outcome.passages)
 
 
-@pytest.mark.parametrize(("on_nothing", "found"), [("passages", True), ("nothing", False)])
-async def test_what_the_search_found_is_read_if_the_blocks_do_not_answer(
-    sources, make_run, on_nothing, found
-):
-    def say(call):
-        if task_of(call.messages) != "reader":
-            return follow(("ANSWER", "Children pay"), ("EXPAND", "==Prices=="))(call)
-        nothing = json.dumps({"statements": [], "short_answer": "", "found": False})
-        return follow()(call) if "Superman" in bodies(call.prompt)[0] else nothing
-
-    run, model = make_run(sources, say)
-    strategy = RDR2(k=1, mode="sparse", on_nothing=on_nothing, opens="named")
-    answer = await strategy.answer("When did the Superman tower open?", run)
-    assert answer.found == found
-    assert len(answer.evidence) == 1 + found
-    assert answer.evidence[0].span.document_id == "park"
-    assert any("search are read too" in warning for warning in run.warnings) == found
-    assert sum(task_of(call.messages) == "reader" for call in model.calls) == 1 + found
+async def test_equal_passages_are_read_once(make_run):
+    twins = [DOCUMENTS["park"], document("twin", PARK)]
+    async with InMemorySources(twins) as sources:
+        run, model = make_run(sources, follow(("ANSWER", "In 2003 the park opened")))
+        answer = await RDR2(mode="sparse").answer(QUESTION, run)
+    assert len(bodies(model.calls[-1].prompt)) == len(answer.evidence) == 1
 
 
-async def test_a_small_reader_reads_the_surest_accepted_block_alone(sources, make_run):
-    def say(call):
-        return "2003" if "few words" in call.messages[0].content else routed(call)
-
-    routed = follow(("ANSWER", "In 2003 the park opened"), ("ANSWER", "The lake lies"))
-    labels = judge_by_words({"Superman tower": 0.9, "lake lies": 0.2})
-    run, model = make_run(sources, say, name="a-1.5b", labels=labels)
-    answer = await RDR2(k=5, mode="sparse", reply="tagged").answer(QUESTION, run)
-    assert answer.text == "2003: “In 2003 the park opened the Superman tower.” [1]"
-    assert "lake lies" not in model.calls[-1].prompt
-    assert [each.span.document_id for each in answer.evidence] == ["park"]
-
-
-async def test_a_router_that_fails_leaves_what_the_search_found(sources, make_run):
-    def say(call):
-        return follow()(call) if task_of(call.messages) == "reader" else ServerFailed("it fell")
-
-    run, _ = make_run(sources, say)
-    answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
-    assert answer.found
-    assert any("it fell" in warning for warning in run.warnings)
-    run, _ = make_run(sources, say)
-    with pytest.raises(ServerFailed):  # a failure is not a refusal
-        await RDR2(k=1, mode="sparse", on_nothing="nothing").answer(QUESTION, run)
+# Models
 
 
 async def test_a_failing_model_is_the_error_itself(sources, make_run):
@@ -517,50 +457,19 @@ async def test_forms_ask_for_more(sources, make_run):
     assert "separated by commas" in model.calls[-1].prompt
 
 
-@pytest.mark.parametrize(
-    ("fields", "options", "quotes"),
-    [
-        ({}, {}, True),
-        ({}, {"capabilities": (Capability.CHAT,)}, False),
-        ({}, {"name": "hf:base+router"}, False),  # an adapter was trained on tags
-        ({"reply": "tagged"}, {}, False),
-        ({"reply": "quoted"}, {"capabilities": (Capability.CHAT,)}, True),
-    ],
-)
-async def test_a_router_that_was_not_trained_quotes(sources, make_run, fields, options, quotes):
-    reply = "[ANSWER] 3: In 2003 the park\n[EXPAND] 5: ==Rides=="
-    if quotes:
-        reply = json.dumps({"quotes": ["In 2003 the park opened"], "headings": ["Rides"]})
-    run, model = make_run(sources, lambda call: reply, **options)
-    (routing,) = await RDR2(expansions=1, **fields).route(QUESTION, run, [TOWER])
-    assert (model.calls[0].schema is not None) == quotes
-    assert ("[ANSWER]" in model.calls[0].prompt) != quotes
-    assert routing.passages[0].text == "In 2003 the park opened the Superman tower."
+async def test_a_router_may_enclose_its_lines(sources, make_run):
+    reply = "<answer>\n3: In 2003 the park\n</answer>\n<expand>\n5: ==Rides==\n</expand>"
+    run, model = make_run(sources, lambda call: reply)
+    (routing,) = await RDR2(expansions=1, reply="enclosed").route(QUESTION, run, [TOWER])
+    assert "</answer>" in model.calls[0].prompt
+    assert list(routing.answers) == [3]
     assert opened(routing) == ["Rides"]
-
-
-async def test_a_router_may_be_asked_for_odds_alone(sources, make_run):
-    def labels(messages, labels, forced):
-        wanted = "The Texas SkyScreamer" if any("SkyS" in each for each in labels) else "===Records"
-        odds = {each: float(each.startswith(wanted)) for each in labels}
-        return LabelOdds(odds, 1.0)
-
-    able = (Capability.CHAT, Capability.STRUCTURED, Capability.LABELS)
-    run, model = make_run(sources, [], labels=labels, capabilities=able)
-    (routing,) = await RDR2(reply="odds").route(QUESTION, run, [TOWER])
-    assert not model.calls
-    assert opened(routing) == ["Records"]
-    assert routing.passages[0].text.startswith("The Texas SkyScreamer")
-    run, model = make_run(sources, refuse)  # without odds it is asked for a reply
-    await RDR2(reply="odds").route(QUESTION, run, [TOWER])
-    assert model.calls
-    assert any("no label odds" in warning for warning in run.warnings)
 
 
 async def test_a_spent_budget_leaves_the_blocks_accepted_until_then(sources, make_run):
     headings = ("==Prices==", "==Rides==", "==Introduction==", "===Water===", "===Records===")
     says = follow(("ANSWER", "In 2003 the park"), *(("EXPAND", name) for name in headings))
-    run, _ = make_run(sources, says, max_tokens=3600)
+    run, _ = make_run(sources, says, max_tokens=6000)
     answer = await RDR2(k=1, mode="sparse", expansions=40).answer(QUESTION, run)
     assert answer.found
     assert answer.citations[0].quote.startswith("In 2003")
@@ -571,7 +480,7 @@ async def test_a_spent_budget_leaves_the_blocks_accepted_until_then(sources, mak
 
 
 OWN = """
-set = ["introduction=false", "reply=tagged", "reply_tokens=99", "skipped=Prices"]
+set = ["introduction=false", "reply_tokens=99", "skipped=Prices"]
 
 [[router]]
 role = "system"
@@ -587,7 +496,7 @@ async def test_a_router_is_asked_by_the_prompt_of_a_users_file(sources, make_run
     file = tmp_path / "router.toml"
     file.write_text(OWN)
     strategy = set_parameters(RDR2, [f"prompts={file}", "k=1"])
-    run, model = make_run(sources, ["[ANSWER] 2: In 2003 the park"])
+    run, model = make_run(sources, ["[ANSWER] 3: In 2003 the park"])
     (routing,) = await strategy.route("When {document}? <|im_end|>", run, [TOWER])
     system, user = model.calls[0].messages
     assert system.content == "Choose lines, {like this}."

@@ -8,7 +8,7 @@ from colligate.documents import Basis, Document, Kind, Span, Structure, TreeBuil
 from colligate.documents.markdown import own_span
 from colligate.errors import SpanError
 from colligate.strategies.rdr2.tree import (
-    WIKIPEDIA_SKIPPED,
+    WIKIPEDIA,
     StructureTree,
     build_structure_tree,
     map_to_nodes,
@@ -51,7 +51,7 @@ Nobody knows.
 None.
 """
 DOCUMENT = make(TEXT, "Six flags")
-TREE = build_structure_tree(DOCUMENT, skipped=WIKIPEDIA_SKIPPED)
+TREE = build_structure_tree(DOCUMENT, skipped=[WIKIPEDIA])
 
 
 def lines(tree: StructureTree) -> list[str]:
@@ -150,11 +150,17 @@ def test_a_page_is_as_in_the_released_code() -> None:
             ["-1: D", "  0: ==Introduction==", "    1: # A", "    2: ## B"],
             id="headings alone are text",
         ),
+        pytest.param(
+            "# A\n\n##\n\nThere.\n\n## B\n\nb\n",
+            "A",
+            ["-1: A", "  0: ==Introduction==", "    1: There.", "  2: ==B==", "    3: b"],
+            id="a heading without words is none",
+        ),
         pytest.param("", "D", ["-1: D"], id="an empty document is its title"),
     ],
 )
 def test_pages(text: str, title: str, expected: list[str]) -> None:
-    assert lines_of(text, title, skipped=WIKIPEDIA_SKIPPED) == expected
+    assert lines_of(text, title, skipped=[WIKIPEDIA]) == expected
 
 
 @pytest.mark.parametrize("text", ["one\n\ntwo\n", "# D\n\none\n\ntwo\n"])
@@ -304,6 +310,16 @@ def test_what_content_hangs_on_comes_with_it() -> None:
 @pytest.mark.parametrize("nodes", [[], [-1, 0, 2]])
 def test_headings_are_not_passages(nodes: list[int]) -> None:
     assert TREE.extract_passages(nodes) == ()
+
+
+def test_the_routed_passage_shows_its_blocks_and_their_headings_alone() -> None:
+    passage = TREE.extract_routed([8, 5])
+    assert passage.text == (
+        "## History\n\n### Construction\nVisitors came from the first day on.\n## Records\n\n"
+        "- Tallest coaster: Titan\n  - at 245 feet"
+    )
+    assert passage.locate("came from the first day") is not None
+    assert passage.locate("Angus Wynne built it") is None
 
 
 def test_routed_text_is_title_headings_and_content() -> None:

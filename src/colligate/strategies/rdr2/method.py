@@ -9,10 +9,9 @@ The method in the order of the paper (symbols as there):
    refuse (equation 2; `router.py`).
 4. Each EXPAND of a heading v gives another S_t, in which the content under v replaces the content
    seen before (equation 4), until no heading is left or a document had its number of expansions.
-   Untrained routers name nearly all headings: of these, a search chooses (`opens`).
 5. The blocks with ANSWER, from all rounds (P_d, equation 5), are the routed passage of the
-   document, in its order (p_d, equation 6).
-6. A reader answers from the routed passages (equation 7).
+   document, in its order and under its headings (p_d, equation 6).
+6. A reader answers from the routed passages (equation 7); without any there is no answer.
 """
 
 from __future__ import annotations
@@ -21,36 +20,27 @@ import random
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from colligate.concurrency import gather
-from colligate.core.answer import Answer
-from colligate.core.apart import WayOfReading, read_ranked, reads_apart
-from colligate.core.citing import Evidence
+from colligate.core.answer import Answer, Evidence, Form
 from colligate.core.events import Assembled
-from colligate.core.lookup import read_unseen, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
-from colligate.core.reader import Form, fit_reader, read
-from colligate.core.run import Run, lists_references
+from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage, Span
+from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
-from colligate.models import Capability, Message, Role
-from colligate.models.names import split_adapter
+from colligate.models import Message, Role
+from colligate.readers.lookup import reserve_for_answer
 from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import (
     RouterDecision,
-    decide_by_odds,
     enclosing_router_messages,
-    label_actions,
-    make_quoting_schema,
-    odds_router_messages,
     parse_enclosed_router_reply,
-    parse_quoting_router_reply,
     parse_router_reply,
-    quoting_router_messages,
     router_messages,
 )
 from colligate.strategies.rdr2.tree import (
@@ -65,29 +55,21 @@ from colligate.strategies.rdr2.tree import (
 class RDR2:
     """A router walks each document's heading tree, accepts blocks and expands headings.
 
-    The router is the worker model. With quotes, models that were not trained to route do far
-    better. `prompts` is read by `core.prompt_files`. Each `no_...` field leaves one part out, as in
-    section 5.2.
+    The router is the worker model. A subtree that its window does not hold is cut, with a warning.
+    `prompts` is read by `core.prompt_files`. Each `no_...` field leaves one part out, as in section
+    5.2.
 
     Attributes:
         k: passages of the search, whose documents are routed
         pool: passages that a search gives to the reranker, if there is one
         expansions: most headings that are opened in a document
-        subtree_tokens: most tokens of a part of the tree that is shown at once
         reply_tokens: most tokens of the router's reply
-        introduction: show the text before the first heading as a section, as in Appendix D
-        skipped: titles of sections to leave out
-        on_nothing: what is read if no block is accepted, or those accepted do not hold the answer:
-            the passages of the search, or nothing
+        introduction: show the text before the first heading as a section, as in Appendix D; the
+            released code does not
+        skipped: titles of sections to leave out; wikipedia: the ten of its pages
         router_adapter: LoRA adapter of the router
-        reply: the router's reply: lines of tag and id, as in the paper (tagged), the same enclosed
-            by tag (enclosed), quotes as JSON (quoted), or the odds of each node without a reply
-            (odds); auto: quotes if the worker can follow a schema and has no adapter
-        least_odds: odds from which a node is chosen, with `reply=odds`
-        opens: which of the headings that the router names are opened first: in its order (named),
-            or those under which a search within the documents finds the best passages, and of a
-            document in which it finds any no others (found); auto: found, unless the router was
-            trained
+        reply: the router's reply: lines of tag and id (tagged), or the same enclosed by tag
+            (enclosed)
         prompts: file with the prompt that a router was trained on
         no_router: leave out the router: the passages of the search are read
         no_structure: leave out the headings in what the router sees
@@ -100,22 +82,19 @@ class RDR2:
     name: ClassVar[str] = "rdr2"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(10)
+    # The paper's corpus is cut into passages of 100 words: --chunker words:100.
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense", "pool": "5", "skipped": "wikipedia"}
 
     k: int = 5  # section 4.2
     mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
-    pool: int = 50  # the paper has no reranker
+    pool: int = 50  # the paper has no reranker: 5
     expansions: int = 5  # Table 9's best row, which the main results equal
-    subtree_tokens: int = 1000  # not in the paper: very long lists and hundreds of headings
-    reply_tokens: int = 1024  # the code: 2,048; an action for each line of a subtree fits
+    reply_tokens: int = 2048  # the code
     introduction: bool = True
-    skipped: tuple[str, ...] = ()  # the paper: WIKIPEDIA_SKIPPED
-    on_nothing: Literal["passages", "nothing"] = "passages"  # the code: nothing
+    skipped: tuple[str, ...] = ()  # the paper: wikipedia
     form: Form = Form.SHORT
-    reading: WayOfReading = "auto"  # the paper: together
     router_adapter: str | None = None
-    reply: Literal["auto", "tagged", "enclosed", "quoted", "odds"] = "auto"  # the paper: tagged
-    least_odds: float = 0.1
-    opens: Literal["auto", "named", "found"] = "auto"  # the paper: named
+    reply: Literal["tagged", "enclosed"] = "tagged"  # Table 4's better form
     prompts: str | None = None
 
     no_router: bool = False
@@ -128,75 +107,43 @@ class RDR2:
 
     def __post_init__(self) -> None:
         apply_prompts(self, {"router": ("question", "document")})
-        require_min(self, k=1, pool=1, expansions=0, subtree_tokens=1, reply_tokens=1)
-        require_min(self, least_odds=0)
+        require_min(self, k=1, pool=1, expansions=0, reply_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Retrieve, route, read."""
-        await run.with_adapter(Role.WORKER, self.router_adapter)  # fails before the first call
-        hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
+        router = await run.with_adapter(Role.WORKER, self.router_adapter)
+        hits = await self._retrieve(question, run)
         routings = await self._open(run, hits)
-        await self._rank(question, run, routings)
-        last_resort = bool(hits) and self.on_nothing == "passages"
-        with reserve_for_answer(run, lambda: last_resort or any(each.found for each in routings)):
-            await self._route(question, run, routings)
-        passages = [passage for routing in routings for passage in routing.passages]
-        texts = self._assemble(hits, routings)
-        ranked = partial(
-            read_ranked,
-            question,
-            run=run,
-            strategy=self.name,
-            form=self.form,
-            reading=self.reading,
+        with reserve_for_answer(run, lambda: any(each.found for each in routings)):
+            await gather(self._walk(question, router, each) for each in routings)
+        routed = self._assemble(hits, routings)
+        run.emit(Assembled(tuple(each.text for each in routed)))
+        answer = await run.read(question, [each.shown for each in routed], form=self.form)
+        blocks = {each.shown.passage.span: each.evidence for each in routed}
+        evidence = (
+            replace(one, score=each.score) for each in answer.evidence for one in blocks[each.span]
         )
-        if not passages and last_resort:
-            run.warn("the router accepted nothing: the passages of the search are read instead")
-            run.emit(Assembled(tuple(dict.fromkeys(hit.passage.text for hit in hits))))
-            return await ranked(hits, why="of the search, not routed")
-        run.emit(Assembled(tuple(dict.fromkeys(texts))))
-        if reads_apart(run, self.reading, self.form):
-            accepted = [
-                Hit(each, routing.score) for routing in routings for each in routing.passages
-            ]
-            answer = await ranked(accepted, why="accepted by the router")
-        else:
-            evidence = [
-                Evidence(passage.span, 1.0, _explain(rank, routing.rounds_of(passage)))
-                for rank, routing in enumerate(routings, 1)
-                for passage in routing.passages
-            ]
-            passages = await fit_reader(question, passages, run, self.form)
-            answer = await read(
-                question,
-                passages,
-                run,
-                strategy=self.name,
-                evidence=evidence[: len(passages)],
-                form=self.form,
-            )
-        unseen = hits if last_resort else ()
-        return await read_unseen(answer, unseen, passages, run, self.form, self.reading)
+        return replace(answer, evidence=tuple(evidence))
 
     async def route(
         self, question: str, run: Run, hits: Sequence[Hit] | None = None
     ) -> list[Routing]:
         """Route the documents of these passages, or of those that a search finds, concurrently.
 
-        Documents come in the order of their best passages. With given passages nothing is searched:
-        headings are opened in the router's order.
+        Documents come in the order of their best passages.
         """
-        found = hits
-        if found is None:
-            found = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
+        router = await run.with_adapter(Role.WORKER, self.router_adapter)
+        found = await self._retrieve(question, run) if hits is None else hits
         routings = await self._open(run, found)
-        if hits is None:
-            await self._rank(question, run, routings)
-        await self._route(question, run, routings)
+        await gather(self._walk(question, router, each) for each in routings)
         return routings
 
+    async def _retrieve(self, question: str, run: Run) -> list[Hit]:
+        """Return the chunks c_i (equation 1)."""
+        return await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
+
     async def _open(self, run: Run, hits: Sequence[Hit]) -> list[Routing]:
-        """Return the trees of the documents, with the nodes of the passages found in each."""
+        """Return the trees of the documents d_i, with the chunks found in each."""
         by_document: dict[str, Routing] = {}
         for hit in hits:
             name = hit.passage.document_id
@@ -209,23 +156,6 @@ class RDR2:
             by_document[name].chunks.append(hit.passage.span)
         return list(by_document.values())
 
-    async def _rank(self, question: str, run: Run, routings: Sequence[Routing]) -> None:
-        """Search within the documents, if the headings to open are chosen by that."""
-        trained = self._is_trained(run)
-        found = self.opens == "found" or (self.opens == "auto" and not trained)
-        if not found or not routings or self.no_router or self.no_expand:
-            return
-        by_document = {routing.tree.document.id: routing for routing in routings}
-        hits = await run.search(question, k=self.pool, mode=self.mode, documents=by_document)
-        for rank, hit in enumerate(hits):
-            if not lists_references(question, hit.passage):
-                by_document[hit.passage.document_id].note_found(hit.passage, rank)
-
-    async def _route(self, question: str, run: Run, routings: Sequence[Routing]) -> None:
-        """Route all documents concurrently."""
-        router = await run.with_adapter(Role.WORKER, self.router_adapter)
-        await gather(self._walk(question, router, routing) for routing in routings)
-
     async def _walk(self, question: str, run: Run, routing: Routing) -> None:
         """Route one document: show the subtrees of its chunks, then the headings to expand."""
         tree, chunks = routing.tree, routing.chunks
@@ -234,13 +164,12 @@ class RDR2:
             return
         if self.no_similarity:
             chunks = _draw_leaves(tree, question, len(chunks))
-        limit = await self._find_limit(question, run)
 
         # Round 0: S_0 of each chunk, equal ones once
         views: dict[str, SubTree] = {}
         for chunk in chunks:
             nodes = tree.map_span(chunk)
-            view = self._build_view(tree, nodes, limit, chunk, content=not self.no_content)
+            view = await self._build_view(question, run, tree, nodes, content=not self.no_content)
             if same := views.get(view.text):
                 both = {*same.highlighted, *view.highlighted}
                 view = replace(view, highlighted=tuple(sorted(both)))
@@ -248,77 +177,59 @@ class RDR2:
         first = views.values()
         seen = {node for v in first for node in tree.content_of(v.highlighted) if node in v.visible}
         decisions = await gather(self._ask(question, run, view, 0, None) for view in first)
-        queue: deque[tuple[int, tuple[int, ...]]] = deque()  # headings, and the blocks under them
+        queue: deque[int] = deque()
         for decision, view in zip(decisions, first, strict=True):
-            self._take(decision, view, 0, routing, queue, seen)
+            queue += self._take(decision, view, 0, routing, seen)
 
-        # Round t: S_t of the heading that was named first, or of the best one of a search
+        # Round t: S_t of the heading that was named first
         rounds = 0
         while queue and rounds < self.expansions:
-            queue = deque(sorted(queue, key=lambda each: routing.rank_of(each[1])))
-            heading, blocks = queue.popleft()
+            heading = queue.popleft()
+            # The code spends a round on a heading over headings alone, and shows nothing.
+            blocks = tree.content_children(heading) or tree.content_under(heading)
             if seen.issuperset(blocks):
-                continue  # shown since, by a heading above it
+                continue  # shown since, by another heading
             rounds += 1
-            routing.expanded.setdefault(heading, rounds)
-            view = self._build_view(tree, blocks, limit, routing.places.get(blocks[0]))
-            shown = view.visible.intersection(blocks)
-            rest = tuple(block for block in blocks if block not in shown)
-            if shown and rest and routing.may_open(rest):
-                queue.appendleft((heading, rest))  # the next part of a long section
-            seen.update(shown or blocks)
+            routing.expanded[heading] = rounds
+            seen.update(blocks)
+            view = await self._build_view(question, run, tree, blocks)
             decision = await self._ask(question, run, view, rounds, heading)
-            self._take(decision, view, rounds, routing, queue, seen)
+            queue += self._take(decision, view, rounds, routing, seen)
 
-    def _assemble(self, hits: Sequence[Hit], routings: Sequence[Routing]) -> list[str]:
-        """Return the routed passages p_d, as the paper's measures take them.
-
-        Without a router there is one for each chunk, as in the released code.
-        """
-        if not self.no_router:
-            return [routing.text for routing in routings if routing.found]
-        trees = {routing.tree.document.id: routing.tree for routing in routings}
-        found = [(trees[hit.passage.document_id], hit.passage.span) for hit in hits]
-        chunks = [(tree, tree.content_of(tree.map_span(span))) for tree, span in found]
-        return [tree.render_routed(blocks) for tree, blocks in chunks if blocks]
-
-    def _build_view(
+    async def _build_view(
         self,
+        question: str,
+        run: Run,
         tree: StructureTree,
         nodes: Sequence[int],
-        limit: int,
-        near: Span | None,
         *,
         content: bool = True,
     ) -> SubTree:
-        """Build the subtree around some nodes, in which something was found at `near`."""
-        structure = not self.no_structure
-        return build_subtree(
-            tree, nodes, near=near, structure=structure, content=content, most_tokens=limit
-        )
+        """Build the subtree around some nodes, as much of it as the router's window holds."""
+        limit: int | None = None
+        while True:
+            view = build_subtree(
+                tree, nodes, structure=not self.no_structure, content=content, most_tokens=limit
+            )
+            prompt = self._make_prompt(question, view.text)
+            room = await run.room(Role.WORKER, prompt, self.reply_tokens)
+            if room is None or room >= 0 or not view.visible:
+                break
+            limit = (estimate_tokens(view.text) + room) * 3 // 4  # estimates may be too low
+        if limit is not None:
+            name = run.model(Role.WORKER).name
+            run.warn(f"the window of {name} holds only a part of {tree.document.title!r} at once")
+        return view
 
     async def _ask(
         self, question: str, run: Run, view: SubTree, round_: int, heading: int | None
     ) -> RouterDecision:
         """Show a subtree S_t to the router and return its actions A_t."""
-        form = self._form(run)
-        messages = self._make_prompt(form, question, view.text)
-        cut = False
-        if form == "odds":
-            labels = label_actions(view)
-            given = await run.labels(messages, tuple(labels), role=Role.WORKER)
-            decision = decide_by_odds(given.odds, labels, self.least_odds)
-        else:
-            reply = await run.chat(
-                messages,
-                role=Role.WORKER,
-                max_tokens=self.reply_tokens,
-                schema=make_quoting_schema(view) if form == "quoted" else None,
-            )
-            cut, text = reply.cut, reply.text
-            if cut and form != "quoted":  # the last number may lack a digit
-                text = text.rpartition("\n")[0]
-            decision = _PARSERS[form](text, view)
+        messages = self._make_prompt(question, view.text)
+        reply = await run.chat(messages, role=Role.WORKER, max_tokens=self.reply_tokens)
+        # Of a reply that was cut the last number may lack a digit.
+        text = reply.text.rpartition("\n")[0] if reply.cut else reply.text
+        decision = _FORMS[self.reply][1](text, view)
         run.emit(
             Routed(
                 document=view.tree.document.id,
@@ -331,7 +242,7 @@ class RDR2:
                 actions=decision.actions,
                 rejected=decision.rejected,
                 dropped=decision.dropped,
-                cut=cut,
+                cut=reply.cut,
             )
         )
         return decision
@@ -342,10 +253,9 @@ class RDR2:
         view: SubTree,
         round_: int,
         routing: Routing,
-        queue: deque[tuple[int, tuple[int, ...]]],
         seen: set[int],
-    ) -> None:
-        """Keep the accepted blocks, and queue the headings under which nothing was seen yet."""
+    ) -> list[int]:
+        """Keep the accepted blocks; return the headings under which nothing was seen yet."""
         answers, expansions = decision.answers, () if self.no_expand else decision.expansions
         routing.shown += 1
         if not (answers or expansions):
@@ -354,56 +264,70 @@ class RDR2:
                 answers = view.tree.content_of(view.highlighted)
         for node in answers:
             routing.answers.setdefault(node, round_)
-        for heading in expansions:
-            under = view.tree.content_under(heading)
-            blocks = view.tree.content_children(heading) or under
-            if routing.may_open(blocks) and seen.isdisjoint(under):
-                queue.append((heading, blocks))
+        under = view.tree.content_under
+        return [heading for heading in expansions if seen.isdisjoint(under(heading))]
 
-    def _form(self, run: Run) -> str:
-        """Return the form of the router's replies."""
-        worker = run.model(Role.WORKER)
-        reply = self.reply
-        if reply == "odds" and Capability.LABELS not in worker.capabilities:
-            run.warn(f"{worker.name} gives no label odds: the router is asked for a reply")
-            reply = "auto"
-        if reply != "auto":
-            return reply
-        quotes = Capability.STRUCTURED in worker.capabilities and not self._is_trained(run)
-        return "quoted" if quotes else "tagged"
-
-    def _is_trained(self, run: Run) -> bool:
-        """Return whether the router has an adapter, or a prompt that it was trained on."""
-        adapter = self.router_adapter or split_adapter(run.model(Role.WORKER).name)[1]
-        return bool(adapter is not None or self.templates)
-
-    def _make_prompt(self, form: str, question: str, shown: str) -> list[Message]:
+    def _make_prompt(self, question: str, shown: str) -> list[Message]:
         """Return the router's prompt: the one of the user's file, or that of the form."""
         if template := self.templates.get("router"):
             return template.fill(question=question.strip(), document=shown)
-        return _PROMPTS[form](question, shown)
+        return _FORMS[self.reply][0](question, shown)
 
-    async def _find_limit(self, question: str, run: Run) -> int:
-        """Return the tokens that a subtree may have, next to prompt and reply in the window."""
-        empty = self._make_prompt(self._form(run), question, "")
-        room = await run.room(Role.WORKER, empty, self.reply_tokens)
-        # Subtrees are measured by an estimate, which a tokenizer may exceed.
-        limit = self.subtree_tokens if room is None else min(self.subtree_tokens, room * 3 // 4)
-        return max(limit, _SHORTEST_SUBTREE)
+    def _assemble(self, hits: Sequence[Hit], routings: Sequence[Routing]) -> list[_RoutedPassage]:
+        """Return the routed passages p_d, equal ones once.
+
+        Without a router there is one for each chunk, as in the released code.
+        """
+        ranked = {each.tree.document.id: (at, each) for at, each in enumerate(routings, 1)}
+        chosen = [(*each, tuple(each[1].answers)) for each in ranked.values()]
+        if self.no_router:
+            found = [(*ranked[hit.passage.document_id], hit.passage.span) for hit in hits]
+            chosen = [
+                (at, routing, routing.tree.content_of(routing.tree.map_span(chunk)))
+                for at, routing, chunk in found
+            ]
+        made: dict[str, _RoutedPassage] = {}
+        for routed in (_RoutedPassage(*each) for each in chosen if each[2]):
+            made.setdefault(routed.text, routed)
+        return list(made.values())
 
 
-_PROMPTS = {
-    "tagged": router_messages,
-    "enclosed": enclosing_router_messages,
-    "quoted": quoting_router_messages,
-    "odds": odds_router_messages,
+_FORMS = {
+    "tagged": (router_messages, parse_router_reply),
+    "enclosed": (enclosing_router_messages, parse_enclosed_router_reply),
 }
-_PARSERS = {
-    "tagged": parse_router_reply,
-    "enclosed": parse_enclosed_router_reply,
-    "quoted": parse_quoting_router_reply,
-}
-_SHORTEST_SUBTREE = 200  # tokens; with fewer a router has nothing to choose from
+
+
+@dataclass(frozen=True)
+class _RoutedPassage:
+    """A routed passage p_d: the accepted `blocks` of the document with this rank of the search."""
+
+    rank: int
+    routing: Routing
+    blocks: Sequence[int]
+
+    @property
+    def text(self) -> str:
+        """Title, headings and blocks, as lines."""
+        return self.routing.tree.render_routed(self.blocks)
+
+    @cached_property
+    def shown(self) -> Shown:
+        """What a reader is shown."""
+        passage = self.routing.tree.extract_routed(self.blocks)
+        return Shown(passage, self.routing.score, self._explain(passage.span))
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        """The blocks, neighbours together, each with the rounds in which it was accepted."""
+        spans = (passage.span for passage in self.routing.tree.extract_passages(self.blocks))
+        return [Evidence(span, self.routing.score, self._explain(span)) for span in spans]
+
+    def _explain(self, span: Span) -> str:
+        rounds = self.routing.rounds_of(span)
+        accepted = ["as found" if round_ == 0 else f"expansion {round_}" for round_ in rounds]
+        where = f"document {self.rank} of the search"
+        return f"accepted by the router ({', '.join(accepted)}) in {where}"
 
 
 @dataclass
@@ -413,8 +337,6 @@ class Routing:
     `score` is that of its best passage in the search. `chunks` are the places of the passages that
     the search found. `answers` and `expanded` map each accepted block and each opened heading to
     its round: 0 is the search, n the n-th expansion. `refused` of `shown` subtrees gave nothing.
-    `ranks` are the ranks of blocks in a search within the documents, 0 is the best, and `places`
-    those of their best passages; empty without one.
     """
 
     tree: StructureTree
@@ -424,33 +346,12 @@ class Routing:
     expanded: dict[int, int] = field(default_factory=dict)
     shown: int = 0
     refused: int = 0
-    ranks: dict[int, int] = field(default_factory=dict)
-    places: dict[int, Span] = field(default_factory=dict)
-
-    def note_found(self, passage: Passage, rank: int) -> None:
-        """Note the blocks of a passage at this place of a search."""
-        for node in self.tree.content_of(self.tree.map_span(passage.span)):
-            self.ranks.setdefault(node, rank)
-            self.places.setdefault(node, passage.span)
-
-    def may_open(self, blocks: Sequence[int]) -> bool:
-        """Return whether a search found one of these blocks, or nothing in the document."""
-        return not self.ranks or not self.ranks.keys().isdisjoint(blocks)
-
-    def rank_of(self, blocks: Sequence[int]) -> int:
-        """Return the rank of the best of these blocks; 0 if none was found."""
-        return min((self.ranks[node] for node in blocks if node in self.ranks), default=0)
 
     @property
     def retrieved(self) -> tuple[int, ...]:
         """The blocks of the passages found."""
         nodes = (node for chunk in self.chunks for node in self.tree.map_span(chunk))
         return self.tree.content_of(dict.fromkeys(nodes))
-
-    @property
-    def text(self) -> str:
-        """The routed passage p_d (equation 6): title, headings and accepted blocks, as lines."""
-        return self.tree.render_routed(self.answers)
 
     @property
     def passages(self) -> tuple[Passage, ...]:
@@ -462,10 +363,10 @@ class Routing:
         """Return whether the router accepted anything."""
         return bool(self.answers)
 
-    def rounds_of(self, passage: Passage) -> tuple[int, ...]:
-        """Return the rounds in which the blocks of a passage were accepted, in order."""
+    def rounds_of(self, span: Span) -> tuple[int, ...]:
+        """Return the rounds in which the blocks inside a span were accepted, in order."""
         nodes = self.tree.nodes
-        within = (n for n in self.answers if passage.span.contains(nodes[n].span))
+        within = (n for n in self.answers if span.contains(nodes[n].span))
         return tuple(sorted({self.answers[n] for n in within}))
 
     def to_json(self) -> dict[str, Any]:
@@ -497,11 +398,6 @@ class Routing:
                 for p, span in ((p, p.span) for p in self.passages)
             ],
         }
-
-
-def _explain(rank: int, rounds: Sequence[int]) -> str:
-    accepted = ["as found" if round_ == 0 else f"expansion {round_}" for round_ in rounds]
-    return f"accepted by the router ({', '.join(accepted)}) in document {rank} of the search"
 
 
 def _draw_leaves(tree: StructureTree, question: str, number: int) -> list[Span]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from colligate.documents import (
@@ -23,8 +23,9 @@ from colligate.documents import (
     TreeBuilder,
 )
 from colligate.documents.markdown import INTRODUCTION, own_span
-from colligate.documents.tokens import estimate_tokens
+from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.errors import SpanError
+from colligate.readers.compress import CompressedPassage, compress
 
 # The Document Structure Tree (DST)
 
@@ -35,7 +36,8 @@ class StructureNode:
 
     `text` is one line: the title for the root, `==History==` for a heading with one sign more than
     its depth on each side, and for content its own text with single blanks, after `* ` in a list.
-    `span` is the whole section for a heading, its own text alone for content.
+    `span` is the whole section for a heading, its own text alone for content. `own` is what of the
+    document says it: the heading's line, None if there is none, or the content.
     """
 
     id: int
@@ -45,6 +47,7 @@ class StructureNode:
     span: Span
     parent: int | None
     children: tuple[int, ...]
+    own: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -112,8 +115,17 @@ class StructureTree:
         return tuple(self.document.passage(span) for _, span in runs)
 
     def render_routed(self, answers: Collection[int]) -> str:
-        """Return RDR2's routed passage p_d (equation 6): title, headings and content, as lines."""
+        """Return the routed passage p_d (equation 6): title, headings and content, as lines."""
         return "\n".join(node.text for node in self._with_ancestors(answers))
+
+    def extract_routed(self, answers: Collection[int]) -> CompressedPassage:
+        """Return p_d as a passage of the document of which only these lines are shown."""
+        own = [node.own for node in self._with_ancestors(answers) if node.own is not None]
+        start = own[0].start
+        whole = self.document.passage(Span(self.document.id, start, own[-1].end))
+        shown = compress(whole, ((span.start - start, span.end - start) for span in own))
+        # The headings are among the lines; a path of them would be that of the first line alone.
+        return replace(shown, section=(), folder=whole.folder, source=whole.source, date=whole.date)
 
     def _with_ancestors(self, nodes: Collection[int]) -> Iterator[StructureNode]:
         """Yield these nodes and all their ancestors, in document order."""
@@ -150,13 +162,15 @@ def _touches(tree: Tree, node: Node, span: Span) -> bool:
 
 # From a document to its structure tree
 
-WIKIPEDIA_SKIPPED = frozenset(
+WIKIPEDIA = "wikipedia"
+"""As the title of a section to skip: those ten of Wikipedia's pages that the paper skips."""
+
+_WIKIPEDIA_SKIPPED = frozenset(
     (
         "external links, notes, references, see also, gallery, images, pictures, photographs,"
         " sources, citations"
     ).split(", ")
 )
-"""The sections of a Wikipedia page that RDR2 leaves out."""
 
 _BULLET = re.compile(r"[>\s]*[-+*•](?:\s+|$)")
 _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
@@ -171,9 +185,12 @@ def build_structure_tree(
     of the titles `skipped` (in any case) are left out with everything in them, then sections
     without content. Text before the first heading is under `==Introduction==` and ids count from
     -1, the root's, as in Appendix D; without `introduction` that text is under the root and ids
-    count from 0, as in the released code. A text without known blocks is cut at blank lines.
+    count from 0, as in the released code. A text without known blocks is cut at blank lines. A
+    heading without words is no node. Items of a list stand beside the paragraph before them; in the
+    released code they hang on it.
     """
     titles = frozenset(_one_line(title).casefold() for title in skipped)
+    titles |= _WIKIPEDIA_SKIPPED if WIKIPEDIA in titles else frozenset()
     return _StructureTreeBuilder(document, introduction, titles).build()
 
 
@@ -217,7 +234,9 @@ class _StructureTreeBuilder:
                     return parent
                 if parent == self._root:
                     return self._set(node, self._place_lead(node.span))
-            return self._set(node, self._add(True, node.title, node.span, parent))
+            if not node.title.strip():
+                return parent
+            return self._set(node, self._add(True, node.title, node.span, parent, own))
         if own is None:
             return parent
         text = _one_line(self._document.slice(own))
@@ -225,7 +244,7 @@ class _StructureTreeBuilder:
             text = f"* {_BULLET.sub('', text, count=1)}".rstrip()
         if parent == self._root and self._introduction:
             parent = self._place_lead(own)
-        return self._set(node, self._add(False, text, own, parent))
+        return self._set(node, self._add(False, text, own, parent, own))
 
     def _place_lead(self, span: Span) -> int:
         """Return the introduction, widened to hold `span`; the root after other sections.
@@ -242,13 +261,15 @@ class _StructureTreeBuilder:
         self._nodes[lead.id] = replace(lead, span=replace(lead.span, end=end))
         return lead.id
 
-    def _add(self, structure: bool, text: str, span: Span, parent: int | None) -> int:
+    def _add(
+        self, structure: bool, text: str, span: Span, parent: int | None, own: Span | None = None
+    ) -> int:
         node = self._root + len(self._nodes)
         depth = 0 if parent is None else self._nodes[parent].depth + 1
         if structure and depth:
             signs = "=" * (depth + 1)
             text = f"{signs}{_one_line(text)}{signs}"
-        self._nodes[node] = StructureNode(node, structure, depth, text, span, parent, ())
+        self._nodes[node] = StructureNode(node, structure, depth, text, span, parent, (), own)
         self._children[node] = []
         if parent is not None:
             self._children[parent].append(node)
@@ -304,51 +325,39 @@ def _one_line(text: str) -> str:
 class SubTree:
     """The part of a tree that a router is shown.
 
-    `text` has a line for each of the `visible` nodes, indented by its depth; a long one may be
-    cut, which ellipses show. `highlighted` are the nodes it was built around, in document
-    order, `omitted` those that only the token limit left out.
+    `text` has a line for each of the `visible` nodes, indented by its depth. `highlighted` are the
+    nodes it was built around, in document order, `omitted` those that only the limit left out.
     """
 
     tree: StructureTree
     highlighted: tuple[int, ...]
     visible: frozenset[int]
     text: str
-    omitted: frozenset[int]
+    omitted: frozenset[int] = frozenset()
 
 
 def build_subtree(
     tree: StructureTree,
     highlighted: Collection[int],
     *,
-    near: Span | None = None,
     structure: bool = True,
     content: bool = True,
     most_tokens: int | None = None,
-    count: Callable[[str], int] = estimate_tokens,
 ) -> SubTree:
     """Build the subtree around the nodes of a chunk, or the content of an expanded heading.
 
     Visible are all headings, each highlighted node with its content siblings, the content these
     hang on, and all content below them. Ablations: without `structure` only the highlighted nodes
-    and their ancestors, without `content` headings alone.
-
-    `text` never has more than `most_tokens` by `count`. What fits is taken in this order: the
-    highlighted content in document order, with its ancestors; headings, outermost level first,
-    nearest to the highlighted first, to half of the remaining tokens; other content, nearest
-    first; the other headings. If the first highlighted content is too long it is cut, to leave
-    room for the headings, but not below half of the limit; so is other content that `near` touches,
-    the place where something was found, and the text there is kept. If not even the title fits,
-    nothing is visible.
+    and their ancestors, without `content` headings alone. `most_tokens`, by an estimate, is for
+    routers with small windows; the paper has no limit.
     """
     highlighted = sorted(set(highlighted))
     wanted = _find_visible(tree, highlighted, structure, content)
     texts = {node: tree.nodes[node].text for node in wanted}
-    text = _render(tree, texts)
-    if most_tokens is not None and count(text) > most_tokens:
-        places = {} if near is None else _find_places(tree, highlighted, near)
-        texts = _fit(tree, highlighted, wanted, places, most_tokens, count)
-        text = _render(tree, texts)
+    if most_tokens is not None:
+        texts = _fit(tree, highlighted, texts, most_tokens)
     visible = frozenset(texts)
+    text = "\n".join(_render(tree, node, texts[node]) for node in sorted(texts))
     return SubTree(tree, tuple(highlighted), visible, text, frozenset(wanted) - visible)
 
 
@@ -369,156 +378,40 @@ def _find_visible(
     return wanted if content else {node for node in wanted if nodes[node].structure}
 
 
-def _render(tree: StructureTree, texts: Mapping[int, str]) -> str:
-    return "\n".join(_render_node(tree, node, texts[node]) for node in sorted(texts))
-
-
-def _render_node(tree: StructureTree, node: int, text: str) -> str:
+def _render(tree: StructureTree, node: int, text: str) -> str:
     return "\t" * tree.nodes[node].depth + f"{node}: {text}"
 
 
-# The token limit (not in the paper)
-
-_LONGEST_WORD = 60  # characters: how far a cut looks for a blank
-_BEGINNING = 100  # characters that are kept before a place further on: routers copy them
-_LEAST_SHARE = 1 / 8  # of the limit: with less of it left, no further content is cut
-
-
-def _find_places(tree: StructureTree, nodes: Sequence[int], near: Span) -> dict[int, int]:
-    """Return where in the text of each content node the middle of what `near` touches is.
-
-    It is the beginning if `near` holds the whole node.
-    """
-    places = {}
-    for node in tree.content_of(nodes):
-        span = tree.nodes[node].span
-        if span.overlaps(near):
-            middle = (max(span.start, near.start) + min(span.end, near.end)) // 2
-            before = tree.document.text[span.start : middle]
-            places[node] = 0 if near.contains(span) else len(_one_line(before))
-    return places
-
-
 def _fit(
-    tree: StructureTree,
-    highlighted: Sequence[int],
-    wanted: Collection[int],
-    places: Mapping[int, int],
-    most_tokens: int,
-    count: Callable[[str], int],
+    tree: StructureTree, highlighted: Sequence[int], texts: Mapping[int, str], most_tokens: int
 ) -> dict[int, str]:
-    """Return the texts of the most important wanted nodes that fit together."""
-    room = most_tokens
-    while room > 0:
-        filler = _Filler(tree, places, room, count)
-        filler.fill(highlighted, wanted)
-        if (together := count(_render(tree, filler.texts))) <= most_tokens:
-            return filler.texts
-        room = room * most_tokens // together  # lines may count more together than one by one
-    return {}
+    """Return the lines that fit (not in the paper), none without the one above it.
 
+    What was found comes first, then the headings, then the content nearest to what was found. If
+    the first thing found is too long, its beginning is kept.
+    """
+    nodes = tree.nodes
 
-class _Filler:
-    """Takes nodes while there is room, none before its parent."""
+    def rank(node: int) -> tuple[bool, int, int, int]:
+        level = nodes[node].depth if nodes[node].structure else 0
+        return not nodes[node].structure, level, _find_distance(node, highlighted), node
 
-    def __init__(
-        self,
-        tree: StructureTree,
-        places: Mapping[int, int],
-        room: int,
-        count: Callable[[str], int],
-    ) -> None:
-        self.texts: dict[int, str] = {}
-        self._tree = tree
-        self._places = places
-        self._room = room
-        self._count = count
-
-    def fill(self, highlighted: Sequence[int], wanted: Collection[int]) -> None:
-        """Take what fits, in order of importance."""
-        nodes = self._tree.nodes
-        headings = [node for node in wanted if nodes[node].structure]
-        content = [node for node in wanted if not nodes[node].structure]
-        first = [node for node in highlighted if node in wanted and not nodes[node].structure]
-        found = [node for node in first if node in self._places]
-        least = self._room * _LEAST_SHARE
-        for node in first or [self._tree.root]:
-            if self._take(node):
-                continue
-            if not self.texts or (node in found and self._room >= least):
-                self._cut(node, (*headings, *found))
-            if node not in found:
-                break
-        headings.sort(key=lambda node: (nodes[node].depth, _find_distance(node, highlighted), node))
-        content.sort(key=lambda node: (_find_distance(node, highlighted), node))
-        half = self._room // 2  # hundreds of headings must not leave the siblings out
-        for node in headings:
-            if self._room > half:
-                self._take(node)
-        for node in (*content, *headings):
-            self._take(node)
-
-    def _take(self, node: int) -> bool:
-        """Take a node and its missing ancestors if all of them fit."""
-        texts = {step: self._tree.nodes[step].text for step in self._missing(node)}
-        cost = sum(self._cost(step, text) for step, text in texts.items())
-        if cost > self._room:
-            return False
-        self.texts.update(texts)
-        self._room -= cost
-        return True
-
-    def _cut(self, node: int, others: Sequence[int]) -> None:
-        """Take a node too long to fit, cut to what the others leave, at least half the room."""
-        *above, last = self._missing(node)
-        for step in above:
-            if not self._take_cut(step, self._room // 2):
-                return
-        missing = (other for other in others if other != node and other not in self.texts)
-        rest = sum(self._cost(other, self._tree.nodes[other].text) for other in missing)
-        self._take_cut(last, max(self._room - rest, self._room // 2))
-
-    def _take_cut(self, node: int, room: int) -> bool:
-        """Take as much of a node as `room` holds; return whether that is at least a character."""
-        text, place = self._tree.nodes[node].text, self._places.get(node, 0)
-        fitting, over = 0, len(text) + 1
-        while over - fitting > 1:
-            middle = (fitting + over) // 2
-            if self._cost(node, _shorten(text, middle, place)) <= room:
-                fitting = middle
-            else:
-                over = middle
-        if fitting:
-            self.texts[node] = _shorten(text, fitting, place)
-            self._room -= self._cost(node, self.texts[node])
-        return fitting > 0
-
-    def _missing(self, node: int) -> list[int]:
-        """Return the node and those of its ancestors that are not taken, outermost first."""
-        steps = (*reversed(self._tree.ancestors(node)), node)
-        return [step for step in steps if step not in self.texts]
-
-    def _cost(self, node: int, text: str) -> int:
-        return self._count(_render_node(self._tree, node, text) + "\n")
-
-
-def _shorten(text: str, length: int, place: int) -> str:
-    """Cut a text to its beginning and what is around a place, in all `length` characters."""
-    beginning = min(_BEGINNING, length // 4)
-    rest = length - beginning
-    start = min(place - rest // 2, len(text) - rest)
-    if length >= len(text) or start <= beginning:
-        return _cut_end(text, length)
-    start = text.find(" ", start, start + _LONGEST_WORD) + 1 or start
-    return f"{_cut_end(text, beginning)} …{_cut_end(text[start:], rest)}"
-
-
-def _cut_end(text: str, length: int) -> str:
-    """Cut a text to at most `length` characters, if possible between words, and mark the cut."""
-    if length >= len(text):
-        return text
-    blank = text.rfind(" ", max(1, length - _LONGEST_WORD), length + 1)
-    return text[: blank if blank > 0 else length] + "…"
+    wanted = (*highlighted, *sorted(texts, key=rank))
+    lines = (each for node in wanted for each in (*reversed(tree.ancestors(node)), node))
+    kept: dict[int, str] = {}
+    for node in dict.fromkeys((tree.root, *lines)):
+        above = nodes[node].parent
+        if node not in texts or (above is not None and above not in kept):
+            continue
+        room = most_tokens - estimate_tokens(_render(tree, node, "")) - 1
+        ends = [end for _, end in token_spans(texts[node])]
+        if len(ends) <= room:
+            kept[node] = texts[node]
+            most_tokens = room - len(ends)
+        elif node in highlighted and room > 1 and kept.keys().isdisjoint(highlighted):
+            kept[node] = texts[node][: ends[room - 2]] + "…"
+            most_tokens = 0
+    return kept
 
 
 def _find_distance(node: int, highlighted: Sequence[int]) -> int:
