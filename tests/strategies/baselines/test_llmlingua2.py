@@ -2,12 +2,12 @@ import re
 
 import pytest
 
-from colligate.core.lookup import Shortened
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
+from colligate.readers.lookup import Shortened
 from colligate.strategies.baselines import llmlingua2
 from colligate.strategies.baselines.llmlingua2 import LLMLingua2, select_words
+from support.documents import make_all
+from support.prompts import bodies
 
 QUESTION = "Who signed?"
 TEXT = "It was noon when Anna Keller signed the treaty."
@@ -38,17 +38,12 @@ def classifier(monkeypatch):
     return asked
 
 
-def document(name, text):
-    return Document(name, name, text, markdown_tree(text, name), language="en")
-
-
 async def test_the_words_worth_keeping_are_read_and_cited_whole(classifier, ask, reply):
     said = reply((1, "Anna Keller signed treaty", "Anna Keller signed."), short="Anna Keller")
     answer, run, model = await ask(
-        LLMLingua2(classifier="some/name"), QUESTION, [document("a", TEXT)], said
+        LLMLingua2(classifier="some/name"), QUESTION, make_all({"a": TEXT}), said
     )
-    (body,) = re.findall(r"<passage number.*?>\n(.*?)\n</passage", model.calls[0].prompt)
-    assert body == "Anna Keller signed treaty"
+    assert bodies(model.calls[0].prompt) == ["Anna Keller signed treaty"]
     assert classifier == ["some/name"]
     assert answer.citations[0].quote == TEXT
     assert answer.evidence[0].reason.endswith("of its characters were shown")
@@ -68,11 +63,9 @@ async def test_a_target_is_shared_by_all_documents(classifier, ask, monkeypatch)
             return [[[(a, b, n / 100) for n, (a, b) in enumerate(token_spans(t))]] for t in texts]
 
     monkeypatch.setattr(llmlingua2, "get_token_classifier", lambda name: Rising())
-    documents = [document(f"d{n}", " ".join(["word"] * n)) for n in (10, 30)]
-    strategy = LLMLingua2(classifier="x", target=20, on_nothing="nothing")
-    _, _, model = await ask(strategy, QUESTION, documents)
-    bodies = re.findall(r"<passage number.*?>\n(.*?)\n</passage", model.calls[0].prompt)
-    assert [len(body.split()) for body in bodies] == [5, 15]
+    made = make_all({f"d{n}": " ".join(["word"] * n) for n in (10, 30)})
+    _, _, model = await ask(LLMLingua2(classifier="x", target=20), QUESTION, made)
+    assert [len(body.split()) for body in bodies(model.calls[0].prompt)] == [5, 15]
 
 
 def test_a_word_has_the_mean_of_its_tokens_and_stays_whole():

@@ -5,11 +5,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from colligate.core.events import Pruned
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
 from colligate.library import InMemorySources
 from colligate.strategies.baselines.longllmlingua import LongLLMLingua, keep_best_share
+from support.documents import make_all
+from support.prompts import bodies, titles
 
 QUESTION = "Who signed the treaty?"
 TEXTS = {
@@ -19,16 +19,9 @@ TEXTS = {
 }
 
 
-def documents(texts=TEXTS):
-    return [
-        Document(name, name, text, markdown_tree(text, name), language="en")
-        for name, text in texts.items()
-    ]
-
-
-def bodies(prompt):
-    found = re.findall(r'<passage number="\d+" title="(\w+)">\n(.*?)\n</passage', prompt, re.DOTALL)
-    return dict(found)
+def shown_in(model):
+    prompt = model.calls[0].prompt
+    return dict(zip(titles(prompt), bodies(prompt), strict=True))
 
 
 class Scorer:
@@ -55,11 +48,11 @@ async def test_the_tokens_that_the_question_explains_are_kept_of_the_best_docume
     answer, run, model = await ask(
         LongLLMLingua(rate=0.3, extra=5, dynamic=0),
         QUESTION,
-        documents(),
+        make_all(TEXTS),
         said,
         likelihood=Scorer(),
     )
-    shown = bodies(model.calls[0].prompt)
+    shown = shown_in(model)
     assert list(shown) == ["treaty", "weather"]  # the target is reached: no cattle
     assert {"Anna", "Keller", "signed", "treaty"} <= set(re.findall(r"\w+", shown["treaty"]))
     assert len(token_spans(shown["treaty"])) < len(token_spans(TEXTS["treaty"]))
@@ -71,12 +64,12 @@ async def test_the_tokens_that_the_question_explains_are_kept_of_the_best_docume
 
 async def test_a_better_document_keeps_more(ask):
     answer, _, model = await ask(
-        LongLLMLingua(rate=0.5, extra=1000, dynamic=0.3, on_nothing="nothing"),
+        LongLLMLingua(rate=0.5, extra=1000, dynamic=0.3),
         QUESTION,
-        documents(),
+        make_all(TEXTS),
         likelihood=Scorer(),
     )
-    shown = bodies(model.calls[0].prompt)
+    shown = shown_in(model)
     assert list(shown) == ["treaty", "weather", "cattle"]
     shares = [len(token_spans(text)) / len(token_spans(TEXTS[n])) for n, text in shown.items()]
     assert shares == pytest.approx([0.8, 0.5, 0.2], abs=0.1)
@@ -85,29 +78,29 @@ async def test_a_better_document_keeps_more(ask):
 
 async def test_the_order_given_can_be_kept(ask):
     _, _, model = await ask(
-        LongLLMLingua(order="given", extra=1000, on_nothing="nothing"),
+        LongLLMLingua(order="given", extra=1000),
         QUESTION,
-        documents(),
+        make_all(TEXTS),
         likelihood=Scorer(),
     )
-    assert list(bodies(model.calls[0].prompt)) == list(TEXTS)
+    assert list(shown_in(model)) == list(TEXTS)
 
 
 async def test_a_target_that_holds_everything_changes_nothing(ask):
     scorer = Scorer()
     _, _, model = await ask(
-        LongLLMLingua(target=10_000, dynamic=0), QUESTION, documents(), likelihood=scorer
+        LongLLMLingua(target=10_000, dynamic=0), QUESTION, make_all(TEXTS), likelihood=scorer
     )
-    assert bodies(model.calls[0].prompt) == {n: TEXTS[n] for n in ("treaty", "weather", "cattle")}
+    assert shown_in(model) == {n: TEXTS[n] for n in ("treaty", "weather", "cattle")}
     assert len(scorer.pairs) == 3  # ranks alone
 
 
 async def test_blocks_are_scored_after_what_was_kept_before(ask):
     scorer = Scorer()
     await ask(
-        LongLLMLingua(rate=0.5, block=5, extra=1000, dynamic=0, on_nothing="nothing"),
+        LongLLMLingua(rate=0.5, block=5, extra=1000, dynamic=0),
         QUESTION,
-        documents(),
+        make_all(TEXTS),
         likelihood=scorer,
     )
     fine = scorer.pairs[3:]
@@ -127,22 +120,22 @@ async def test_a_small_window_is_never_exceeded(make_run, reply):
         sizes.append(len(token_spans(prefix)) + len(token_spans(text)))
         return [-1.0] * len(token_spans(text))
 
-    async with InMemorySources(documents({"long": long})) as sources:
+    async with InMemorySources(make_all({"long": long})) as sources:
         run, _ = make_run(sources, [reply()], likelihood=likelihood, context_tokens=1400)
         scorer = run.model("scorer")
         scorer.context_tokens = 100
         run.models["reader"] = type(scorer)([reply()])
         run.models["scorer"] = scorer
-        await LongLLMLingua(block=20, on_nothing="nothing").answer(QUESTION, run)
+        await LongLLMLingua(block=20).answer(QUESTION, run)
     assert max(sizes) <= 100
     assert any("window" in warning for warning in run.warnings)
 
 
 async def test_it_is_said_where_nothing_is_left(ask):
     answer, run, model = await ask(
-        LongLLMLingua(rate=0, dynamic=0, on_nothing="nothing"),
+        LongLLMLingua(rate=0, dynamic=0),
         QUESTION,
-        documents(),
+        make_all(TEXTS),
         likelihood=Scorer(),
     )
     assert not answer.found

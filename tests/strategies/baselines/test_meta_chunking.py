@@ -1,12 +1,9 @@
 import json
-import re
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.core.token_scores import cut_runs
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
 from colligate.library import InMemorySources
 from colligate.models import Capability, LabelOdds
@@ -16,6 +13,8 @@ from colligate.strategies.baselines.meta_chunking import (
     margin_messages,
     merge_chunks,
 )
+from support.documents import make
+from support.prompts import bodies
 
 QUESTION = "Where do otters sleep?"
 SENTENCES = (
@@ -31,7 +30,7 @@ SURPRISE = (5.0, 4.0, 1.0, 6.0, 5.0, 3.0)  # least where the subject is done: af
 
 
 def otters(text=TEXT):
-    return Document("otters", "Otters", text, markdown_tree(text, "otters"), language="en")
+    return make(text, "Otters", "otters")
 
 
 def likelihood(prefix, text):
@@ -40,10 +39,6 @@ def likelihood(prefix, text):
         place = (prefix + text)[: len(prefix) + end].count(". ")
         values.append(-SURPRISE[place])
     return values
-
-
-def bodies(prompt):
-    return re.findall(r"<passage number.*?>\n(.*?)\n</passage", prompt, re.DOTALL)
 
 
 async def test_a_chunk_ends_where_the_model_is_surprised_least(ask, reply):

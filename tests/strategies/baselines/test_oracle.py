@@ -2,11 +2,10 @@ import json
 
 import pytest
 
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.errors import UnknownDocument
 from colligate.library import InMemorySources
 from colligate.strategies.baselines.oracle import Oracle
+from support.documents import make_all
 
 QUESTION = "What is the rent, and where are bicycles kept?"
 RENT = "The tenant pays 900 euros a month for the flat in Mill Street."
@@ -51,8 +50,7 @@ async def test_whole_documents_where_that_is_asked_for_or_no_sentences_are_known
 
 
 async def test_documents_are_those_of_the_sentences_too_and_blank_ones_none(make_run):
-    texts = {"blank": " \n", "rules": YARD}
-    made = [Document(name, name, text, markdown_tree(text, name)) for name, text in texts.items()]
+    made = make_all({"blank": " \n", "rules": YARD})
     oracle = Oracle(gold=("blank",), sentences=(("rules", "Bicycles"),), level="documents")
     async with InMemorySources(made) as sources:
         run, model = make_run(sources, [joined()])

@@ -1,11 +1,9 @@
-import re
-
 import numpy as np
 
 from colligate.core.events import Pruned, Scored
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.strategies.baselines.reorder import ReorderBM25, ReorderDense
+from support.documents import make
+from support.prompts import bodies, titles
 
 QUESTION = "Which planet has rings?"
 
@@ -16,14 +14,7 @@ def documents():
         "venus": "Venus is a hot planet.",
         "saturn": "Saturn is the planet that has rings.",
     }
-    return [
-        Document(name, name.title(), text, markdown_tree(text, name), language="en")
-        for name, text in texts.items()
-    ]
-
-
-def titles(prompt):
-    return re.findall(r'<passage number="\d+" title="(\w+)"', prompt)
+    return [make(text, name.title(), name) for name, text in texts.items()]
 
 
 class ByRings:
@@ -70,9 +61,9 @@ async def test_of_a_document_over_the_budget_the_beginning_is_kept(ask):
 
 async def test_chunks_are_six_sentences_of_whole_documents(ask):
     text = " ".join(f"Sentence {n} says nothing new." for n in range(7)) + " Rings, at last."
-    long = Document("long", "Long", text, markdown_tree(text, "long"), language="en")
+    long = make(text, "Long", "long")
     _, _, model = await ask(ReorderBM25(units="chunks", budget=2048), "Rings?", [long])
-    first, second = re.findall(r"<passage number.*?>\n(.*?)\n</passage", model.calls[0].prompt)
+    first, second = bodies(model.calls[0].prompt)
     assert first == "Sentence 6 says nothing new. Rings, at last."
     assert second.startswith("Sentence 0")
     assert second.endswith("Sentence 5 says nothing new.")

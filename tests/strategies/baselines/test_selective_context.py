@@ -1,12 +1,10 @@
-import re
-
 import pytest
 
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
 from colligate.library import InMemorySources
 from colligate.strategies.baselines.selective_context import SelectiveContext
+from support.documents import make_all
+from support.prompts import bodies
 
 QUESTION = "Who signed?"
 TEXT = "It was noon on a day of rain. Anna Keller signed the treaty in the old hall."
@@ -18,19 +16,11 @@ def likelihood(prefix, text):
     return [-0.1 if piece in GUESSED else -9.0 for piece in pieces]
 
 
-def document(name, text):
-    return Document(name, name, text, markdown_tree(text, name), language="en")
-
-
-def bodies(prompt):
-    return re.findall(r"<passage number.*?>\n(.*?)\n</passage", prompt, re.DOTALL)
-
-
 async def shown(ask, texts=(TEXT,), **parameters):
     _, _, model = await ask(
-        SelectiveContext(on_nothing="nothing", **parameters),
+        SelectiveContext(**parameters),
         QUESTION,
-        [document(str(n), text) for n, text in enumerate(texts)],
+        make_all({str(n): text for n, text in enumerate(texts)}),
         likelihood=likelihood,
     )
     return bodies(model.calls[0].prompt)
@@ -54,7 +44,7 @@ async def test_each_sentence_is_scored_from_its_own_beginning(ask):
         pairs.append((prefix, text))
         return likelihood(prefix, text)
 
-    await ask(SelectiveContext(), QUESTION, [document("a", TEXT)], likelihood=note)
+    await ask(SelectiveContext(), QUESTION, make_all({"a": TEXT}), likelihood=note)
     assert pairs == [
         ("", "It was noon on a day of rain."),
         ("", "Anna Keller signed the treaty in the old hall."),
@@ -73,7 +63,7 @@ async def test_a_sentence_longer_than_the_window_is_cut_not_refused(make_run, re
         sizes.append(len(token_spans(text)))
         return likelihood(prefix, text)
 
-    async with InMemorySources([document("a", long)]) as sources:
+    async with InMemorySources(make_all({"a": long})) as sources:
         run, _ = make_run(sources, [reply()], likelihood=note)
         scorer = run.model("scorer")
         run.models["reader"] = type(scorer)([reply()])
@@ -88,6 +78,6 @@ async def test_a_sentence_longer_than_the_window_is_cut_not_refused(make_run, re
 async def test_a_quote_of_what_is_left_is_cited_as_it_stands(ask, reply):
     said = reply((1, "Anna Keller signed treaty old hall", "Anna Keller signed it."))
     answer, _, _ = await ask(
-        SelectiveContext(reduce=0.6), QUESTION, [document("a", TEXT)], said, likelihood=likelihood
+        SelectiveContext(reduce=0.6), QUESTION, make_all({"a": TEXT}), said, likelihood=likelihood
     )
     assert [c.quote for c in answer.citations] == ["Anna Keller signed the treaty in the old hall."]

@@ -1,12 +1,10 @@
-import re
-
 import numpy as np
 import pytest
 
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.library import InMemorySources
 from colligate.strategies.baselines.semantic_chunking import SemanticChunking
+from support.documents import make
+from support.prompts import bodies
 
 QUESTION = "Do bridges rust?"
 TEXT = """# Notes
@@ -23,7 +21,7 @@ PLAIN = " ".join(line for line in TEXT.splitlines() if line and not line.startsw
 
 
 def notes(text=TEXT):
-    return Document("notes", "Notes", text, markdown_tree(text, "notes"), language="en")
+    return make(text, "Notes", "notes")
 
 
 class BySubject:
@@ -33,10 +31,6 @@ class BySubject:
         counts = [[text.lower().count("otter"), text.lower().count("bridge")] for text in texts]
         rows = np.array(counts, np.float32) + 1e-3
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
-def bodies(prompt):
-    return re.findall(r"<passage number.*?>\n(.*?)\n</passage", prompt, re.DOTALL)
 
 
 async def test_structure_cuts_at_headings_and_the_best_chunk_comes_first(ask, reply):

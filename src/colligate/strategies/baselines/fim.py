@@ -119,7 +119,7 @@ class FiM:
         return scores
 
 
-_READER_TOKENS = 4000  # of its instruction and its reply, or half of a small window
+_READER_TOKENS = 4000  # of its instruction and its reply, at most
 
 
 async def _fit(question: str, ranked: Sequence[Shown], run: Run) -> list[Shown]:
@@ -132,10 +132,13 @@ async def _fit(question: str, ranked: Sequence[Shown], run: Run) -> list[Shown]:
         passages = render_passages([each.passage for each in shown])
         return build_messages("", passages, render_question(question))
 
-    window = run.model(Role.READER).context_tokens or 2 * _READER_TOKENS
-    most = min(_READER_TOKENS, window // 2)
     return await fit_window(
-        ranked, prompt, run, max_tokens=most, span=lambda each: each.passage.span, last=True
+        ranked,
+        prompt,
+        run,
+        max_tokens=_READER_TOKENS,
+        span=lambda each: each.passage.span,
+        last=True,
     )
 
 

@@ -64,7 +64,7 @@ class TreeOfAgents:
 
     agents: int = 5  # n; the paper
     helpers: int = 3  # the paper: 4, all others; orders grow with the factorial
-    reply_tokens: int = 800  # not in the paper
+    reply_tokens: int = 1200  # not in the paper
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
