@@ -37,7 +37,7 @@ class LLMLingua2(DocumentMethod):
 
     The paper's `classifier` is microsoft/llmlingua-2-xlm-roberta-large-meetingbank (LongRefiner's
     too; 2.2 GB), a smaller one microsoft/llmlingua-2-bert-base-multilingual-cased-meetingbank.
-    LongRefiner's row is `documents=8 target=2048`.
+    LongRefiner's row is `units=documents documents=8 target=2048`.
 
     Attributes:
         classifier: the trained model, a folder or a hub name; must be given

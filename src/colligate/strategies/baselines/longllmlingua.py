@@ -42,7 +42,7 @@ class LongLLMLingua(DocumentMethod):
 
     The likelihoods are the scorer's. The best documents are kept until they exceed the target by
     `extra` tokens. The share kept of a document falls by 2 x `dynamic` from the first to the last.
-    LongRefiner's row is `documents=8 target=2048`.
+    LongRefiner's row is `units=documents documents=8 target=2048`.
 
     Attributes:
         rate: share of all tokens to keep

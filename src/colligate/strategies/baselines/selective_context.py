@@ -35,7 +35,7 @@ from colligate.strategies.baselines.shared import DocumentMethod
 class SelectiveContext(DocumentMethod):
     """Documents without the words that a small model would have guessed, then read.
 
-    LongRefiner's row is `documents=8 target=2048`.
+    LongRefiner's row is `units=documents documents=8 target=2048`.
 
     Attributes:
         level: what is left out: tokens, words or sentences
