@@ -276,14 +276,14 @@ async def test_each_step_is_asked_as_inference_asks_it(evaluated: Any) -> None:
     assert {name: call.schema and call.schema["title"] for name, call in held.items()} == {
         "router": None,
         "reasoner": "Reasoning",
-        "reasoner-2": "FactsFirst",
+        "reasoner-2": "Reasoning",
         "identifier": "Entities",
         "summarizer": "Summary",
     }
     assert [held[name].max_tokens for name in ("router", "reasoner", "identifier")] == [
-        1024,
-        600,
-        750,
+        2048,
+        400,
+        1200,
     ]
     assert {call.temperature for call in calls.values()} == {0.0}
     assert list(report.samples) == ["router", "reasoner", "identifier", "summarizer"]

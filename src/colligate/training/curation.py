@@ -40,6 +40,7 @@ from colligate.jobs.spending import MANY_CALLS, PaidJudge, SharedTokenBudget, Sp
 from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.readers.quoting import QuotingReader
 from colligate.session import report_ingestion
 from colligate.training.samples import (
     HELD_OUT,
@@ -269,6 +270,7 @@ class CurationContext:
             self.models,
             self.spending.meter(),
             reranker=self.reranker,
+            reader=QuotingReader(),
             embedder=self.embedder,
             store=self.store,
         )

@@ -30,32 +30,27 @@ from colligate.core.events import Listener
 from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.prompts import Reasoning, escape
 from colligate.core.run import Run
-from colligate.core.support import NEAR, split_content_words, support
 from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect_language
 from colligate.documents.sentences import split_sentences
 from colligate.documents.tokens import CJK, estimate_tokens
 from colligate.errors import UnknownDocument, UsageError
 from colligate.models import Message, Reranker
-from colligate.strategies.dualrag.knowledge import ELSE, NOTHING, Fragment, sort_name_words
+from colligate.strategies.dualrag.knowledge import ELSE, Fragment, sort_name_words
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
-    LONGEST_FACT,
     LONGEST_STATEMENT,
-    MOST_FACTS,
     MOST_STATEMENTS,
     REASONER_TOKENS,
     SUMMARY_TOKENS,
     Entities,
-    FactsFirst,
     Summary,
     SummaryStatement,
     Wanted,
     clean_entities,
     identifier_messages,
     reasoner_messages,
-    reasoner_schema,
     summarizer_messages,
 )
 from colligate.training.curation import Curation, CurationContext, open_curation
@@ -147,8 +142,7 @@ _FILTERS = (
     "{match}; otherwise the one that most of what is known of it rests on.",
     "Reasoner: if all gold documents are in the outline and more is still wanted, or a thought "
     "came before, the first sample is corrected to the answer of the run, if the outline has all "
-    "places that the answer cites; the others are left out. A sample that misses nothing before "
-    "anything was found is left out too. Facts are copied from the outline word for word.",
+    "places that the answer cites; the others are left out.",
     "Identifier: if each entity means a gold document of its own the run is used as it was. "
     "Otherwise entities of no gold document are left out, with what is known of them; several of "
     "one document get the name of the best of them; what is asked for again and brought nothing "
@@ -195,8 +189,8 @@ def _check_tasks(request: Curation) -> tuple[str, ...]:
     return request.tasks or ROLES
 
 
-_TAUGHT = ("one_reply=false", "summaries=written", "first_round=reason")
-_READ = ("bridges=0", "reader_tokens=1")  # a right answer then shows that the outline suffices
+_TAUGHT = ("summaries=quoted",)
+_READ = ("reader_tokens=0",)  # a right answer then shows that the outline suffices
 
 
 def _configure(settings: Sequence[str]) -> tuple[DualRAG, TitleMatching]:
@@ -207,7 +201,7 @@ def _configure(settings: Sequence[str]) -> tuple[DualRAG, TitleMatching]:
     taught = set_parameters(DualRAG, _TAUGHT)
     for name in (text.partition("=")[0] for text in _TAUGHT):
         if getattr(strategy, name) != getattr(taught, name):
-            why = f"samples are of the paper's three roles, which need {' '.join(_TAUGHT)}"
+            why = f"summaries are taught with their quotes: {' '.join(_TAUGHT)}"
             raise UsageError(f"{name} of {DualRAG.name} cannot be set here", why)
     return strategy, set_parameters(TitleMatching, of_matching)
 
@@ -313,7 +307,7 @@ def _write_trajectory(out: Path, steps: Trajectory, question: Question, right: b
 
 # The samples of a run.
 
-_LONGEST_THOUGHT = 600  # characters, as the schema has it
+_LONGEST_THOUGHT = 800  # characters, as the schema has it
 _TOO_MUCH = "more wanted though all gold documents were known"
 _REPEATED = "a thought that it had before"
 _CORRECTED = (_TOO_MUCH, _REPEATED)
@@ -385,7 +379,7 @@ class _ReasonerSamples:
                 corrected = corrected or not why
             elif not why:
                 label = "retrieve" if step.need_retrieve else "enough"
-                why = self._add(step, state, step.facts, step.thought, step.need_retrieve, label)
+                why = self._add(step, state, step.thought, step.need_retrieve, label)
             if why:
                 self.found.discarded[f"reasoner: {why}"] += 1
 
@@ -393,13 +387,9 @@ class _ReasonerSamples:
         if not step.readable:
             return "its reply could not be read"
         prompt = reasoner_messages(self.trajectory.question, state.outline, state.before)
-        if not self.trajectory.was_asked(prompt, reasoner_schema(state.outline)):
+        if not self.trajectory.was_asked(prompt, Reasoning):
             return "it was not shown the whole outline"
-        if not step.thought:
-            return "no thought"
-        if state.outline == NOTHING and not step.need_retrieve:
-            return "nothing missing before anything was found"
-        return ""
+        return "" if step.thought else "no thought"
 
     def _find_mistake(self, step: TrajectoryStep, state: StepState) -> str:
         if step.thought in state.before:
@@ -408,36 +398,18 @@ class _ReasonerSamples:
 
     def _correct(self, step: TrajectoryStep, state: StepState, why: str) -> str:
         cited = self.trajectory.cited
-        telling = [
-            each.text
-            for each in state.fragments
-            if any(place.overlaps(span) for place in cited for span in each.spans)
-        ]
         spans = [span for each in state.fragments for span in each.spans]
         if not cited or not all(any(place.overlaps(s) for s in spans) for place in cited):
             return why
-        return self._add(step, state, telling, self.trajectory.answer, False, "enough, corrected")
+        return self._add(step, state, self.trajectory.answer, False, "enough, corrected")
 
     def _add(
-        self,
-        step: TrajectoryStep,
-        state: StepState,
-        facts: Sequence[str],
-        thought: str,
-        need: bool,
-        label: str,
+        self, step: TrajectoryStep, state: StepState, thought: str, need: bool, label: str
     ) -> str:
         """Add a sample, or return why there is none."""
         if len(thought) > _LONGEST_THOUGHT:
             return "a thought too long for the schema"
-        reply: Reasoning | FactsFirst
-        if reasoner_schema(state.outline) is Reasoning:
-            reply = Reasoning(thought=thought, need_retrieve=need)
-        else:
-            facts = copy_facts(facts, state.fragments)
-            if not facts:
-                return "no fact that the outline has"
-            reply = FactsFirst(facts=list(facts), thought=thought, need_retrieve=need)
+        reply = Reasoning(thought=thought, need_retrieve=need)
         messages = reasoner_messages(self.trajectory.question, state.outline, state.before)
         _add(self.found, self.trajectory, "reasoner", f"{step.round}", messages, reply, label)
         return ""
@@ -695,24 +667,7 @@ def _match_knowledge(spans: Sequence[Span], golds: Sequence[GoldDocument]) -> Go
     return GoldMatch(gold, "knowledge", share) if gold is not None and share > _MOSTLY else None
 
 
-# Facts and quotes in a wanted reply: copied word for word from where they are.
-
-
-def copy_facts(facts: Sequence[str], fragments: Sequence[Fragment]) -> list[str]:
-    """Return the facts in the words of the outline; those that it does not have are left out."""
-    shown = [escape(each.text) for each in fragments]
-    found = []
-    for fact in facts:
-        text = " ".join(fact.split())
-        if not text:
-            continue
-        if not any(text in each for each in shown):
-            near = max(shown, key=lambda each: support(fact, each).whole, default="")
-            if not near or not support(fact, near).enough(NEAR):
-                continue
-            text = near
-        found.append(_shorten(text, LONGEST_FACT))
-    return list(dict.fromkeys(found))[:MOST_FACTS]
+# Quotes in a wanted reply: copied word for word from where they are.
 
 
 def quote_statements(
@@ -737,8 +692,8 @@ def find_gold_statement(
     """Return the gold's first named sentence that a passage has, if any.
 
     Blanks and line breaks may differ. If the gold has no named sentences, or what it names is
-    longer than a passage, it is the sentence of such passages that shares most content words with
-    the `claim`.
+    longer than a passage, it is the sentence of such passages that shares most words with the
+    `claim`.
     """
     own = [(n, each.text) for n, each in enumerate(passages, 1) if each.document_id == gold.id]
     for words in filter(None, map(str.split, gold.sentences)):
@@ -748,22 +703,22 @@ def find_gold_statement(
                 return [_make_statement(number, found[0], found[0])]
     if gold.sentences:
         own = [(number, text) for number, text in own if _is_named(text, gold.sentences)]
-    wanted = set(split_content_words(claim))
+    wanted = set(_split_words(claim))
     best: SummaryStatement | None = None
     most = 0
     for number, text in own:
         for start, end in split_sentences(text, detect_language(text)):
             sentence = text[start:end]
-            shared = len(wanted.intersection(split_content_words(sentence)))
+            shared = len(wanted.intersection(_split_words(sentence)))
             if shared > most:
                 best, most = _make_statement(number, sentence, sentence), shared
     return [best] if best is not None else []
 
 
 def _is_named(text: str, named: Sequence[str]) -> bool:
-    """Return whether most content words of a passage are in one of the texts that are named."""
-    words = split_content_words(text)
-    known = (set(split_content_words(each)) for each in named)
+    """Return whether most words of a passage are in one of the texts that are named."""
+    words = _split_words(text)
+    known = (set(_split_words(each)) for each in named)
     return any(sum(word in each for word in words) > _MOSTLY * len(words) for each in known)
 
 

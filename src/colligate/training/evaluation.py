@@ -46,15 +46,12 @@ from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.structured import json_schema_of, with_schema
 from colligate.session import Session
 from colligate.settings import Named as NamedModel
-from colligate.strategies.dualrag.knowledge import NOTHING
 from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
     REASONER_TOKENS,
     SUMMARY_TOKENS,
     Entities,
-    FactsFirst,
     Summary,
-    reasoner_messages,
 )
 from colligate.strategies.longrefiner.method import FORCED, LABEL_TOKENS, LABELS
 from colligate.strategies.longrefiner.selection import TITLES_TOKENS
@@ -459,7 +456,6 @@ _TOKENS = {
     "identifier": IDENTIFIER_TOKENS,
     "summarizer": SUMMARY_TOKENS,
 }
-_REASONER_BEGINS = reasoner_messages("", NOTHING, ())[0]
 
 
 async def ask_sample(sample: Sample, run: Run) -> Completion:
@@ -491,8 +487,7 @@ def reply_schema(sample: Sample) -> type[BaseModel] | None:
     """Return the schema of the reply at inference; None for a reply in words."""
     match sample.task:
         case "reasoner":
-            begins = sample.prompt[0] == _REASONER_BEGINS
-            return Reasoning if begins else FactsFirst
+            return Reasoning
         case "identifier":
             return Entities
         case "summarizer":

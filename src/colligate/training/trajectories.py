@@ -59,7 +59,6 @@ class TrajectoryStep:
     round: int
     thought: str
     need_retrieve: bool
-    facts: tuple[str, ...] = ()
     readable: bool = True
     identified: bool = True
     looked: tuple[EntityLookup, ...] = ()
@@ -130,7 +129,6 @@ async def read_trajectory(id_: str, question: str, run: Run, answer: Answer) -> 
             round=reasoned.round,
             thought=reasoned.thought,
             need_retrieve=reasoned.need_retrieve,
-            facts=reasoned.facts,
             readable=reasoned.readable,
             identified=all(each.readable for each in _select(Identified, of_round)),
         )

@@ -95,10 +95,10 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             Outlined(1, OUTLINE, (FRAGMENT,)),
             "the outline has 2 fragments, 1 new, of 1 entity",
         ),
-        (Stopped(2, Stop.NOTHING_NEW), "stopped after 2 rounds: several rounds found nothing new"),
+        (Stopped(2, Stop.ENOUGH), "stopped after 2 rounds: nothing is missing"),
         (Planned(("a", "b"), "", 40), "2 tasks for each of 40 documents"),
-        (AgentTurn("d", "T", 1, (), "search", "rain in March"), "searching T: rain in March"),
-        (AgentTurn("d", "T", 2, ("a",), "finalize", ""), "done with T"),
+        (AgentTurn("d", "T", 1, "search", "rain in March"), "searching T: rain in March"),
+        (AgentTurn("d", "T", 2, "finalize", ""), "done with T"),
         (
             AgentEnded("d", "T", "read", (FoundThere("a", (SPAN,)),), 0.9, 1, 2, 0),
             "T: read, 1 finding",

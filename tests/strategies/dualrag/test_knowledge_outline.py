@@ -28,7 +28,7 @@ def test_blocks_stand_in_the_order_in_which_entities_were_first_known():
         "#### Lyon\n\nLyon is a city.\n\nLyon has trams.\n\n#### Rhone\n\nThe Rhone is a river."
     )
     assert outline.render(flat=True).count("#") == 0
-    assert [name for name, _ in outline.sources] == ["Lyon", "Rhone", "Lyon"]
+    assert [name for name, _ in outline.entries] == ["Lyon", "Rhone", "Lyon"]
 
 
 def test_an_entity_of_which_nothing_is_known_is_not_kept_and_read_again():
@@ -114,9 +114,9 @@ def test_no_place_is_ever_lost_and_nothing_stands_twice(steps):
             ]
             assert set(each.spans) <= set(kept.spans)
     assert list(outline.entities) == list(dict.fromkeys(name for name, said, _ in steps if said))
-    sources = [span for _, span in outline.sources]
-    assert len(sources) == len(set(sources))
-    assert set(sources) == {span for _, said, _ in steps for each in said for span in each.spans}
+    assert {span for _, each in outline.entries for span in each.spans} == {
+        span for _, said, _ in steps for each in said for span in each.spans
+    }
 
 
 @given(merges)
@@ -125,7 +125,7 @@ def test_merging_again_changes_nothing_and_is_not_new(steps):
     for step in steps:
         assert outline.merge(*step) == ()
     assert texts(outline) == texts(once)
-    assert outline.sources == once.sources
+    assert outline.entries == once.entries
 
 
 @given(st.lists(fragments, min_size=1, max_size=6), st.integers(0, 6))

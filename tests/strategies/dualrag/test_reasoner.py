@@ -2,28 +2,16 @@ import json
 
 import pytest
 
-from colligate.core.prompts import parse_sentence
+from colligate.core.prompts import Reasoning, parse_sentence
 from colligate.documents.tokens import estimate_tokens
-from colligate.strategies.dualrag.knowledge import NOTHING
 from colligate.strategies.dualrag.prompts import (
-    CHOICE_TOKENS,
     IDENTIFIER_TOKENS,
     REASONER_TOKENS,
-    STEP_TOKENS,
     SUMMARY_TOKENS,
-    Choice,
     Entities,
-    FactsFirst,
-    FactsStep,
-    Reasoning,
-    Step,
     Summary,
     reasoner_messages,
-    reasoner_schema,
-    recover_thought,
     sentence_messages,
-    step_messages,
-    step_schema,
 )
 
 
@@ -36,34 +24,6 @@ def test_the_prompt_shows_question_thoughts_and_outline_in_order(build):
     assert "<thoughts>" not in build("Who?", "", [])[-1].content
 
 
-def test_facts_are_copied_first_where_there_are_any():
-    schema = reasoner_schema("#### A\n\nA is b.").model_json_schema()
-    assert list(schema["properties"]) == schema["required"]
-    assert schema["required"] == ["facts", "thought", "need_retrieve"]
-    assert schema["properties"]["facts"]["minItems"] == 1
-    assert list(reasoner_schema(NOTHING).model_json_schema()["properties"]) == [
-        "thought",
-        "need_retrieve",
-    ]
-    assert '"facts"' in reasoner_messages("Who?", "#### A", [])[0].content
-    assert '"facts"' not in reasoner_messages("Who?", NOTHING, [])[0].content
-
-
-def test_one_reply_has_the_fields_of_both_in_order():
-    schema = step_schema("#### A\n\nA is b.").model_json_schema()
-    assert list(schema["properties"]) == schema["required"]
-    assert schema["required"] == ["facts", "thought", "need_retrieve", "entities"]
-    assert "facts" not in step_schema(NOTHING).model_json_schema()["properties"]
-    content = step_messages("Who?", "#### A\n\nA is b.", ["First."], ["A"])[-1].content
-    assert "1. First" in content
-    assert "- A\n" in content
-
-
-def test_a_reply_without_facts_is_taken():
-    reply = FactsFirst.model_validate({"thought": "So.", "need_retrieve": False})
-    assert reply.facts == []
-
-
 def test_neither_question_nor_thoughts_can_leave_their_place():
     content = reasoner_messages("</outline><|im_end|>", "", ["</thoughts> <question>"])[-1].content
     assert content.count("</outline>") == content.count("</thoughts>") == 1
@@ -72,22 +32,8 @@ def test_neither_question_nor_thoughts_can_leave_their_place():
 
 
 def test_a_reply_without_a_verdict_searches_on():
-    for schema in (Reasoning, FactsFirst, Step, FactsStep):
-        assert schema.model_validate({"thought": "So."}).need_retrieve
-        assert "need_retrieve" in schema.model_json_schema()["required"]
-
-
-@pytest.mark.parametrize(
-    ("reply", "thought"),
-    [
-        ('{"facts": [], "thought": "Caf\\u00e9 \\"A\\"\\nwho?", "need', 'Café "A"\nwho?'),
-        ('{"thought": "cut \\', "cut "),
-        ('{"facts": ["a"', ""),
-        ("Who was it?", "Who was it?"),
-    ],
-)
-def test_the_thought_of_a_broken_reply(reply, thought):
-    assert recover_thought(reply) == thought
+    assert Reasoning.model_validate({"thought": "So."}).need_retrieve
+    assert "need_retrieve" in Reasoning.model_json_schema()["required"]
 
 
 FILLER = "The quick brown fox of Lisbon jumps over twelve lazy dogs near Rotterdam. " * 40
@@ -113,12 +59,8 @@ def longest(schema, definitions):
     ("schema", "tokens"),
     [
         (Reasoning, REASONER_TOKENS),
-        (FactsFirst, REASONER_TOKENS),
         (Entities, IDENTIFIER_TOKENS),
-        (Step, STEP_TOKENS),
-        (FactsStep, STEP_TOKENS),
         (Summary, SUMMARY_TOKENS),
-        (Choice, CHOICE_TOKENS),
     ],
 )
 def test_the_limit_of_a_reply_is_above_the_longest_valid_one(schema, tokens):

@@ -13,6 +13,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.library import InMemorySources
 from colligate.models import Capability, Role
 from colligate.models.metering import Meter
+from colligate.readers.quoting import QuotingReader
 from colligate.strategies.dualrag import DualRAG
 from colligate.testing import ScriptedModel
 from colligate.training.dualrag import GoldDocument
@@ -38,12 +39,6 @@ FACTS = {
 }
 
 
-PAPER = {
-    **{"one_reply": "false", "summaries": "written", "first_round": "reason"},
-    **{"bridges": 0, "reader_tokens": 1},
-}
-
-
 class World:
     """A model that reasons one hop at a time; `replies` are others, by the kind of call."""
 
@@ -52,7 +47,6 @@ class World:
 
     def __call__(self, call):
         kind = call.schema["title"]
-        kind = "Reasoning" if kind == "FactsFirst" else kind
         reply = self.replies.get(kind, getattr(self, kind))
         reply = reply(call) if callable(reply) else reply
         return reply if isinstance(reply, (str, Exception)) else json.dumps(reply)
@@ -83,10 +77,9 @@ class World:
 
     def Reasoning(self, call):
         outline = self.outline(call)
-        facts = {} if outline.startswith("(") else {"facts": [outline.splitlines()[-1]]}
         if "Sweden" in outline:
-            return {**facts, "thought": "Lund is in Sweden.", "need_retrieve": False}
-        return {**facts, "thought": f"Missing: {self.hop(call)[1]}", "need_retrieve": True}
+            return {"thought": "Lund is in Sweden.", "need_retrieve": False}
+        return {"thought": f"Missing: {self.hop(call)[1]}", "need_retrieve": True}
 
     def Entities(self, call):
         entity, query = self.hop(call)
@@ -95,7 +88,7 @@ class World:
     def Summary(self, call):
         return {"statements": self.facts(call)}
 
-    def JoinedReply(self, call):
+    def QuotedReply(self, call):
         rows = [{"quotes": [fact], "sentence": fact["sentence"]} for fact in self.facts(call)]
         return {"statements": rows, "short_answer": "Sweden", "found": bool(rows)}
 
@@ -144,8 +137,8 @@ def answered(sources):
     async def answer(script, *, capabilities=(Capability.CHAT, Capability.STRUCTURED), **fields):
         window = fields.pop("context_tokens", None)
         model = ScriptedModel(script, capabilities=capabilities, context_tokens=window)
-        run = Run(sources, {Role.READER: model}, Meter())
-        strategy = DualRAG(**{"mode": "sparse", "linking": "name", "k": 2} | PAPER | fields)
+        run = Run(sources, {Role.READER: model}, Meter(), reader=QuotingReader())
+        strategy = DualRAG(**{"mode": "sparse", "k": 2, "reader_tokens": 0} | fields)
         found = await strategy.answer(QUESTION, run)
         return await read_trajectory("q1", QUESTION, run, found), model
 

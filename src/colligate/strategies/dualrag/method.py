@@ -14,6 +14,7 @@ When nothing is missing the reader answers from x, K_T and R_T (equation 4).
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -451,7 +452,7 @@ async def write_freely(
     None is no sentence.
     """
     text = (await run.chat(messages, max_tokens=SUMMARY_TOKENS)).text.strip()
-    if text.strip("\"'`*.[]() ").casefold() in ("none", "null", ""):
+    if re.fullmatch(r"\W*(?:none|null)?\W*", text, re.IGNORECASE):
         return 0, []
     documents = await run.documents_of(passages)
     language = documents[passages[0].document_id].language
