@@ -128,18 +128,26 @@ def test_one_strategy_with_its_parameters(colligate: Any, openai_server: Any) ->
     named = ["--model", f"openai:m@{openai_server.url}"]
     shown = colligate.here("strategies", "rdr2", *named).stdout
     assert "needs (optional): chat: reader" in shown
-    lines = [line.split() for line in shown.splitlines()]
-    assert ["k", "int", "5", "passages", "of", "the", "search,"] in [line[:7] for line in lines]
-    assert ["no_expand", "bool", "false"] in [line[:3] for line in lines]
-    assert ["router_adapter", "str|none", "none"] in [line[:3] for line in lines]
+    lines = [line.split()[:4] for line in shown.splitlines()]
+    assert ["parameter", "values", "default", "paper"] in lines
+    for parameter in (
+        ["k", "int", "5", "5"],
+        ["mode", "dense|sparse|hybrid", "hybrid", "dense"],
+        ["no_expand", "bool", "false", "false"],
+        ["router_adapter", "str|none", "none", "none"],
+    ):
+        assert parameter in lines
     assert "Attributes" not in shown
     assert "retrieve-read" not in shown
     row = json.loads(colligate.here("strategies", "rdr2", "--json", *named).stdout)
     assert (row["name"], row["parameters"][0]["name"]) == ("rdr2", "k")
+    mode = next(each for each in row["parameters"] if each["name"] == "mode")
+    assert (mode["default"], mode["paper"]) == ("hybrid", "dense")
     assert row["parameters"][0]["description"].startswith("passages of the search")
     shown = colligate.here("strategies", "full-context", *named).stdout
     lines = [line.split() for line in shown.splitlines()]
     assert ["form", "short|list|long|joined", "short"] in [line[:3] for line in lines]
+    assert "paper" not in shown.partition("parameter")[2].splitlines()[0], "it has no preset"
     done = colligate.here("strategies", "rdr3", *named)
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean 'rdr2'?" in done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Literal
@@ -29,6 +29,7 @@ class Colour(StrEnum):
 @dataclass(frozen=True)
 class Everything:
     name: ClassVar[str] = "everything"
+    PAPER: ClassVar[Mapping[str, str]] = {"k": "10", "colour": "green", "cap": "7"}
 
     k: int = 5
     share: float = 0.5
@@ -68,17 +69,26 @@ def test_what_is_not_said_keeps_its_default() -> None:
     assert set_parameters(RetrieveRead, ["mode=sparse"]) == RetrieveRead(mode=SearchMode.SPARSE)
 
 
-def test_parameters_are_listed_with_type_and_default() -> None:
-    assert [(p.name, p.type, p.default) for p in list_parameters(Everything)] == [
-        ("k", "int", 5),
-        ("share", "float", 0.5),
-        ("quick", "bool", False),
-        ("prompt", "str", "plain"),
-        ("colour", "red|green", "red"),
-        ("on_nothing", "passages|nothing", "nothing"),
-        ("cap", "int|none", None),
-        ("skipped", "str,...", []),
-        ("colours", "red|green,...", ["red", "green"]),
+def test_the_papers_settings_come_before_those_that_are_given() -> None:
+    assert set_parameters(Everything, ["preset=paper"]) == Everything(
+        10, colour=Colour.GREEN, cap=7
+    )
+    made = set_parameters(Everything, ["k=3", "cap=none", "preset=paper"])
+    assert made == Everything(3, colour=Colour.GREEN)
+    assert set_parameters(Direct, ["preset=paper"]) == Direct(), "it has none, and takes it"
+
+
+def test_parameters_are_listed_with_type_default_and_the_papers_value() -> None:
+    assert [(p.name, p.type, p.default, p.paper) for p in list_parameters(Everything)] == [
+        ("k", "int", 5, 10),
+        ("share", "float", 0.5, 0.5),
+        ("quick", "bool", False, False),
+        ("prompt", "str", "plain", "plain"),
+        ("colour", "red|green", "red", "green"),
+        ("on_nothing", "passages|nothing", "nothing", "nothing"),
+        ("cap", "int|none", None, 7),
+        ("skipped", "str,...", [], []),
+        ("colours", "red|green,...", ["red", "green"], ["red", "green"]),
     ]  # a function is no text
 
 
@@ -148,6 +158,8 @@ def test_every_parameter_is_described_and_nothing_else(name: str) -> None:
         ("on_nothing=read", "expected one of passages, nothing, got 'read'"),
         ("colours=green,blue", "expected one of red, green"),
         ("k=0", "wrong parameters for everything: k is at least 1"),
+        ("preset=papers", "there is no preset 'papers'; write preset=paper"),
+        ("preset", "there is no preset ''"),
     ],
 )
 def test_what_is_wrong_is_one_line(setting: str, says: str) -> None:

@@ -39,7 +39,8 @@ async def strategies_command(
     """List the strategies: what each does and needs, and whether it runs here.
 
     Each need is followed by the role whose model meets it; needs in brackets are optional. No
-    server is asked: `colligate doctor` asks them. `ask --set NAME=VALUE` sets a parameter.
+    server is asked: `colligate doctor` asks them. `ask --set NAME=VALUE` sets a parameter, `--set
+    preset=paper` the values in the column "paper".
     """
     from colligate.cli.roles import check_strategy, find_models
     from colligate.core.parameters import list_parameters
@@ -82,25 +83,26 @@ def _show_strategy(kind: type[Strategy], row: dict[str, Any]) -> None:
     from rich.console import Group
     from rich.text import Text
 
+    from colligate.core.parameters import paper_settings
+
     paragraphs = (inspect.getdoc(kind) or "").partition("\nAttributes:\n")[0].split("\n\n")
     lines = [to_one_line(paragraph) + "\n" for paragraph in paragraphs]
     lines += [f"needs (optional): {_format_needs(row)}", f"runs here: {_RUNS[row['runs']]}\n"]
+    shown = ["default", "paper"] if paper_settings(kind) else ["default"]
     cells = [
-        (each["name"], each["type"], _format_default(each["default"]), each["description"])
+        (each["name"], each["type"], *(_format(each[one]) for one in shown), each["description"])
         for each in row["parameters"]
     ]
-    headings = ["parameter", "values", "default", "what it does"]
+    headings = ["parameter", "values", *shown, "what it does"]
     parameters = make_table(headings, cells) if cells else Text("no parameters")
     print_result(Group(*map(Text, lines), parameters))
 
 
-def _format_default(default: Any) -> str:
-    """Return a default as `--set` takes it."""
-    if isinstance(default, list):
-        return ",".join(map(str, default))
-    if default is None or isinstance(default, bool):
-        return str(default).lower()
-    return str(default)
+def _format(value: Any) -> str:
+    """Return a value as `--set` takes it."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _format_needs(row: dict[str, Any]) -> str:
