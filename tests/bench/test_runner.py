@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -26,18 +25,15 @@ from colligate.bench.outcome import (
     read_rows,
 )
 from colligate.bench.participants import ModelNames
-from colligate.bench.plain_reader import read_plainly
 from colligate.bench.plan import SuiteEntry, configure_entries, plan
 from colligate.bench.provenance import RUN, Provenance
-from colligate.bench.question import Question, QuestionTask
+from colligate.bench.question import Question
 from colligate.bench.run import Bench, BenchRequest, RunJob, SuiteRun, run_suite
 from colligate.bench.suites import Dataset, Method, Suite, parse_suite
 from colligate.bench.totals import read_totals
 from colligate.cli.bench import collect_means
-from colligate.core import Answer, Event, Evidence, Form, Needs, Run, Trace
+from colligate.core import Answer, Event, Evidence, Needs, Run, Trace
 from colligate.core.events import Noted
-from colligate.core.parameters import list_parameters
-from colligate.core.strategy import list_strategies, load_strategy
 from colligate.documents import Document, Span
 from colligate.documents.reading.text import text_tree
 from colligate.errors import (
@@ -53,10 +49,10 @@ from colligate.library import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Settings
 from colligate.strategies.direct import Direct
-from colligate.strategies.full_context import FullContext
 from colligate.strategies.dualrag.events import Identified, Reasoned, Stopped
 from colligate.strategies.dualrag.knowledge import Stop
 from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
+from colligate.strategies.full_context import FullContext
 from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import Action, Tag
 from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn, FoundThere
@@ -115,13 +111,14 @@ def finder() -> ScriptedModel:
 
 def start(
     data: Path,
-    reader: ScriptedModel | None = None,
+    model: ScriptedModel | None = None,
     judge: ScriptedModel | None = None,
     said: list[str] | None = None,
     text: str = SUITE,
+    out: str = "out",
     **more: Any,
 ) -> Coroutine[Any, Any, SuiteRun]:
-    models = {Role.READER: reader or finder(), **({Role.JUDGE: judge} if judge else {})}
+    models = {Role.READER: model or finder(), **({Role.JUDGE: judge} if judge else {})}
     notes = [] if said is None else said
 
     def see(event: Event) -> None:
@@ -129,7 +126,7 @@ def start(
             notes.append(event.text)
 
     names = ModelNames(Settings(), models)
-    return run_suite(BenchRequest(suite(text), data, data / "out", names, **more), see)
+    return run_suite(BenchRequest(suite(text), data, data / out, names, **more), see)
 
 
 Ask = Callable[..., SuiteRun]
@@ -177,10 +174,12 @@ def guess(question: str, run: Run) -> Answer:
     return Answer(question, "then", "a guess", True)
 
 
-async def outcome_of(strategy: Any, model: ScriptedModel, spending: Spending | None = None) -> Any:
+async def outcome_of(
+    strategy: Any, model: ScriptedModel, spending: Spending | None = None, reader: str = "quoting"
+) -> Any:
     answering = Answerer({Role.READER: model}, spending or Spending())
     async with InMemorySources([document("a")]) as sources:
-        outcome, _ = await answering.answer(strategy, "How high?", sources)
+        outcome, _ = await answering.answer(strategy, "How high?", sources, reader)
     return outcome
 
 
@@ -205,7 +204,7 @@ async def test_a_refusal_has_no_text_and_no_citation_but_what_was_read() -> None
 
 async def test_what_the_reader_said_is_kept_whatever_the_checks_make_of_it() -> None:
     invented = FOUND.replace(QUOTE, "It is 55 metres high.").replace("41", "55")
-    outcome = await outcome_of(FullContext(), ScriptedModel([invented]))
+    outcome = await outcome_of(FullContext(), ScriptedModel([invented, invented]))
     assert (outcome.found, outcome.text) == (False, "")
     assert (outcome.said, outcome.said_short) == ("It is 55 metres high.", "55 metres")
 
@@ -229,20 +228,14 @@ def test_a_loop_that_failed_has_the_rounds_that_it_began() -> None:
     assert collect_rounds([*began, Stopped(1, Stop.BUDGET)]) == 1, "it reports them itself"
 
 
-# The plain reader
+# The reader
 
 
-async def test_a_plain_reader_is_asked_in_free_words_and_nothing_is_checked() -> None:
+async def test_what_the_plain_reader_says_is_kept_and_scored_as_it_is() -> None:
     model = ScriptedModel(["The mast is high. So the final answer is: 55 metres"])
-    answering = Answerer({Role.READER: model}, Spending())
-    async with InMemorySources([document("a")]) as sources:
-        outcome, _ = await answering.answer(FullContext(), "How high?", sources, plain=True)
+    outcome = await outcome_of(FullContext(), model, reader="plain")
 
-    [call] = model.calls
-    assert call.schema is None
-    assert "JSON" not in call.messages[0].content
-    assert QUOTE in call.messages[1].content
-    assert "How high?" in call.messages[1].content
+    assert model.calls[0].schema is None
     assert (outcome.found, outcome.short, outcome.citations) == (True, "55 metres", ())
     assert outcome.text == outcome.said == "The mast is high. So the final answer is: 55 metres"
     assert [piece.text for piece in outcome.evidence] == [QUOTE]
@@ -259,48 +252,34 @@ async def test_what_is_known_by_heart_is_scored_though_it_is_no_short_answer() -
     assert (scores["em"], scores["em_raw"], scores["said_em"]) == (1.0, 1.0, 1.0)
 
 
-def test_a_suite_or_a_row_chooses_its_reader(data: Path) -> None:
+def test_a_suite_a_row_or_the_command_chooses_the_reader(data: Path, asked: Ask) -> None:
     text = UNJUDGED.replace(
         '{ name = "full-context" }',
         '{ name = "free", strategy = "full-context" }, '
-        '{ name = "checked", strategy = "full-context", reader = "verified" }',
+        '{ name = "checked", strategy = "full-context", reader = "quoting" }',
     )
+    text = f'reader = "plain"\n{text}'
 
     def reply(call: ChatRequest) -> str:
         return FOUND if call.schema else "So the final answer is: 40 metres"
 
-    run = asyncio.run(start(data, ScriptedModel(reply), text=f'reader = "plain"\n{text}', limit=1))
+    run = asked(ScriptedModel(reply), text=text, limit=1)
     short = {key.strategy: row.outcome.short for key, row in run.rows.items()}
     assert short == {"free": "40 metres", "checked": "41 metres"}
-    prompts = json.loads((data / "out" / RUN.name).read_text("utf-8"))["prompts"]
-    assert "bench/plain_reader.py" in prompts, "its prompt is a part of the run's identity"
+    record = RUN.read(data / "out")
+    assert "readers/plain.py" in record.prompts
+    assert {"check of plain", "check of quoting"} <= set(record.models)
 
+    with pytest.raises(UsageError, match="checked is the row of the reader quoting"):
+        asked(ScriptedModel(reply), text=text, reader="pointwise", out="other")
+    free = {"text": text, "strategies": ["free"], "limit": 1, "reader": "quoting"}
+    again = asked(ScriptedModel(reply), out="other", **free)
+    assert [row.outcome.short for row in again.rows.values()] == ["41 metres"]
+    assert RUN.read(data / "other").settings["reader"] == "quoting"
+    with pytest.raises(UsageError, match="there is no reader 'quotes'; did you mean quoting"):
+        asked(out="third", **{**free, "reader": "quotes"})
     with pytest.raises(UsageError, match=r"small.toml: reader"):
         suite(f'reader = "free"\n{SUITE}')
-
-
-@pytest.mark.parametrize(
-    ("form", "short"), [(Form.SHORT, "Rome"), (Form.LIST, "Rome"), (Form.LONG, "")]
-)
-async def test_each_form_has_a_plain_prompt(form: Form, short: str, make_run: Any) -> None:
-    run, model = make_run(InMemorySources([document("a")]), ["Rome"])
-    asked = [Message("system", "Reply with JSON."), Message("user", "passages")]
-    assert await read_plainly(run, asked, form, Role.READER) == ("Rome", short)
-    assert "JSON" not in model.calls[0].messages[0].content
-    assert model.calls[0].messages[1].content.startswith("passages")
-
-
-def test_nothing_but_the_bench_can_read_plainly() -> None:
-    package = Path(inspect.getsourcefile(Run) or "").parents[1]
-    mentions = {
-        file.relative_to(package).parts[0]
-        for file in package.rglob("*.py")
-        if "plain_reader" in file.read_text("utf-8")
-    }
-    assert mentions == {"bench", "core"}
-    for name in list_strategies():
-        parameters = {each.name for each in list_parameters(load_strategy(name))}
-        assert parameters.isdisjoint({"reader", "plain_reader", "plain"})
 
 
 @pytest.mark.parametrize(
@@ -374,7 +353,7 @@ def test_the_stages_of_duquad_are_documents_by_what_its_events_number() -> None:
 def test_a_stage_that_left_nothing_is_there_and_empty() -> None:
     nothing = Routed("a", 0, None, (), "", (), "refused", (), (), ())
     routed = replace(nothing, document="b", actions=(Action(Tag.ANSWER, 3),), verdict="routed")
-    turn = AgentTurn("a", "A", 1, (), "finalize", "", ())
+    turn = AgentTurn("a", "A", 1, action="finalize", query="")
     ended = AgentEnded("a", "A", "done", (), 0.0, 1, 1, 0)
 
     assert collect_stages([nothing]) == {"routed": ()}
@@ -399,33 +378,10 @@ def test_the_oracle_alone_is_told_the_gold() -> None:
         needs: ClassVar[Needs] = Needs()
 
     question = Question("q", "?", gold=("a",), gold_texts=(("a", "It is so."),))
-    told: Any = SuiteEntry(Method("oracle"), Oracle()).for_question(question)  # type: ignore[arg-type]
+    of = Dataset("d", "d.jsonl")
+    told: Any = SuiteEntry(Method("oracle"), Oracle()).for_question(question, of)  # type: ignore[arg-type]
 
     assert (told.gold, told.sentences) == (("a",), (("a", "It is so."),))
-    other = SuiteEntry(Method("full-context"), FullContext())
-    assert other.for_question(question) is other.strategy
-
-
-@pytest.mark.parametrize(
-    ("task", "form"),
-    [
-        (QuestionTask.SHORT, Form.JOINED),  # its own
-        (QuestionTask.SET, Form.LIST),
-        (QuestionTask.LONG, Form.LONG),
-    ],
-)
-def test_a_strategy_answers_in_the_form_of_the_task_unless_the_suite_sets_one(
-    task: QuestionTask, form: Form
-) -> None:
-    text = SUITE.replace(
-        '{ name = "full-context" }',
-        '{ name = "duquad" }, { name = "short", strategy = "duquad", set = ["form=short"] }',
-    )
-    free, held = configure_entries(suite(text))
-    question = Question("q", "?", task=task)
-
-    assert free.for_question(question).form == form  # type: ignore[attr-defined]
-    assert held.for_question(question).form == Form.SHORT  # type: ignore[attr-defined]
 
 
 def test_questions_without_documents_are_for_strategies_that_read_none(data: Path) -> None:

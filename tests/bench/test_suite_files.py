@@ -11,11 +11,9 @@ import pytest
 
 from colligate.bench.metrics import GROUPS, Backends, measure
 from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.plan import configure_entries
 from colligate.bench.question import Question, QuestionReading, QuestionTask
 from colligate.bench.suites import Dataset, Suite, list_suites, read_suite
-from colligate.core import list_strategies
-from colligate.core.parameters import set_parameters
-from colligate.core.strategy import load_strategy
 from colligate.testing import ScriptedModel
 
 OF_A_RUN = {"mauve"}  # metrics of all answers together, taken where a file asks for them
@@ -58,9 +56,7 @@ def test_every_table_has_its_file() -> None:
 def test_it_can_be_run(name: str) -> None:
     """Its strategies are registered and have its parameters; by default it asks few questions."""
     suite = read_suite(name)
-    for method in suite.strategies:
-        assert method.strategy in list_strategies()
-        set_parameters(load_strategy(method.strategy), method.set)
+    assert len(configure_entries(suite, [each.name for each in suite.strategies])) > 0
     sizes = [dataset.questions for dataset in suite.datasets if dataset.default]
     strategies = [method for method in suite.strategies if method.default]
     assert strategies
@@ -115,7 +111,7 @@ def test_the_main_tables_show_what_verification_costs(name: str) -> None:
     plain = [method for method in suite.strategies if method.reader == "plain"]
     assert plain
     for each in plain:
-        twin = (each.strategy, each.set, "verified")
+        twin = (each.strategy, each.set, "quoting")
         assert twin in [(other.strategy, other.set, other.reader) for other in suite.strategies]
 
 

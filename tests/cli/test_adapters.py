@@ -160,8 +160,8 @@ datasets = [
   { name = "towers", file = "towers.jsonl", metrics = ["short", "evidence", "cost"] },
 ]
 strategies = [
-  { name = "rdr2", set = ["reply=tagged", "on_nothing=nothing"], label = "base" },
-  { name = "adapted", strategy = "rdr2", set = ["on_nothing=nothing", "router_adapter=router"] },
+  { name = "rdr2", set = ["preset=paper"], label = "base" },
+  { name = "adapted", strategy = "rdr2", set = ["preset=paper", "router_adapter=router"] },
 ]
 columns = [{ dataset = "towers", metric = "answer_in_evidence", label = "evidence", scale = 100 }]
 """
@@ -214,11 +214,14 @@ def test_a_bench_does_not_go_on_with_an_adapter_that_was_trained_again(
 
 def test_a_suite_as_it_is_runs_with_an_adapter(bench: Any, server: Any) -> None:
     done = bench("--set", "router_adapter=router-2")
+    assert done.returncode == 2
+    assert "router_adapter=router is what the row adapted measures" in done.stderr
+    done = bench("--set", "router_adapter=router-2", "--strategies", "rdr2")
     assert done.returncode == 0, done.stderr
-    assert set(asked(server)) == {"base", "router", "router-2"}  # its own "router" stays
+    assert set(asked(server)) == {"base", "router-2"}
     read = list(map(json.loads, Path("run/rows.jsonl").read_bytes().splitlines()))
-    assert [each["outcome"]["evidence"][0]["document"] for each in read] == ["tower", "tower"]
-    done = bench()
+    assert [each["outcome"]["evidence"][0]["document"] for each in read] == ["tower"]
+    done = bench("--strategies", "rdr2")
     assert done.returncode == 2
     assert "set was ['router_adapter=router-2'] and is None" in done.stderr
     done = bench("--set", "router_adaptor=router", "--out", "other")

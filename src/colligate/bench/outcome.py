@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -14,20 +14,19 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from colligate.bench.datasets.records import first_fault
-from colligate.bench.plain_reader import read_plainly
 from colligate.core.answer import Answer
 from colligate.core.events import Assembled, Event, Retrieved, Said, Trace
-from colligate.core.run import Run
+from colligate.core.run import Check, Reader, Run
 from colligate.core.strategy import Strategy
-from colligate.core.subject import check_subject
 from colligate.documents import Document, Kind, Span
 from colligate.errors import BudgetExceeded, ColligateError, MissingPath, cause
 from colligate.jobs.files import JsonlReader
 from colligate.jobs.job import ResultFile
 from colligate.jobs.spending import SharedTokenBudget, Spending
 from colligate.library.sources import Sources
-from colligate.models import ChatModel, Embedder, Reranker, Role, Verifier
+from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import UsageReport
+from colligate.readers import make_reader
 
 
 @dataclass(frozen=True)
@@ -187,11 +186,14 @@ def read_rows(folder: Path) -> list[Row]:
 # Asking
 
 
+ReaderAndCheck = tuple[Reader, Check | None]
+
+
 @dataclass
 class Answerer:
     """Asks strategies questions; `timeout` is seconds for each answer, None for no limit.
 
-    A `plain` answer is in free words and unverified (`read_plainly`).
+    Without a reader of a name in `readers` it is made, and nothing is checked.
     """
 
     models: Mapping[Role, ChatModel]
@@ -199,25 +201,28 @@ class Answerer:
     embedder: Embedder | None = None
     reranker: Reranker | None = None
     timeout: float | None = None
-    verifier_for: Callable[[Run], Verifier | None] = lambda _: None
+    readers: Mapping[str, ReaderAndCheck] = field(default_factory=dict)
 
     async def answer(
-        self, strategy: Strategy, question: str, sources: Sources, *, plain: bool = False
+        self, strategy: Strategy, question: str, sources: Sources, reader: str = "auto"
     ) -> tuple[Outcome, Trace]:
         """Return the outcome and its events; what the strategy raises is the outcome's `error`.
 
         Each run begins with an empty store, so that an answer costs what it costs alone.
         """
+        reading, check = self.readers.get(reader) or (
+            make_reader(reader, self.models[Role.READER]),
+            None,
+        )
         run = Run(
             sources,
             self.models,
             self.spending.meter(),
             reranker=self.reranker if strategy.needs.searches else None,
+            reader=reading,
+            check=check,
             embedder=self.embedder,
-            plain_reader=read_plainly if plain else None,
         )
-        if not plain:
-            run.verifier = self.verifier_for(run)
         budget = SharedTokenBudget(self.spending, run.meter)
         run.tokens = budget
         answer: Answer | None = None
@@ -225,9 +230,7 @@ class Answerer:
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self.timeout) as deadline:
-                answer = await strategy.answer(question, run)
-                if not plain:
-                    answer = await check_subject(answer, run)
+                answer = replace(await strategy.answer(question, run), strategy=strategy.name)
         except TimeoutError as trouble:
             error = _describe(trouble)
             if deadline.expired():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,15 +20,17 @@ from colligate.bench.metrics.groups import (
     TrainedEntails,
     TrainedReads,
 )
-from colligate.bench.outcome import Answerer
+from colligate.bench.outcome import Answerer, ReaderAndCheck
 from colligate.bench.plan import Plan, SuiteEntry
+from colligate.bench.provenance import CHECK
 from colligate.core.events import Noted, Trace
-from colligate.core.run import Run
+from colligate.documents.chunking import STRUCTURAL
 from colligate.errors import MissingCapability, MissingExtra, UsageError
 from colligate.jobs.identity import ModelRecord, model_records, weights_digest
 from colligate.jobs.spending import PaidJudge, Spending
-from colligate.models import ChatModel, Embedder, Reranker, Role, Verifier
+from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.cache import CachedChat, ResponseCache
+from colligate.readers import make_reader
 from colligate.session import Session
 from colligate.settings import Settings
 
@@ -51,6 +53,12 @@ class ModelNames:
     nli: str | None = None
     qa: str | None = None
 
+    @property
+    def chunker(self) -> str:
+        """The name of what cuts documents into passages."""
+        named = self.settings.chunker
+        return named.name if named else STRUCTURAL
+
     def session(self) -> Session:
         """Return a session that opens them."""
         return Session(settings=self.settings, models=self.models, embedder=self.embedder)
@@ -63,15 +71,13 @@ class Participants:
     models: Mapping[Role, ChatModel]
     embedder: Embedder | None
     reranker: Reranker | None
-    verifier_for: Callable[[Run], Verifier | None]
+    readers: Mapping[str, ReaderAndCheck]
     backends: Backends
     records: Mapping[str, ModelRecord]
 
     def make_answerer(self, spending: Spending, timeout: float | None) -> Answerer:
         """Return what asks them."""
-        return Answerer(
-            self.models, spending, self.embedder, self.reranker, timeout, self.verifier_for
-        )
+        return Answerer(self.models, spending, self.embedder, self.reranker, timeout, self.readers)
 
 
 async def open_participants(
@@ -91,15 +97,15 @@ async def open_participants(
     reranker = await session.open_reranker(models, trace) if plan.searches else None
     backends = await _open_backends(names, every.get(Role.JUDGE), session, spending)
     records = await model_records(every, embedder, reranker)
-    verifier, verifier_for = await session.open_verifier(models[Role.READER], trace)
-    if verifier != "none":
-        records["verifier"] = ModelRecord(verifier, "")
+    readers = await _open_readers({each.reader for each in entries}, models, session, trace)
+    for reader, check in readers.values():
+        records[f"{CHECK} {reader.name}"] = ModelRecord(check.name if check else "none")
     for what, name in (("nli", names.nli), ("qa", names.qa)):
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
             records[what] = ModelRecord(name, "" if name == JUDGE else digest)
     plan = _add_optional_metrics(replace(plan, entries=tuple(entries)), backends, trace)
-    return Participants(models, embedder, reranker, verifier_for, backends, records), plan
+    return Participants(models, embedder, reranker, readers, backends, records), plan
 
 
 def cache_replies(who: Participants, file: Path, stack: AsyncExitStack) -> Participants:
@@ -111,6 +117,17 @@ def cache_replies(who: Participants, file: Path, stack: AsyncExitStack) -> Parti
     stack.callback(cache.close)
     models = {role: CachedChat(model, cache) for role, model in who.models.items()}
     return replace(who, models=models)
+
+
+async def _open_readers(
+    names: Iterable[str], models: Mapping[Role, ChatModel], session: Session, trace: Trace
+) -> Mapping[str, ReaderAndCheck]:
+    opened: dict[str, ReaderAndCheck] = {}
+    for name in sorted(names):
+        model = models[Role.READER]
+        reader = await asyncio.to_thread(make_reader, name, model)  # may read the model's file
+        opened[name] = reader, await session.open_check(reader, model, trace)
+    return opened
 
 
 async def _choose_runnable(

@@ -42,7 +42,6 @@ from colligate.bench.results import (
 from colligate.bench.significance import FEWEST, bootstrap
 from colligate.bench.suites import Picture, PictureKind
 from colligate.bench.tables import ColumnComparison, TextTable, make_result_table
-from colligate.strategies.duquad.signals import Fusion
 
 ALWAYS: tuple[PictureKind, ...] = ("by-gold-position", "recall-at-k", "pareto")
 """The pictures that a report has wherever the run has their numbers."""
@@ -387,7 +386,8 @@ def _read_attention(directory: Path, row: Row) -> Sequence[float]:
     """
     for event in _read_events(directory, row.trace or "", '"weighted"'):
         values = event.get("signals", {}).get("attention")
-        if event.get("event") == "weighted" and event.get("fusion") == Fusion.SFS and values:
+        # A fusion that an older version had was not the paper's.
+        if event.get("event") == "weighted" and event.get("fusion", "sfs") == "sfs" and values:
             return [float(value) for value in values]
     return ()
 

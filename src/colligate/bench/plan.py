@@ -12,38 +12,41 @@ from colligate.bench.datasets.formats import read_questions
 from colligate.bench.outcome import Key, Row
 from colligate.bench.question import Question, QuestionTask, draw_sample
 from colligate.bench.suites import Dataset, Method, Suite
-from colligate.core.parameters import list_parameters, set_parameters
-from colligate.core.reader import Form
+from colligate.core.answer import Form
+from colligate.core.parameters import PRESET, list_parameters, set_parameters, split_setting
 from colligate.core.strategy import Strategy, estimate_calls, list_strategies, load_strategy
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingPath, UsageError, closest
 
+# The form of every answer, whoever gives it: rows of a table answer alike.
 _FORMS = {
+    QuestionTask.SHORT: Form.JOINED,
     QuestionTask.SET: Form.LIST,
     QuestionTask.READINGS: Form.LONG,
     QuestionTask.LONG: Form.LONG,
+    QuestionTask.JUDGED: Form.JOINED,  # of many documents: with room for a statement of each
 }
 
 
 @dataclass(frozen=True)
 class SuiteEntry:
-    """A strategy that takes part, configured as the suite says."""
+    """A strategy that takes part, configured as suite and command line say.
+
+    `form` is that of all its answers if the command line names one.
+    """
 
     method: Method
     strategy: Strategy
+    reader: str = "auto"
+    form: Form | None = None
 
-    def for_question(self, question: Question) -> Strategy:
-        """Return the strategy in the form that the question's task wants; the oracle with its gold.
-
-        A form that the suite sets is kept.
-        """
+    def for_question(self, question: Question, dataset: Dataset) -> Strategy:
+        """Return the strategy in the form of the data set or task; the oracle with its gold."""
         changes: dict[str, Any] = {}
         if hasattr(self.strategy, "gold"):
             changes = {"gold": question.gold, "sentences": question.gold_texts}
-        is_set = any(text.partition("=")[0].strip() == "form" for text in self.method.set)
-        has_form = isinstance(getattr(self.strategy, "form", None), Form)
-        if has_form and not is_set and question.task in _FORMS:
-            changes["form"] = _FORMS[question.task]
+        if isinstance(getattr(self.strategy, "form", None), Form):
+            changes["form"] = self.form or dataset.form or _FORMS[question.task]
         return replace(self.strategy, **changes) if changes else self.strategy  # type: ignore[type-var]
 
 
@@ -157,12 +160,18 @@ def _require_documents(
 
 
 def configure_entries(
-    suite: Suite, names: Sequence[str] = (), settings: Sequence[str] = ()
+    suite: Suite,
+    names: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    reader: str | None = None,
 ) -> tuple[SuiteEntry, ...]:
     """Configure the suite's strategies of these names, or its default ones, in the order given.
 
     A name that is not the suite's own may be any registered strategy's. `settings` are texts such
-    as "k=3", for the strategies that have the parameter; what the suite itself sets wins.
+    as "k=3", for the strategies that have the parameter; they and `reader` replace the suite's.
+
+    Raises:
+        UsageError: something is not known, or would make rows of the table alike.
     """
     own = {method.name: method for method in suite.strategies}
     wanted = names or [method.name for method in suite.strategies if method.default]
@@ -175,26 +184,53 @@ def configure_entries(
             raise UsageError(f"no strategy {name!r}", why, hint)
         methods.append(own.get(name) or Method(name, name, label=name, reader=suite.reader))
     kinds = [load_strategy(method.strategy) for method in methods]
-    known = {kind: {each.name for each in list_parameters(kind)} for kind in kinds}
-    for setting in settings:
-        name, every = _parameter_name(setting), set().union(*known.values())
+    known = {kind: {PRESET, *(each.name for each in list_parameters(kind))} for kind in kinds}
+    given = {split_setting(setting)[0]: setting for setting in settings}
+    for name, setting in given.items():
+        every = set().union(*known.values())
         if name not in every:
             near = closest(name, sorted(every))
             hint = f"did you mean {near}?" if near else "colligate strategies NAME lists them"
             raise UsageError(f"--set {setting}", f"no strategy of this run has {name!r}", hint)
-    return tuple(
-        SuiteEntry(
-            method,
-            set_parameters(
-                kind, [*(s for s in settings if _parameter_name(s) in known[kind]), *method.set]
-            ),
-        )
-        for method, kind in zip(methods, kinds, strict=True)
-    )
+    entries = []
+    for method, kind in zip(methods, kinds, strict=True):
+        if reader is not None and method.reader not in (suite.reader, reader):
+            why = f"{method.name} is the row of the reader {method.reader}"
+            raise UsageError(f"--reader {reader}", why, "leave that row or the reader out")
+        own_given = {name: given[name] for name in given if name in known[kind]}
+        kept = _find_kept(suite, method, kind, own_given)
+        chosen = [setting for name, setting in own_given.items() if name not in kept]
+        strategy = set_parameters(kind, [*method.set, *chosen])
+        form = getattr(strategy, "form", None) if "form" in own_given else None
+        entries.append(SuiteEntry(method, strategy, reader or method.reader or "auto", form))
+    return tuple(entries)
 
 
-def _parameter_name(setting: str) -> str:
-    return setting.partition("=")[0].strip()
+def _find_kept(
+    suite: Suite, method: Method, kind: type[Strategy], given: Mapping[str, str]
+) -> set[str]:
+    """Return which of the settings given do not count for a row, because they tell it from others.
+
+    Only a row that sets a parameter to its default keeps it so (`reasoner_adapter=none`: the others
+    are given one). Another value that tells rows of a strategy apart is not replaced but refused.
+    """
+
+    def read(row: Method) -> dict[str, str]:
+        return {name: text for name, _, text in map(split_setting, row.set)}
+
+    rows = [read(each) for each in suite.strategies if each.strategy == method.strategy]
+    own = read(method)
+    if "form" in own:
+        why = "all rows of a table answer in one form"
+        raise UsageError(f"{method.name} sets its form", why, "set the form of the data set")
+    kept = set()
+    for name in own.keys() & given.keys():
+        if len({row.get(name) for row in rows}) > 1:
+            if set_parameters(kind, [f"{name}={own[name]}"]) != kind():
+                why = f"{name}={own[name]} is what the row {method.name} measures"
+                raise UsageError(f"--set {given[name]}", why, "leave that row or the setting out")
+            kept.add(name)
+    return kept
 
 
 # The estimate: about how many model calls and tokens a run will take.

@@ -13,7 +13,8 @@ from colligate.bench.suites import Suite, parse_suite
 from colligate.jobs.identity import ADAPTER, ModelRecord, prompt_differences, resume_error
 from colligate.jobs.job import Invocation, RecordFile, parse_known
 
-_WITH_STRATEGIES = ("embedder", "reranker", ADAPTER)
+CHECK = "check of"
+_WITH_STRATEGIES = ("embedder", "reranker", CHECK, ADAPTER)
 _READER_BY_DEFAULT = ("worker", "scorer")  # roles that the reader takes if no model is named
 _LINE = 100  # characters of a line that an error quotes
 
@@ -25,9 +26,10 @@ class Provenance:
     All but `sessions`, `questions`, `limit`, `datasets` and `strategies` is the same for every
     row: a run is resumed only with the same. `datasets` and `strategies` are names of the suite's
     that were asked so far, `questions` how many of each data set, `limit` the number last given
-    for it (None, as many as the suite says). `models` are by role, and "embedder", "reranker" and
-    "adapter NAME" if they took part. `prompts` are `prompt_digests`, `data` the SHA-256 digests of
-    the files of questions and passages, by name. `versions` are Python's and the packages'.
+    for it (None, as many as the suite says). `models` are by role, and "embedder", "reranker",
+    "check of READER" and "adapter NAME" if they took part. `prompts` are `prompt_digests`, `data`
+    the SHA-256 digests of the files of questions and passages, by name. `versions` are Python's
+    and the packages'.
     """
 
     suite: str
@@ -106,7 +108,7 @@ def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
     for role in sorted({*before.models, *now.models}):
         first, second = before.models.get(role), now.models.get(role)
         # Models that only some strategies need may come and go with them; roles may not.
-        if role.partition(" ")[0] in _WITH_STRATEGIES and (first is None or second is None):
+        if role.startswith(_WITH_STRATEGIES) and (first is None or second is None):
             continue
         if first != second:
             nobody = "the reader" if role in _READER_BY_DEFAULT else "none"

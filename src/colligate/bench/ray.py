@@ -98,10 +98,9 @@ class _Worker:
     async def answer(self, dataset: Dataset, question: Question, entry: SuiteEntry) -> RemoteAnswer:
         answerer, corpora = self._opened or await self._open()
         before = answerer.spending.tokens
-        plain = entry.method.reader == "plain"
         async with corpora.open_sources(dataset, question) as sources:
-            strategy = entry.for_question(question)
-            outcome, trace = await answerer.answer(strategy, question.text, sources, plain=plain)
+            strategy = entry.for_question(question, dataset)
+            outcome, trace = await answerer.answer(strategy, question.text, sources, entry.reader)
         events = trace.to_json() if self._opening.traces else []
         return outcome, events, answerer.spending.tokens - before
 
@@ -111,7 +110,12 @@ class _Worker:
             opening.names, opening.plan, spending, self._stack, Trace(keep=False)
         )
         corpora = CorpusResolver(
-            opening.data, opening.indexes, who.embedder, engine="lance", is_filled=True
+            opening.data,
+            opening.indexes,
+            who.embedder,
+            engine="lance",
+            is_filled=True,
+            chunker=opening.names.chunker,
         )
         self._opened = who.make_answerer(spending, opening.timeout), corpora
         return self._opened

@@ -17,10 +17,8 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from colligate.bench import plain_reader
 from colligate.bench.corpus import INDEXES, CorpusResolver
 from colligate.bench.metrics.catalogue import is_of_run, measure_each
 from colligate.bench.metrics.groups import Backends
@@ -41,6 +39,7 @@ from colligate.bench.suites import Dataset, Suite
 from colligate.bench.totals import Totals, forget_totals, read_totals, take_totals
 from colligate.concurrency import in_thread
 from colligate.core.events import Listener, Noted, Trace
+from colligate.documents.chunking import STRUCTURAL
 from colligate.errors import UsageError
 from colligate.jobs.files import lock_folder
 from colligate.jobs.identity import adapter_records, path_digest, prompt_digests, versions
@@ -61,7 +60,8 @@ class BenchRequest:
     """A request to run a suite into a folder.
 
     `strategies` and `datasets` are names; without any the suite's default ones. `settings` are
-    texts such as "k=3", for the strategies that have the parameter. `limit` is how many questions
+    texts such as "k=3", for the strategies that have the parameter; they and `reader` replace the
+    suite's. `limit` is how many questions
     of each data set, None as many as the suite says. `max_tokens_total` limits what this process
     spends, `timeout` the seconds of each answer. With `retry_failed` failed answers are asked
     again; without `traces` the events of the answers are not kept. `indexes` is the folder for
@@ -77,6 +77,7 @@ class BenchRequest:
     strategies: Sequence[str] = ()
     datasets: Sequence[str] = ()
     settings: Sequence[str] = ()
+    reader: str | None = None
     limit: int | None = None
     seed: int = 0
     concurrency: int = 1
@@ -106,7 +107,7 @@ class SuiteRun:
 
 def make_plan(request: BenchRequest) -> Plan:
     """Return what the request asks. Blocks."""
-    entries = configure_entries(request.suite, request.strategies, request.settings)
+    entries = configure_entries(request.suite, request.strategies, request.settings, request.reader)
     made = plan(
         request.suite,
         request.data,
@@ -149,7 +150,12 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
             indexes = request.indexes or request.out / INDEXES
             remote = await _open_remote(request, planned, indexes, cluster, stack)
             corpora = CorpusResolver(
-                request.data, indexes, who.embedder, trace, "lance" if remote else None
+                request.data,
+                indexes,
+                who.embedder,
+                trace,
+                "lance" if remote else None,
+                chunker=request.names.chunker,
             )
             await stack.enter_async_context(corpora)
             answering = who.make_answerer(spending, request.timeout)
@@ -227,7 +233,12 @@ def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) ->
     files = {each.dataset.file for each in planned.datasets}
     files |= {each.dataset.corpus for each in planned.datasets if each.dataset.corpus is not None}
     strategies = [entry.strategy for entry in planned.entries]
-    set_ = {"set": list(request.settings)} if request.settings else {}
+    chunker = request.names.chunker
+    given = {
+        "set": list(request.settings),
+        "reader": request.reader,
+        "chunker": None if chunker == STRUCTURAL else chunker,
+    }
     own_prompts = {each for one in strategies if (each := getattr(one, "prompts", None))}
     return Provenance(
         suite=request.suite.name,
@@ -238,21 +249,14 @@ def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) ->
         strategies=tuple(entry.method.name for entry in planned.entries),
         questions={each.dataset.name: len(each.questions) for each in planned.datasets},
         limit=request.limit,
-        settings={"timeout": request.timeout, **set_},
-        prompts=prompt_digests(_list_prompt_holders(planned)),
+        settings={"timeout": request.timeout, **{k: v for k, v in given.items() if v}},
+        prompts=prompt_digests(type(each) for each in strategies),
         data={
             **{file: path_digest(require_path(request.data, file)) for file in sorted(files)},
             **{file: path_digest(Path(file)) for file in sorted(own_prompts)},
         },
         versions=versions(),
     )
-
-
-def _list_prompt_holders(planned: Plan) -> list[type | ModuleType]:
-    """Return what holds the prompts of a run: strategies, and the plain reader if it is used."""
-    kinds: list[type | ModuleType] = [type(entry.strategy) for entry in planned.entries]
-    plain = any(entry.method.reader == "plain" for entry in planned.entries)
-    return [*kinds, plain_reader] if plain else kinds
 
 
 def _announce(planned: Plan, job: RunJob, missing: int, trace: Trace) -> None:
@@ -329,9 +333,9 @@ class Bench:
             self.answering.spending.add(tokens)
         else:
             async with shared as sources:
-                strategy = item.entry.for_question(question)
+                strategy = item.entry.for_question(question, item.dataset)
                 outcome, trace = await self.answering.answer(
-                    strategy, question.text, sources, plain=item.entry.method.reader == "plain"
+                    strategy, question.text, sources, item.entry.reader
                 )
             events = trace.to_json() if self.traces else []
         return Row(

@@ -18,10 +18,11 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from colligate.core.answer import Form
 from colligate.errors import UsageError, closest
+from colligate.readers import READER_NAMES, ReaderName
 
 Over = Literal["candidates", "corpus", "documents"]
-ReaderKind = Literal["verified", "plain"]
 PictureKind = Literal[
     "recall-at-k", "by-gold-position", "pareto", "attention-by-position", "columns"
 ]
@@ -37,8 +38,8 @@ class _Part:
 class Suite(_Part):
     """A table of a paper, or one of your own. `text` is its file, as it was read.
 
-    `reader` is the default of its strategies: the product's ("verified"), or the papers' kind that
-    answers in free words and is not checked ("plain", for measurements alone).
+    `reader` is the default of its strategies (`colligate.readers`): "quoting" of a paper's table,
+    whatever the model, else "auto"; "plain" answers in free words and is not checked.
     """
 
     title: str
@@ -50,7 +51,7 @@ class Suite(_Part):
     pictures: tuple[Picture, ...] = ()
     paper: str = ""
     about: str = ""
-    reader: ReaderKind = "verified"
+    reader: ReaderName | None = None
     name: str = ""
     text: str = ""
 
@@ -77,7 +78,8 @@ class Dataset(_Part):
     question names and the corpus holds ("documents"). `metrics` are names of groups
     (docs/metrics.md), those in `optional` are measured where the model they ask is given.
     `questions` is how many are asked by default; None is all. `where` keeps only those whose
-    `meta` has these values. One that is not `default` is asked only when it is named.
+    `meta` has these values. `form` is the form of every answer; without one the question's task
+    says it. One that is not `default` is asked only when it is named.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Dataset(_Part):
     optional: tuple[str, ...] = ()
     questions: int | None = None
     where: Mapping[str, str | int | bool] = field(default_factory=dict)
+    form: Form | None = None
     default: bool = True
 
 
@@ -97,7 +100,8 @@ class Method(_Part):
     """A strategy as the suite asks it: its registered name, and its parameters as `--set` has them.
 
     `name` tells it apart from the others of the suite, `label` is its name in the table. One that
-    is not `default` runs only when it is named. Without a `reader` it has the suite's.
+    is not `default` runs only when it is named. Without a `reader` it has the suite's. All rows
+    answer in the form of the data set.
     """
 
     name: str
@@ -105,7 +109,7 @@ class Method(_Part):
     set: tuple[str, ...] = ()
     label: str = ""
     default: bool = True
-    reader: ReaderKind | None = None
+    reader: ReaderName | None = None
 
 
 @dataclass(frozen=True)
@@ -205,13 +209,15 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
         if key in table:
             raise UsageError(f"{file}: {key}", "unknown key", "the file's name is the suite's")
     try:
-        known = table if strict else _drop_pictures(table)
+        known = table if strict else _drop_unknown(table)
         extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
         suite = _SUITE.validate_python(_expand_published(known, file), extra=extra)
     except ValidationError as error:
         raise UsageError(*_explain(file, error)) from error
+    reader: ReaderName = suite.reader or ("quoting" if suite.paper else "auto")
     suite = replace(
         suite,
+        reader=reader,
         name=name,
         text=text,
         strategies=tuple(
@@ -219,7 +225,7 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
                 each,
                 strategy=each.strategy or each.name,
                 label=each.label or each.name,
-                reader=each.reader or suite.reader,
+                reader=each.reader or reader,
             )
             for each in suite.strategies
         ),
@@ -229,14 +235,16 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
     return suite
 
 
-def _drop_pictures(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the table without pictures of an unknown kind."""
-    pictures = table.get("pictures")
-    if not isinstance(pictures, list):
-        return table
+def _drop_unknown(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a table that was read before without pictures and readers of an unknown kind."""
     kinds = get_args(PictureKind)
-    known = [each for each in pictures if not isinstance(each, dict) or each.get("kind") in kinds]
-    return {**table, "pictures": known}
+
+    def known(part: Mapping[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in part.items() if k != "reader" or v in READER_NAMES}
+
+    pictures = [each for each in table.get("pictures", ()) if each.get("kind") in kinds]
+    rows = [known(each) for each in table.get("strategies", ())]
+    return {**known(table), "pictures": pictures, "strategies": rows}
 
 
 def _expand_published(table: Mapping[str, Any], file: str) -> Mapping[str, Any]:

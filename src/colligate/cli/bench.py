@@ -60,8 +60,8 @@ class BenchOptions:
     parameters: Annotated[
         list[str] | None,
         options.option(
-            "Set a parameter of all strategies that have it, such as router_adapter=DIR; may be "
-            "repeated. It does not replace what the suite sets.",
+            "Set a parameter of all strategies that have it, such as preset=paper or "
+            "router_adapter=DIR; may be repeated. It replaces what the suite sets.",
             _WHAT,
             "--set",
             metavar="NAME=VALUE",
@@ -234,7 +234,7 @@ def bench_run_command(
     arguments = {
         "suite": suite,
         **options.collect_given(
-            models, "model", "worker_model", "scorer", "embedder", "reranker", "verifier"
+            models, *("model", "worker_model", "scorer", "embedder", "reranker", "reader", "check")
         ),
         **options.collect_given(
             bench,
@@ -252,6 +252,7 @@ def bench_run_command(
         strategies=options.split_names(bench.strategies),
         datasets=options.split_names(bench.datasets),
         settings=bench.parameters or (),
+        reader=models.reader,
         limit=bench.limit,
         seed=bench.seed,
         concurrency=bench.concurrency,

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from importlib import import_module, resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 from colligate.core.parameters import list_parameters
@@ -36,7 +35,7 @@ PROMPTS = "prompts"
 ADAPTER = "adapter"
 """The record of an adapter is named by this word and the adapter's name."""
 
-_SHARED = "core/"  # prompts of these modules take part in every run
+_SHARED = ("core/", "readers/")  # prompts of these modules take part in every run
 _NAMED = 3  # differences of one kind that an error lists
 _LONGEST = 60  # characters of a value that an error quotes
 _DIGEST = 64  # characters of a SHA-256, which mean nothing to a person
@@ -252,17 +251,19 @@ def _combine_digests(texts: Iterable[str]) -> str:
 _EXPORTS = "__init__.py"  # names alone, unless a class is defined in it
 
 
-def prompt_digests(kinds: Iterable[type | ModuleType]) -> dict[str, str]:
+def prompt_digests(kinds: Iterable[type]) -> dict[str, str]:
     """Return a digest of every string literal, by module, of the modules that hold prompts.
 
-    These are the modules of `colligate.core` and those given, by themselves or by a class of
-    theirs: all files of a strategy's folder, otherwise one file. Docstrings, comments and code do
+    These are the modules of `colligate.core` and `colligate.readers`, and those of the classes
+    given: all files of a method's folder, otherwise one file. Docstrings, comments and code do
     not count.
     """
     found = {}
-    for file in sorted(resources.files("colligate.core").iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".py") and file.name != _EXPORTS:
-            found[f"{_SHARED}{file.name}"] = _texts_digest(file.read_text("utf-8"))
+    for folder_name in _SHARED:
+        package = resources.files(f"colligate.{folder_name.rstrip('/')}")
+        for each in sorted(package.iterdir(), key=lambda file: file.name):
+            if each.name.endswith(".py") and each.name != _EXPORTS:
+                found[f"{folder_name}{each.name}"] = _texts_digest(each.read_text("utf-8"))
     for kind in kinds:
         module = inspect.getmodule(kind)
         if module is None:

@@ -231,7 +231,7 @@ def test_the_budget_of_the_whole_run_leaves_no_row_that_felt_it(
 ) -> None:
     whole = tmp_path / "whole"
     bench("--limit", "3", out=whole)
-    done = bench("--limit", "3", "--max-tokens-total", "1400")
+    done = bench("--limit", "3", "--max-tokens-total", "4450")
 
     assert done.returncode == 1
     assert "the token budget is spent" in done.stderr
@@ -380,7 +380,8 @@ def test_the_run_is_on_record(bench: Any, keeper: Any, out: Path) -> None:
     assert run["models"]["reader"]["said"] == {"id": "keeper", "max_model_len": 4096}
     assert len(run["models"]["embedder"]["digest"]) == 64
     assert len(run["data"]["towers.jsonl"]) == 64
-    assert {"core/reader.py", "strategies/full_context.py"} <= set(run["prompts"])
+    assert {"readers/quoting.py", "strategies/full_context.py"} <= set(run["prompts"])
+    assert run["models"]["check of quoting"]["name"] == "model"
     assert run["versions"]["python"]
     assert run["suite_text"].startswith('\ntitle = "Towers"')
     [session] = run["sessions"]

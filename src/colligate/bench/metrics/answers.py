@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from colligate.bench.outcome import Outcome
-from colligate.bench.plain_reader import take_final_answer
 from colligate.bench.question import Question, QuestionTask
+from colligate.readers.plain import take_final_answer
 
 Score = Callable[[str], Mapping[str, float]]
 
