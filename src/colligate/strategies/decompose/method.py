@@ -78,7 +78,7 @@ class Decompose:
 
     steps: int = 5  # as many as DualRAG's rounds
     pool: int = 50
-    k: int = 6  # docs/decisions/0029-planning.md
+    k: int = 6  # docs/decisions/0029-decompose.md
     mode: SearchMode = SearchMode.HYBRID
     form: Form = Form.JOINED
 

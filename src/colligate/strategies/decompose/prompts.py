@@ -1,7 +1,7 @@
 """Prompts of Decompose: examples for small models, a schema for others, and how replies are read.
 
 A small model splits a question well if it sees questions alike that are split, as turns of a
-conversation (docs/decisions/0029-planning.md).
+conversation (docs/decisions/0029-decompose.md).
 """
 
 from __future__ import annotations
