@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
@@ -36,6 +36,7 @@ from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Message
 from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
+from colligate.strategies.baselines.shared import StepReply, require_all
 
 
 @dataclass(frozen=True)
@@ -143,15 +144,12 @@ _LONGEST = 500  # characters of a thought that is shown again
 
 
 def _must_search(schema: dict[str, Any]) -> None:
+    require_all(schema)
     schema["properties"]["action"] = {"const": "search", "type": "string"}
 
 
-class AgentStep(BaseModel):
-    """A thought and the next action. The order of the fields is the order of decoding."""
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["thought", "action", "query"]}
-    )
+class AgentStep(StepReply):
+    """A thought and the next action."""
 
     thought: str = Field(default="", json_schema_extra={"maxLength": 800})
     action: Literal["search", "answer"] = "search"  # one that was cut off does not end the search

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
@@ -36,6 +36,7 @@ from colligate.library.sources import SearchMode
 from colligate.models import Message
 from colligate.readers.citing import Statement, find_grounds, locate_statements
 from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
+from colligate.strategies.baselines.shared import StepReply
 
 
 @dataclass(frozen=True)
@@ -183,23 +184,15 @@ states them in one full sentence. When no passage answers the question, "stateme
 _LONGEST = 400  # characters of a sub-question or an answer
 
 
-class Deduced(BaseModel):
-    """The next sub-question and a guess. The order of the fields is the order of decoding."""
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["subquestion", "answer"]}
-    )
+class Deduced(StepReply):
+    """The next sub-question and a guess."""
 
     subquestion: str = Field(json_schema_extra={"maxLength": _LONGEST})
     answer: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})
 
 
-class Grounded(BaseModel):
+class Grounded(StepReply):
     """The words that answer the sub-question (<ref>), and the revised answer (<revise>)."""
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["statements", "answer"]}
-    )
 
     statements: list[Statement] = Field(default_factory=list, json_schema_extra={"maxItems": 1})
     answer: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})

@@ -1,10 +1,12 @@
-"""What several baselines share: the documents they read, the best of what they score, weights."""
+"""What several baselines share: documents that are read, the best of what is scored, replies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
 
 from colligate.core.answer import Form
 from colligate.core.fit import fit_budget
@@ -70,3 +72,14 @@ def require_weights(name: str | None, strategy: str, kind: str, hint: str) -> st
     if name is None:
         raise WeightsUnavailable(f"{strategy} needs a trained {kind}", "none is named", hint)
     return name
+
+
+def require_all(schema: dict[str, Any]) -> None:
+    """Ask for all fields of a reply, also those with a default."""
+    schema["required"] = list(schema["properties"])
+
+
+class StepReply(BaseModel):
+    """What a model replies in a step. The order of the fields is the order of decoding."""
+
+    model_config = ConfigDict(extra="ignore", json_schema_extra=require_all)

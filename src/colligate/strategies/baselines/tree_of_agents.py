@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Form
@@ -40,8 +40,9 @@ from colligate.library.sources import cut_passages
 from colligate.models import Message, Role
 from colligate.readers.citing import Statement, find_grounds, locate_statements
 from colligate.readers.lookup import reserve_for_answer, try_structured
+from colligate.strategies.baselines.shared import StepReply
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T", bound=StepReply)
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ class TreeOfAgents:
 
     async def _perceive(self, question: str, agent: _Agent, run: Run) -> None:
         """Find evidence and an answer in the agent's own part."""
-        made = await self._ask(perceive_messages(question, agent.part), Perception, run)
+        messages = _messages(_PERCEIVE, question, render_passages(agent.part))
+        made = await self._ask(messages, Perception, run)
         if made is not None:
             agent.answer = made.answer.strip()
             agent.findings = await self._locate(question, made.statements, agent.part, agent, run)
@@ -111,8 +113,9 @@ class TreeOfAgents:
         self, question: str, agent: _Agent, agents: Sequence[_Agent], run: Run
     ) -> None:
         """Name the helpful others, and read their parts in every order."""
-        opinions = [each.opinion for each in agents]
-        made = await self._ask(exchange_messages(question, agent.number, opinions), Helpers, run)
+        opinions = _render_opinions("Agent", [each.opinion for each in agents])
+        messages = _messages(_EXCHANGE.format(number=agent.number), question, opinions)
+        made = await self._ask(messages, Helpers, run)
         others = {each.number: each for each in agents if each is not agent}
         named = dict.fromkeys(made.ids if made else ())
         helpers = [others[number] for number in named if number in others][: self.helpers]
@@ -129,7 +132,8 @@ class TreeOfAgents:
     ) -> None:
         """Read `helpers` in every order, after `read` parts that gave `so_far`."""
         for helper in helpers:
-            messages = read_on_messages(question, helper.part, so_far)
+            part, known = render_passages(helper.part), _render_opinions("So far", [so_far])
+            messages = _messages(_READ_ON, question, part, known)
             made = await self._ask(messages, ReadOn, run)
             if made is None or made.utility == "useless":
                 continue
@@ -145,9 +149,8 @@ class TreeOfAgents:
         """Let the agent vote, from its longest orders."""
         longest = max((read for read, _ in agent.opinions), default=0)
         opinions = [opinion for read, opinion in agent.opinions if read == longest]
-        made = await self._ask(
-            decide_messages(question, opinions or [agent.opinion]), FinalDecision, run
-        )
+        shown = _render_opinions("Way", opinions or [agent.opinion])
+        made = await self._ask(_messages(_DECIDE, question, shown), FinalDecision, run)
         agent.result = made.result.strip() if made else ""
 
     # 6. Vote
@@ -166,7 +169,7 @@ class TreeOfAgents:
         chosen = tied[0]
         if len(tied) > 1:
             opinions = [(_join_findings(agents, each), agents[each[0]].vote) for each in tied]
-            messages = judge_messages(question, opinions)
+            messages = _messages(_JUDGE, question, _render_opinions("Result", opinions))
             with reserve_for_answer(run, lambda: tied):
                 made = await self._ask(messages, Judged, run, role=Role.JUDGE)
                 if made is not None and 1 <= made.id <= len(tied):
@@ -300,20 +303,11 @@ states it in one full sentence. When your part says nothing that helps, "stateme
 "answer" is the answer in a few words as far as your part gives it, else empty."""
 
 
-class Perception(BaseModel):
-    """What an agent finds in its own part. The order of the fields is the order of decoding."""
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["statements", "answer"]}
-    )
+class Perception(StepReply):
+    """What an agent finds in its own part."""
 
     statements: list[Statement] = Field(default_factory=list, json_schema_extra={"maxItems": 4})
     answer: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})
-
-
-def perceive_messages(question: str, part: Sequence[Passage]) -> list[Message]:
-    """Return the prompt of an agent about its own part."""
-    return build_messages(_PERCEIVE, render_passages(part), render_question(question))
 
 
 _EXCHANGE = f"""{_SETTING}\
@@ -322,21 +316,11 @@ You are agent {{number}}. You see what every agent found in its part. Reply with
 numbers of these agents, the most helpful first; it is empty when none would help."""
 
 
-class Helpers(BaseModel):
+class Helpers(StepReply):
     """The agents whose parts an agent wants to read."""
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["explanation", "ids"]}
-    )
 
     explanation: str = Field(default="", json_schema_extra={"maxLength": _REASON})
     ids: list[int] = Field(default_factory=list, json_schema_extra={"maxItems": 9})
-
-
-def exchange_messages(question: str, number: int, opinions: Sequence[Opinion]) -> list[Message]:
-    """Return the prompt of agent `number` (from 1) about each agent's findings, in their order."""
-    instruction = _EXCHANGE.format(number=number)
-    return _opinion_messages(instruction, "Agent", opinions, question)
 
 
 _READ_ON = f"""{_SETTING}\
@@ -349,22 +333,12 @@ so far, else empty. "utility" is "useful" when this part helps with the question
 when it does not."""
 
 
-class ReadOn(BaseModel):
+class ReadOn(StepReply):
     """What another agent's part adds."""
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["statements", "conclusion", "utility"]}
-    )
 
     statements: list[Statement] = Field(default_factory=list, json_schema_extra={"maxItems": 4})
     conclusion: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})
     utility: Literal["useful", "useless"] = "useless"
-
-
-def read_on_messages(question: str, part: Sequence[Passage], so_far: Opinion) -> list[Message]:
-    """Return the prompt about another agent's part."""
-    known = _render_opinions("So far", [so_far])
-    return build_messages(_READ_ON, render_passages(part), known, render_question(question))
 
 
 _DECIDE = f"""{_SETTING}\
@@ -374,20 +348,11 @@ sentences which of them is right and why. "result" is the answer to the question
 empty when it was not found."""
 
 
-class FinalDecision(BaseModel):
+class FinalDecision(StepReply):
     """An agent's vote."""
-
-    model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"required": ["explanation", "result"]}
-    )
 
     explanation: str = Field(default="", json_schema_extra={"maxLength": _REASON})
     result: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})
-
-
-def decide_messages(question: str, opinions: Sequence[Opinion]) -> list[Message]:
-    """Return the prompt about an agent's own conclusions."""
-    return _opinion_messages(_DECIDE, "Way", opinions, question)
 
 
 _JUDGE = f"""{_SETTING}\
@@ -395,25 +360,15 @@ The agents voted, and several results have as many votes. Reply with JSON. "expl
 one or two sentences which of them is right by what was found. "id" is its number."""
 
 
-class Judged(BaseModel):
+class Judged(StepReply):
     """The result that is taken of those with as many votes."""
-
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["explanation", "id"]})
 
     explanation: str = Field(default="", json_schema_extra={"maxLength": _REASON})
     id: int
 
 
-def judge_messages(question: str, opinions: Sequence[Opinion]) -> list[Message]:
-    """Return the prompt about results with as many votes, numbered from 1."""
-    return _opinion_messages(_JUDGE, "Result", opinions, question)
-
-
-def _opinion_messages(
-    instruction: str, name: str, opinions: Sequence[Opinion], question: str
-) -> list[Message]:
-    shown = _render_opinions(name, opinions)
-    return build_messages(instruction, shown, render_question(question))
+def _messages(instruction: str, question: str, *shown: str) -> list[Message]:
+    return build_messages(instruction, *shown, render_question(question))
 
 
 def _render_opinions(name: str, opinions: Sequence[Opinion]) -> str:
