@@ -2,10 +2,11 @@
 
     python benchmarks/kinds.py --data DIR [--limit 40] [--offset 0] [--sets ...] [--out FILE]
 
-Sets of which the kind is known: NQ, TriviaQA and PopQA ask for one fact; 2WikiMultihopQA, MuSiQue
-and HotpotQA for several steps (a paragraph of HotpotQA often states the answer alone); the
-questions over several reports (`every_document_data.py`) for one fact from each document. No
-document is read.
+Sets of which the kind is known: NQ, TriviaQA, PopQA and WebQuestions ask for one fact;
+2WikiMultihopQA, MuSiQue and HotpotQA for several steps (a paragraph of HotpotQA often states the
+answer alone); QMSum and SQuALITY for an overview; the questions over several reports
+(`every_document_data.py`) for one fact from each document. Names with "train/" are of the training
+questions, which the evaluation does not ask. No document is read.
 """
 
 from __future__ import annotations
@@ -33,6 +34,15 @@ SETS = {
     "musique": QuestionKind.STEPS,
     "musique_unanswerable": QuestionKind.STEPS,
     "hotpotqa": QuestionKind.STEPS,
+    "train/nq_open": QuestionKind.FACT,
+    "train/popqa": QuestionKind.FACT,
+    "train/triviaqa": QuestionKind.FACT,
+    "train/webquestions": QuestionKind.FACT,
+    "train/2wiki": QuestionKind.STEPS,
+    "train/musique": QuestionKind.STEPS,
+    "train/hotpotqa": QuestionKind.STEPS,
+    "train/qmsum": QuestionKind.OVERVIEW,
+    "train/squality": QuestionKind.OVERVIEW,
     "trends": QuestionKind.EACH,
     "reports": QuestionKind.EACH,
 }
@@ -42,7 +52,9 @@ def read_questions(name: str, data: Path, limit: int, offset: int) -> list[str]:
     """Return questions of a set, a fixed sample."""
     if name in ("trends", "reports"):
         return [question.text for question in load_questions(name, data, limit)[1]]
-    records = read_records(data / "dev" / f"{name}.jsonl.gz")
+    folder, _, own = name.rpartition("/")
+    file = f"train/questions.{own}" if folder else f"dev/{own}"
+    records = read_records(data / f"{file}.jsonl.gz")
     return [record["question"] for record in select_some(records, limit, offset)]
 
 
@@ -60,7 +72,7 @@ async def measure(arguments: argparse.Namespace) -> None:
             if key not in rows:
                 odds = (await opened.labels(kind_messages(question), labels)).odds
                 rows.add(key | {"odds": dict(odds)})
-            own.append(choose_kind(question, rows[key]["odds"]))
+            own.append(choose_kind(rows[key]["odds"]))
         seconds = (time.perf_counter() - began) / len(own)
         right = [float(kind is expected) for kind in own]
         low, high = bootstrap(right, seed=1)

@@ -7,7 +7,9 @@ re-exports not counted. Plug-ins do not count (commands, routes, data sets, metr
 backends, whose one importer is the registry of their kind), nor do the files of a method's folder.
 `defined_twice` counts public top-level classes and functions that two modules define. `frames`
 counts our own functions on the stack of a `colligate ask` at the moment its request is posted to an
-OpenAI-compatible server. `--names` prints the lists, not the counts.
+OpenAI-compatible server. `to_read` counts the lines of a method's folder and of all modules of
+`core` and `readers` that it imports, directly or through another; `fields` are those of its class.
+`--names` prints the lists, not the counts.
 """
 
 from __future__ import annotations
@@ -31,6 +33,17 @@ REGISTRIES = (
     "colligate.bench.metrics.catalogue",
     "colligate.documents.reading",
     "colligate.models.names",
+)
+
+METHODS = (
+    "auto",
+    "duquad",
+    "dualrag",
+    "spd_rag",
+    "rdr2",
+    "longrefiner",
+    "decompose",
+    "per_document",
 )
 
 FRAMES = """
@@ -77,6 +90,12 @@ def main() -> None:
                 "single_importer": single if names else len(single),
                 "defined_twice": twice if names else len(twice),
                 "frames": stack if names else len(stack),
+                "to_read": {
+                    name: sum(count_lines(module) for module in modules)
+                    for name in METHODS
+                    for modules in [list_to_read(f"colligate.strategies.{name}", trees)]
+                },
+                "fields": {name: count_fields(name, trees) for name in METHODS},
                 "test_lines": sum(
                     len(path.read_text("utf-8").splitlines())
                     for path in (ROOT / "tests").rglob("*.py")
@@ -85,6 +104,49 @@ def main() -> None:
             indent=2,
         )
     )
+
+
+def list_imported(tree: ast.Module, trees: dict[str, ast.Module]) -> set[str]:
+    """Return the modules of this package that a module imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in trees else node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & trees.keys()
+
+
+def list_to_read(package: str, trees: dict[str, ast.Module]) -> set[str]:
+    """Return a method's modules and those of `core` and `readers` behind them."""
+    left = {name for name in trees if name == package or name.startswith(f"{package}.")}
+    found: set[str] = set()
+    while left:
+        name = left.pop()
+        found.add(name)
+        behind = list_imported(trees[name], trees) - found
+        left |= {each for each in behind if each.split(".")[1] in ("core", "readers")}
+    return found
+
+
+def count_lines(module: str) -> int:
+    """Return the lines of a module."""
+    return len(list_modules()[module].read_text("utf-8").splitlines())
+
+
+def count_fields(method: str, trees: dict[str, ast.Module]) -> int:
+    """Return the most fields of a class in a method's file that has a name to be asked by."""
+    fields = [
+        sum(
+            isinstance(each, ast.AnnAssign) and "ClassVar" not in ast.unparse(each.annotation)
+            for each in node.body
+        )
+        for node in trees[f"colligate.strategies.{method}.method"].body
+        if isinstance(node, ast.ClassDef) and "name: ClassVar" in ast.unparse(node)
+    ]
+    return max(fields, default=0)
 
 
 def list_modules() -> dict[str, Path]:

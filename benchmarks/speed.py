@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from colligate.concurrency import physical_cores
-from colligate.core.reader import render_passages
+from colligate.core.prompts import render_passages
 from colligate.documents import Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.reading import read_file

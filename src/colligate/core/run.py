@@ -67,7 +67,6 @@ from colligate.models import (
     Reranker,
     Role,
     Usage,
-    Verifier,
 )
 from colligate.models.cache import cached_passes
 from colligate.models.metering import Meter
@@ -107,14 +106,6 @@ class MemoryStore(dict[str, Any]):
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
         """Store a value."""
         self[key] = value
-
-
-class PlainReader(Protocol):
-    """Answers in free words; returns the answer and its short answer. For measurements only."""
-
-    async def __call__(
-        self, run: Run, messages: Sequence[Message], form: Any, role: Role, /
-    ) -> tuple[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +214,9 @@ class Run:
     `BudgetExceeded` if it does not fit, and `MissingCapability` if the role's model cannot do what
     is asked. `store` outlives the run: it holds what strategies work out about a document for all
     questions. `reader` answers from passages, `check` judges what it states; without one nothing is
-    judged. `plain_reader` replaces the reader and its citation checks; only the bench sets it.
-    `consent` is asked before work that takes many calls. `earlier` are passages that the last
-    answer of a conversation rests on: the first search offers them again. `live` counts the tokens
-    of replies as they come, for which models stream. `located` says that a person was shown
+    judged. `consent` is asked before work that takes many calls. `earlier` are passages that the
+    last answer of a conversation rests on: the first search offers them again. `live` counts the
+    tokens of replies as they come, for which models stream. `located` says that a person was shown
     already what a search located.
     """
 
@@ -236,12 +226,10 @@ class Run:
     trace: Trace = field(default_factory=Trace)
     budget: Budget = field(default_factory=Budget)
     reranker: Reranker | None = None
-    verifier: Verifier | None = None
     reader: Reader | None = None
     check: Check | None = None
     embedder: Embeds | None = None
     store: KeyValueStore = field(default_factory=MemoryStore)
-    plain_reader: PlainReader | None = None
     consent: Consent = refuse
     earlier: tuple[Span, ...] = ()
     live: bool = False

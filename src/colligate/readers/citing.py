@@ -129,6 +129,12 @@ class _Placed:
     calculations: tuple[Calculation, ...] = ()
     problem: str = ""
 
+    def state(self, verdict: Verdict | None, *, computed: bool = False) -> Stated:
+        """Return the statement with a verdict on its places."""
+        how = COMPUTED if self.calculations and computed else None
+        places = (replace(p, meaning=verdict, how=how or p.how) for p in self.places)
+        return Stated(self.sentence, tuple(places))
+
 
 async def cite(
     question: str,
@@ -162,17 +168,9 @@ async def verify(
     A statement whose quotes contradict it is dropped. One that is not surely supported, or has a
     number that its quotes do not hold, keeps its places, marked as unclear.
     """
-    documents = await run.documents_of(list(passages.values()))
-    placed = await check_in_thread(_place_all, statements, passages, documents)
-    claims = {each.sentence: _claim(question, each, documents, passages) for each in placed}
-    missing = await check_in_thread(_find_all_missing, placed, claims)
-    wanted = [each for each in placed if each.places and not _is_copy(claims[each.sentence])]
-    verdicts: dict[str, Verdict | None] = {
-        each.sentence: Verdict.SUPPORTED for each in placed if each not in wanted
-    }
-    if run.check is not None and wanted:
-        judged = await run.check.judge([claims[each.sentence] for each in wanted], run)
-        verdicts |= dict(zip((each.sentence for each in wanted), judged, strict=True))
+    placed, claims, lacking = await _place(question, statements, passages, run)
+    wanted = [claims[each.sentence] for each in placed if each.places]
+    verdicts = await _judge(wanted, run)
     stated, dropped = [], []
     for each in placed:
         verdict = verdicts.get(each.sentence)
@@ -183,13 +181,39 @@ async def verify(
                 f"a statement was dropped: its quotes contradict “{_cut(each.sentence)}”"
             )
             continue
-        if lacking := missing.get(each.sentence, []):
-            verdict = Verdict.UNCLEAR
-            run.emit(Noted(f"no quote has {', '.join(lacking)} of “{_cut(each.sentence)}”"))
-        how = COMPUTED if each.calculations and not lacking else None
-        places = (replace(p, meaning=verdict, how=how or p.how) for p in each.places)
-        stated.append(Stated(each.sentence, tuple(places)))
+        missing = lacking.get(each.sentence)
+        stated.append(each.state(Verdict.UNCLEAR if missing else verdict, computed=not missing))
     return stated, tuple(dropped)
+
+
+async def _place(
+    question: str,
+    statements: Sequence[Statement | Joined],
+    passages: Mapping[int, Passage],
+    run: Run,
+) -> tuple[list[_Placed], dict[str, Claim], dict[str, list[str]]]:
+    """Return the statements with their places, and by sentence their claims, and the numbers and
+    dates that their quotes do not hold."""
+    documents = await run.documents_of(list(passages.values()))
+    placed = await check_in_thread(_place_all, statements, passages, documents)
+    claims = {each.sentence: _claim(question, each, documents, passages) for each in placed}
+    lacking = await check_in_thread(_find_all_missing, placed, claims)
+    for sentence, missing in lacking.items():
+        if missing:
+            run.emit(Noted(f"no quote has {', '.join(missing)} of “{_cut(sentence)}”"))
+    return placed, claims, lacking
+
+
+async def _judge(claims: Sequence[Claim], run: Run) -> dict[str, Verdict | None]:
+    """Return the verdict on each statement; a copy of its quote needs none to be supported."""
+    verdicts: dict[str, Verdict | None] = {
+        each.statement: Verdict.SUPPORTED for each in claims if _is_copy(each)
+    }
+    wanted = [each for each in claims if each.statement not in verdicts]
+    if run.check is not None and wanted:
+        judged = await run.check.judge(wanted, run)
+        verdicts |= dict(zip((each.statement for each in wanted), judged, strict=True))
+    return verdicts
 
 
 async def locate_statements(
@@ -198,11 +222,54 @@ async def locate_statements(
     passages: Sequence[Passage],
     run: Run,
 ) -> list[Stated]:
-    """Return the statements of an earlier step that have places; the trace names the others."""
-    stated, dropped = await verify(question, statements, number_passages(passages), run)
-    for problem in dropped:
-        run.emit(Noted(problem))
-    return [each for each in stated if each.places]
+    """Return the statements of an earlier step whose quotes are located; the trace names others.
+
+    They are notes of the method: only what the reader states at the end is judged.
+    """
+    placed, _, lacking = await _place(question, statements, number_passages(passages), run)
+    for each in placed:
+        if not each.places:
+            run.emit(Noted(f"a citation was dropped: {each.problem}"))
+    return [
+        each.state(Verdict.UNCLEAR if lacking[each.sentence] else None)
+        for each in placed
+        if each.places
+    ]
+
+
+async def judge_stated(
+    question: str, stated: Sequence[Stated], run: Run
+) -> tuple[list[Stated], tuple[str, ...]]:
+    """Return statements of earlier steps as an answer may have them, and why others are dropped."""
+    documents = {
+        place.span.document_id: await run.document(place.span.document_id)
+        for each in stated
+        for place in each.places
+    }
+    claims = [
+        Claim(
+            each.sentence,
+            tuple(
+                _quote(document, place.span, document.slice(place.span))
+                for place in each.places
+                for document in [documents[place.span.document_id]]
+            ),
+            question,
+        )
+        for each in stated
+    ]
+    verdicts = await _judge(claims, run)
+    kept, dropped = [], []
+    for each in stated:
+        verdict = verdicts.get(each.sentence)
+        if verdict is Verdict.CONTRADICTED:
+            dropped.append(
+                f"a statement was dropped: its quotes contradict “{_cut(each.sentence)}”"
+            )
+            continue
+        places = (replace(p, meaning=p.meaning or verdict) for p in each.places)
+        kept.append(Stated(each.sentence, tuple(places)))
+    return kept, tuple(dropped)
 
 
 def number_passages(passages: Sequence[Passage]) -> dict[int, Passage]:

@@ -21,7 +21,7 @@ from colligate.core.run import Run, Shown, Task
 from colligate.documents import Document, Passage
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Message, Role
-from colligate.readers.citing import Cited, Computed, cite, write_checked
+from colligate.readers.citing import Cited, Computed, cite, judge_stated, write_checked
 
 
 class Reply(BaseModel):
@@ -157,7 +157,8 @@ class QuotingReader:
         run.warn(
             f"the answer is what earlier steps found and checked, not the last reply: {problem}"
         )
-        return finish(refused, await write_checked(question, task.known, (), run, short), run)
+        known, dropped = await judge_stated(question, task.known, run)
+        return finish(refused, await write_checked(question, known, dropped, run, short), run)
 
     async def _ask(
         self, question: str, shown: Sequence[Shown], run: Run, task: Task

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from colligate.core.citing import make_citation
+from colligate.core.answer import make_citation
 from colligate.core.export import describe_place
 from colligate.documents import Document, Kind
 from colligate.documents.reading import SourceFile

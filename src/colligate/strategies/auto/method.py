@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -41,7 +41,7 @@ _WHOLE = 16_000  # characters of all documents together that are read whole, in 
 _KIND_TOKENS = 40
 
 # Odds from which a kind other than one fact counts (docs/benchmarks.md, "Kinds of questions").
-_LEAST_ODDS = {QuestionKind.STEPS: 0.65, QuestionKind.EACH: 0.4, QuestionKind.OVERVIEW: 0.5}
+_LEAST_ODDS = {QuestionKind.STEPS: 0.65, QuestionKind.EACH: 0.6, QuestionKind.OVERVIEW: 0.5}
 
 
 @dataclass(frozen=True)
@@ -231,16 +231,20 @@ async def classify(question: str, run: Run) -> QuestionKind:
         if Capability.LABELS in run.model(Role.READER).capabilities:
             labels = [kind.value for kind in QuestionKind]
             judged = await run.labels(kind_messages(question), labels, role=Role.READER)
-            odds = dict(judged.odds)
-            kind = QuestionKind(max(odds, key=lambda name: odds[name]))
-            run.emit(Classified(odds))
-            return kind if odds[kind] >= _LEAST_ODDS.get(kind, 0.0) else QuestionKind.FACT
+            run.emit(Classified(dict(judged.odds)))
+            return choose_kind(judged.odds)
         reply = await run.structured(ask_kind(question), KindReply, max_tokens=_KIND_TOKENS)
         run.emit(Classified({reply.value.kind.value: 1.0}))
         return reply.value.kind
     except (BudgetExceeded, ModelError, MalformedOutput) as error:
         run.warn(f"the question is not classified: {error}")
         return QuestionKind.FACT
+
+
+def choose_kind(odds: Mapping[str, float]) -> QuestionKind:
+    """Return the likeliest kind if it is likely enough, otherwise one fact."""
+    kind = QuestionKind(max(odds, key=lambda name: odds[name]))
+    return kind if odds[kind] >= _LEAST_ODDS.get(kind, 0.0) else QuestionKind.FACT
 
 
 def spread(hits: Sequence[Hit], k: int) -> list[Hit]:
