@@ -1,0 +1,284 @@
+"""Per document: one question to each document, and what follows from their answers. Our own way.
+
+1. The question is rewritten for a single document (one call): "Which of these leases end this
+   year?" becomes "When does the lease end?".
+2. Each document is searched and read alone, several at a time, by the reader of the run.
+3. The reader says in one call which documents meet the question, and whether figures that were
+   found are compared or added (`prompts.Combination`); code computes that (`figures.py`).
+
+Every document in view is read. The answer names those without a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from colligate.concurrency import map_concurrent
+from colligate.core.answer import COMPUTED, NOT_FOUND, Answer, Evidence, Form, Stated, split_answer
+from colligate.core.events import Event, Noted, Progressed, Trace, pluralize
+from colligate.core.fit import reserve_reading, split_by_tokens
+from colligate.core.parameters import require_min
+from colligate.core.run import Run, show_ranked
+from colligate.core.strategy import Calls, Needs
+from colligate.errors import BudgetExceeded, ColligateError, ModelError, UsageError
+from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.models import Role
+from colligate.readers.citing import Cited, write_answer, write_checked
+from colligate.readers.quoting import finish
+from colligate.strategies.per_document.figures import Computed, Source, compute
+from colligate.strategies.per_document.prompts import (
+    MOST_FIGURES,
+    QUESTION_TOKENS,
+    Combination,
+    combine_messages,
+    question_messages,
+)
+
+_REPLY = 3000  # tokens of a combination, at most a third of the window
+_UNKNOWN = 100_000  # tokens of findings for a model that does not report its window
+_SPARE = 0.9  # of a window: findings counted apart have more tokens when joined
+_NAMED = 3  # documents that a warning names
+
+
+@dataclass(frozen=True)
+class PerDocument:
+    """One question to every document, and what follows from their answers.
+
+    A document that fails is reported and stops no other. A part of the token budget is reserved for
+    the last call.
+
+    Attributes:
+        k: passages of each document that are read
+        pool: passages that a search gives to the reranker, if there is one
+        concurrency: documents that are read at a time
+        most_documents: documents above which consent is asked for; none: never
+        form: kind of answer that each document gives
+    """
+
+    name: ClassVar[str] = "per-document"
+    needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(2, document=1)
+
+    k: int = 6
+    pool: int = 50
+    mode: SearchMode = SearchMode.HYBRID
+    concurrency: int = 16
+    most_documents: int | None = 500
+    form: Form = Form.SHORT
+
+    def __post_init__(self) -> None:
+        require_min(self, k=1, pool=1, concurrency=1, most_documents=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Ask every document, then say what follows."""
+        infos = await run.infos()
+        if len(infos) < 2:
+            hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
+            return await run.read(question, show_ranked(hits), form=self.form)
+        await self._check_size(len(infos), run)
+        with reserve_reading(run):
+            told = await self._ask_all(question, infos, run)
+        found = [each for each in told if each.statements]
+        failed = [each for each in told if each.problem]
+        _report(told, failed, run)
+        evidence = sorted((e for each in told for e in each.evidence), key=lambda e: -e.score)
+        refused = Answer(question, "", NOT_FOUND, False, evidence=tuple(evidence))
+        if not found:
+            return finish(refused, Cited("", (), ()), run)
+        asked = await self._combine(question, found, run)
+        cited = await self._write(question, found, asked, len(infos), run)
+        if failed or (len(found) < len(infos) and asked.operation in ("sum", "average")):
+            cited = replace(cited, short="")  # it would be of all documents
+        return finish(refused, cited, run)
+
+    async def _check_size(self, documents: int, run: Run) -> None:
+        """Raise `UsageError` if there are many documents and nobody consents."""
+        if self.most_documents is None or documents <= self.most_documents:
+            return
+        what = f"{documents:,} documents are read one by one, with at least a call for each"
+        if not await run.consent(what):
+            raise UsageError(
+                what,
+                f"most_documents is {self.most_documents:,}",
+                f"--yes or the parameter most_documents={documents} allows it",
+            )
+
+    async def _ask_all(self, question: str, infos: Sequence[DocumentInfo], run: Run) -> list[Told]:
+        """Return what each document says; none is begun after the token budget is spent."""
+        reply = await run.chat(question_messages(question), max_tokens=QUESTION_TOKENS)
+        asked = reply.text.strip().partition("\n")[0]
+        run.emit(Noted(f"asked of each document: {asked}"))
+        phase, done, spent = "reading documents", 0, False
+        run.emit(Progressed(phase, 0, len(infos)))
+
+        async def ask(info: DocumentInfo) -> Told:
+            nonlocal done, spent
+            told = Told(info.id, info.full_title, problem="the token budget is spent")
+            if not spent:
+                try:
+                    told = await self._ask_one(asked, info, run)
+                except ColligateError as error:
+                    spent |= isinstance(error, BudgetExceeded)
+                    told = replace(told, problem=str(error))
+            done += 1
+            run.emit(told)
+            run.emit(Progressed(phase, done, len(infos), info.full_title))
+            return told
+
+        return await map_concurrent(infos, ask, self.concurrency)
+
+    async def _ask_one(self, asked: str, info: DocumentInfo, run: Run) -> Told:
+        """Search and read one document; without a result, what the reader warned of is why."""
+        alone, warnings = copy(run), []
+
+        def pass_on(event: Event) -> None:
+            if isinstance(event, Noted) and event.warning:
+                warnings.append(event.text)
+            else:
+                run.emit(event)
+
+        alone.trace = Trace([pass_on], keep=False)
+        hits = await alone.search(
+            asked, k=self.k, pool=self.pool, mode=self.mode, documents=[info.id]
+        )
+        answer = await alone.read(asked, show_ranked(hits), form=self.form)
+        problem = ""
+        if answer.found:
+            for warning in warnings:
+                run.warn(f"{info.full_title}: {warning}")
+        else:
+            problem = "; ".join(warnings)
+        stated = split_answer(answer) if answer.found else []
+        said = [each.sentence for each in stated]
+        heads = dict.fromkeys(c.head for c in answer.citations if c.head)
+        texts = (*said, *heads, *(citation.quote for citation in answer.citations))
+        return Told(
+            info.id,
+            info.full_title,
+            tuple(replace(e, sentence=f"{info.full_title}: {e.sentence}") for e in stated),
+            " ".join([f"{info.full_title}:", *said, *(f"({head})" for head in heads)]),
+            Source(texts, info.language),
+            answer.evidence,
+            problem,
+        )
+
+    async def _combine(self, question: str, found: Sequence[Told], run: Run) -> Combination:
+        """Ask the reader what follows, in as many calls as its window needs.
+
+        If a call fails, or they differ on the operation, everything that was found is listed.
+        """
+        reader = run.model(Role.READER)
+        empty = combine_messages(question, [])
+        limit = min(_REPLY, (reader.context_tokens or _UNKNOWN) // 3)
+        room = await run.room(Role.READER, empty, limit, schema=Combination, last=True)
+        most = _UNKNOWN if room is None else room * _SPARE
+        tokens = [await reader.count_tokens(each.text) for each in found]
+        least = int(most / MOST_FIGURES)  # so that one reply can name all documents of its part
+        parts = split_by_tokens([max(each, least) for each in tokens], most)
+
+        async def ask(part: range) -> Combination:
+            messages = combine_messages(question, [found[at].text for at in part])
+            return (await run.structured(messages, Combination, max_tokens=limit)).value
+
+        try:
+            replies = await map_concurrent(parts, ask, self.concurrency)
+        except (ModelError, BudgetExceeded) as error:
+            run.warn(f"what was found is listed, it may hold more than the answer: {error}")
+            return Combination(documents=list(range(1, len(found) + 1)))
+        combined = replies[0]
+        for reply, part in zip(replies[1:], parts[1:], strict=True):
+            combined = combined.join(reply, part.start)
+        return combined
+
+    async def _write(
+        self, question: str, found: Sequence[Told], asked: Combination, total: int, run: Run
+    ) -> Cited:
+        """Return the text of the answer: what was computed, and what the chosen documents say."""
+        meeting = [n - 1 for n in dict.fromkeys(asked.documents) if 0 < n <= len(found)]
+        computed = compute(asked, [each.source for each in found])
+        if computed is None and asked.operation == "count" and not (asked.least or asked.most):
+            computed = Computed("", tuple(sorted(meeting)), tuple(range(len(found))))
+        if computed is None:
+            if asked.operation != "none":
+                run.warn("what was found in the documents cannot be compared: it is listed")
+            listed = meeting or range(len(found))
+            stated = [each for at in listed for each in found[at].statements]
+            return await write_checked(question, stated, (), run, asked.short_answer)
+        among = f"of what was found in {len(computed.compared)} of {pluralize(total, 'document')}"
+        line, short = _say(asked.operation, computed, found, among)
+        if others := [each.title for at, each in enumerate(found) if at not in computed.compared]:
+            run.warn(f"not compared: {_name(others)}")
+        if computed.unsure:
+            run.warn(f"perhaps also: {_name([found[at].title for at in computed.unsure])}")
+        places = dict.fromkeys(
+            replace(place, how=COMPUTED)
+            for at in computed.compared
+            for each in found[at].statements
+            for place in each.places
+        )
+        known = {place.span: place for place in places}
+        chosen = [
+            Stated(each.sentence, tuple(known.get(place.span, place) for place in each.places))
+            for at in computed.chosen
+            for each in found[at].statements
+        ]
+        documents = {span.document_id: await run.document(span.document_id) for span in known}
+        cited = write_answer([Stated(line, tuple(places)), *chosen], documents)
+        return replace(cited, short="" if others else short)
+
+
+@dataclass(frozen=True)
+class Told(Event):
+    """What a document answers to its question; without statements `problem` may say why.
+
+    `text` is the answer with the title and the heads of its tables.
+    """
+
+    document: str
+    title: str
+    statements: tuple[Stated, ...] = ()
+    text: str = ""
+    source: Source = field(default_factory=Source)
+    evidence: tuple[Evidence, ...] = ()
+    problem: str = ""
+
+    def line(self) -> str:
+        return f"{self.title}: {'an answer' if self.statements else self.problem or 'no answer'}"
+
+    @property
+    def stage(self) -> dict[str, Sequence[str]]:
+        return {"found": [self.document] if self.statements else []}
+
+
+def _say(operation: str, computed: Computed, found: Sequence[Told], among: str) -> tuple[str, str]:
+    """Return the statement of what was computed, and the short answer."""
+    titles = [found[at].title for at in computed.chosen]
+    if operation in ("sum", "average"):
+        return f"{computed.result} is the {operation} {among}.", computed.result
+    if operation in ("highest", "lowest"):
+        named = "; ".join(titles)
+        return f"{named}: {computed.result} is the {operation} {among}.", named
+    line = f"{computed.result}: " if computed.result else ""
+    line += f"{'; '.join(titles) or 'none'} ({among})."
+    if operation == "count":
+        return f"{len(titles)} of {len(computed.compared)}: {line}", str(len(titles))
+    return line, "; ".join(titles)
+
+
+def _report(told: Sequence[Told], failed: Sequence[Told], run: Run) -> None:
+    """Warn of documents that could not be read, and of those without a result."""
+    if failed:
+        named = _name([f"{each.title!r}: {each.problem}" for each in failed])
+        run.warn(f"{len(failed)} of {len(told)} documents could not be read: {named}")
+    silent = [each.title for each in told if not each.statements and not each.problem]
+    if silent and len(silent) < len(told):
+        run.warn(f"nothing was found in {_name(silent)}")
+
+
+def _name(texts: Sequence[str]) -> str:
+    """Return the first texts, and how many more there are."""
+    more = f"; and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return "; ".join(texts[:_NAMED]) + more

@@ -1,0 +1,289 @@
+"""One question to each document: what follows from the answers, and what of it code computes."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from colligate.core.answer import COMPUTED, NOT_FOUND
+from colligate.errors import ServerFailed, UsageError
+from colligate.library import InMemorySources
+from colligate.models import Role
+from colligate.strategies.per_document import PerDocument
+from colligate.strategies.per_document.figures import Source, compute, is_stated, read_value
+from colligate.strategies.per_document.prompts import Combination, question_messages
+from support.runs import document
+
+ASKED = "When does the lease end?"
+ENDS = {
+    n: f"{28 - n % 20} {('May', 'June')[n % 2]} {2026 + n % 3}"
+    for n in range(1, 71)  # every third one in 2026
+}
+ENDING = [n for n, day in ENDS.items() if day.endswith("2026")]
+
+
+def lease(number: int):
+    text = f"# Lease {number}\n\nThe lease ends on {ENDS[number]}. The rent is {number}50 euros.\n"
+    return document(f"l{number:02}", text)
+
+
+def leases(*numbers: int):
+    return [lease(number) for number in numbers]
+
+
+def who(call) -> str:
+    if call.schema is None:
+        return "question"
+    return "combine" if "operation" in call.schema["properties"] else "reader"
+
+
+def models(combination, *, fails=(), silent=()):
+    """Models that read a lease and say what follows."""
+
+    def say(call):
+        if who(call) == "question":
+            return ASKED
+        if who(call) == "combine":
+            return json.dumps(combination) if isinstance(combination, dict) else combination
+        title = re.search(r'title="(Lease \d+)"', call.prompt)[1]
+        if title in fails:
+            return ServerFailed("the server failed", "503")
+        if title in silent:
+            return json.dumps({"statements": [], "short_answer": "", "found": False})
+        sentence = re.search(r"The lease ends on .* euros\.", call.prompt)[0]
+        quoted = {"quotes": [{"passage": 1, "quote": sentence}], "sentence": sentence}
+        return json.dumps({"statements": [quoted], "short_answer": "", "found": True})
+
+    return say
+
+
+def iso(number: int) -> str:
+    day, month, year = ENDS[number].split()
+    return f"{year}-{'05' if month == 'May' else '06'}-{day}"
+
+
+def figures(numbers) -> list[dict]:
+    return [{"document": at, "value": iso(n)} for at, n in enumerate(numbers, 1)]
+
+
+def cited(answer) -> list[str]:
+    return sorted({citation.span.document_id for citation in answer.citations})
+
+
+STRATEGY = PerDocument(mode="sparse")
+
+
+async def test_which_of_thirty_leases_end_this_year_names_exactly_those(ask):
+    asked = {"operation": "within", "least": "2026-01-01", "most": "2026-12-31"}
+    numbers = range(1, 31)
+    say = models({**asked, "figures": figures(numbers), "documents": [7]})
+    answer, run, model = await ask(
+        STRATEGY, "Which of these leases end this year?", leases(*numbers), say
+    )
+    named = [f"Lease {n}" for n in ENDING if n <= 30]
+    assert answer.short == "; ".join(named)
+    assert answer.text.startswith(f"2026-01-01 ≤ … ≤ 2026-12-31: {'; '.join(named)} (of what was")
+    assert re.findall(r"(Lease \d+): The lease ends", answer.text) == named
+    assert answer.ground == "computed"
+    assert (answer.found, run.warnings) == (True, ())
+    assert [who(call) for call in model.calls] == ["question", *["reader"] * 30, "combine"]
+    # The question for each document is asked of each one alone.
+    assert all(call.prompt.endswith(ASKED) for call in model.calls if who(call) == "reader")
+    assert "30. Lease 30: The lease ends on" in model.calls[-1].prompt
+
+
+@pytest.mark.parametrize(("operation", "best"), [("highest", 3), ("lowest", 1)])
+async def test_the_highest_of_three_is_found_by_comparing(operation, best, ask):
+    values = [{"document": n, "value": f"{n}50"} for n in (1, 2, 3)]
+    say = models({"operation": operation, "unit": "euros", "figures": values})
+    answer, *_ = await ask(STRATEGY, "Which rent is it?", leases(1, 2, 3), say)
+    assert answer.short == f"Lease {best}"
+    line = f"Lease {best}: {best}50 euros is the {operation} of what was found in 3 of 3 documents."
+    assert answer.text.startswith(f"{line} [1][2][3] Lease {best}: The lease ends")
+    assert {citation.how for citation in answer.citations} == {COMPUTED}
+    values[:] = [{"document": n, "value": "250"} for n in (1, 2)]  # Lease 1 does not say so
+    answer, run, _ = await ask(STRATEGY, "Which rent is it?", leases(1, 2), say)
+    assert "Lease 2: 250 euros" in answer.text
+    assert answer.short is None
+    assert "not compared: Lease 1" in run.warnings
+
+
+@pytest.mark.parametrize(("silent", "short"), [((), "750 euros"), (("Lease 3",), None)])
+async def test_a_sum_is_computed_and_short_only_if_every_document_has_a_figure(silent, short, ask):
+    count = 3 - len(silent)
+    values = [{"document": n, "value": f"{n}50"} for n in range(1, count + 1)]
+    asked = {"operation": "sum", "unit": "euros", "figures": values}
+    say = models(asked, silent=silent)
+    numbers = (1, 2, 3)
+    answer, run, _ = await ask(STRATEGY, "What do they cost altogether?", leases(*numbers), say)
+    total = "400" if silent else "750"
+    assert answer.text.startswith(f"{total} euros is the sum of what was found in {count} of 3")
+    assert answer.short == short
+    assert len(cited(answer)) == count
+    assert ("nothing was found in Lease 3" in run.warnings) == bool(silent)
+
+
+async def test_the_documents_that_meet_the_question_are_named_without_a_figure(ask):
+    say = models({"operation": "none", "documents": [3, 1, 99], "short_answer": "Leases 3 and 1"})
+    answer, *_ = await ask(STRATEGY, "Which leases are it?", leases(1, 2, 3), say)
+    assert cited(answer) == ["l01", "l03"]
+    assert answer.text.startswith("Lease 3: The lease ends")
+    assert answer.ground == "documents"
+
+
+@pytest.mark.parametrize(
+    ("asked", "short"),
+    [
+        ({"documents": [1, 3]}, "2"),
+        ({"least": "2027", "figures": figures((1, 2, 3))}, "1"),
+        ({"least": "2026", "strict": True, "figures": figures((1, 2, 3))}, "2"),
+    ],
+    ids=["by what the reader says", "from a year", "after a year"],
+)
+async def test_documents_are_counted(asked, short, ask):
+    assert [iso(n)[:4] for n in (1, 2, 3)] == ["2027", "2028", "2026"]
+    if short == "1":
+        asked = {**asked, "least": "2028"}
+    answer, *_ = await ask(
+        STRATEGY, "How many are it?", leases(1, 2, 3), models({"operation": "count", **asked})
+    )
+    assert answer.short == short
+    assert answer.text.startswith(f"{short} of 3: ")
+
+
+async def test_a_document_that_fails_is_named_and_stops_no_other(ask):
+    asked = {"operation": "within", "least": "2026-01-01", "most": "2026-12-31"}
+    numbers = (3, 6, 9)
+    say = models({**asked, "figures": figures((3, 9))}, fails=("Lease 6",))
+    answer, run, _ = await ask(STRATEGY, "Which end this year?", leases(*numbers), say)
+    assert "Lease 3; Lease 9 (of what was found in 2 of 3 documents)" in answer.text
+    assert answer.short is None  # of Lease 6 nothing is known
+    [warning] = run.warnings
+    assert warning.startswith("1 of 3 documents could not be read: 'Lease 6': ")
+    assert warning.endswith("the server failed")
+
+
+@pytest.mark.parametrize("failure", [ServerFailed("the server failed"), "no JSON"])
+async def test_where_the_last_call_fails_what_was_found_is_listed(failure, ask):
+    answer, run, _ = await ask(STRATEGY, "Which end?", leases(1, 2), models(failure))
+    assert cited(answer) == ["l01", "l02"]
+    assert any("what was found is listed" in warning for warning in run.warnings)
+
+
+async def test_figures_that_cannot_be_compared_are_listed(ask):
+    asked = {"operation": "within", "least": "soon", "figures": figures((1, 2))}
+    answer, run, _ = await ask(STRATEGY, "Which end soon?", leases(1, 2), models(asked))
+    assert cited(answer) == ["l01", "l02"]
+    assert "what was found in the documents cannot be compared: it is listed" in run.warnings
+
+
+async def test_nothing_found_anywhere_is_a_refusal(ask):
+    say = models({}, silent=("Lease 1", "Lease 2"))
+    answer, _, model = await ask(STRATEGY, "Which end?", leases(1, 2), say)
+    assert (answer.found, answer.text) == (False, NOT_FOUND)
+    assert len(answer.evidence) == 2
+    assert not any(who(call) == "combine" for call in model.calls)
+
+
+async def test_where_every_document_fails_the_error_is_said(ask):
+    say = models({}, fails=("Lease 1", "Lease 2"))
+    answer, run, _ = await ask(STRATEGY, "Which end?", leases(1, 2), say)
+    assert not answer.found
+    assert run.warnings[0].startswith("2 of 2 documents could not be read: ")
+
+
+async def test_one_document_is_asked_the_question_itself(ask):
+    answer, _, model = await ask(STRATEGY, "Does the lease end?", [lease(1)], models({}))
+    assert answer.found
+    assert [who(call) for call in model.calls] == ["reader"]
+
+
+async def test_more_documents_than_allowed_need_consent(make_run):
+    async with InMemorySources(leases(1, 2, 3)) as sources:
+        run, model = make_run(sources, models({"operation": "none", "documents": [1]}))
+        with pytest.raises(UsageError, match="most_documents=3 allows it"):
+            await PerDocument(mode="sparse", most_documents=2).answer("Which end?", run)
+        assert model.calls == []
+        run.consent = _yes
+        answer = await PerDocument(mode="sparse", most_documents=2).answer("Which end?", run)
+    assert answer.found
+
+
+async def _yes(estimate: str) -> bool:
+    return True
+
+
+async def test_more_than_one_prompt_holds_is_combined_in_several(make_run):
+    async with InMemorySources(leases(*range(1, 71))) as sources:
+        run, model = make_run(sources, models({}))
+        run.models = {Role.READER: model}
+        seen = []
+
+        def say(call):
+            if who(call) != "combine":
+                return models({})(call)
+            titles = re.findall(r"^\d+\. Lease (\d+):", call.prompt, re.MULTILINE)
+            seen.append(len(titles))
+            return json.dumps(
+                {
+                    "operation": "within",
+                    "most": "2026-12-31",
+                    "figures": figures(map(int, titles)),
+                }
+            )
+
+        model._reply = say
+        answer = await STRATEGY.answer("Which end by 2026?", run)
+    assert len(seen) > 1
+    assert sum(seen) == 70
+    assert answer.short == "; ".join(f"Lease {n}" for n in ENDING)
+
+
+# Figures
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "stated"),
+    [
+        ("4980 million dollars", "Sales were 4.98 billion dollars.", True),
+        ("4979", "| Net sales | 4,979 |", True),
+        ("4978", "| Net sales | 4,979 |", False),
+        ("1850.5 Euro", "Die Miete beträgt 1.850,50 Euro.", True),
+        ("10 dogs", "ten dogs", True),
+        ("7", "no figure", False),
+        ("2026-05-31", "It ends on 31 May 2026.", True),
+        ("2026-05-30", "It ends on 31 May 2026.", False),
+        ("2026-05", "It ends in May 2026.", True),
+    ],
+)
+def test_a_value_is_taken_only_if_the_document_says_it(text, source, stated):
+    assert is_stated(text, Source((source,))) is stated
+
+
+def test_dates_are_ranges_of_days():
+    year, month = read_value("2026", dates=True), read_value("2026-02", dates=True)
+    assert (year.high - year.low, month.high - month.low) == (364, 27)
+    assert read_value("2026-13", dates=True) is None
+    assert read_value("about ten") is None
+
+
+def test_equal_values_share_the_place_and_part_of_a_year_is_not_sure():
+    asked = Combination(
+        operation="highest",
+        unit="m",
+        figures=[{"document": n, "value": v} for n, v in ((1, "5"), (2, 7), (3, "7.0"))],
+    )
+    assert compute(asked, [Source((each,)) for each in ("5 m", "7 m", "7 m")]).chosen == (1, 2)
+    asked = Combination(
+        operation="within", least="2026-06-01", figures=[{"document": 1, "value": "2026"}]
+    )
+    result = compute(asked, [Source(("in 2026",))])
+    assert (result.chosen, result.unsure) == ((), (0,))
+
+
+def test_the_question_for_each_document_is_shown_by_examples():
+    messages = question_messages(" Which leases end this year?<|im_end|> ")
+    assert messages[-1].content == "Which leases end this year?‹|im_end|>"
+    assert len(messages) == 2 + 2 * 18
