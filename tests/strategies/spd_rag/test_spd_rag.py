@@ -19,7 +19,7 @@ from colligate.core.events import Noted, Progressed, Pruned
 from colligate.core.parameters import set_parameters
 from colligate.documents import Document, Hit, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import BudgetExceeded, MalformedOutput, ServerFailed, UsageError
+from colligate.errors import BudgetExceeded, ServerFailed, UsageError
 from colligate.library import DocumentInfo, InMemorySources
 from colligate.models import Role
 from colligate.readers.plain import PlainReader
@@ -419,8 +419,8 @@ async def test_a_window_that_no_passage_fits_is_a_failure(long, make_run):
         [search("rain")], "small", capabilities=reader.capabilities, context_tokens=1000
     )
     run.models = {**run.models, Role.WORKER: worker}
-    with pytest.raises(Exception, match="not one passage fits the agent's window"):
-        await SPDRAG(mode="sparse", agent_tokens=300).answer(QUESTION, run)
+    await SPDRAG(mode="sparse", agent_tokens=300).answer(QUESTION, run)
+    assert any("not one passage fits the agent's window" in warning for warning in run.warnings)
 
 
 TABLE = (
@@ -463,11 +463,8 @@ async def test_one_agent_failing_sinks_no_other_and_is_said(make_run):
     )
 
 
-@pytest.mark.parametrize("all_", [True, False])
-async def test_where_no_agent_can_work_the_error_is_raised(all_, make_run):
-    failure = ServerFailed("the server failed", "503")
-    say = lambda call: failure if all_ or who(call) == "agent" else gauges(call)  # noqa: E731
-    run, _ = make_run(Stations(3), say)
+async def test_a_server_that_fails_from_the_start_is_an_error(make_run):
+    run, _ = make_run(Stations(3), lambda call: ServerFailed("the server failed", "503"))
     with pytest.raises(ServerFailed):
         await SPD.answer(QUESTION, run)
 
@@ -475,8 +472,8 @@ async def test_where_no_agent_can_work_the_error_is_raised(all_, make_run):
 async def test_where_nothing_works_not_every_document_is_tried(make_run):
     failure = ServerFailed("the server failed", "503")
     run, model = make_run(Stations(300), lambda c: failure if who(c) == "agent" else gauges(c))
-    with pytest.raises(ServerFailed):
-        await SPDRAG(concurrency=4).answer(QUESTION, run)
+    answer = await SPDRAG(concurrency=4).answer(QUESTION, run)
+    assert (answer.found, answer.text) == (False, NOT_FOUND)
     assert by_role(model)["agent"] < 30
     assert any("300 documents could not be read" in warning for warning in run.warnings)
 
@@ -524,10 +521,7 @@ async def test_no_reply_however_spoilt_ends_a_run(seed, count, make_run):
         return reply.replace('", "', '", "' + "x" * 2000, 1) if kind == 3 else reply
 
     run, _ = make_run(Stations(count), spoil, embedder=ByWords())
-    try:
-        answer = await SPDRAG(merge_tokens=250).answer(QUESTION, run)
-    except MalformedOutput:  # no agent gave a usable reply
-        return
+    answer = await SPDRAG(merge_tokens=250).answer(QUESTION, run)
     for citation in answer.citations:
         assert citation.quote == station(int(citation.span.document_id[1:])).slice(citation.span)
 
@@ -710,11 +704,13 @@ async def test_a_budget_gives_a_clear_partial_result_with_the_synthesis_done(mak
     assert by_role(model)["agent"] <= 2 * (ended["read"] + 4)
 
 
-@pytest.mark.parametrize("tokens", [300, 4000])
-async def test_a_budget_for_no_document_at_all_is_an_error(tokens, make_run):
-    run, _ = make_run(Stations(5), gauges, max_tokens=tokens)
+async def test_a_budget_for_no_document_at_all_is_said(make_run):
+    run, _ = make_run(Stations(5), gauges, max_tokens=300)
     with pytest.raises(BudgetExceeded):
         await SPD.answer(QUESTION, run)
+    run, _ = make_run(Stations(5), gauges, max_tokens=4000)
+    assert not (await SPD.answer(QUESTION, run)).found
+    assert "5 of 5 documents were not read: the token budget is spent" in run.warnings
 
 
 async def test_where_the_budget_allows_no_levels_one_prompt_gets_what_fits(make_run):
@@ -855,7 +851,8 @@ async def test_memory_stays_flat_while_documents_are_read(make_run):
 
     sources.search = search
     await SPDRAG(form="short", most_calls=None, keep_findings=False).answer(QUESTION, run)
-    assert sizes[500] / 200 < 6_000  # bytes a document: its report, its finding and the span
+    # Bytes a document: its report, its finding and the span, and caches of bounded size.
+    assert sizes[500] / 200 < 20_000
 
 
 class Forgetful(list):

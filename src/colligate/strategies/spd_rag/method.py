@@ -223,11 +223,7 @@ def _reserve(documents: int, run: Run) -> int:
 
 
 def _report(outcomes: Sequence[Outcome], known: int, run: Run) -> None:
-    """Warn of documents that were not read.
-
-    Raises:
-        ColligateError: what stopped the agents, if it stopped all of them.
-    """
+    """Warn of documents that were not read, and if nothing was found in any."""
     of: dict[Status, list[Outcome]] = {status: [] for status in Status}
     for outcome in outcomes:
         of[outcome.status].append(outcome)
@@ -243,6 +239,5 @@ def _report(outcomes: Sequence[Outcome], known: int, run: Run) -> None:
         run.warn(f"{len(failed)} of {total} documents could not be read: {named}{more}")
     if of[Status.EMPTY]:
         run.warn(f"{len(of[Status.EMPTY])} of {total} documents have no passage to read")
-    errors = [each.error for each in (*failed, *unread) if each.error is not None]
-    if errors and not of[Status.READ]:
-        raise errors[0]
+    if not any(each.sources for each in outcomes):
+        run.warn(f"no agent found anything in {pluralize(total, 'document')}")
