@@ -19,8 +19,8 @@ from colligate.jobs.identity import (
 )
 from colligate.models.llama.libraries import VERSION
 from colligate.models.weights import PINNED
-from colligate.strategies.full_context import FullContext
 from colligate.strategies.duquad import DuQUAD
+from colligate.strategies.full_context import FullContext
 
 
 def test_pinned_weights_are_known_by_their_digest_and_files_by_theirs(tmp_path: Path) -> None:
@@ -70,7 +70,12 @@ async def test_what_a_server_reports_anew_each_time_is_left_out() -> None:
 def test_prompts_are_those_of_core_and_of_the_strategies() -> None:
     digests = prompt_digests([DuQUAD, FullContext])
 
-    assert {"core/reader.py", "duquad/prompts.py", "strategies/full_context.py"} <= set(digests)
+    assert {
+        "core/prompts.py",
+        "readers/quoting.py",
+        "duquad/prompts.py",
+        "strategies/full_context.py",
+    } <= set(digests)
     assert "strategies/direct.py" not in digests
     assert not any(name.endswith("__init__.py") for name in digests)  # names, not prompts
     assert digests == prompt_digests([DuQUAD, FullContext])

@@ -126,7 +126,8 @@ async def _open_readers(
     for name in sorted(names):
         model = models[Role.READER]
         reader = await asyncio.to_thread(make_reader, name, model)  # may read the model's file
-        opened[name] = reader, await session.open_check(reader, model, trace)
+        checked = reader.name != "plain"
+        opened[name] = reader, await session.open_check(reader, model, trace) if checked else None
     return opened
 
 
