@@ -11,6 +11,7 @@ from colligate.core.answer import COMPUTED, NOT_FOUND
 from colligate.errors import ServerFailed, UsageError
 from colligate.library import InMemorySources
 from colligate.models import Role
+from colligate.readers.plain import PlainReader
 from colligate.strategies.per_document import PerDocument
 from colligate.strategies.per_document.figures import Source, compute, is_stated, read_value
 from colligate.strategies.per_document.prompts import Combination, question_messages
@@ -192,6 +193,23 @@ async def test_where_every_document_fails_the_error_is_said(ask):
     answer, run, _ = await ask(STRATEGY, "Which end?", leases(1, 2), say)
     assert not answer.found
     assert run.warnings[0].startswith("2 of 2 documents could not be read: ")
+
+
+async def test_a_reader_that_cites_nothing_is_compared_too(make_run):
+    asked = {"operation": "within", "most": "2026-12-31", "figures": figures((2, 3))}
+    rest = models(asked)
+
+    def say(call):
+        if call.schema or "each document" in call.messages[0].content:
+            return rest(call)
+        return re.search(r"The lease ends on .* euros\.", call.prompt)[0]
+
+    async with InMemorySources(leases(2, 3)) as sources:
+        run, _ = make_run(sources, say)
+        run.reader = PlainReader()
+        answer = await STRATEGY.answer("Which end by 2026?", run)
+    assert (answer.found, answer.short, answer.citations) == (True, "Lease 3", ())
+    assert "Lease 3: The lease ends on 25 June 2026." in answer.text
 
 
 async def test_one_document_is_asked_the_question_itself(ask):

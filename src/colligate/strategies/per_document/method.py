@@ -89,10 +89,17 @@ class PerDocument:
         if not found:
             return finish(refused, Cited("", (), ()), run)
         asked = await self._combine(question, found, run)
-        cited = await self._write(question, found, asked, len(infos), run)
-        if failed or (len(found) < len(infos) and asked.operation in ("sum", "average")):
-            cited = replace(cited, short="")  # it would be of all documents
-        return finish(refused, cited, run)
+        stated, short, computed = self._conclude(found, asked, len(infos), run)
+        if not any(each.places for each in stated):  # a reader that cites nothing
+            text = " ".join(each.sentence for each in stated)
+            return replace(refused, text=text, found=True, short=short or None)
+        if not computed:
+            return finish(refused, await write_checked(question, stated, (), run, short), run)
+        ids = {place.span.document_id for each in stated for place in each.places}
+        cited = write_answer(stated, {name: await run.document(name) for name in ids})
+        partly = len(found) < len(infos) and asked.operation in ("sum", "average")
+        short = "" if failed or partly else short  # it would be of all documents
+        return finish(refused, replace(cited, short=short), run)
 
     async def _check_size(self, documents: int, run: Run) -> None:
         """Raise `UsageError` if there are many documents and nobody consents."""
@@ -109,7 +116,7 @@ class PerDocument:
     async def _ask_all(self, question: str, infos: Sequence[DocumentInfo], run: Run) -> list[Told]:
         """Return what each document says; none is begun after the token budget is spent."""
         reply = await run.chat(question_messages(question), max_tokens=QUESTION_TOKENS)
-        asked = reply.text.strip().partition("\n")[0]
+        asked = reply.text.strip().partition("\n")[0] or question
         run.emit(Noted(f"asked of each document: {asked}"))
         phase, done, spent = "reading documents", 0, False
         run.emit(Progressed(phase, 0, len(infos)))
@@ -152,6 +159,8 @@ class PerDocument:
         else:
             problem = "; ".join(warnings)
         stated = split_answer(answer) if answer.found else []
+        if answer.found and not stated:
+            stated = [Stated(answer.text, ())]
         said = [each.sentence for each in stated]
         heads = dict.fromkeys(c.head for c in answer.citations if c.head)
         texts = (*said, *heads, *(citation.quote for citation in answer.citations))
@@ -193,10 +202,10 @@ class PerDocument:
             combined = combined.join(reply, part.start)
         return combined
 
-    async def _write(
-        self, question: str, found: Sequence[Told], asked: Combination, total: int, run: Run
-    ) -> Cited:
-        """Return the text of the answer: what was computed, and what the chosen documents say."""
+    def _conclude(
+        self, found: Sequence[Told], asked: Combination, total: int, run: Run
+    ) -> tuple[list[Stated], str, bool]:
+        """Return the statements of the answer, its short answer, and whether it is computed."""
         meeting = [n - 1 for n in dict.fromkeys(asked.documents) if 0 < n <= len(found)]
         computed = compute(asked, [each.source for each in found])
         if computed is None and asked.operation == "count" and not (asked.least or asked.most):
@@ -206,7 +215,7 @@ class PerDocument:
                 run.warn("what was found in the documents cannot be compared: it is listed")
             listed = meeting or range(len(found))
             stated = [each for at in listed for each in found[at].statements]
-            return await write_checked(question, stated, (), run, asked.short_answer)
+            return stated, asked.short_answer, False
         among = f"of what was found in {len(computed.compared)} of {pluralize(total, 'document')}"
         line, short = _say(asked.operation, computed, found, among)
         if others := [each.title for at, each in enumerate(found) if at not in computed.compared]:
@@ -225,9 +234,7 @@ class PerDocument:
             for at in computed.chosen
             for each in found[at].statements
         ]
-        documents = {span.document_id: await run.document(span.document_id) for span in known}
-        cited = write_answer([Stated(line, tuple(places)), *chosen], documents)
-        return replace(cited, short="" if others else short)
+        return [Stated(line, tuple(places)), *chosen], "" if others else short, True
 
 
 @dataclass(frozen=True)
@@ -274,7 +281,7 @@ def _report(told: Sequence[Told], failed: Sequence[Told], run: Run) -> None:
         named = _name([f"{each.title!r}: {each.problem}" for each in failed])
         run.warn(f"{len(failed)} of {len(told)} documents could not be read: {named}")
     silent = [each.title for each in told if not each.statements and not each.problem]
-    if silent and len(silent) < len(told):
+    if silent:
         run.warn(f"nothing was found in {_name(silent)}")
 
 
