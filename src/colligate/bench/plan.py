@@ -168,10 +168,8 @@ def configure_entries(
     """Configure the suite's strategies of these names, or its default ones, in the order given.
 
     A name that is not the suite's own may be any registered strategy's. `settings` are texts such
-    as "k=3", for the strategies that have the parameter; they and `reader` replace the suite's.
-
-    Raises:
-        UsageError: something is not known, or would make rows of the table alike.
+    as "k=3", for the strategies that have the parameter; they and `reader` replace the suite's,
+    but not what tells rows of the table apart.
     """
     own = {method.name: method for method in suite.strategies}
     wanted = names or [method.name for method in suite.strategies if method.default]
@@ -198,7 +196,7 @@ def configure_entries(
             why = f"{method.name} is the row of the reader {method.reader}"
             raise UsageError(f"--reader {reader}", why, "leave that row or the reader out")
         own_given = {name: given[name] for name in given if name in known[kind]}
-        kept = _find_kept(suite, method, kind, own_given)
+        kept = _find_kept(suite, method, own_given)
         chosen = [setting for name, setting in own_given.items() if name not in kept]
         strategy = set_parameters(kind, [*method.set, *chosen])
         form = getattr(strategy, "form", None) if "form" in own_given else None
@@ -206,31 +204,25 @@ def configure_entries(
     return tuple(entries)
 
 
-def _find_kept(
-    suite: Suite, method: Method, kind: type[Strategy], given: Mapping[str, str]
-) -> set[str]:
-    """Return which of the settings given do not count for a row, because they tell it from others.
+def _find_kept(suite: Suite, method: Method, given: Mapping[str, str]) -> set[str]:
+    """Return what a row sets to `none`, and others not: there the settings given do not count.
 
-    Only a row that sets a parameter to its default keeps it so (`reasoner_adapter=none`: the others
-    are given one). Another value that tells rows of a strategy apart is not replaced but refused.
+    Any other value that tells a row from others of its strategy is not replaced but refused.
     """
-
-    def read(row: Method) -> dict[str, str]:
-        return {name: text for name, _, text in map(split_setting, row.set)}
-
-    rows = [read(each) for each in suite.strategies if each.strategy == method.strategy]
-    own = read(method)
+    rows = [each for each in suite.strategies if each.strategy == method.strategy]
+    values = {row.name: {k: v for k, _, v in map(split_setting, row.set)} for row in rows}
+    own = values.get(method.name, {})
     if "form" in own:
         why = "all rows of a table answer in one form"
         raise UsageError(f"{method.name} sets its form", why, "set the form of the data set")
-    kept = set()
-    for name in own.keys() & given.keys():
-        if len({row.get(name) for row in rows}) > 1:
-            if set_parameters(kind, [f"{name}={own[name]}"]) != kind():
-                why = f"{name}={own[name]} is what the row {method.name} measures"
-                raise UsageError(f"--set {given[name]}", why, "leave that row or the setting out")
-            kept.add(name)
-    return kept
+    telling = {
+        k for k in own.keys() & given.keys() if any(v.get(k) != own[k] for v in values.values())
+    }
+    for name in sorted(telling):
+        if own[name] != "none":
+            why = f"{name}={own[name]} is what the row {method.name} measures"
+            raise UsageError(f"--set {given[name]}", why, "leave that row or the setting out")
+    return telling
 
 
 # The estimate: about how many model calls and tokens a run will take.
