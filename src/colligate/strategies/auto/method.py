@@ -189,7 +189,7 @@ class Auto:
                 count = most
             if step == "spd-rag":
                 return SPDRAG(documents=count, mode=self.mode, form=self.form)
-            return PerDocument(documents=count, mode=self.mode, form=self.form)
+            return PerDocument(documents=count, mode=self.mode)
         made: dict[str, Strategy] = {
             "decompose": Decompose(mode=self.mode, form=self.form),
             "dualrag": DualRAG(mode=self.mode, form=self.form),

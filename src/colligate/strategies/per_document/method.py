@@ -23,6 +23,7 @@ from colligate.core.fit import reserve_reading, split_by_tokens
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, show_ranked
 from colligate.core.strategy import Calls, Needs
+from colligate.core.units import rank_documents
 from colligate.errors import BudgetExceeded, ColligateError, ModelError, UsageError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Role
@@ -51,6 +52,7 @@ class PerDocument:
     the last call.
 
     Attributes:
+        documents: documents that are read, the best by a search; none: all
         k: passages of each document that are read
         pool: passages that a search gives to the reranker, if there is one
         concurrency: documents that are read at a time
@@ -62,6 +64,7 @@ class PerDocument:
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(2, document=1)
 
+    documents: int | None = None
     k: int = 6
     pool: int = 50
     mode: SearchMode = SearchMode.HYBRID
@@ -70,11 +73,15 @@ class PerDocument:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        require_min(self, k=1, pool=1, concurrency=1, most_documents=1)
+        require_min(self, documents=1, k=1, pool=1, concurrency=1, most_documents=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Ask every document, then say what follows."""
         infos = await run.infos()
+        if self.documents is not None and self.documents < len(infos):
+            best = set(await rank_documents(question, run, self.documents, self.mode))
+            run.warn(f"{len(best)} of {len(infos)} documents are read, the best by a search")
+            infos = [info for info in infos if info.id in best]
         if len(infos) < 2:
             hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
             return await run.read(question, show_ranked(hits), form=self.form)
