@@ -137,8 +137,7 @@ async def test_where_a_question_leads(folder, engine):
     assert routes.found
     [found] = [routing for routing in routes.routings if routing.answers]
     assert [p.text for p in found.passages] == ["Bicycles stand in the yard, never in the hall."]
-    # A search of all documents, and one within those found for the headings to open.
-    assert (routes.model, routes.usage.retrieval_rounds) == ("scripted", 2)
+    assert (routes.model, routes.usage.retrieval_rounds) == ("scripted", 1)
     assert routes.usage.calls == sum(routing.shown for routing in routes.routings)
     assert routes.to_json()["documents"][0]["subtrees_shown"] == routes.routings[0].shown
     assert (alone.usage.calls, len(alone.routings)) == (0, 1)

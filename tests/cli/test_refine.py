@@ -104,7 +104,7 @@ def test_nothing_to_keep_is_status_3(colligate: Any, refine: Any, tmp_path: Path
     [
         (["--budget", "0"], "--budget"),
         (["--set", "budgit=3"], "did you mean budget?"),
-        (["--set", "gs_mode=best"], "expected one of paper, code, got 'best'"),
+        (["--set", "structuring=best"], "expected one of auto, headings, model, chunks"),
         (["none.md"], "none.md"),
         ([], "is empty"),
     ],

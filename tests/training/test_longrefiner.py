@@ -238,7 +238,7 @@ def test_the_card_counts_by_task_and_class(data: Path) -> None:
     assert "99%" in card.filters[1]
     assert card.usage["calls"] == 3 + 6
     assert {name.split("/")[-1] for name in card.made_with["prompts"]} >= {
-        "reader.py",
+        "quoting.py",
         "longrefiner.py",
     }
 

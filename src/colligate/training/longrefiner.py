@@ -203,7 +203,6 @@ class _ItemWork:
             self.settings.structuring,
             Refiner.least_words,
             Refiner.most_words,
-            Refiner.coverage,
             self.settings.structuring_tokens,
         )
         article = await structurer.structure(await run.document(document), run)

@@ -26,10 +26,11 @@ from colligate.library.bm25 import split_words
 from colligate.models.structured import parse
 from colligate.strategies.dualrag.knowledge import ELSE, sort_name_words
 from colligate.strategies.dualrag.prompts import Entities, Summary, clean_entities
-from colligate.strategies.longrefiner.method import Refiner, parse_scope
+from colligate.strategies.longrefiner.method import parse_scope
 from colligate.strategies.longrefiner.selection import parse_titles
 from colligate.strategies.longrefiner.skeleton import recover
 from colligate.strategies.longrefiner.structuring import (
+    COVERAGE,
     Article,
     ArticleNode,
     Level,
@@ -189,7 +190,7 @@ def score_structuring(sample: Sample, reply: str) -> Values:
     found = recover(reply, text)
     wanted = _find_boundaries(recover(sample.target, text).tree, text)
     there = _find_boundaries(found.tree, text)
-    covered = {"coverage": found.coverage, "usable": float(found.coverage >= Refiner.coverage)}
+    covered = {"coverage": found.coverage, "usable": float(found.coverage >= COVERAGE)}
     if not wanted:
         return covered
     precision, recall, f1 = _agreement({at for at, _ in wanted}, {at for at, _ in there})

@@ -1,21 +1,20 @@
-import json
 import re
 from dataclasses import replace
 
 import pytest
 
-from colligate.core.events import Asked, Measured, Noted
+from colligate.core.events import Measured, Noted, Retrieved
 from colligate.core.parameters import set_parameters
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingCapability, ServerFailed, UsageError
 from colligate.library import InMemorySources
-from colligate.models import Capability, LabelOdds
+from colligate.models import LabelOdds
 from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
 from colligate.strategies.longrefiner.skeleton import write_skeleton
 from support.documents import make
-from support.prompts import passages_in, task_of
-from support.runs import document, judge_by_words
+from support.prompts import bodies, task_of
+from support.runs import document
 
 FILL = ("The mill stands by the river and turns its wheel through the year. " * 8).strip()
 TEXT = f"""# The Mill
@@ -264,43 +263,7 @@ async def test_ablations(make_run):
     assert {n.level for n in weighed.nodes} == {"section", "paragraph"}
 
 
-# Titles by odds, and prompts of a user's file
-
-
-def labelled(table, scope=0.9):
-    """Odds of titles by name, of what is missing none; and of the two scopes."""
-
-    def label(messages, labels, forced):
-        named = {"Local": 1 - scope, "Global": scope} if "Local" in labels else table
-        return LabelOdds({each: named.get(each, 0.0) for each in labels}, mass=1.0)
-
-    return label
-
-
-@pytest.mark.parametrize(
-    ("table", "selected"),
-    [
-        ({"Machines": 0.6, "History": 0.3, "none": 0.1}, ("History", "Machines")),
-        ({"Machines": 0.6, "History": 0.1, "none": 0.3}, ("Machines",)),
-        ({"Machines": 0.4, "none": 0.6}, ()),
-        ({"abstract": 0.95, "History": 0.05}, ("abstract",)),
-    ],
-)
-async def test_titles_may_be_chosen_by_their_odds(make_run, table, selected):
-    able = (Capability.CHAT, Capability.STRUCTURED, Capability.LABELS)
-    _, run, model = await refine(
-        make_run, sparse(titles="odds"), labels=labelled(table), capabilities=able
-    )
-    (weighed,) = events(run, Weighed)
-    assert weighed.selected == selected
-    assert not model.calls
-
-
-async def test_without_odds_the_worker_writes_its_list_of_titles(make_run):
-    refiner = sparse(titles="odds")
-    _, run, _ = await refine(make_run, refiner, choose("History"), labels=None)
-    assert events(run, Weighed)[0].selected == ("History",)
-    assert any("no label odds" in warning for warning in run.warnings)
+# Prompts of a user's file
 
 
 OWN = """
@@ -471,25 +434,98 @@ async def test_own_headings_can_be_ignored_and_a_model_too(make_run):
 # The strategy
 
 
-async def test_longrefiner_reads_what_was_refined_and_cites_it(make_run):
+async def test_the_algorithm_of_the_paper_step_by_step(make_run, reply):
+    """R_q, structure, both scores, nodes until the budget, the text's order, one reading."""
+
     def say(call):
         if task_of(call.messages) != "reader":
-            return "[]"
-        number = re.search(r'<passage number="(\d+)"[^>]*>\n(?:(?!</passage).)*Harper', call.prompt,
-                           re.DOTALL)[1]  # fmt: skip
-        quote = "built in 1788 by the Harper brothers"
-        rows = [{"passage": int(number), "quote": quote, "sentence": "They built it in 1788."}]
-        return json.dumps({"statements": rows, "short_answer": "Harper", "found": True})
+            return "['History']"
+        number = next(i for i, text in enumerate(bodies(call.prompt), 1) if "Harper" in text)
+        return reply((number, "built in 1788 by the Harper brothers", "They built it in 1788."))
 
-    async with InMemorySources([MILL, document("other", "# Other\n\nA lake.\n")]) as sources:
-        run, _ = make_run(sources, say, labels=odds(0.1))
-        answer = await LongRefiner(budget=30, least_words=5, mode="sparse").answer(QUESTION, run)
-    assert answer.found
+    class Scores:
+        """A reranker: 1 for who built it, .5 for the wheel, else 0."""
+
+        name = "scores"
+
+        async def score(self, query, texts):
+            return [1.0 * ("Harper" in text) + 0.5 * ("nine tons" in text) for text in texts]
+
+    lake = document("lake", "# Lake\n\nA lake with a mill.\n")
+    async with InMemorySources([lake, MILL]) as sources:
+        run, model = make_run(sources, say, labels=odds(0.5), reranker=Scores())
+        strategy = LongRefiner(budget=180, documents=1, mode="sparse")
+        answer = await strategy.answer(QUESTION, run)
+    assert [task_of(call.messages) for call in model.calls] == [
+        "longrefiner.selection_instruction",
+        "reader",
+    ]
+    (weighed,) = events(run, Weighed)
+    assert (weighed.document, weighed.scope, weighed.selected) == ("mill", 0.5, ("History",))
+    (history,) = (node for node in weighed.nodes if node.title == "History")
+    below = [n for n in weighed.nodes if n.level == "paragraph" and history.span.contains(n.span)]
+    assert [(n.local_score, n.global_score, n.score) for n in (history, *below)] == [
+        (0.5, 1.0, 0.5 + 0.5 * 1.0),  # LS: the mean of its paragraphs
+        (0.0, 0.5, 0.5 * 0.5),  # GS: shared among them
+        (1.0, 0.5, 1.0 + 0.5 * 0.5),
+    ]
+    assert history.kept
+    order = sorted(e.span for e in answer.evidence)
+    assert [e.span for e in answer.evidence] == order  # the text's, not that of the scores
+    assert sum(len(text.split()) for text in bodies(model.calls[-1].prompt)) < 180
     assert answer.citations[0].quote == "The mill was built in 1788 by the Harper brothers."
-    scores = [e.score for e in answer.evidence]
-    assert scores == sorted(scores, reverse=True)
-    assert "two coins" not in events(run, Asked)[-1].messages[-1].content
-    assert Capability.LABELS in LongRefiner.needs.optional
+    assert "two coins" not in model.calls[-1].prompt
+
+
+async def test_the_papers_settings_structure_every_document_by_the_model(make_run, minilm):
+    strategy = set_parameters(LongRefiner, ["preset=paper"])
+    assert (strategy.budget, strategy.least_words, strategy.documents) == (2048, 100, 8)
+
+    def say(call):
+        return write_skeleton(long) if structures(call) else "['History']"
+
+    long = document("mill", TEXT.replace(FILL, f"{FILL} {FILL} {FILL}"))
+    async with InMemorySources([long], minilm) as sources:
+        run, _ = make_run(sources, say, labels=odds(1.0), embedder=minilm)
+        refined = await strategy.refine(QUESTION, run)
+    assert events(run, Structured)[0].basis == "model"
+    (search, *_) = events(run, Retrieved)
+    assert search.how == "dense"
+    assert refined.passages
+    words = [len(n.span) for n in events(run, Weighed)[0].nodes if n.level == "paragraph"]
+    assert max(words) > 1500  # no paragraph is cut
+
+
+@pytest.mark.parametrize("scored_by", ["bm25", "embedder", "search", "reranker"])
+async def test_who_scores_paragraphs_does_not_change_which_documents_are_found(
+    make_run, minilm, scored_by
+):
+    class Backwards:
+        name = "backwards"
+
+        async def score(self, query, texts):
+            return [float("two coins" in text) for text in texts]
+
+    others = [document(f"a{i}", "# Lake\n\nA lake with fish.\n") for i in range(3)]
+    async with InMemorySources([*others, MILL], minilm) as sources:
+        run, _ = make_run(sources, choose(), embedder=minilm, reranker=Backwards())
+        strategy = LongRefiner(
+            documents=1,
+            budget=40,
+            least_words=5,
+            mode="sparse",
+            scored_by=scored_by,
+            no_global=True,
+        )
+        refined = await strategy.refine(QUESTION, run)
+    assert [each.document for each in events(run, Weighed)] == ["mill"]
+    assert ("two coins" in refined.text) == (scored_by == "reranker")
+    assert ("Harper" in refined.text) == (scored_by != "reranker")
+
+
+async def test_scores_by_a_reranker_need_one(make_run):
+    with pytest.raises(UsageError, match="no reranker"):
+        await refine(make_run, sparse(scored_by="reranker"))
 
 
 async def test_a_part_of_a_table_is_read_below_its_head(make_run, reply):
@@ -499,78 +535,22 @@ async def test_a_part_of_a_table_is_read_below_its_head(make_run, reply):
     text = f"# Rail\n\n## Figures\n\n{head}\n{rows}\n"
     async with InMemorySources([document("rail", text)]) as sources:
         run, model = make_run(sources, [reply()], labels=odds(0.0))
-        strategy = LongRefiner(mode="sparse", reading="together", on_nothing="nothing")
+        strategy = LongRefiner(mode="sparse")
         await strategy.answer("Passengers of Quokka Halt in the second year?", run)
     prompt = model.calls[-1].prompt
     assert "| Quokka Halt | 2331 | 3663 |" in prompt
     assert "Station | Passengers 2022 | Passengers 2023" in prompt
 
 
-async def test_a_small_reader_reads_the_surest_part_alone(make_run):
-    labels = judge_by_words({"Harper": 0.9, "nine tons": 0.2})
+async def test_what_was_kept_is_all_that_is_read(make_run, reply):
+    """There is no last search: parts that do not answer are a refusal."""
     async with InMemorySources([MILL]) as sources:
-        run, model = make_run(sources, ["the Harper brothers"], name="a-1.5b", labels=labels)
-        refiner = LongRefiner(budget=300, least_words=5, mode="sparse", no_global=True)
-        answer = await refiner.answer(QUESTION, run)
-    assert answer.short == "the Harper brothers"
-    assert [c.quote for c in answer.citations] == [
-        "The mill was built in 1788 by the Harper brothers."
-    ]
-    assert len(model.calls) == 1
-    assert "nine tons" not in model.calls[0].prompt
-
-
-@pytest.mark.parametrize(("on_nothing", "found"), [("passages", True), ("nothing", False)])
-async def test_a_model_that_fails_leaves_what_a_search_finds(make_run, reply, on_nothing, found):
-    def say(call):
-        if task_of(call.messages) != "reader":
-            return ServerFailed("it fell over")
-        number = next(n for n, text in passages_in(call.prompt).items() if "Harper" in text)
-        return reply((number, "built in 1788 by the Harper brothers", "They built it in 1788."))
-
-    strategy = LongRefiner(mode="sparse", on_nothing=on_nothing)
-    async with InMemorySources([MILL]) as sources:
-        run, _ = make_run(sources, say, labels=odds(0.1))
-        if not found:
-            with pytest.raises(ServerFailed):
-                await strategy.answer(QUESTION, run)
-            return
-        answer = await strategy.answer(QUESTION, run)
-    assert answer.found
-    assert any("it fell over" in warning for warning in run.warnings)
-
-
-async def test_a_last_search_that_fails_is_a_refusal_with_a_warning(make_run, reply, monkeypatch):
-    search, calls = InMemorySources.search, []
-
-    async def fails_at_last(self, query, **options):
-        calls.append(query)
-        if len(calls) > 2:
-            raise ServerFailed("the embedder is down")
-        return await search(self, query, **options)
-
-    monkeypatch.setattr(InMemorySources, "search", fails_at_last)
-    async with InMemorySources([MILL]) as sources:
-        run, _ = make_run(sources, lambda call: reply(found=False), labels=odds(0.1))
-        answer = await LongRefiner(mode="sparse", no_global=True).answer(QUESTION, run)
+        run, model = make_run(sources, lambda call: reply(found=False), labels=odds(0.1))
+        strategy = LongRefiner(budget=25, least_words=5, mode="sparse", no_global=True)
+        answer = await strategy.answer("The wheel?", run)
     assert not answer.found
-    assert any("the embedder is down" in warning for warning in run.warnings)
-
-
-async def test_parts_that_do_not_answer_are_followed_by_the_passages_of_the_search(make_run, reply):
-    def say(call):
-        if task_of(call.messages) != "reader":
-            return "['Machines']"
-        there = [n for n, text in passages_in(call.prompt).items() if "Harper" in text]
-        quote = "built in 1788 by the Harper brothers"
-        return reply((there[0], quote, "They built it in 1788.")) if there else reply(found=False)
-
-    fields = {"budget": 25, "least_words": 5, "mode": "sparse"}
-    for on_nothing in ("nothing", "passages"):
-        async with InMemorySources([MILL]) as sources:
-            run, _ = make_run(sources, say, labels=odds(1.0))
-            answer = await LongRefiner(**fields, on_nothing=on_nothing).answer("The wheel?", run)
-        assert answer.found == (on_nothing == "passages")
+    assert len(model.calls) == 1
+    assert len(answer.evidence) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from colligate.documents import Hit
 from colligate.library import InMemorySources, SearchMode
 from colligate.strategies.longrefiner.method import (
-    GSMode,
     compute_global_scores,
     compute_local_scores,
     normalise_scores,
@@ -82,7 +81,7 @@ async def scored(make_run: Any, *found: tuple[str, float]) -> dict[str, float]:
     articles = [build_article(each, least_words=1, most_words=4) for each in (WORDS, OTHER)]
     async with Finding(*found) as sources:
         run, _ = make_run(sources)
-        rows = await score_leaves("?", articles, run, SearchMode.SPARSE)
+        rows = await score_leaves("?", articles, run, "search", SearchMode.SPARSE)
     texts = [each.document.slice(each.nodes[i].span) for each in articles for i in each.leaves]
     scores = dict(zip(texts, (score for row in rows for score in row), strict=True))
     assert scores.pop("hhhh") == scores.pop("iiii") == 0  # same offsets, another document
@@ -188,21 +187,14 @@ _T, _S = THIRD, THIRD * HALF
 
 
 @pytest.mark.parametrize(
-    ("mode", "selected", "scores"),
+    ("selected", "scores"),
     [
-        ("paper", {A}, [0, 0, 0, 1, _T, _T, _S, _S, _T, _T, 0, 0]),  # shared all the way down
-        ("paper", {C}, [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]),  # not lifted to its section
-        ("paper", {A, B}, [0, 0, 0, 1, _T, 1, HALF, HALF, _T, _T, 0, 0]),  # the larger counts
-        ("paper", {ABSTRACT}, [1, HALF, HALF, *[0] * 9]),
-        ("paper", (), [0] * 12),
-        # the code's: one step, divided by one more than two sub-sections or two paragraphs
-        ("code", {A}, [0, 0, 0, 1, _T, _T, 0, 0, _T, 0, 0, 0]),
-        ("code", {A, B}, [0, 0, 0, 1, _T, 1 + _T, _T, _T, _T, 0, 0, 0]),
-        ("code", {D}, [*[0] * 10, 1, 1]),  # no sub-sections: 1 / (0 + 1)
-        ("code", {C}, [*[0] * 8, 1, 0.5, 0, 0]),
-        ("code", {ABSTRACT}, [1, *[0] * 11]),
-        ("code", (), [0] * 12),
+        ({A}, [0, 0, 0, 1, _T, _T, _S, _S, _T, _T, 0, 0]),  # shared all the way down
+        ({C}, [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]),  # not lifted to its section
+        ({A, B}, [0, 0, 0, 1, _T, 1, HALF, HALF, _T, _T, 0, 0]),
+        ({ABSTRACT}, [1, HALF, HALF, *[0] * 9]),
+        ((), [0] * 12),
     ],
 )
-def test_global_scores(mode: str, selected: set[int], scores: list[float]) -> None:
-    assert compute_global_scores(MADE, selected, GSMode(mode)) == pytest.approx(scores)
+def test_global_scores(selected: set[int], scores: list[float]) -> None:
+    assert compute_global_scores(MADE, selected) == pytest.approx(scores)

@@ -4,6 +4,6 @@ Read `method` first, then `structuring`, `skeleton` and `selection`; `events` ar
 reports.
 """
 
-from colligate.strategies.longrefiner.method import LongRefiner, Refiner, rank_refined
+from colligate.strategies.longrefiner.method import LongRefiner, Refiner
 
-__all__ = ["LongRefiner", "Refiner", "rank_refined"]
+__all__ = ["LongRefiner", "Refiner"]

@@ -9,8 +9,8 @@ The method in the order of the paper (symbols as there):
    depend on the question.
 3. Adaptive refinement (section 3.3): LS(n) is a paragraph's relevance to the question, and the mean
    of its children for an inner node. GS(n) is 1 for a node that the model chose by its title, and
-   shared among what is under it. Of all nodes by Score(n) = LS(n) + R_q GS(n), the best that fit
-   the budget are kept, in the order of the text (`selection.py`).
+   shared among what is under it. Nodes are kept by Score(n) = LS(n) + R_q GS(n), the best first,
+   until the budget is met, and are put in the order of the text (`selection.py`).
 4. A reader answers from what was kept.
 """
 
@@ -19,74 +19,58 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
-from colligate.core.answer import Answer, Refined
-from colligate.core.apart import WayOfReading, read_ranked, reads_apart
-from colligate.core.citing import Evidence
+from colligate.core.answer import Answer, Evidence, Form, Refined
 from colligate.core.events import Noted
-from colligate.core.lookup import read_unseen, reserve_for_answer
+from colligate.core.fit import reserve_reading
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import escape
-from colligate.core.reader import Form, fit_reader, read
-from colligate.core.run import Run
+from colligate.core.relevance import score_relevance
+from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import rank_documents
 from colligate.documents import Document, Hit, Passage, Span
-from colligate.documents.sentences import LEAST_WORDS, MOST_WORDS
+from colligate.documents.sentences import MOST_WORDS
 from colligate.errors import MissingCapability, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
-from colligate.models.label_odds import rank_likely
 from colligate.strategies.longrefiner.events import NodeScore, Selected, Weighed
 from colligate.strategies.longrefiner.selection import (
-    NO_TITLE,
     TITLES_TOKENS,
     RefinedText,
-    label_titles,
     list_titles,
     parse_titles,
     refine_to_budget,
     selection_messages,
 )
-from colligate.strategies.longrefiner.structuring import Article, Level, Structurer, Structuring
+from colligate.strategies.longrefiner.structuring import Article, Structurer, Structuring
 
-
-class GSMode(StrEnum):
-    """How a chosen title's weight reaches what is under it."""
-
-    PAPER = "paper"  # all the way down, shared among the children at each step
-    CODE = "code"  # one step, divided by L + 1, as in the released code
+Scorer = Literal["auto", "search", "reranker", "embedder", "bm25"]
+"""Who scores paragraphs; `auto`: the run's reranker, or the search without one."""
 
 
 @dataclass(frozen=True)
 class Refiner:
     """Compress documents to `budget` tokens by their structure, without answering.
 
-    Local scores are the reranker's if the run has one for the documents' language, otherwise those
-    of the search in `mode`. The scorer gives R_q, the worker structures and chooses titles. A
-    structure that the model gave is stored for later questions. `prompts` (`core.prompt_files`) has
-    `scope`, `structuring` and `selection`. The `no_...` fields are the paper's ablations (Table 3).
+    The scorer gives R_q, the worker structures and chooses titles. A structure that the model gave
+    is stored for later questions. `prompts` (`core.prompt_files`) has `scope`, `structuring` and
+    `selection`. The `no_...` fields are the paper's ablations (Table 3).
 
     Attributes:
         budget: tokens that are kept of all documents together
         structuring: where a document's structure comes from: its headings, or chunks if it has none
             (headings), a model (model), or chunks of six sentences (chunks); auto: its headings, or
             the model if it has none
+        scored_by: who scores paragraphs (Table 4): the reranker, the embedder, BM25, or the search;
+            auto: the reranker if there is one for the documents' language, or the search
         least_words: paragraphs with fewer words are joined
         most_words: paragraphs with more words are cut
-        coverage: share of the text that a model's structure must cover to be used
         structuring_tokens: most tokens of text that are structured in one call
         outline_tokens: most tokens of title, abstract and headings when titles are chosen
-        titles: the model chooses titles by a list that it writes, or by its odds of each
-        least_odds: odds from which a title is chosen, with `titles=odds`
-        gs_mode: a chosen title's weight reaches all that is under it (paper), or one step down
-            (code)
-        stop_at_first_overflow: end at the first part that does not fit, instead of trying smaller
-            ones
         scope_adapter: LoRA adapter that judges how much of a document is needed
         structuring_adapter: LoRA adapter that structures documents
         selection_adapter: LoRA adapter that chooses titles
@@ -98,19 +82,20 @@ class Refiner:
     name: ClassVar[str] = "refining"
     needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.LABELS}))
     calls: ClassVar[Calls] = Calls(6)
+    PAPER: ClassVar[Mapping[str, str]] = {
+        "structuring": "model",
+        "mode": "dense",
+        "most_words": "100000",
+    }
 
     budget: int = 2048  # section 4.1: "2k", of the refiner's tokenizer
-    structuring: Structuring = Structuring.AUTO
-    mode: SearchMode = SearchMode.HYBRID
-    least_words: int = LEAST_WORDS  # the code's 100 is worse here
-    most_words: int = MOST_WORDS  # not in the paper
-    coverage: float = 0.5
-    structuring_tokens: int = 22_000  # the paper's window is 25,000
+    structuring: Structuring = Structuring.AUTO  # the paper: model, for all documents
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense, as LongRAG
+    scored_by: Scorer = "auto"  # section 4.1: a reranker, bge-reranker-v2-m3
+    least_words: int = 100  # the code
+    most_words: int = MOST_WORDS  # the paper: no limit
+    structuring_tokens: int = 22_000  # section 4.1: a window of 25,000
     outline_tokens: int = 1500
-    titles: Literal["list", "odds"] = "list"  # the paper: list
-    least_odds: float = 0.1
-    gs_mode: GSMode = GSMode.PAPER
-    stop_at_first_overflow: bool = False
     scope_adapter: str | None = None
     structuring_adapter: str | None = None
     selection_adapter: str | None = None
@@ -122,8 +107,8 @@ class Refiner:
 
     def __post_init__(self) -> None:
         apply_prompts(self, _PROMPTS)
-        require_min(self, budget=0, least_words=1, most_words=self.least_words, coverage=0)
-        require_min(self, structuring_tokens=1, outline_tokens=1, least_odds=0)
+        require_min(self, budget=0, least_words=1, most_words=self.least_words)
+        require_min(self, structuring_tokens=1, outline_tokens=1)
 
     async def refine(
         self,
@@ -147,26 +132,17 @@ class Refiner:
         await self._check_adapters(run)
         articles = await self._structure(texts, within, run)
         scope = await self._analyse_query(question, articles, run)
-        leaves = await score_leaves(question, articles, run, self.mode)
+        leaves = await score_leaves(question, articles, run, self.scored_by, self.mode)
         local = normalise_scores(
             [compute_local_scores(*each) for each in zip(articles, leaves, strict=True)]
         )
         titles = await self._choose_titles(question, articles, run)
-        mode = GSMode(self.gs_mode)
-        global_ = [
-            compute_global_scores(*each, mode) for each in zip(articles, titles, strict=True)
-        ]
+        global_ = [compute_global_scores(*each) for each in zip(articles, titles, strict=True)]
         scores = [
             [ls + (scope or 0.0) * gs for ls, gs in zip(*rows, strict=True)]
             for rows in zip(local, global_, strict=True)
         ]
-        kept = await refine_to_budget(
-            articles,
-            scores,
-            self.budget,
-            run.model(Role.WORKER),
-            stop_at_first_overflow=self.stop_at_first_overflow,
-        )
+        kept = await refine_to_budget(articles, scores, self.budget, run.model(Role.WORKER))
 
         for each in zip(articles, titles, local, global_, scores, strict=True):
             run.emit(_list_scores(*each, scope, kept))
@@ -203,7 +179,6 @@ class Refiner:
             Structuring(self.structuring),  # also given by its name
             self.least_words,
             self.most_words,
-            self.coverage,
             self.structuring_tokens,
             self.templates.get("structuring"),
         )
@@ -228,23 +203,13 @@ class Refiner:
         """Return the nodes of each document that the model chose by title."""
         run = await run.with_adapter(Role.WORKER, self.selection_adapter)
         template = self.templates.get("selection")
-        worker = run.model(Role.WORKER)
-        by_odds = self.titles == "odds"
-        if by_odds and Capability.LABELS not in worker.capabilities:
-            run.warn(f"{worker.name} gives no label odds: it is asked for a list of titles")
-            by_odds = False
 
         async def choose(article: Article) -> tuple[int, ...]:
             if self.no_global or not has_parts(article):
                 return ()
             messages = selection_messages(
-                question, article, most_tokens=self.outline_tokens, one=by_odds, template=template
+                question, article, most_tokens=self.outline_tokens, template=template
             )
-            if by_odds:
-                labels = label_titles(article)
-                odds = (await run.labels(messages, tuple(labels), role=Role.WORKER)).odds
-                likely = rank_likely(odds, NO_TITLE, self.least_odds)
-                return tuple(sorted(node for title in likely for node in labels[title]))
             reply = await run.chat(messages, role=Role.WORKER, max_tokens=TITLES_TOKENS)
             return parse_titles(reply.text, article)
 
@@ -267,16 +232,12 @@ class LongRefiner(Refiner):
 
     Attributes:
         documents: documents that are refined, the best by their best passage
-        on_nothing: what is read if the parts kept do not hold the answer: as many passages of the
-            search, or nothing
     """
 
     name: ClassVar[str] = "longrefiner"
 
     documents: int = 8  # section 4.1
-    on_nothing: Literal["passages", "nothing"] = "passages"  # the paper: nothing
     form: Form = Form.SHORT
-    reading: WayOfReading = "auto"  # the paper: together
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -297,44 +258,12 @@ class LongRefiner(Refiner):
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Find, refine, read."""
-        await self._check_adapters(run)
-        names = await rank_documents(question, run, self.documents, self.mode)
-        refined: Refined | None = None
-        with reserve_for_answer(run, lambda: names and self.on_nothing == "passages"):
-            refined = await self.refine(question, run, documents=names)
-        passages = list(refined.passages) if refined is not None else []
-        ranked = rank_refined(refined) if refined is not None else []
-        if reads_apart(run, self.reading, self.form):
-            answer = await read_ranked(
-                question,
-                ranked,
-                run,
-                strategy=self.name,
-                why="of what was kept",
-                form=self.form,
-                reading=self.reading,
-            )
-        else:
-            # If the window is too small the worst are left out; the others stay in their order.
-            best = [hit.passage for hit in ranked]
-            fit = {each.span: each for each in await fit_reader(question, best, run, self.form)}
-            passages = [fit[passage.span] for passage in passages if passage.span in fit]
-            evidence = [each for each in refined.evidence if each.span in fit] if refined else []
-            answer = await read(
-                question, passages, run, strategy=self.name, evidence=evidence, form=self.form
-            )
-        if answer.found or self.on_nothing == "nothing" or not names:
-            return answer
-        hits: list[Hit] = []
-        with reserve_for_answer(run, lambda: True):
-            hits = await run.search(question, k=self.documents, mode=self.mode)
-        return await read_unseen(answer, hits, passages, run, self.form, self.reading)
-
-
-def rank_refined(refined: Refined) -> list[Hit]:
-    """Return the passages kept, best first, each with the score of its best paragraph."""
-    passages = {passage.span: passage for passage in refined.passages}
-    return [Hit(passages[each.span], each.score) for each in refined.evidence]
+        with reserve_reading(run):
+            refined = await self.refine(question, run)
+        kept = {each.span: each for each in refined.evidence}
+        found = ((passage, kept[passage.span]) for passage in refined.passages)
+        shown = [Shown(passage, each.score, each.reason) for passage, each in found]
+        return await run.read(question, shown, form=self.form)
 
 
 # 1. Query analysis (section 3.1)
@@ -429,15 +358,16 @@ def parse_scope(reply: str) -> float | None:
 
 
 async def score_leaves(
-    question: str, articles: Sequence[Article], run: Run, mode: SearchMode
+    question: str,
+    articles: Sequence[Article],
+    run: Run,
+    by: Scorer = "auto",
+    mode: SearchMode = SearchMode.HYBRID,
 ) -> list[list[float]]:
     """Return LS of the paragraphs, in the order of `article.leaves`; higher is better.
 
-    It is the reranker's score if the run has one for the documents' language. Otherwise a paragraph
-    has the score of the best passage of the search that it overlaps, times the root of the
-    overlap's share of the shorter of the two, and 0 if the search found none. The root, because
-    both halves of a good passage are good, and a plain share would rank them with the sixtieth
-    passage.
+    A paragraph is scored under its document's title and its headings. If a reranker fails once a
+    call was paid for, the search scores, with a warning.
     """
     spans = [[article.nodes[leaf].span for leaf in article.leaves] for article in articles]
     passages = [
@@ -445,13 +375,27 @@ async def score_leaves(
         for article, row in zip(articles, spans, strict=True)
         for span in row
     ]
-    if await run.suits_reranker(passages):
+    if by == "auto":
+        by = "reranker" if await run.suits_reranker(passages) else "search"
+    if by != "search":
         try:
-            scores = iter(await run.rerank(question, passages) if passages else ())
+            scores = iter(await score_relevance(question, passages, run, by))
             return [[next(scores) for _ in row] for row in spans]
         except ModelError as error:
             run.continue_unranked(error)
-    names = {article.document.id for article in articles}
+    return await _score_by_search(question, spans, run, mode)
+
+
+async def _score_by_search(
+    question: str, spans: Sequence[Sequence[Span]], run: Run, mode: SearchMode
+) -> list[list[float]]:
+    """Return the scores of the passages of a search that paragraphs overlap.
+
+    A paragraph has the score of the best one, times the root of the overlap's share of the shorter
+    of the two, and 0 if the search found none. The root, because both halves of a good passage are
+    good, and a plain share would rank them with the sixtieth passage.
+    """
+    names = {span.document_id for row in spans for span in row}
     infos = [info for info in await run.sources.documents() if info.id in names]
     count = max(1, sum(info.passages for info in infos))  # all passages: a low rank is a score too
     hits = await run.search(question, k=count, mode=mode, documents=names) if names else []
@@ -501,36 +445,19 @@ def normalise_scores(scores: Sequence[Sequence[float]]) -> list[list[float]]:
     return [[(score - low) / width if width else 0.0 for score in row] for row in scores]
 
 
-def compute_global_scores(
-    article: Article, selected: Collection[int], mode: GSMode = GSMode.PAPER
-) -> list[float]:
+def compute_global_scores(article: Article, selected: Collection[int]) -> list[float]:
     """Return GS of each node, from the ids of the nodes that were chosen by title.
 
-    `PAPER`: a chosen node has 1; another the score of its parent, divided by the number of the
-    parent's children. `CODE`: 1 for a chosen node, plus 1 / (L + 1) for a node whose parent is
-    chosen, where L counts the sub-sections of a parent that is a section and the paragraphs of one
-    that is a sub-section; a chosen abstract gives its paragraphs nothing.
+    A chosen node has 1; another the score of its parent, divided by the number of the parent's
+    children.
     """
     scores = [0.0] * len(article.nodes)
     for node in article.nodes:
-        own = 1.0 if node.id in selected else 0.0
-        if node.parent is None:
-            scores[node.id] = own
-        elif mode is GSMode.CODE:
-            inherited = _share_one_step(article, node.parent) if node.parent in selected else 0.0
-            scores[node.id] = own + inherited
-        else:
-            inherited = scores[node.parent] / len(article.nodes[node.parent].children)
-            scores[node.id] = max(own, inherited)
+        if node.id in selected:
+            scores[node.id] = 1.0
+        elif node.parent is not None:
+            scores[node.id] = scores[node.parent] / len(article.nodes[node.parent].children)
     return scores
-
-
-def _share_one_step(article: Article, parent: int) -> float:
-    node = article.nodes[parent]
-    if node.level is Level.ABSTRACT:
-        return 0.0
-    counted = Level.SUBSECTION if node.level is Level.SECTION else Level.PARAGRAPH
-    return 1 / (sum(article.nodes[child].level is counted for child in node.children) + 1)
 
 
 def has_parts(article: Article) -> bool:

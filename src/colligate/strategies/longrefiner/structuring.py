@@ -47,6 +47,10 @@ class Structuring(StrEnum):
     CHUNKS = "chunks"  # chunks of six sentences: the paper's "without structuring"
 
 
+COVERAGE = 0.5
+"""Share of the text that a model's structure must bring back to be used."""
+
+
 @dataclass(frozen=True)
 class Structurer:
     """Structures documents; the fields are those of `Refiner`."""
@@ -54,7 +58,6 @@ class Structurer:
     source: Structuring
     least_words: int
     most_words: int
-    coverage: float
     tokens: int
     template: PromptTemplate | None = None
 
@@ -69,14 +72,14 @@ class Structurer:
         own = any(not node.synthetic for node in document.tree.sections)
         source = self.source
         if source is Structuring.AUTO:
-            short = len(document.text.split()) <= 2 * self.most_words
+            short = len(document.text.split()) <= 2 * MOST_WORDS
             source = Structuring.HEADINGS if own or short else Structuring.MODEL
         tree, event = document.tree, Structured(document.id, "headings" if own else "chunks", 0)
         if source is Structuring.MODEL:
             found, known = await self._ask(document, run)
             tree = found.tree
             event = Structured(document.id, "model", 0, found.coverage, found.lost, known)
-            if found.coverage < self.coverage:
+            if found.coverage < COVERAGE:
                 source = Structuring.CHUNKS
                 run.warn(
                     f"the structure that {run.model(Role.WORKER).name} gave "
@@ -367,7 +370,7 @@ def _chunk(
 ) -> list[_Leaf]:
     """Return chunks of six sentences under the document's title; a short text as it is."""
     texts = [text for area in areas for text in split_at_headings(document, area)]
-    if sum(len(word_spans(document.slice(text))) for text in texts) <= most_words:
+    if sum(len(word_spans(document.slice(text))) for text in texts) <= min(most_words, MOST_WORDS):
         return [((), text) for text in texts]
     owners = (_Owner(-1, Level.SECTION, document.title),)
     leaves: list[_Leaf] = []
