@@ -1,0 +1,262 @@
+"""The numbers and dates of a statement that its quotes do not hold by value.
+
+A stated number is held if a number of a source rounds to it, in the same unit or in one that pint
+converts to it; currencies are never converted. `quantities` reads the texts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from enum import StrEnum
+from functools import cache, lru_cache, reduce
+from operator import mul
+from typing import Any
+
+from colligate.readers.quantities import (
+    DATE,
+    DAY,
+    DURATIONS,
+    MONTH,
+    PERCENT,
+    TIME,
+    YEAR,
+    Amount,
+    Quantities,
+    Quantity,
+    Unit,
+    read_quantities,
+)
+
+
+class Operation(StrEnum):
+    """What is computed from the numbers of a calculation, in their order."""
+
+    SUM = "sum"
+    DIFFERENCE = "difference"
+    PRODUCT = "product"
+    RATIO = "ratio"
+    PERCENT_CHANGE = "percent_change"
+    AVERAGE = "average"
+    COUNT = "count"
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """An operation that a statement names, over numbers that its quotes hold.
+
+    `numbers` are the operands as written in the quotes; what is counted may be words.
+    """
+
+    operation: Operation
+    numbers: tuple[str, ...]
+
+
+def find_missing(
+    statement: str,
+    sources: Sequence[str],
+    *,
+    given: str = "",
+    calculations: Sequence[Calculation] = (),
+    language: str = "en",
+) -> list[str]:
+    """Return the numbers and dates of a statement, as written there, that no source holds by value.
+
+    `sources` are quotes with their titles and headings, and for a row the head of its table, whose
+    unit line ("in thousands") scales bare numbers. The numbers of `given`, the question, are not
+    missing, nor is the result of a calculation whose operands the sources hold. `language`, of
+    ISO 639, is that of the statement; the words of unknown languages are not read.
+
+    >>> find_missing("It made about $122.6 million.", ["(in thousands)", "Revenue 122,641"])
+    []
+    >>> find_missing("It opened on 1 March 2024.", ["Opened: 2024-04-01"])
+    ['1 March 2024']
+    """
+    if any(statement in source for source in sources):
+        return []
+    held = _Held()
+    for source in sources:
+        held.add(read_quantities(source, language))
+    held.apply_unit_lines()
+    results = [each for one in calculations for each in _compute(one, held, sources, language)]
+    held.add(read_quantities(given, language))
+    held.add_amounts(results)
+    stated = sorted(read_quantities(statement, language).found, key=lambda each: each.start)
+    missing = [each for each in stated if each.stated and not held.holds(each)]
+    return list(dict.fromkeys(statement[each.start : each.end] for each in missing))
+
+
+_DATED = "year of a date"
+_CALENDAR = {TIME, DATE, MONTH, YEAR, DAY, _DATED}
+
+
+class _Held:
+    """The amounts and dates of sources."""
+
+    def __init__(self) -> None:
+        self.scales: set[Decimal] = set()
+        self._units: set[str] = set()
+        self._names: set[str] = set()
+        self._amounts: dict[Unit, set[Decimal]] = defaultdict(set)
+        self._sorted: dict[Unit, list[Decimal]] = {}
+
+    def add(self, stated: Quantities) -> None:
+        """Add what a text states."""
+        self.scales |= stated.scales
+        self._units |= stated.units
+        self._names |= stated.names
+        self.add_amounts(reading for each in stated.found for reading in each.readings)
+
+    def add_amounts(self, amounts: Iterable[Amount]) -> None:
+        """Add amounts, and what they say in part: a date its month, a percentage a number."""
+        self._sorted.clear()
+        for each in amounts:
+            self._amounts[each.unit].add(each.value)
+            if each.unit == DATE:
+                day = date.fromordinal(int(each.value))
+                self._amounts[DAY] |= {Decimal(32 * day.month + day.day), Decimal(32 * day.month)}
+                self._amounts[MONTH].add(Decimal(12 * day.year + day.month))
+                self._amounts[_DATED].add(Decimal(day.year))
+            elif each.unit == MONTH:
+                year, month = divmod(each.value - 1, 12)
+                self._amounts[DAY].add(32 * (month + 1))
+                self._amounts[_DATED].add(year)
+            elif each.unit == PERCENT:
+                self._amounts[""].add(each.value / 100)
+            elif not each.unit and each.value < 1:
+                self._amounts[PERCENT].add(each.value * 100)
+
+    def apply_unit_lines(self) -> None:
+        """Read bare numbers as unit lines say, and a unit without a number as one of it."""
+        for unit, values in self._amounts.items():
+            if not unit or isinstance(unit, frozenset):
+                values |= {value * scale for value in values for scale in self.scales}
+        if PERCENT in self._units:
+            self._amounts[PERCENT] |= self._amounts[""]
+        for unit in self._units - {PERCENT}:
+            self._amounts[unit].add(Decimal(1))
+
+    def holds(self, stated: Quantity) -> bool:
+        """Return whether the sources have a quantity, or nothing to compare a share with."""
+        if stated.share and not self._amounts.get(PERCENT):
+            return True
+        return stated.name in self._names or any(map(self.has, stated.readings))
+
+    def has(self, amount: Amount) -> bool:
+        """Return whether the sources have what rounds to an amount."""
+        bounds = amount.value - amount.step / 2, amount.value + amount.step / 2
+        # Units that must be converted come last: pint takes long to import.
+        for unit in sorted(self._amounts, key=lambda unit: bool(unit) + (unit != amount.unit)):
+            if (line := _convert(amount.unit, unit)) is None:
+                continue
+            shift, factor, slack = line
+            low, high = sorted(shift + factor * bound for bound in bounds)
+            values = self._sorted.get(unit) or sorted(self._amounts[unit])
+            self._sorted[unit] = values
+            at = bisect_left(values, low - slack * abs(low))
+            if at < len(values) and values[at] <= high + slack * abs(high):
+                return True
+        # "December 31, 2022 and 2021"; a row may have the day, and the head of its table the year.
+        if amount.unit == DATE:
+            day = date.fromordinal(int(amount.value))
+            year, part = Decimal(day.year), Decimal(32 * day.month + day.day)
+        elif amount.unit == MONTH:
+            year, month = divmod(amount.value - 1, 12)
+            part = 32 * (month + 1)
+        else:
+            return False
+        return year in self._amounts[YEAR] and part in self._amounts[DAY]
+
+
+_SAME = Decimal(0), Decimal(1), Decimal(0)
+
+
+@lru_cache(maxsize=4096)
+def _convert(unit: Unit, other: Unit) -> tuple[Decimal, Decimal, Decimal] | None:
+    """Return what to add to and to multiply an amount by in another unit, and the error; None if
+    the two cannot be compared. An amount without a unit may have any, but a percentage has its."""
+    if unit == other or (unit, other) == (YEAR, _DATED):
+        return _SAME
+    if unit in {PERCENT, *_CALENDAR} or other in _CALENDAR:
+        return None
+    if not unit or not other:
+        return _SAME
+    if isinstance(unit, frozenset) or isinstance(other, frozenset):
+        both = isinstance(unit, frozenset) and isinstance(other, frozenset) and unit & other
+        return _SAME if both else None
+    return _load_units()(unit, other)
+
+
+@cache
+def _load_units() -> Callable[[str, str], tuple[Decimal, Decimal, Decimal] | None]:
+    """Return what converts units by pint, as `_convert` does; a unit that it lacks may be any."""
+    import pint
+
+    registry: Any = pint.UnitRegistry()
+    for each in DURATIONS.values():
+        registry.define(each)
+
+    @cache
+    def parse(unit: str) -> Any:
+        for name in (unit.replace("-", " "), unit.replace("-", "_")):
+            with suppress(pint.PintError, AttributeError, TypeError, ValueError):
+                return registry.parse_units(name)
+        return None
+
+    def convert(unit: str, other: str) -> tuple[Decimal, Decimal, Decimal] | None:
+        ours, theirs = parse(unit), parse(other)
+        if ours is None or theirs is None:
+            return _SAME
+        if ours.dimensionality != theirs.dimensionality:
+            return None
+        none, one = (Decimal(str(registry.Quantity(n, ours).to(theirs).magnitude)) for n in (0, 1))
+        return none, one - none, Decimal("1e-9")
+
+    return convert
+
+
+def _compute(
+    calculation: Calculation, held: _Held, sources: Sequence[str], language: str
+) -> list[Amount]:
+    """Return the results of an operation on numbers of the sources; none if one is not theirs."""
+    operation, written = calculation.operation, calculation.numbers
+    if operation is Operation.COUNT:
+        texts = [source.casefold() for source in sources]
+        there = (any(each.casefold() in text for text in texts) for each in written)
+        return [Amount(Decimal(len(written)))] if all(there) else []
+    operands = []
+    for each in written:
+        found = [r for q in read_quantities(each, language).found[:1] for r in q.readings]
+        operands += [reading for reading in found if held.has(reading)][-1:]  # a year as a number
+    if len(operands) < max(2, len(written)):
+        return []
+    unit = operands[0].unit
+    values = [
+        line[0] + line[1] * each.value for each in operands if (line := _convert(each.unit, unit))
+    ]
+    if len(values) < len(operands):
+        return []
+    total = sum(values, Decimal(0))
+    scales = {Decimal(1), *held.scales} if not unit or isinstance(unit, frozenset) else {Decimal(1)}
+    spans: dict[Unit, Unit] = {DATE: "day", MONTH: "month", TIME: "minute"}
+    try:
+        match operation:
+            case Operation.PRODUCT:
+                return [Amount(reduce(mul, values))]
+            case Operation.RATIO:
+                ratio = values[0] / values[1]
+                return [Amount(ratio), Amount(100 * ratio, unit=PERCENT)]
+            case Operation.PERCENT_CHANGE:
+                return [Amount(abs(values[1] - values[0]) / values[0] * 100, unit=PERCENT)]
+            case Operation.DIFFERENCE:
+                total = abs(2 * values[0] - total)
+            case Operation.AVERAGE:
+                total /= len(values)
+    except ArithmeticError:  # a division by zero
+        return []
+    return [Amount(total * scale, unit=spans.get(unit, unit)) for scale in scales]
