@@ -542,6 +542,20 @@ async def test_a_part_of_a_table_is_read_below_its_head(make_run, reply):
     assert "Station | Passengers 2022 | Passengers 2023" in prompt
 
 
+async def test_a_choice_of_titles_that_fails_leaves_the_scores_of_the_text(make_run, reply):
+    def say(call):
+        if task_of(call.messages) != "reader":
+            return ServerFailed("it fell over")
+        number = next(i for i, text in enumerate(bodies(call.prompt), 1) if "Harper" in text)
+        return reply((number, "built in 1788 by the Harper brothers", "They built it in 1788."))
+
+    async with InMemorySources([MILL]) as sources:
+        run, _ = make_run(sources, say, labels=odds(0.1))
+        answer = await LongRefiner(mode="sparse").answer(QUESTION, run)
+    assert answer.found
+    assert any("by the scores of their text alone: it fell over" in w for w in run.warnings)
+
+
 async def test_what_was_kept_is_all_that_is_read(make_run, reply):
     """There is no last search: parts that do not answer are a refusal."""
     async with InMemorySources([MILL]) as sources:

@@ -415,6 +415,7 @@ async def test_nothing_accepted_is_not_in_the_documents(sources, make_run):
     run, model = make_run(sources, refuse)
     answer = await RDR2(k=2, mode="sparse").answer(QUESTION, run)
     assert (answer.found, answer.text, answer.evidence) == (False, NOT_FOUND, ())
+    assert any("the router accepted nothing" in warning for warning in run.warnings)
     assert all("<document>" in call.prompt for call in model.calls)
 
 
@@ -443,6 +444,20 @@ async def test_a_failing_model_is_the_error_itself(sources, make_run):
     run, _ = make_run(sources, lambda call: ServerFailed("the server fell over"))
     with pytest.raises(ServerFailed, match="fell over"):
         await RDR2(mode="sparse").answer(QUESTION, run)
+
+
+async def test_a_router_that_fails_later_leaves_what_was_accepted(sources, make_run):
+    calls = iter(range(9))
+
+    def say(call):
+        if task_of(call.messages) == "reader" or not next(calls):
+            return follow(("ANSWER", "In 2003 the park"), ("EXPAND", "==Prices=="))(call)
+        return ServerFailed("it fell")
+
+    run, _ = make_run(sources, say)
+    answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
+    assert answer.citations[0].quote == "In 2003 the park opened the Superman tower."
+    assert any("it fell" in warning for warning in run.warnings)
 
 
 async def test_an_adapter_needs_a_model_that_takes_one(sources, make_run):

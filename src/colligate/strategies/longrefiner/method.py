@@ -24,7 +24,6 @@ from typing import ClassVar, Literal
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Evidence, Form, Refined
 from colligate.core.events import Noted
-from colligate.core.fit import reserve_reading
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import escape
@@ -34,9 +33,10 @@ from colligate.core.strategy import Calls, Needs
 from colligate.core.units import rank_documents
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.sentences import MOST_WORDS
-from colligate.errors import MissingCapability, ModelError
+from colligate.errors import BudgetExceeded, MissingCapability, ModelError, UsageError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
+from colligate.readers.lookup import reserve_for_answer
 from colligate.strategies.longrefiner.events import NodeScore, Selected, Weighed
 from colligate.strategies.longrefiner.selection import (
     TITLES_TOKENS,
@@ -129,14 +129,21 @@ class Refiner:
             documents = [info.id for info in await run.sources.documents()]
         texts = [await run.document(name) for name in dict.fromkeys(documents)]
         within = None if passages is None else [passage.span for passage in passages]
-        await self._check_adapters(run)
+        await self._check_models(run)
         articles = await self._structure(texts, within, run)
-        scope = await self._analyse_query(question, articles, run)
+        scope: float | None = None
+        titles: list[tuple[int, ...]] = [()] * len(articles)
+        try:
+            scope = await self._analyse_query(question, articles, run)
+            titles = await self._choose_titles(question, articles, run)
+        except (BudgetExceeded, ModelError) as error:
+            if isinstance(error, MissingCapability) or not run.meter.calls:
+                raise
+            run.warn(f"parts are kept by the scores of their text alone: {error.what}")
         leaves = await score_leaves(question, articles, run, self.scored_by, self.mode)
         local = normalise_scores(
             [compute_local_scores(*each) for each in zip(articles, leaves, strict=True)]
         )
-        titles = await self._choose_titles(question, articles, run)
         global_ = [compute_global_scores(*each) for each in zip(articles, titles, strict=True)]
         scores = [
             [ls + (scope or 0.0) * gs for ls, gs in zip(*rows, strict=True)]
@@ -161,8 +168,10 @@ class Refiner:
             model=run.model(Role.WORKER).name,
         )
 
-    async def _check_adapters(self, run: Run) -> None:
-        """Put each adapter on its model: one that cannot be used fails before the first call."""
+    async def _check_models(self, run: Run) -> None:
+        """Fail before the first call if there is no reranker, or an adapter cannot be used."""
+        if self.scored_by == "reranker" and run.reranker is None:
+            raise UsageError("the run has no reranker", "it is to score", "name a --reranker")
         for role, adapter in (
             (Role.WORKER, self.structuring_adapter),
             (Role.SCORER, self.scope_adapter),
@@ -258,11 +267,12 @@ class LongRefiner(Refiner):
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Find, refine, read."""
-        with reserve_reading(run):
+        shown: list[Shown] = []
+        with reserve_for_answer(run, lambda: run.meter.calls):
             refined = await self.refine(question, run)
-        kept = {each.span: each for each in refined.evidence}
-        found = ((passage, kept[passage.span]) for passage in refined.passages)
-        shown = [Shown(passage, each.score, each.reason) for passage, each in found]
+            kept = {each.span: each for each in refined.evidence}
+            found = ((passage, kept[passage.span]) for passage in refined.passages)
+            shown += (Shown(passage, each.score, each.reason) for passage, each in found)
         return await run.read(question, shown, form=self.form)
 
 

@@ -114,9 +114,11 @@ class RDR2:
         router = await run.with_adapter(Role.WORKER, self.router_adapter)
         hits = await self._retrieve(question, run)
         routings = await self._open(run, hits)
-        with reserve_for_answer(run, lambda: any(each.found for each in routings)):
+        with reserve_for_answer(run, lambda: run.meter.calls):
             await gather(self._walk(question, router, each) for each in routings)
         routed = self._assemble(hits, routings)
+        if hits and not routed:
+            run.warn("the router accepted nothing in the documents that the search found")
         run.emit(Assembled(tuple(each.text for each in routed)))
         answer = await run.read(question, [each.shown for each in routed], form=self.form)
         blocks = {each.shown.passage.span: each.evidence for each in routed}
