@@ -18,12 +18,12 @@ import sys
 import time
 from pathlib import Path
 
-from colligate.readers.followup import Turn, complete_question
 from colligate.core.run import Run
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from colligate.models.metering import Meter
 from colligate.models.names import open_model
+from colligate.readers.followup import Turn, complete_question
 
 ROWS = Path(__file__).parent / "followups.jsonl"
 

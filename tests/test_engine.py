@@ -6,7 +6,7 @@ import pytest
 
 import colligate
 from colligate import Engine, Library, aask, ask
-from colligate.core.events import Asking, Noted, Progressed
+from colligate.core.events import Noted, Progressed
 from colligate.core.strategy import load_strategy
 from colligate.errors import (
     BudgetExceeded,
@@ -17,7 +17,6 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.models import Capability
-from colligate.models.weights import home
 from colligate.testing import ScriptedModel
 from support.models import statement_reply
 
@@ -260,22 +259,6 @@ async def test_a_kept_response_costs_nothing_and_goes_with_its_document(folder, 
 
 def _bytes(folder):
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
-
-
-async def test_how_long_a_first_call_takes_is_known_from_earlier_libraries(
-    folder, engine, tmp_path
-):
-    async def estimate(library):
-        seen = []
-        await aask(QUESTION, [folder], **engine | {"library": library}, on_event=seen.append)
-        return next(event.seconds for event in seen if isinstance(event, Asking))
-
-    engine["model"] = ScriptedModel(lambda call: REPLY, "asked nowhere else")
-    assert await estimate(tmp_path / "first") is None
-    assert await estimate(tmp_path / "second") is not None
-    (home() / "rates.json").write_text('{"chat asked now')  # half written
-    assert await estimate(tmp_path / "second") is None
-    assert await estimate(tmp_path / "second") is not None
 
 
 async def test_many_questions_at_once_do_not_mix(folder, engine):

@@ -9,7 +9,6 @@ import pytest
 
 from colligate import Engine
 from colligate.models.weights import pull
-from colligate.strategies.retrieve_read import RetrieveRead
 
 pytestmark = pytest.mark.model
 
@@ -47,21 +46,24 @@ async def test_every_citation_of_a_real_model_is_a_slice_of_a_real_file(tmp_path
     assert answer.usage.cost_usd == 0.0
 
 
-@pytest.mark.parametrize("reading", ["apart", "together"])
-async def test_a_document_cannot_leave_its_passage(tmp_path, reading):
+@pytest.mark.parametrize("reader", ["pointwise", "quoting"])
+async def test_a_document_cannot_leave_its_passage(tmp_path, reader):
     path = tmp_path / "delivery.md"
     path.write_text(HOSTILE)
     events = []
     async with Engine(
-        model="gguf:smollm2-135m", library=tmp_path / "library", on_event=events.append
+        model="gguf:smollm2-135m",
+        reader=reader,
+        library=tmp_path / "library",
+        on_event=events.append,
     ) as engine:
-        strategy = RetrieveRead(reading=reading)
-        answer = await engine.ask("When is the parcel delivered?", [path], strategy=strategy)
+        question = "When is the parcel delivered?"
+        answer = await engine.ask(question, [path], strategy="retrieve-read")
     asked = [e.to_json() for e in events if e.to_json()["event"] == "asked"]
     for prompt in (each["messages"][1]["content"] for each in asked):
         assert prompt.count("</passages>") == 1
         assert "<|im_start|>" not in prompt
-    if reading == "together":
+    if reader == "quoting":
         # The reply is still the object that was asked for, whatever the document demands.
         assert set(json.loads(asked[-1]["reply"])) == {"statements", "short_answer", "found"}
     for citation in answer.citations:
@@ -78,9 +80,12 @@ async def test_likelihood_puts_the_passage_that_answers_first(tmp_path):
     for file in files:
         file.write_text(texts[file.name])
     async with Engine(
-        model="gguf:smollm2-135m", reranker="likelihood", library=tmp_path / "library"
+        model="gguf:smollm2-135m",
+        reader="quoting",
+        reranker="likelihood",
+        library=tmp_path / "library",
     ) as engine:
-        strategy = RetrieveRead(reading="together")
-        answer = await engine.ask("Who audits the annual accounts?", files, strategy=strategy)
+        question = "Who audits the annual accounts?"
+        answer = await engine.ask(question, files, strategy="retrieve-read")
     assert answer.evidence[0].span.document_id.startswith("b-")
     assert answer.usage.scoring_passes == 3

@@ -11,10 +11,10 @@ from colligate.errors import UsageError
 from colligate.models import Role
 from colligate.models.names import anchor_name, may_send_key, redact_name, split_adapter
 from colligate.settings import Named, Settings
-from colligate.strategies.retrieve_read import RetrieveRead
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.rdr2 import RDR2
+from colligate.strategies.retrieve_read import RetrieveRead
 
 VARIABLES = {
     "reader": "COLLIGATE_MODEL",
@@ -184,7 +184,7 @@ def test_options_are_kept_by_model(here):
     [
         ('[models]\nraeder = "bundled"', "models.raeder", "did you mean models.reader?"),
         ("[modles]", "modles", "did you mean models?"),
-        ('reader = "bundled"', "reader", "the keys are models, options, adapters, library"),
+        ('reader = "bundled"', "reader", "did you mean reading?"),
         ("models = 3", "models", "expected a table, got"),
         ("[adapters]\nroter = 'a'", "adapters.roter", "did you mean adapters.router?"),
         ("[adapters]\nscope = 3", "adapters.scope", "expected a name, got"),

@@ -307,6 +307,8 @@ class Session:
         named = (await self.load_settings()).reading
         if named is not None:
             note_name("reader", named, trace)
+        if named is not None and named.name == "plain":
+            raise UsageError("the plain reader cites nothing", "only `bench run` can choose it")
         # A local model counts its weights in its file.
         return await asyncio.to_thread(make_reader, named.name if named else "auto", model)
 

@@ -23,9 +23,9 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 from colligate.cli.progress import Watcher
 from colligate.cli.remote import find_server
 from colligate.core.events import Event
-from colligate.readers.followup import Turn
 from colligate.library.lock import Address, LibraryLock, publish_address
 from colligate.models import LabelOdds
+from colligate.readers.followup import Turn
 from colligate.strategies.auto.prompts import QuestionKind
 from colligate.testing import ScriptedModel
 from support.http_server import threaded

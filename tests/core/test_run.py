@@ -200,9 +200,6 @@ async def test_it_is_said_before_the_model_works(make_run) -> None:
     assert seen == [[Asking]]
     _, asking = run.trace.events[0]
     assert asking == Asking("reader", "scripted", "chat", 7)
-    await run.chat(ASK, max_tokens=20)  # the second call is estimated by the first
-    last = [event for _, event in run.trace.events if isinstance(event, Asking)][-1]
-    assert last.seconds is not None
 
 
 async def test_what_a_model_writes_is_counted_where_somebody_watches(make_run, monkeypatch) -> None:

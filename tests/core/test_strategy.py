@@ -73,7 +73,7 @@ async def test_a_strategy_keeps_the_contract(name, documents, answered):
     run, answer = await answered(name)
     shown = json.loads(json.dumps(answer.to_json()))
     assert list(shown) == KEYS
-    assert shown["strategy"] == name
+    assert shown["strategy"] == ""  # the engine and the bench say it
     texts = {d.id: d.text for d in documents}
     for citation in answer.citations:
         assert (

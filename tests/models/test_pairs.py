@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from colligate.errors import WeightsUnavailable
-from colligate.models.names import open_reranker, open_verifier
+from colligate.models.names import open_head, open_reranker
 from colligate.models.pairs import MiniLMReranker
 
 QUESTION = "When did the lighthouse on Skerry Rock begin to shine?"
@@ -64,8 +64,8 @@ LIT = "The lighthouse was lit for the first time in March 1851, after the harbou
     ],
 )
 async def test_the_verifier_tells_what_a_sentence_does_with_a_claim(claim, verdict):
-    verifier = open_verifier("minilm")
-    assert verifier.name == "minilm"
+    verifier = open_head("head")
+    assert verifier.name == "head"
     found = verifier.score(claim, "Skerry Rock", LIT)
     await verifier.aclose()
     likely = dict(zip(("supports", "contradicts", "neither"), found, strict=True))

@@ -48,7 +48,6 @@ from colligate.private import make_private_file
 T = TypeVar("T")
 
 _SECONDS_BETWEEN_LINES = 60.0
-_LONG_SECONDS = 2.0
 _BYTES = frozenset({"pulling", "fetching"})
 _OF_FILES = frozenset({"comparing", "reading"})
 # Steps of a strategy belong to this phase: its bar stays above their line until it is done.
@@ -252,7 +251,7 @@ class LineDisplay:
                 last = self._find_due(f"asking {model} {what}")
                 if last is not None:
                     call = f", call {self._calls:,}" if last and what == "chat" else ""
-                    note(_format_asking(model, what) + call + _format_estimate(event))
+                    note(_format_asking(model, what) + call)
 
     def paused(self) -> AbstractContextManager[None]:
         """Nothing is moving."""
@@ -309,7 +308,7 @@ class BarDisplay:
             case Asking(model=model, what=what, prompt_tokens=tokens):
                 self._calls += what == "chat"
                 call = f"call {self._calls:,}, " if what == "chat" else ""
-                asking = _format_asking(model, what) + _format_estimate(event)
+                asking = _format_asking(model, what)
                 self._show_step(f"{call}{tokens:,} tokens: {asking}")
             case Writing(model=model, tokens=tokens):
                 written = f"{model} has written about {pluralize(tokens, 'token')}"
@@ -366,13 +365,6 @@ class AmountColumn(ProgressColumn):
 
 def _format_asking(model: str, what: str) -> str:
     return f"asking {model}" if what == "chat" else f"{model} is judging"
-
-
-def _format_estimate(event: Asking) -> str:
-    """Return what a call will take, if that is long enough to wait for."""
-    if event.seconds is None or event.seconds < _LONG_SECONDS:
-        return ""
-    return f" ({event.prompt_tokens:,} tokens to read, about {event.seconds:.0f} s)"
 
 
 def _format_amount(phase: str, amount: int) -> str:

@@ -185,15 +185,13 @@ class Pruned(Event):
 class Asking(Event):
     """A model is about to be asked for a `what`: "chat", "likelihood", "labels", "attention".
 
-    `prompt_tokens` are all that it has to read, including what its cache already holds. `seconds`
-    is how long that takes by the calls before; None if there were none.
+    `prompt_tokens` are all that it has to read, including what its cache already holds.
     """
 
     role: str
     model: str
     what: str
     prompt_tokens: int
-    seconds: float | None = None
 
     def line(self) -> str:
         whom = f"the {self.role} {self.model}"

@@ -205,7 +205,7 @@ def load_strategy(name: str) -> type[Strategy]:
 
 
 def make_strategy(name: str, **parameters: Any) -> Strategy:
-    """Make a strategy by name; parameters not given keep the paper's defaults.
+    """Make a strategy by name; parameters that are not given keep their defaults.
 
     An unknown name or parameter raises `UnknownStrategy`.
     """

@@ -96,7 +96,7 @@ class MiniLMVerifier:
     most_added = 2  # more, and it takes right claims for wrong ones
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.name = f"onnx:{folder}" if folder else "minilm"
+        self.name = f"onnx:{folder}" if folder else "head"
         self._tokenizer, self._session = _read("verifier", folder)
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:

@@ -197,7 +197,7 @@ async def _place(
     documents = await run.documents_of(list(passages.values()))
     placed = await check_in_thread(_place_all, statements, passages, documents)
     claims = {each.sentence: _claim(question, each, documents, passages) for each in placed}
-    lacking = await check_in_thread(_find_all_missing, placed, claims)
+    lacking = await check_in_thread(_find_all_missing, placed, claims, documents)
     for sentence, missing in lacking.items():
         if missing:
             run.emit(Noted(f"no quote has {', '.join(missing)} of “{_cut(sentence)}”"))
@@ -302,7 +302,13 @@ async def write_checked(
     said = Quoted("", " ".join(each.sentence for each in stated if each.places))
     claim = Claim(short, (said, *quotes), question)
     problem = ""
-    lacking = find_missing(short, _sources(claim), given=question, calculations=calculations)
+    lacking = find_missing(
+        short,
+        _sources(claim),
+        given=question,
+        calculations=calculations,
+        language=documents[cited.citations[0].span.document_id].language,
+    )
     if lacking:
         problem = f"nothing cited has {', '.join(lacking)}"
     elif run.check is not None and not _is_copy(claim):
@@ -434,7 +440,7 @@ def _quote(document: Document, span: Span, text: str) -> Quoted:
 
 
 def _find_all_missing(
-    placed: Sequence[_Placed], claims: Mapping[str, Claim]
+    placed: Sequence[_Placed], claims: Mapping[str, Claim], documents: Mapping[str, Document]
 ) -> dict[str, list[str]]:
     """Return by sentence the numbers and dates that its quotes do not hold."""
     return {
@@ -443,6 +449,7 @@ def _find_all_missing(
             _sources(claims[each.sentence]),
             given=claims[each.sentence].question,
             calculations=each.calculations,
+            language=documents[each.places[0].span.document_id].language,
         )
         for each in placed
         if each.places

@@ -53,7 +53,7 @@ class Reply(BaseModel):
 class QuotedReply(Reply):
     """The reply of a reader of any size: each statement may rest on several quotes."""
 
-    statements: list[Computed] = Field(json_schema_extra={"maxItems": 24})
+    statements: list[Computed] = Field(json_schema_extra={"maxItems": 100})
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 from colligate.errors import UnknownModel, WeightsUnavailable
-from colligate.models.names import open_verifier
+from colligate.models.names import open_head
 from colligate.models.weights import pull
 
 NLI = ("contradiction", "entailment", "neutral")
@@ -54,7 +54,7 @@ def name(tmp_path):
     ],
 )
 async def test_its_labels_are_read_by_name(name, labels, sure, expected):
-    verifier = open_verifier(name(labels, sure))
+    verifier = open_head(name(labels, sure))
     found = verifier.score("Ada lived.", "Ada", "Ada Mercer died in 1904.\udce9")
     assert found == pytest.approx(expected, abs=1e-3)
     await verifier.aclose()
@@ -62,15 +62,15 @@ async def test_its_labels_are_read_by_name(name, labels, sure, expected):
 
 def test_a_model_with_one_label_is_refused(name):
     with pytest.raises(WeightsUnavailable, match="not an entailment model"):
-        open_verifier(name(("LABEL_0",), "LABEL_0"))
+        open_head(name(("LABEL_0",), "LABEL_0"))
 
 
 def test_a_name_that_is_nearly_one_gets_it_as_a_hint():
     with pytest.raises(UnknownModel, match="did you mean odds"):
-        open_verifier("odd")
+        open_head("odd")
 
 
 @pytest.mark.parametrize("wrong", ["onnx:", "hf:", "minilm:x"])
 def test_other_names_are_unknown(wrong):
     with pytest.raises(UnknownModel, match=r"none.*odds.*hf:NAME.*onnx:FOLDER"):
-        open_verifier(wrong)
+        open_head(wrong)

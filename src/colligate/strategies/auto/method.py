@@ -174,7 +174,7 @@ class Auto:
         return replace(found, hits=rest, ranked=True, done=(*found.done, done)), answer
 
     async def _make(self, step: str, found: _Found, run: Run) -> Strategy:
-        """Return the strategy of a step; one for each document asks for consent if they are many."""
+        """Return the strategy of a step; many documents are read one by one only with consent."""
         if step in ("spd-rag", "per-document"):
             count, most = len(found.infos), self.most_documents
             takes = (
