@@ -176,6 +176,18 @@ async def test_what_does_not_fit_the_window_is_left_out_and_said(make_run):
     assert model.calls[0].prompt.count("<passage ") == len(answer.evidence)
 
 
+async def test_a_passage_longer_than_the_window_is_cut_and_said(make_run):
+    long = make("The rent is 900 euros. " * 4000, name="d", flat=True)
+    async with InMemorySources([long]) as sources:
+        run, _ = make_run(sources, [said("The rent is 900 euros.")], context_tokens=6000)
+        shown = [Shown(long.passage(Span("d", 0, len(long))))]
+        answer = await run.read(QUESTION, shown)
+    assert answer.found
+    assert "does not fit the window: its first" in run.warnings[0]
+    assert answer.evidence[0].span.start == 0
+    assert answer.evidence[0].span.end < len(long)
+
+
 async def test_notes_that_leave_no_room_are_left_out_and_said(make_run, documents):
     async with InMemorySources(documents) as sources:
         run, model = make_run(sources, [said()], context_tokens=4000)

@@ -21,7 +21,7 @@ from colligate.core.fit import reserve_reading
 from colligate.core.prompts import build_messages, render_passages, render_question
 from colligate.core.run import Run, Shown, Task, standardise
 from colligate.documents import Passage, Span
-from colligate.documents.locating import locate
+from colligate.documents.locating import locate, normalise
 from colligate.documents.sentences import sentence_spans
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Capability, LabelOdds, Role
@@ -148,8 +148,10 @@ class PointwiseReader:
         if not (shown and odds and alone):
             return await self.together.read(question, shown, run, task)
         kept = await keep_table_heads(sorted(shown, key=lambda each: -each.score), run)
+        if kept[0].score > kept[-1].score:  # otherwise nothing says which are the best
+            kept = kept[:MOST_JUDGED]
         try:
-            return await self._read_surest(question, kept[:MOST_JUDGED], run, task)
+            return await self._read_surest(question, kept, run, task)
         except (BudgetExceeded, ModelError) as error:
             run.warn(f"the passages are not read one by one: {error}")
             return await self.together.read(question, shown, run, task)
@@ -244,11 +246,15 @@ async def find_sentence(short: str, question: str, passage: Passage, run: Run) -
     """
     document = await run.document(passage.document_id)
 
+    wanted = normalise(short).text
+
     def find() -> list[Span]:
         return [
             span
             for span in sentence_spans(document, passage.span)
-            if len(span) <= LONGEST_QUOTE and locate(short, document, within=span, verbatim=True)
+            if len(span) <= LONGEST_QUOTE
+            and locate(short, document, within=span, verbatim=True)
+            and wanted in normalise(visible_text(span, document, passage)).text
         ]
 
     spans = await asyncio.to_thread(find)

@@ -219,6 +219,13 @@ class QuotingReader:
             span=lambda each: each.passage.span,
             last=True,
         )
+        if len(fit) == 1:
+            messages = self.messages(question, fit, task)
+            room = await run.room(
+                Role.READER, messages, wanted.tokens, schema=wanted.reply, last=True
+            )
+            if room is not None and room < 0:
+                fit = [await cut_passage(fit[0], -room, run)]
         return fit, task
 
 
@@ -241,6 +248,24 @@ async def keep_table_heads(shown: Sequence[Shown], run: Run) -> list[Shown]:
         )
         for each in shown
     ]
+
+
+async def cut_passage(shown: Shown, over: int, run: Run) -> Shown:
+    """Return a passage without its last `over` tokens, with a warning; a shortened one stays whole.
+
+    A passage that is shorter than that stays whole too: the call itself reports that it does not
+    fit.
+    """
+    passage = shown.passage
+    ends = [end for _, end in await run.model(Role.READER).token_spans(passage.text)]
+    left = len(ends) - over
+    if type(passage) is not Passage or left < 1:
+        return shown
+    start = passage.span.start
+    document = await run.document(passage.document_id)
+    cut = document.passage(document.span(start, start + ends[left - 1]))
+    run.warn(f"“{passage.full_title}” does not fit the window: its first {left:,} tokens are read")
+    return replace(shown, passage=replace(cut, folder=passage.folder, section=passage.section))
 
 
 def keep_table_head(passage: Passage, document: Document) -> Passage:
