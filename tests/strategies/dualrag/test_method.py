@@ -288,8 +288,9 @@ async def test_of_passages_beyond_its_tokens_the_reader_sees_the_sentences(ask):
 
 @pytest.mark.parametrize("summary", [{"statements": []}, "hm, hard to say", {"statements": 3}])
 async def test_an_empty_outline_is_a_refusal(ask, summary):
-    answer, _, model = await ask(World(Summary=summary))
+    answer, run, model = await ask(World(Summary=summary))
     assert (answer.found, answer.text) == (False, NOT_FOUND)
+    assert any("the outline is empty" in warning for warning in run.warnings)
     assert "QuotedReply" not in kinds(model)
 
 

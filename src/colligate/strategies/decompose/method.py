@@ -87,6 +87,8 @@ class Decompose:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Plan, look up each step, and put the answers together."""
+        if not any(info.passages for info in await run.sources.documents()):
+            return await run.read(question, [], form=self.form)
         with run.meter.step("planner"):
             plan = await split_question(question, run, self.steps)
         run.emit(Planned(tuple(plan)))

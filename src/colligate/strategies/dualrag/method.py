@@ -153,6 +153,7 @@ class DualRAG:
             return finish(refused, Cited("", (), ()), run)
         knowledge = await self.learn(question, run, known)
         if self.reader_tokens and not knowledge.outline.size:
+            run.warn("nothing was learnt from the documents: the outline is empty")
             return finish(refused, Cited("", (), ()), run)
         kept = not self.no_outline
         shown, notes = await knowledge.for_reader(run, self.reader_tokens, outline=kept)
