@@ -438,9 +438,17 @@ async def test_an_agent_that_fails_is_left_out(make_run, agent):
     assert any("agent is left out: the server fails" in warning for warning in run.warnings)
 
 
-async def test_two_agents_that_fail_are_an_error(make_run):
+async def test_without_an_agent_the_best_documents_by_fused_score_are_scored_and_judged(make_run):
+    replies = Saying(global_=DOWN, local=DOWN)
+    answer, _, model = await asked(make_run, replies=replies)
+    assert answer.found
+    assert numbers(model.calls[2]) == [4, 2, 3]
+    assert "<log" not in model.calls[3].prompt
+
+
+async def test_a_server_that_fails_from_the_first_call_on_is_an_error(make_run):
     with pytest.raises(ServerFailed):
-        await asked(make_run, replies=Saying(global_=DOWN, local=DOWN))
+        await asked(make_run, replies=lambda call: DOWN, likelihood=None)
 
 
 async def test_a_signal_that_fails_is_left_out(make_run):

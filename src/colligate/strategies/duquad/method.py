@@ -36,7 +36,7 @@ from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, ColligateError, ModelError, UsageError
+from colligate.errors import BudgetExceeded, ModelError, UsageError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message
 from colligate.readers.citing import locate_statements
@@ -192,9 +192,6 @@ class DuQUAD:
         """Let both agents read in parallel: all documents in their order, and the m best.
 
         Of documents that do not fit the window those with the lowest scores are left out.
-
-        Raises:
-            BudgetExceeded, ModelError: no agent could read.
         """
         agents: list[tuple[Agent, Sequence[NumberedDocument]]] = []
         if not self.no_global:
@@ -203,24 +200,19 @@ class DuQUAD:
         if not self.no_local:
             local = ranked[: self.local_documents]
             agents.append(("local", await self._fit(question, "local", local, run)))
-        read = await gather(self._read_view(question, *each, run) for each in agents)
-        views = [view for view in read if isinstance(view, Viewed)]
-        for (agent, _), failed in zip(agents, read, strict=True):
-            if isinstance(failed, ColligateError):
-                if not views:
-                    raise failed
-                run.warn(f"the {agent} agent is left out: {failed}")
-        return views
+        views = await gather(self._read_view(question, *each, run) for each in agents)
+        return [view for view in views if view is not None]
 
     async def _read_view(
         self, question: str, agent: Agent, shown: Sequence[NumberedDocument], run: Run
-    ) -> Viewed | ColligateError:
-        """Ask one agent for its log and its important documents; return the error if it fails."""
+    ) -> Viewed | None:
+        """Ask one agent for its log and its important documents; None if it fails."""
         messages = self._messages(question, agent, shown)
         try:
             log = (await run.chat(messages, max_tokens=self.reply_tokens)).text
         except (BudgetExceeded, ModelError) as error:
-            return error
+            run.warn(f"the {agent} agent is left out: {error}")
+            return None
         numbers = tuple(number for number, _ in shown)
         named = find_important(log, numbers, self.important)
         instead = numbers[: self.important] if agent == "local" else ()
