@@ -90,7 +90,7 @@ async def ask_command(
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
     from colligate.cli.progress import watch_run
-    from colligate.core.export import choose_format
+    from colligate.export import choose_format
 
     _require_question(question, paths or [])
     for file in output or []:
@@ -219,7 +219,7 @@ class Asker:
 def show(answer: Answer, run: options.RunOptions, watcher: Watcher) -> int:
     """Print an answer and what it took; return the exit status."""
     from colligate.cli.display import show_answer
-    from colligate.core.export import describe_usage
+    from colligate.export import describe_usage
 
     watcher.warn_rest(answer.warnings)
     if run.as_json:

@@ -43,7 +43,7 @@ async def refine_command(
 
     from colligate.cli.progress import require_text, watch_run
     from colligate.core.events import Trace, pluralize
-    from colligate.core.export import describe_usage
+    from colligate.export import describe_usage
     from colligate.session import configure
     from colligate.strategies.longrefiner.method import LongRefiner
 

@@ -47,7 +47,7 @@ async def tree_command(
     from colligate.cli.drawing import draw_routes
     from colligate.cli.progress import require_text, watch_run
     from colligate.core.events import Event, Trace
-    from colligate.core.export import describe_usage
+    from colligate.export import describe_usage
     from colligate.session import configure
     from colligate.strategies.rdr2.method import RDR2
 

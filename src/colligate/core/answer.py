@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from colligate.core.export import write_export
 from colligate.documents import Document, Passage, Span
+from colligate.export import write_export
 from colligate.models.metering import UsageReport
 
 NOT_FOUND = "Not in these documents."

@@ -17,7 +17,6 @@ from typing_extensions import TypedDict
 
 import colligate
 from colligate.core.events import Event, Noted, Progressed, pluralize
-from colligate.core.export import render_answer, render_event
 from colligate.core.parameters import set_parameters
 from colligate.core.run import allow, refuse
 from colligate.core.strategy import Strategy, list_strategies, load_strategy
@@ -25,6 +24,7 @@ from colligate.documents import Document, Span
 from colligate.documents.tree import Kind, Node
 from colligate.engine import DEFAULT_STRATEGY, Engine
 from colligate.errors import ColligateError, MissingExtra, UnknownDocument, UsageError, cause
+from colligate.export import render_answer, render_event
 from colligate.library.ingest import Ingested
 from colligate.library.sources import SearchMode, Sources, find_document, select_documents
 from colligate.library.web import hide_folders

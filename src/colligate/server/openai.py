@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 
-from colligate.core.export import RenderedAnswer, describe_place, render_answer, render_event
 from colligate.core.strategy import list_strategies, load_strategy
 from colligate.errors import UnknownStrategy
+from colligate.export import RenderedAnswer, describe_place, render_answer, render_event
 from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.errors import NotHere, RunFailed, Unanswerable, openai_error_of
 from colligate.server.runs import AskRequest, RecordedRun

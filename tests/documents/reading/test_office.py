@@ -13,10 +13,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from colligate.core.answer import make_citation
-from colligate.core.export import describe_place
 from colligate.documents import Document, Kind
 from colligate.documents.reading import SourceFile
 from colligate.documents.reading.tables import read_separated
+from colligate.export import describe_place
 from support.documents import outline, pack, texts_of, write_and_read
 
 

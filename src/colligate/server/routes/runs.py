@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette import ServerSentEvent
 
 from colligate.concurrency import in_thread
-from colligate.core.export import FORMATS
+from colligate.export import FORMATS
 from colligate.server.errors import Conflict
 from colligate.server.runs import AskRequest, RecordedRun
 from colligate.server.shapes import Decision, RunAnswerShape, RunShape

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from colligate import Answer
-from colligate.core.export import FORMATS, render_answer, render_event
+from colligate.export import FORMATS, render_answer, render_event
 
 MARKDOWN = MarkdownIt("commonmark")
 PIECES = st.sampled_from(

@@ -20,7 +20,6 @@ from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from colligate.core.events import pluralize
 from colligate.errors import ColligateError, UsageError
 
 # The start of an image, of a tag, comment or link in angle brackets, and of a link definition
@@ -72,16 +71,20 @@ def describe_place(citation: Mapping[str, Any], *, with_folder: bool = False) ->
     return " ".join((where + page + row + date + (f" ({name})" if name else "") + words).split())
 
 
+def _count(count: int, thing: str) -> str:
+    return f"1 {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
 def describe_usage(usage: Mapping[str, Any], model: str = "") -> str:
     """Return what a run cost (the object `usage` of `ask --json`) in one line."""
     tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
     cost = f", ${usage['cost_usd']:.4f}" if usage["cost_usd"] else ""
     passes = usage.get("scoring_passes", 0)
-    judged = f", {pluralize(passes, 'text')} judged" if passes else ""
+    judged = f", {_count(passes, 'text')} judged" if passes else ""
     by = f"{model}: " if model else ""
     counts = {role: sums["calls"] for role, sums in usage["by_role"].items() if sums["calls"]}
     roles = [f"{role} {calls:,}" for role, calls in counts.items()]
-    calls = pluralize(usage["calls"], "call") + (f" ({', '.join(roles)})" if len(roles) > 1 else "")
+    calls = _count(usage["calls"], "call") + (f" ({', '.join(roles)})" if len(roles) > 1 else "")
     split = [f"{what} {took:.1f}" for what, took in usage.get("split", {}).items() if took >= 0.05]
     parts = f" ({', '.join(split)})" if len(split) > 1 else ""
     return f"{by}{calls}, {tokens}{cost}{judged}, {usage['seconds']:.1f} s{parts}"
@@ -193,7 +196,7 @@ def _list_texts(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         read = Counter(each["document"] for each in answer["evidence"])
         yield "text", "None of these passages supports an answer." if read else "No passage."
         for document, passages in read.items():
-            yield "item", f"{document}: {pluralize(passages, 'passage')}"
+            yield "item", f"{document}: {_count(passages, 'passage')}"
     if answer["warnings"]:
         yield "heading", "Warnings"
     for warning in answer["warnings"]:
@@ -298,7 +301,7 @@ def _write_entry(document: str, citations: list[Mapping[str, Any]]) -> str:
     first = citations[0]
     year, _, rest = first.get("date", "").partition("-")
     pages = sorted({each["page"] for each in citations if each["page"] is not None})
-    noted = pluralize(len(pages), "page").partition(" ")[2] + " " + ", ".join(map(str, pages))
+    noted = _count(len(pages), "page").partition(" ")[2] + " " + ", ".join(map(str, pages))
     name = PurePath(first.get("source", "")).name
     fields = {
         "title": f"{{{_to_latex(first['title'])}}}",  # its capitals stay
