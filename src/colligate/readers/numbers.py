@@ -18,7 +18,7 @@ from functools import cache, lru_cache, reduce
 from operator import mul
 from typing import Any
 
-from colligate.readers.quantities import (
+from colligate.documents.quantities import (
     DATE,
     DAY,
     DURATIONS,
