@@ -141,11 +141,12 @@ class Auto:
             run.emit(Escalated(why, step))
         try:
             if step in ("read", "read on"):
-                found, answer = await self._read(step, found, run)
-                done = found.done
+                first, found = await self._choose(step, found, run)
+                reason = "of the search, read later" if step == "read on" else "of the search"
+                answer = await run.read(found.question, show_ranked(first, reason), form=self.form)
             else:
                 answer = await (await self._make(step, found, run)).answer(found.question, run)
-                done = (*found.done, f"{_DONE[step]}: {why}")
+                found = replace(found, done=(*found.done, f"{_DONE[step]}: {why}"))
         except (BudgetExceeded, ModelError) as error:
             if step == "read" and found.best is None:
                 raise
@@ -154,24 +155,20 @@ class Auto:
         if found.best is not None:
             before = (*found.best.evidence, *answer.evidence)
             answer = replace(answer, evidence=tuple(dict.fromkeys(before)))
-        return replace(found, best=answer, done=done)
+        return replace(found, best=answer)
 
-    async def _read(self, step: str, found: _Found, run: Run) -> tuple[_Found, Answer]:
-        """Read the best passages that were not read; the reranker orders them once."""
-        hits = found.hits
+    async def _choose(self, step: str, found: _Found, run: Run) -> tuple[list[Hit], _Found]:
+        """Return the best passages that were not read, and what is left; rerank them once."""
+        hits = list(found.hits)
         if not (found.whole or found.ranked):
             hits = await run.reorder(found.question, hits, mode=self.mode)
         first = hits if found.whole else spread(hits, self.k)
-        rest = [hit for hit in hits if hit not in first]
         documents = {hit.passage.document_id for hit in first}
         more = "more " if step == "read on" else ""
-        done = (
-            f"read {pluralize(len(first), f'{more}passage')} of "
-            f"{pluralize(len(documents), 'document')}"
-        )
-        why = "of the search, read later" if step == "read on" else "of the search"
-        answer = await run.read(found.question, show_ranked(first, why), form=self.form)
-        return replace(found, hits=rest, ranked=True, done=(*found.done, done)), answer
+        passages = pluralize(len(first), f"{more}passage")
+        done = f"read {passages} of {pluralize(len(documents), 'document')}"
+        rest = [hit for hit in hits if hit not in first]
+        return first, replace(found, hits=rest, ranked=True, done=(*found.done, done))
 
     async def _make(self, step: str, found: _Found, run: Run) -> Strategy:
         """Return the strategy of a step; many documents are read one by one only with consent."""
