@@ -107,9 +107,9 @@ async def test_duquad_with_a_local_scorer_weighs_all_three_signals(
     ) as engine:
         answer = await engine.ask(QUESTION, [folder], strategy="duquad", on_event=events.append)
     [weighted] = [e.to_json() for e in events if e.to_json()["event"] == "weighted"]
-    assert weighted["weights"] == {"similarity": 0.4, "likelihood": 0.6, "attention": 0.6}
+    assert weighted["weights"] == {"similarity": 0.5, "likelihood": 1.0, "attention": 0.5}
     assert not weighted["missing"]
     assert not any("attention" in warning for warning in answer.warnings)
-    assert answer.usage.scoring_passes == 4, "a likelihood of each document, attention twice"
+    assert answer.usage.scoring_passes == 3, "a likelihood of each document, attention once"
     assert set(answer.usage.by_role) == {"reader", "scorer"}
     assert answer.citations[0].quote.startswith("The tower was built in 1871")

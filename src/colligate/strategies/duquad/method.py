@@ -12,9 +12,10 @@ Algorithm 1 of the paper, in its order (symbols as there):
 4. S are the two sentences of each kept document that share most words with a_i.
 5. A judge answers from S, p, H_G and H_L (equation 6).
 
-Where the paper says nothing: without a score of at least tau the judge sees what the logs quote.
-What an agent quotes of a kept document is known, should the judge's reply not be usable. A signal,
-an agent or scores that fail are left out, with a warning.
+The reader shows S before p and the logs; Figure 7 has p first. Where the paper says nothing:
+without a score of at least tau the judge sees what the logs quote; what an agent quotes of a kept
+document is known, should the judge's reply not be usable; a signal, an agent or scores that fail
+are left out, with a warning.
 """
 
 from __future__ import annotations
