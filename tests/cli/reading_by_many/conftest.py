@@ -49,7 +49,6 @@ def part(body: dict[str, Any]) -> str:
         "action": "agent",
         "need_retrieve": "reasoner",
         "entities": "identifier",
-        "sentences": "choice",
         "scores": "scores",
         "statements": "statements",
         "quotes": "view",
@@ -82,7 +81,6 @@ class Answers:
             "agent": self.agent,
             "reasoner": self.reason,
             "identifier": self.identify,
-            "choice": self.choose,
             "scores": self.score,
             "statements": self.state,
             "view": self.view,
@@ -132,23 +130,14 @@ class Answers:
         return {**turn, "findings": findings, "relevance": 0.9 if findings else 0.0}
 
     def reason(self, body: dict[str, Any]) -> dict[str, Any]:
-        first = len(self.at("reasoner")) == 1
+        first = "(nothing yet)" in body["messages"][-1]["content"]
         missing, enough = "The notices of each licence are missing.", "All notices are known."
-        thought = (missing if first else enough) + self.echo
-        wanted = self.identify(body) if first else {"entities": []}
-        facts = [f"Known.{self.echo}"]
-        return {"facts": facts, "thought": thought, "need_retrieve": first, **wanted}
+        return {"thought": (missing if first else enough) + self.echo, "need_retrieve": first}
 
     def identify(self, body: dict[str, Any]) -> dict[str, Any]:
         names = ["copyright notice", "source distribution"]
         keywords = ["notice must appear in all copies", "retain the notice"]
         return {"entities": [{"entity": name + self.echo, "keywords": keywords} for name in names]}
-
-    def choose(self, body: dict[str, Any]) -> dict[str, Any]:
-        content = body["messages"][-1]["content"]
-        sentences = re.findall(r"^\[(\d+)\] (.*)$", content, re.MULTILINE)
-        wanted = [int(n) for n, said in sentences if any(each in said for each in self.notices)]
-        return {"sentences": wanted[:8]}
 
     def score(self, body: dict[str, Any]) -> dict[str, Any]:
         texts = dict(shown(body))

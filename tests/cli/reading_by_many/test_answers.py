@@ -14,17 +14,16 @@ from colligate.documents import Document
 QUESTION = "Which notices must stay in copies of the software?"
 STRATEGIES = pytest.mark.parametrize("strategy", ["duquad", "dualrag", "spd-rag"])
 PARTS = {
-    # Five documents, which one view holds.
-    "duquad": {"view": 1, "scores": 1, "statements": 1},
-    # What the question finds is read first; then two entities of a round.
-    "dualrag": {"choice": 3, "reasoner": 2, "statements": 1},
-    # Five documents that are shown whole.
-    "spd-rag": {"coordinator": 1, "agent": 5, "statements": 1},
+    "duquad": {"view": 2, "scores": 1, "statements": 1},
+    # Two entities of a round, each summarised.
+    "dualrag": {"reasoner": 2, "identifier": 1, "statements": 3},
+    # Each agent searches once.
+    "spd-rag": {"coordinator": 1, "agent": 10, "statements": 1},
 }
 # What each adds to the trace, in the order of its paper.
 OWN_EVENTS = {
     "duquad": ["listed", "weighted", "viewed", "gated"],
-    "dualrag": ["identified", "gathered", "summarised", "outlined", "reasoned", "stopped"],
+    "dualrag": ["reasoned", "identified", "gathered", "summarised", "outlined", "stopped"],
     "spd-rag": ["planned", "agentturn", "agentended", "grouped"],
 }
 
@@ -83,7 +82,7 @@ def test_json_and_usage_by_role(
     assert by_role == {role: count for role, count in calls.items() if count}
     assert usage["calls"] == sum(calls.values()) == sum(PARTS[strategy].values())
     assert (calls["worker"] > 0) == (strategy == "spd-rag")
-    assert usage["retrieval_rounds"] == {"duquad": 0, "dualrag": 10, "spd-rag": 0}[strategy]
+    assert usage["retrieval_rounds"] == {"duquad": 0, "dualrag": 4, "spd-rag": 5}[strategy]
 
 
 @STRATEGIES
