@@ -14,8 +14,8 @@ from colligate.library import InMemorySources
 from colligate.models import Capability, LabelOdds, Role
 from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter
-from colligate.readers.quoting import QuotingReader
 from colligate.models.weights import pull
+from colligate.readers.quoting import QuotingReader
 from colligate.testing import ScriptedModel
 
 LEASE = """# Lease

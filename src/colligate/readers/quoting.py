@@ -19,6 +19,7 @@ from colligate.core.fit import fit_window
 from colligate.core.prompts import render_passages, render_question
 from colligate.core.run import Run, Shown, Task
 from colligate.documents import Document, Passage
+from colligate.documents.locating import normalise
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Message, Role
 from colligate.readers.citing import Cited, Computed, cite, judge_stated, write_checked
@@ -158,6 +159,8 @@ class QuotingReader:
             f"the answer is what earlier steps found and checked, not the last reply: {problem}"
         )
         known, dropped = await judge_stated(question, task.known, run)
+        said = normalise(" ".join(each.sentence for each in known)).text
+        short = short if normalise(short).text in said else ""  # it is of a reply without quotes
         return finish(refused, await write_checked(question, known, dropped, run, short), run)
 
     async def _ask(

@@ -41,7 +41,7 @@ class Escalated(Event):
 
     def line(self) -> str:
         by = "" if self.to.startswith("read") else f" ({self.to})"
-        return f"{self.why}: {_DOING[self.to]}{by}"
+        return f"{self.why}: {_DOING.get(self.to, self.to)}{by}"
 
     @property
     def lasting(self) -> bool:
