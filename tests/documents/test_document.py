@@ -114,6 +114,8 @@ def test_clean_text_can_be_encoded_and_is_clean(text: str) -> None:
          "Q1 | Q2 | Fiscal 2014:"),
         ("| | 2015 | 2014 |\n|---|---|---|\n| Assets | | |\n| Cash | 1 | 2 |\n", "2015 | 2014"),
         ("| Year |\n|---|\n| 2013 |\n| 2014 |\n", "Year"),
+        ("| | | Year ended May 31, |\n|---|---|---|\n| | 2017 | 2016 |\n| Costs | 1 | 2 |\n",
+         "Year ended May 31, | 2017 | 2016"),
     ],
 )  # fmt: skip
 def test_a_row_below_a_period_has_it_in_the_head_of_its_table(rows: str, head: str) -> None:

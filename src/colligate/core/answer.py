@@ -86,7 +86,8 @@ class Citation:
 
 def describe_table(document: Document, span: Span) -> str:
     """Return the head and the unit of the table that a span is in; empty outside tables."""
-    return "; ".join(filter(None, (document.table_head(span), document.table_unit(span))))
+    head, unit = document.table_head(span), document.table_unit(span)
+    return "; ".join(filter(None, (head, "" if unit in head else unit)))
 
 
 def make_citation(

@@ -25,6 +25,7 @@ SHEETS = frozenset(
 )
 _AUTHORS = ("authors", "author", "from")  # "from" is an e-mail's
 _LONGEST_HEAD = 300  # characters
+_HEAD_ROWS = 5  # rows below the first that may belong to a head, its rule counted
 _TOP = 10_000  # characters of a table in which its head is looked for
 _NEAR = 4_000  # characters above a span in which a period is looked for
 _PERIOD = re.compile(r"[\s|]*[^|]{,40}\b(?:19|20)\d\d\b[^|]{,10}[\s|]*")
@@ -131,8 +132,9 @@ class Document:
     def table_head(self, span: Span) -> str:
         """Return the head of the table that a span continues; empty if it begins in none.
 
-        The head is the first row with a word in it. A later row that has nothing but a period
-        ("2014") is its last part, or takes its place if the first row is such a row too.
+        The head is the first row with a word in it and the rows without a label that follow it, as
+        the years under "Year ended". A later row that has nothing but a period ("2014") is its last
+        part, or takes its place if the first row is such a row too.
         """
         node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
         start, end = node.span.start, span.start
@@ -144,6 +146,11 @@ class Document:
         head = self.text[line:after]
         above = self.text[max(after, end - _NEAR) : end]
         period = next(filter(_is_period, reversed(above.splitlines())), "")
+        for row in self.text[after : min(end, after + _NEAR)].splitlines()[:_HEAD_ROWS]:
+            if _NOT_RULE.search(row):
+                if row.split("|")[1:2] == [] or row.split("|")[1].strip():  # it has a label
+                    break
+                head += row
         parts = period if _is_period(head) and period else f"{head}|{period}"
         return " | ".join(filter(None, map(str.strip, parts.split("|"))))[:_LONGEST_HEAD]
 
