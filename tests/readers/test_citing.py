@@ -11,7 +11,7 @@ from colligate.core.run import Claim
 from colligate.documents import Page, Span
 from colligate.library import InMemorySources
 from colligate.readers.citing import (
-    Computed,
+    ComputedStatement,
     Joined,
     Quote,
     Statement,
@@ -172,8 +172,8 @@ async def test_a_number_that_no_quote_has_marks_the_statement(cited):
 async def test_a_computed_number_is_computed_again(cited):
     yearly = {"operation": "product", "numbers": ["900", "3"]}
     both = ((1, PAYS), (2, "notice of three months"))
-    right = joined("That is 2,700 euros.", *both, kind=Computed, calculations=[yearly])
-    wrong = joined("That is 2,800 euros.", *both, kind=Computed, calculations=[yearly])
+    right = joined("That is 2,700 euros.", *both, kind=ComputedStatement, calculations=[yearly])
+    wrong = joined("That is 2,800 euros.", *both, kind=ComputedStatement, calculations=[yearly])
     assert {c.how for c in (await cited(right)).citations} == {COMPUTED}
     assert {c.meaning for c in (await cited(wrong)).citations} == {Verdict.UNCLEAR}
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from colligate.readers.numbers import Calculation, Operation, find_missing
+from colligate.readers.numbers import Calculation, Operation, find_missing_values
 
 HELD = [
     ("about $122.6 million", "(in thousands)\nRevenue 122,641"),
@@ -64,12 +64,12 @@ MISSING = [
 
 @pytest.mark.parametrize(("statement", "source"), HELD)
 def test_a_number_is_held_by_value(statement: str, source: str) -> None:
-    assert find_missing(statement, [source]) == []
+    assert find_missing_values(statement, [source]) == []
 
 
 @pytest.mark.parametrize(("statement", "source"), MISSING)
 def test_another_number_is_missing(statement: str, source: str) -> None:
-    [missing] = find_missing(f"It is {statement}.", [f"It was {source}."])
+    [missing] = find_missing_values(f"It is {statement}.", [f"It was {source}."])
     assert missing in statement
 
 
@@ -90,22 +90,25 @@ def test_another_number_is_missing(statement: str, source: str) -> None:
     ],
 )
 def test_other_languages(language: str, statement: str, source: str) -> None:
-    assert find_missing(statement, [source], language=language) == []
+    assert find_missing_values(statement, [source], language=language) == []
 
 
 def test_missing_numbers_are_returned_as_written_in_their_order() -> None:
     statement = "In 2019, about $5.1 million, or 7%, went to twelve towns; 7% to others."
-    assert find_missing(statement, ["Of 2018"]) == ["2019", "$5.1 million", "7%", "twelve"]
+    assert find_missing_values(statement, ["Of 2018"]) == ["2019", "$5.1 million", "7%", "twelve"]
 
 
 def test_numbers_of_the_question_are_not_missing() -> None:
-    assert find_missing("Two of 17 in 1970.", ["Two"], given="How many in 1970?") == ["17"]
+    assert find_missing_values("Two of 17 in 1970.", ["Two"], given="How many in 1970?") == ["17"]
 
 
 def test_a_unit_line_may_be_in_another_source() -> None:
     head, row = "REVENUES (Dollars in millions) 2023 2022", "Converse 2,427 2,346"
-    assert find_missing("Converse had $2.35 billion in 2022.", [head, row]) == []
-    assert find_missing("Converse had $2.35 billion in 2022.", [row]) == ["$2.35 billion", "2022"]
+    assert find_missing_values("Converse had $2.35 billion in 2022.", [head, row]) == []
+    assert find_missing_values("Converse had $2.35 billion in 2022.", [row]) == [
+        "$2.35 billion",
+        "2022",
+    ]
 
 
 CALCULATIONS = [
@@ -147,8 +150,8 @@ def test_the_result_of_a_right_calculation_is_held(
 ) -> None:
     calculation = Calculation(Operation(operation), tuple(numbers.split("|")))
     wrong = (statement, source, operation, numbers) in WRONG
-    assert find_missing(statement, [source]) != []
-    assert bool(find_missing(statement, [source], calculations=[calculation])) is wrong
+    assert find_missing_values(statement, [source]) != []
+    assert bool(find_missing_values(statement, [source], calculations=[calculation])) is wrong
 
 
 def test_a_model_can_be_asked_for_calculations() -> None:
@@ -163,7 +166,7 @@ def test_a_model_can_be_asked_for_calculations() -> None:
     "text", ["1" * 1_000_000, "1,234" * 20_000, "twelve " * 20_000, "(" * 100_000]
 )
 def test_long_texts_are_read(text: str) -> None:
-    assert find_missing(f"{text} x", [f"{text} y"]) == []
+    assert find_missing_values(f"{text} x", [f"{text} y"]) == []
 
 
 PIECES = (
@@ -185,15 +188,17 @@ LANGUAGES = st.sampled_from(["en", "de", "fr", "es", "it", "pl", "zh-Hant", "", 
 def test_no_text_fails_and_each_holds_itself(
     text: str, sources: list[str], calculations: list[Calculation], language: str
 ) -> None:
-    missing = find_missing(text, sources, calculations=calculations, language=language)
+    missing = find_missing_values(text, sources, calculations=calculations, language=language)
     assert all(each in text for each in missing)
-    assert find_missing(text, [*sources, f"a {text} b"], language=language) == []
-    assert find_missing(text, sources, given=text, language=language) == []
+    assert find_missing_values(text, [*sources, f"a {text} b"], language=language) == []
+    assert find_missing_values(text, sources, given=text, language=language) == []
 
 
 @settings(deadline=None)
 @given(st.integers(1001, 10**9), st.integers(0, 10**6))
 def test_a_number_is_held_where_it_rounds_to_what_is_stated(number: int, other: int) -> None:
-    assert find_missing(f"It is {number / 1e6:.2f} million.", [f"It is {number:,}."]) == []
+    assert find_missing_values(f"It is {number / 1e6:.2f} million.", [f"It is {number:,}."]) == []
     if not number * 0.99 - 10_000 <= other <= number * 1.01 + 10_000:
-        assert find_missing(f"It is {number / 1e6:.2f} million.", [f"It is {other:,} m."]) != []
+        assert (
+            find_missing_values(f"It is {number / 1e6:.2f} million.", [f"It is {other:,} m."]) != []
+        )

@@ -11,7 +11,7 @@ from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ServerFailed
 from colligate.library import InMemorySources
 from colligate.models import Usage
-from colligate.readers.pointwise import Judged, PointwiseReader
+from colligate.readers.pointwise import JudgedAlone, PointwiseReader
 from support.runs import NOTHING, document, judge_by_words
 
 BAKERY = "# Bakery\n\nThe bakery opened in 1904. Its owner was Ada Mercer."
@@ -43,7 +43,7 @@ def count_passages(call) -> int:
 
 
 def list_judged(run) -> list[tuple[float, ...]]:
-    return [event.odds for _, event in run.trace.events if isinstance(event, Judged)]
+    return [event.odds for _, event in run.trace.events if isinstance(event, JudgedAlone)]
 
 
 async def test_the_answer_is_the_sentence_of_the_surest_passage(ask_small):

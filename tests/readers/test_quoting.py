@@ -79,7 +79,11 @@ def test_the_date_is_said_where_the_question_depends_on_it():
 def test_the_quotes_are_decoded_before_the_sentence_and_the_verdict_last():
     schema = QuotedReply.model_json_schema()
     assert list(schema["properties"]) == ["statements", "short_answer", "found"]
-    assert list(schema["$defs"]["Computed"]["properties"]) == ["quotes", "sentence", "calculations"]
+    assert list(schema["$defs"]["ComputedStatement"]["properties"]) == [
+        "quotes",
+        "sentence",
+        "calculations",
+    ]
 
 
 @pytest.fixture

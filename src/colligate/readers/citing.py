@@ -30,7 +30,7 @@ from colligate.documents import Document, Passage, Span
 from colligate.documents.locating import normalise
 from colligate.documents.sentences import widen_to_sentences
 from colligate.readers.compress import locate_quote, visible_text
-from colligate.readers.numbers import Calculation, find_missing
+from colligate.readers.numbers import Calculation, find_missing_values
 
 LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing
 MOST_QUOTES = 8  # of one statement
@@ -100,7 +100,7 @@ class Joined(BaseModel):
         return value
 
 
-class Computed(Joined):
+class ComputedStatement(Joined):
     """A statement that may name how its number follows from quoted ones."""
 
     calculations: list[Calculation] = Field(default_factory=list)
@@ -302,7 +302,7 @@ async def write_checked(
     said = Quoted("", " ".join(each.sentence for each in stated if each.places))
     claim = Claim(short, (said, *quotes), question)
     problem = ""
-    lacking = find_missing(
+    lacking = find_missing_values(
         short,
         _sources(claim),
         given=question,
@@ -444,7 +444,7 @@ def _find_all_missing(
 ) -> dict[str, list[str]]:
     """Return by sentence the numbers and dates that its quotes do not hold."""
     return {
-        each.sentence: find_missing(
+        each.sentence: find_missing_values(
             each.sentence,
             _sources(claims[each.sentence]),
             given=claims[each.sentence].question,

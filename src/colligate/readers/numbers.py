@@ -57,7 +57,7 @@ class Calculation:
     numbers: tuple[str, ...]
 
 
-def find_missing(
+def find_missing_values(
     statement: str,
     sources: Sequence[str],
     *,
@@ -72,9 +72,9 @@ def find_missing(
     missing, nor is the result of a calculation whose operands the sources hold. `language`, of
     ISO 639, is that of the statement; the words of unknown languages are not read.
 
-    >>> find_missing("It made about $122.6 million.", ["(in thousands)", "Revenue 122,641"])
+    >>> find_missing_values("It made about $122.6 million.", ["(in thousands)", "Revenue 122,641"])
     []
-    >>> find_missing("It opened on 1 March 2024.", ["Opened: 2024-04-01"])
+    >>> find_missing_values("It opened on 1 March 2024.", ["Opened: 2024-04-01"])
     ['1 March 2024']
     """
     if any(statement in source for source in sources):

@@ -35,7 +35,7 @@ from colligate.readers.compress import visible_text
 from colligate.readers.quoting import (
     QuotingReader,
     Reply,
-    Wanted,
+    ReplyForm,
     finish,
     keep_table_heads,
 )
@@ -88,17 +88,17 @@ class LongReply(Reply):
     statements: list[ShortStatement] = Field(json_schema_extra={"maxItems": 12})
 
 
-_SHORT = Wanted(
+_SHORT = ReplyForm(
     _SINGLE.format(
         statements="the answer in one to four statements", short="the answer in a few words"
     ),
     ShortReply,
     800,
 )
-SMALL_FORMS: Mapping[Form, Wanted] = {
+SMALL_FORMS: Mapping[Form, ReplyForm] = {
     Form.SHORT: _SHORT,
     Form.JOINED: _SHORT,  # a small model cites one passage more surely than several
-    Form.LIST: Wanted(
+    Form.LIST: ReplyForm(
         _SINGLE.format(
             statements="one statement for every answer that the passages give, twelve at most",
             short="the answers alone, all of them, separated by commas",
@@ -106,7 +106,7 @@ SMALL_FORMS: Mapping[Form, Wanted] = {
         LongReply,
         2200,
     ),
-    Form.LONG: Wanted(
+    Form.LONG: ReplyForm(
         _SINGLE.format(
             statements="an accurate, engaging and concise explanation in a neutral tone, in three "
             "to twelve statements that read as one text",
@@ -119,7 +119,7 @@ SMALL_FORMS: Mapping[Form, Wanted] = {
 
 
 @dataclass(frozen=True)
-class Judged(Event):
+class JudgedAlone(Event):
     """Each passage was judged alone: the odds that it contains the answer, in [0, 1]."""
 
     spans: tuple[Span, ...]
@@ -173,13 +173,13 @@ class PointwiseReader:
         leads = len(shown) == 1 or shown[0].score > shown[1].score
         clear = leads and first.odds["Yes"] >= CLEAR_ODDS
         if clear:
-            run.emit(Judged((shown[0].passage.span,), (first.odds["Yes"],)))
+            run.emit(JudgedAlone((shown[0].passage.span,), (first.odds["Yes"],)))
             if answer := await self._read_alone(question, shown[0], first.odds["Yes"], run):
                 return answer
         with reserve_reading(run):
             others = await gather(judge(question, each.passage, run) for each in shown[1:])
         odds = [each.odds["Yes"] for each in (first, *others)]
-        run.emit(Judged(tuple(each.passage.span for each in shown), tuple(odds)))
+        run.emit(JudgedAlone(tuple(each.passage.span for each in shown), tuple(odds)))
         logits = [math.log(p / (1 - p)) for p in np.clip(odds, 1e-6, 1 - 1e-6)]
         sure = standardise(logits) + standardise([each.score for each in shown])
         order = sorted(range(len(shown)), key=lambda at: -sure[at])

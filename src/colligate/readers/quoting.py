@@ -22,7 +22,7 @@ from colligate.documents import Document, Passage
 from colligate.documents.locating import normalise
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Message, Role
-from colligate.readers.citing import Cited, Computed, cite, judge_stated, write_checked
+from colligate.readers.citing import Cited, ComputedStatement, cite, judge_stated, write_checked
 
 
 class Reply(BaseModel):
@@ -54,11 +54,11 @@ class Reply(BaseModel):
 class QuotedReply(Reply):
     """The reply of a reader of any size: each statement may rest on several quotes."""
 
-    statements: list[Computed] = Field(json_schema_extra={"maxItems": 100})
+    statements: list[ComputedStatement] = Field(json_schema_extra={"maxItems": 100})
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReplyForm:
     """How an answer of a form is asked for, the schema of the reply, and its most tokens."""
 
     form: str
@@ -82,11 +82,11 @@ the passages deny, a statement says so. "found" is true if the passages contain 
 them or several together; otherwise "found" is false and "statements" is empty."""
 
 
-def _wanted(statements: str, short: str, tokens: int) -> Wanted:
-    return Wanted(_REPLY.format(statements=statements, short=short), QuotedReply, tokens)
+def _wanted(statements: str, short: str, tokens: int) -> ReplyForm:
+    return ReplyForm(_REPLY.format(statements=statements, short=short), QuotedReply, tokens)
 
 
-FORMS: Mapping[Form, Wanted] = {
+FORMS: Mapping[Form, ReplyForm] = {
     Form.SHORT: _wanted(
         "the answer in as few statements as it needs", "the answer in a few words", 2000
     ),
@@ -125,7 +125,7 @@ class QuotingReader:
 
     name = "quoting"
 
-    def __init__(self, forms: Mapping[Form, Wanted] = FORMS) -> None:
+    def __init__(self, forms: Mapping[Form, ReplyForm] = FORMS) -> None:
         self.forms = forms
 
     async def read(self, question: str, shown: Sequence[Shown], run: Run, task: Task) -> Answer:

@@ -17,7 +17,7 @@ from colligate.models.base import LabelOdds
 from colligate.models.metering import Meter
 from colligate.readers.pointwise import PointwiseReader
 from colligate.readers.quoting import QuotingReader
-from colligate.strategies.decompose import Decompose, Planned, StepAnswered
+from colligate.strategies.decompose import Decompose, QuestionSplit, StepAnswered
 from colligate.strategies.decompose.method import split_question
 from colligate.strategies.decompose.prompts import check_plan, list_references, read_lines
 from colligate.testing import ScriptedModel
@@ -92,7 +92,7 @@ async def test_the_last_step_of_a_chain_is_the_answer_and_each_step_is_cited(ask
     assert (answer.question, answer.found, answer.short) == (BORN, True, "3 May 1921")
     assert [citation.span.document_id for citation in answer.citations] == ["harbour", "mercer"]
     assert [piece.span.document_id for piece in answer.evidence] == ["harbour", "mercer"]
-    assert events(run, Planned)[0].questions == tuple(CHAIN)
+    assert events(run, QuestionSplit)[0].questions == tuple(CHAIN)
     assert [(e.question, e.answer) for e in events(run, StepAnswered)] == [
         ("Who directed Silver Harbour?", "Ada Mercer"),
         ("When was Ada Mercer born?", "3 May 1921"),
@@ -131,7 +131,7 @@ async def test_where_a_step_has_no_answer_the_question_itself_is_looked_up(ask):
 async def test_a_question_that_is_not_split_is_looked_up_itself(ask):
     answer, run, _ = await ask("Who directed Silver Harbour?", [])
     assert answer.short == "Ada Mercer"
-    assert events(run, Planned)[0].questions == ("Who directed Silver Harbour?",)
+    assert events(run, QuestionSplit)[0].questions == ("Who directed Silver Harbour?",)
     assert len(events(run, Retrieved)) == 1
 
 
@@ -144,7 +144,7 @@ async def test_a_step_that_fails_leaves_those_before_it(ask):
 
 async def test_more_steps_than_may_be_are_cut(ask):
     _, run, _ = await ask(LATER, CHAINS, steps=2)
-    assert events(run, Planned)[0].questions == tuple(CHAIN)
+    assert events(run, QuestionSplit)[0].questions == tuple(CHAIN)
 
 
 async def test_a_small_model_is_shown_the_examples_that_are_likest_last(make_run, minilm):

@@ -71,7 +71,7 @@ class Auto:
         require_min(self, pool=1, k=1, most_documents=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Search, classify, take the steps of the kind until one finds an answer."""
+        """Search, find_kind, take the steps of the kind until one finds an answer."""
         infos = [info for info in await run.sources.documents() if info.passages]
         if not infos:
             return await run.read(question, (), form=self.form)
@@ -79,7 +79,7 @@ class Auto:
         kind = QuestionKind.FACT
         if self.effort != "low" and not found.whole:
             with reserve_reading(run):
-                kind = await classify(question, run)
+                kind = await find_kind(question, run)
             if kind is QuestionKind.EACH and len(infos) < 2:
                 kind = QuestionKind.FACT
         for step in self._list_steps(kind, found, run):
@@ -222,7 +222,7 @@ _DONE = {
 }
 
 
-async def classify(question: str, run: Run) -> QuestionKind:
+async def find_kind(question: str, run: Run) -> QuestionKind:
     """Return the kind of a question; one fact if no other is likely enough or none can be told."""
     try:
         if Capability.LABELS in run.model(Role.READER).capabilities:

@@ -27,7 +27,7 @@ from colligate.strategies.decompose.prompts import (
     EXAMPLES,
     PLAN_JSON_TOKENS,
     PLAN_TOKENS,
-    Plan,
+    StepPlan,
     check_plan,
     example_messages,
     fill_step,
@@ -40,7 +40,7 @@ _SHOTS = 5
 
 
 @dataclass(frozen=True)
-class Planned(Event):
+class QuestionSplit(Event):
     """The question was split into simple ones; "#1" stands for the answer of the first."""
 
     questions: tuple[str, ...]
@@ -86,12 +86,12 @@ class Decompose:
         require_min(self, steps=1, pool=1, k=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Plan, look up each step, and put the answers together."""
+        """StepPlan, look up each step, and put the answers together."""
         if not any(info.passages for info in await run.sources.documents()):
             return await run.read(question, [], form=self.form)
         with run.meter.step("planner"):
             plan = await split_question(question, run, self.steps)
-        run.emit(Planned(tuple(plan)))
+        run.emit(QuestionSplit(tuple(plan)))
         if len(plan) == 1:
             answer = await self._look_up(plan[0], run, self.form)
             return replace(answer, question=question)
@@ -162,7 +162,7 @@ async def split_question(question: str, run: Run, most: int) -> list[str]:
     if Capability.LABELS not in run.model(Role.READER).capabilities:
         warning = "the question is not split into steps"
         made = await try_structured(
-            plan_messages(question), Plan, run, max_tokens=PLAN_JSON_TOKENS, warning=warning
+            plan_messages(question), StepPlan, run, max_tokens=PLAN_JSON_TOKENS, warning=warning
         )
         return check_plan(made.steps if made else [], question, most)
     examples = EXAMPLES

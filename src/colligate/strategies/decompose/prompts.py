@@ -184,7 +184,7 @@ EXAMPLES = tuple(tuple(each.split("\n", 1)) for each in _EXAMPLES.strip().split(
 """Questions, and the simple ones they are split into."""
 
 
-class Plan(BaseModel):
+class StepPlan(BaseModel):
     """The simple questions that a question is split into."""
 
     model_config = ConfigDict(extra="ignore")
@@ -209,7 +209,7 @@ def example_messages(question: str, examples: Sequence[Sequence[str]]) -> list[M
 
 
 def plan_messages(question: str) -> list[Message]:
-    """Return the prompt whose reply is a `Plan`."""
+    """Return the prompt whose reply is a `StepPlan`."""
     return build_messages(_SCHEMA, render_question(question))
 
 

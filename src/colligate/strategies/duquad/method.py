@@ -46,7 +46,6 @@ from colligate.strategies.duquad.events import Agent, DocumentScore, Gated, List
 from colligate.strategies.duquad.prompts import (
     TEMPLATES,
     DocScore,
-    agent_messages,
     doc_score_messages,
     doc_score_schema,
     find_evidence_sentences,
@@ -55,6 +54,7 @@ from colligate.strategies.duquad.prompts import (
     judge_instruction,
     parse_doc_scores,
     render_debate,
+    view_messages,
 )
 from colligate.strategies.duquad.signals import Signal, fuse_signals
 
@@ -234,7 +234,7 @@ class DuQUAD:
     def _messages(
         self, question: str, agent: Agent, shown: Sequence[NumberedDocument]
     ) -> list[Message]:
-        return agent_messages(question, shown, self.important, self.templates.get(agent))
+        return view_messages(question, shown, self.important, self.templates.get(agent))
 
     async def _fit(
         self, question: str, agent: Agent, ranked: Sequence[NumberedDocument], run: Run

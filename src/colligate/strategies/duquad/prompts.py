@@ -60,7 +60,7 @@ At the end, output a JSON object with this exact format:
 Include the numbers of the top {most} most important documents."""
 
 
-def agent_messages(
+def view_messages(
     question: str,
     numbered: Sequence[NumberedDocument],
     most: int = 3,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 
-from colligate.readers.numbers import find_missing
+from colligate.readers.numbers import find_missing_values
 from colligate.strategies.per_document.prompts import Combination
 
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
@@ -126,7 +126,7 @@ def is_stated(text: str, source: Source) -> bool:
     """Return whether a document says a value; of a month without a day it must say the year."""
     if re.fullmatch(r"\d{4}-\d{1,2}", text.strip()):
         text = text.strip()[:4]
-    return not find_missing(text, source.texts, language=source.language)
+    return not find_missing_values(text, source.texts, language=source.language)
 
 
 def find_extreme(values: Mapping[int, Value], *, highest: bool) -> list[int]:

@@ -60,7 +60,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AgentOutcome:
     """o_i = ⟨s_i, r_i⟩: the report on a document, and its relevance in [0, 1].
 
     `findings` are the lines of the report with the places of their quotes, `dropped` counts those
@@ -96,7 +96,7 @@ class Outcome:
         }
 
     @classmethod
-    def from_json(cls, info: DocumentInfo, kept: dict[str, Any]) -> Outcome:
+    def from_json(cls, info: DocumentInfo, kept: dict[str, Any]) -> AgentOutcome:
         """Return the stored outcome of a document that was read."""
         findings = tuple(
             Stated(
@@ -148,10 +148,10 @@ class DocumentAgent:
     tokens: int
     template: PromptTemplate | None
 
-    async def read(self, info: DocumentInfo, run: Run) -> Outcome:
+    async def read(self, info: DocumentInfo, run: Run) -> AgentOutcome:
         """Read one document; a failure becomes its outcome and does not stop other agents."""
         if not info.passages:
-            return Outcome(info.id, info.full_title, Status.EMPTY)
+            return AgentOutcome(info.id, info.full_title, Status.EMPTY)
         asked = self.question if self.question_reaches else ""
         beginning = agent_messages(info.full_title, self.tasks, self.searches, asked, self.template)
         talk = _Talk(info, beginning)
@@ -159,7 +159,7 @@ class DocumentAgent:
             return await self._report(await self._converse(talk, run), talk, run)
         except ColligateError as error:
             status = _STATUS.get(type(error), Status.FAILED)
-            return Outcome(
+            return AgentOutcome(
                 info.id,
                 info.full_title,
                 status,
@@ -245,13 +245,13 @@ class DocumentAgent:
             )
         return fitting
 
-    async def _report(self, action: AgentAction, talk: _Talk, run: Run) -> Outcome:
+    async def _report(self, action: AgentAction, talk: _Talk, run: Run) -> AgentOutcome:
         """Return the report with what of it is located in the passages that were shown."""
         statements = list_statements(action.findings)
         findings = await locate_statements(self.question, statements, talk.shown, run)
         places = dict.fromkeys(place.span for each in findings for place in each.places)
         sources = tuple(places) or (tuple(talk.first) if action.relevance > 0 else ())
-        return Outcome(
+        return AgentOutcome(
             talk.info.id,
             talk.info.full_title,
             Status.READ,
@@ -314,7 +314,7 @@ class FanOut:
     _read: int = field(default=0, repr=False)
     _failed: int = field(default=0, repr=False)
 
-    async def read(self, documents: Sequence[DocumentInfo]) -> list[Outcome]:
+    async def read(self, documents: Sequence[DocumentInfo]) -> list[AgentOutcome]:
         """Return the outcome of each document, in their order.
 
         Further documents are not begun after the token budget refused an agent its first call, or
@@ -323,7 +323,7 @@ class FanOut:
         total, done = len(documents), 0
         self.run.emit(Progressed(_PHASE, 0, total))
 
-        async def read_one(info: DocumentInfo) -> Outcome:
+        async def read_one(info: DocumentInfo) -> AgentOutcome:
             nonlocal done
             outcome = await self._read_document(info)
             done += 1
@@ -341,17 +341,17 @@ class FanOut:
 
         await asyncio.to_thread(clear)
 
-    async def _read_document(self, info: DocumentInfo) -> Outcome:
+    async def _read_document(self, info: DocumentInfo) -> AgentOutcome:
         key = self._hash(info)
         kept = await asyncio.to_thread(self.run.store.get, key)
         if isinstance(kept, dict):
             self.known += 1
-            outcome = Outcome.from_json(info, kept)
+            outcome = AgentOutcome.from_json(info, kept)
         elif self._spent:
-            outcome = Outcome(info.id, info.full_title, Status.UNREAD)
+            outcome = AgentOutcome(info.id, info.full_title, Status.UNREAD)
         elif self._failed >= _HOPELESS and not self._read:
             why = ColligateError(f"not begun, as the {self._failed} before it failed")
-            outcome = Outcome(info.id, info.full_title, Status.FAILED, error=why)
+            outcome = AgentOutcome(info.id, info.full_title, Status.FAILED, error=why)
         else:
             outcome = await self.agent.read(info, self.run)
             self._spent |= outcome.status is Status.UNREAD and not outcome.turns
@@ -382,7 +382,7 @@ def _turn_event(action: AgentAction, talk: _Talk, new: Sequence[Passage]) -> Age
     )
 
 
-def _end_event(outcome: Outcome, *, kept: bool) -> AgentEnded:
+def _end_event(outcome: AgentOutcome, *, kept: bool) -> AgentEnded:
     return AgentEnded(
         document=outcome.document,
         title=outcome.title,

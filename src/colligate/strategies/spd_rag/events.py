@@ -57,8 +57,8 @@ class FoundThere:
 class AgentEnded(Event):
     """A document's agent ended with its report, and the findings in it that have places.
 
-    `status` is that of its `Outcome`, `problem` why it failed. `dropped` lines of the report quote
-    what no passage holds. `kept`: the outcome is that of an interrupted run.
+    `status` is that of its `AgentOutcome`, `problem` why it failed. `dropped` lines of the report
+    quote what no passage holds. `kept`: the outcome is that of an interrupted run.
     """
 
     document: str

@@ -30,7 +30,7 @@ from colligate.core.units import rank_documents
 from colligate.errors import MalformedOutput, UsageError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Role
-from colligate.strategies.spd_rag.agent import VERSION, DocumentAgent, FanOut, Outcome, Status
+from colligate.strategies.spd_rag.agent import VERSION, AgentOutcome, DocumentAgent, FanOut, Status
 from colligate.strategies.spd_rag.events import Planned
 from colligate.strategies.spd_rag.prompts import STEPS, WriteTodos, coordinator_messages
 from colligate.strategies.spd_rag.synthesis import Synthesis, Text
@@ -222,9 +222,9 @@ def _reserve(documents: int, run: Run) -> int:
     return 0 if left is None else min(FOR_THE_ANSWER + documents * _REPORT, left // 2)
 
 
-def _report(outcomes: Sequence[Outcome], known: int, run: Run) -> None:
+def _report(outcomes: Sequence[AgentOutcome], known: int, run: Run) -> None:
     """Warn of documents that were not read, and if nothing was found in any."""
-    of: dict[Status, list[Outcome]] = {status: [] for status in Status}
+    of: dict[Status, list[AgentOutcome]] = {status: [] for status in Status}
     for outcome in outcomes:
         of[outcome.status].append(outcome)
     unread, total = of[Status.UNREAD], len(outcomes)

@@ -35,7 +35,7 @@ from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ColligateError, ModelError
 from colligate.models import Role
 from colligate.readers.citing import locate_statements
-from colligate.strategies.spd_rag.agent import Outcome, list_statements
+from colligate.strategies.spd_rag.agent import AgentOutcome, list_statements
 from colligate.strategies.spd_rag.events import Grouped, Synthesised, list_found
 from colligate.strategies.spd_rag.prompts import (
     SYNTHESIS,
@@ -64,7 +64,7 @@ class Text:
     title: str = ""
 
     @classmethod
-    def of(cls, outcome: Outcome) -> Text:
+    def of(cls, outcome: AgentOutcome) -> Text:
         """Return the text of a document's report."""
         leaf = render_leaf(outcome.title, outcome.report)
         named = (
