@@ -80,7 +80,7 @@ async def test_below_the_limit_nothing_is_asked(ask_small):
 
 
 async def test_an_answer_in_other_words_is_read_again_with_quotes(ask_small, reply):
-    quoted = reply((1, "The mill opened in 1921.", "It opened after the war."), short="yes")
+    quoted = reply((1, "The mill opened in 1921.", "It opened after the war."), short="after the war")
     answer, _, model = await ask_small(QUESTION, {"Otto": 0.9}, "after the war", quoted)
     assert answer.text == "It opened after the war. [1]"
     assert [count_passages(call) for call in model.calls] == [1, 1]
@@ -124,3 +124,10 @@ async def test_what_earlier_steps_verified_is_the_answer_of_a_reading_without_on
     known = Stated("Otto Lind.", (Place(Span("mill", at, len(MILL)), "exact"),))
     answer, _, _ = await ask_small(QUESTION, {"Otto": 0.2}, known=[known])
     assert answer.text == "Otto Lind. [1]"
+
+
+async def test_a_short_answer_that_nothing_cited_says_leaves_no_answer(ask_small, reply):
+    quoted = reply((1, "The mill opened in 1921.", "The mill is old."), short="Otto's brother")
+    answer, run, _ = await ask_small(QUESTION, {"Otto": 0.5}, "his brother", quoted)
+    assert not answer.found
+    assert any("nothing that it cites says" in each for each in run.warnings)

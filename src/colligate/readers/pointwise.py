@@ -19,7 +19,7 @@ from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated, Verdic
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.prompts import build_messages, render_passages, render_question
-from colligate.core.run import Run, Shown, Task, standardise
+from colligate.core.run import Claim, Quoted, Run, Shown, Task, standardise
 from colligate.documents import Passage, Span
 from colligate.documents.locating import locate, normalise
 from colligate.documents.sentences import sentence_spans
@@ -43,8 +43,10 @@ from colligate.readers.quoting import (
 # Odds that a passage contains the answer, below which nothing is answered from it
 # (docs/benchmarks.md, "The default model").
 LEAST_ODDS = 0.3
-# Odds from which the best passage of the search is read at once and no other is judged: of 28
-# questions of two sets 10 had such odds, and each was answered from that passage anyway.
+# Odds from which the best passage of the search is read at once and no other is judged (of 28
+# questions of two sets 10 had such odds, and each was answered from that passage anyway), and from
+# which several are read together: several tempt a small reader to answer in any case, and of 10
+# such answers below it none was right, of 23 from it on 9 (docs/benchmarks.md).
 CLEAR_ODDS = 0.6
 MOST_JUDGED = 6  # passages: with a reranker a worse one is hardly ever the surest
 _SUREST = 2  # passages that are read alone, one after the other, until one answers
@@ -193,9 +195,9 @@ class PointwiseReader:
                 continue
             if answer := await self._read_alone(question, shown[at], odds[at], run):
                 return replace(answer, evidence=evidence)
-        if likely:
+        if max(odds) >= CLEAR_ODDS:
             together = await self.together.read(question, [shown[at] for at in likely], run, task)
-            return replace(together, evidence=evidence)
+            return replace(await self._keep_stated(together, run), evidence=evidence)
         run.emit(Noted(f"no passage is likely to hold the answer: the likeliest {max(odds):.0%}"))
         if task.known:
             return await self.together.read(question, (), run, task)
@@ -219,11 +221,34 @@ class PointwiseReader:
         stated = await find_sentence(short, question, passage, run)
         if stated is None:
             answer = await self.together.read(question, [shown], run, Task(Form.SHORT))
+            answer = await self._keep_stated(answer, run)
             return replace(answer, evidence=evidence) if answer.found else None
         run.emit(Said(short, short))
         documents = await run.documents_of([passage])
         refused = Answer(question, "", NOT_FOUND, False, evidence=evidence)
         return finish(refused, replace(write_answer([stated], documents), short=short), run)
+
+    async def _keep_stated(self, answer: Answer, run: Run) -> Answer:
+        """Return an answer whose short form is said by what it cites, or a refusal.
+
+        What a small reader cites otherwise is hardly ever an answer. The words must stand there, or
+        the check must find that they follow.
+        """
+        if not answer.found:
+            return answer
+        quotes = tuple(Quoted(each.title, each.quote) for each in answer.citations)
+        said = normalise(" ".join([answer.text, *(each.text for each in quotes)])).text
+        short = answer.short or ""
+        if short and normalise(short).text.strip(".") in said:
+            return answer
+        claim = Claim(f"{answer.question} {short}", quotes, answer.question)
+        verdicts = await run.check.judge([claim], run) if short and run.check else []
+        if verdicts == [Verdict.SUPPORTED]:
+            return answer
+        run.warn(f"an answer was left out: nothing that it cites says “{short or answer.text}”")
+        refused = Answer(answer.question, "", NOT_FOUND, False, evidence=answer.evidence)
+        run.emit(Answered(False, "", ()))
+        return refused
 
 
 def _say_odds(odds: float) -> str:
