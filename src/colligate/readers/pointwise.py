@@ -40,9 +40,9 @@ from colligate.readers.quoting import (
     keep_table_heads,
 )
 
-# Odds that a passage contains the answer, below which nothing is answered from it
-# (docs/benchmarks.md, "The default model").
-LEAST_ODDS = 0.3
+# Odds that a passage contains the answer, below which nothing is answered from it: it is less likely
+# than not (docs/benchmarks.md, "The pointwise reader's limit").
+LEAST_ODDS = 0.5
 # Odds from which the best passage of the search is read at once and no other is judged (of 28
 # questions of two sets 10 had such odds, and each was answered from that passage anyway), and from
 # which several are read together: several tempt a small reader to answer in any case, and of 10
