@@ -161,7 +161,7 @@ class Stations:
 
 
 SPD = SPDRAG(mode="sparse")
-ALONE = SPDRAG(mode="sparse", keep_findings=False)
+ALONE = SPDRAG(mode="sparse")
 
 
 # The algorithm
@@ -650,7 +650,7 @@ async def test_a_forced_group_beyond_the_window_keeps_the_most_relevant_and_says
         return reply
 
     run, model = make_run(Stations(60), say, context_tokens=9000, embedder=ByWords())
-    answer = await SPDRAG(merge_tokens=60, keep_findings=False).answer(QUESTION, run)
+    answer = await SPDRAG(merge_tokens=60).answer(QUESTION, run)
     assert events(run, Grouped)[-1].forced
     assert events(run, Pruned)
     assert any("of 60 reports do not fit" in warning for warning in run.warnings)
@@ -679,7 +679,7 @@ async def test_a_merged_text_rests_on_what_it_quotes(make_run):
         return gauges(call)
 
     run, _ = make_run(Stations(16), say, embedder=ByWords())
-    answer = await SPDRAG(merge_tokens=250, keep_findings=False).answer(QUESTION, run)
+    answer = await SPDRAG(merge_tokens=250).answer(QUESTION, run)
     cited = {citation.span.document_id for citation in answer.citations}
     assert "s0000" not in cited
     assert {"s0001", "s0008"} <= cited
@@ -850,7 +850,7 @@ async def test_memory_stays_flat_while_documents_are_read(make_run):
         return await Stations.search(sources, query, **inside)
 
     sources.search = search
-    await SPDRAG(form="short", most_calls=None, keep_findings=False).answer(QUESTION, run)
+    await SPDRAG(form="short", most_calls=None).answer(QUESTION, run)
     # Bytes a document: its report, its finding and the span, and caches of bounded size.
     assert sizes[500] / 200 < 20_000
 

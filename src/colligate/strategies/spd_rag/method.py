@@ -75,7 +75,6 @@ class SPDRAG:
         "pool": "15",
         "evidence_tokens": "5000",
         "merge_tokens": "none",
-        "keep_findings": "false",
     }
 
     documents: int | None = None
@@ -90,7 +89,7 @@ class SPDRAG:
     plan_tokens: int = 1050
     agent_tokens: int = 2500
     synthesis_tokens: int = 8000
-    keep_findings: bool = True  # the paper: no
+    keep_findings: bool = False  # the paper adds none
     form: Form = Form.JOINED
     question_reaches: bool = True  # its code: no
     prompts: str | None = None
