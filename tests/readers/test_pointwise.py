@@ -80,7 +80,7 @@ async def test_below_the_limit_nothing_is_asked(ask_small):
 
 
 async def test_an_answer_in_other_words_is_read_again_with_quotes(ask_small, reply):
-    quoted = reply((1, "The mill opened in 1921.", "It opened after the war."), short="after the war")
+    quoted = reply((1, "The mill opened in 1921.", "It opened after the war."), short="1921")
     answer, _, model = await ask_small(QUESTION, {"Otto": 0.9}, "after the war", quoted)
     assert answer.text == "It opened after the war. [1]"
     assert [count_passages(call) for call in model.calls] == [1, 1]

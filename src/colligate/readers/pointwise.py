@@ -231,13 +231,13 @@ class PointwiseReader:
     async def _keep_stated(self, answer: Answer, run: Run) -> Answer:
         """Return an answer whose short form is said by what it cites, or a refusal.
 
-        What a small reader cites otherwise is hardly ever an answer. The words must stand there, or
-        the check must find that they follow.
+        What a small reader cites otherwise is hardly ever an answer. The words must stand in the
+        quotes, or the check must find that they follow.
         """
         if not answer.found:
             return answer
         quotes = tuple(Quoted(each.title, each.quote) for each in answer.citations)
-        said = normalise(" ".join([answer.text, *(each.text for each in quotes)])).text
+        said = normalise(" ".join(f"{each.title} {each.text}" for each in quotes)).text
         short = answer.short or ""
         if short and normalise(short).text.strip(".") in said:
             return answer
