@@ -56,7 +56,7 @@ def ask_auto(make_run):
             if tuple(labels) == KINDS:
                 if isinstance(kind, Exception):
                     raise kind
-                return LabelOdds({each: 0.7 if each == kind else 0.1 for each in KINDS}, 1.0)
+                return LabelOdds({each: 0.79 if each == kind else 0.07 for each in KINDS}, 1.0)
             return LabelOdds({"Yes": 0.05, "No": 0.95}, 1.0)
 
         def say(call):

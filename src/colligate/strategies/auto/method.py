@@ -41,7 +41,7 @@ _WHOLE = 16_000  # characters of all documents together that are read whole, in 
 _KIND_TOKENS = 40
 
 # Odds from which a kind other than one fact counts (docs/benchmarks.md, "Kinds of questions").
-_LEAST_ODDS = {QuestionKind.STEPS: 0.65, QuestionKind.EACH: 0.6, QuestionKind.OVERVIEW: 0.5}
+_LEAST_ODDS = {QuestionKind.STEPS: 0.65, QuestionKind.EACH: 0.75, QuestionKind.OVERVIEW: 0.5}
 
 
 @dataclass(frozen=True)
