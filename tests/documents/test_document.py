@@ -116,12 +116,35 @@ def test_clean_text_can_be_encoded_and_is_clean(text: str) -> None:
         ("| Year |\n|---|\n| 2013 |\n| 2014 |\n", "Year"),
         ("| | | Year ended May 31, |\n|---|---|---|\n| | 2017 | 2016 |\n| Costs | 1 | 2 |\n",
          "Year ended May 31, | 2017 | 2016"),
+        ("| Streams | | |\n|---|---|---|\n| | Year 2014 | |\n", "Streams | Year 2014"),
     ],
 )  # fmt: skip
 def test_a_row_below_a_period_has_it_in_the_head_of_its_table(rows: str, head: str) -> None:
     document = make(f"# Report\n\n{rows}| Sales | 7 | 8 |\n", "Report", "a")
     row = document.span(document.text.rindex("| Sales"), len(document))
     assert document.table_head(row) == head
+
+
+@pytest.mark.parametrize(
+    ("above", "first", "head"),
+    [
+        ("Year ended May 31,\n\n2018 2017\n\n", "| Sales | $ 5,100 | 4,200 |",
+         "Year ended May 31, | 2018 2017"),
+        ("# Part\n\n2018 2017\n\n", "| Sales | 5,100 | (4,200) |", "2018 2017"),
+        ("2018 2017\n\n", "| Plan | 1.0 | 2.0 |", "Plan | 1.0 | 2.0"),
+        ("", "| Sales | 5,100 | 4,200 |", "Sales | 5,100 | 4,200"),
+    ],
+)  # fmt: skip
+def test_a_table_that_begins_with_amounts_has_its_columns_named_above_it(
+    above: str, first: str, head: str
+) -> None:
+    prose = "This is what the company sold in these years. " * 4
+    document = make(f"{prose}\n\n{above}{first}\n|---|---|---|\n| Costs | 1 | 2 |\n", "R", "a")
+    row = document.span(document.text.index("| Costs"), len(document))
+    assert document.table_head(row) == head
+    start = document.text.index(first)
+    named = head if above and "," in first else ""
+    assert document.table_head(document.span(start, start + len(first))) == named
 
 
 def test_a_head_is_looked_for_at_the_top_of_its_table_alone() -> None:

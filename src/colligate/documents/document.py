@@ -134,25 +134,46 @@ class Document:
 
         The head is the first row with a word in it and the rows without a label that follow it, as
         the years under "Year ended". A later row that has nothing but a period ("2014") is its last
-        part, or takes its place if the first row is such a row too.
+        part, or takes its place if the first row is such a row too. If the first row has a label
+        and amounts, as in PDF files whose columns are named above the table, the short lines right
+        above the table are the head, also that of this row.
         """
         node = self.tree.node_at(min(span.start, max(0, len(self) - 1)))
         start, end = node.span.start, span.start
+        if node.kind is not Kind.TABLE:
+            return ""
+        first = self.text[start : min(node.span.end, start + _TOP)].partition("\n")[0]
+        if _is_amounts(first) and (labels := self._lines_above(start)):
+            return labels
         top = min(start + _TOP, end)
-        if node.kind is not Kind.TABLE or not (word := _NOT_RULE.search(self.text, start, top)):
+        if not (word := _NOT_RULE.search(self.text, start, top)):
             return ""
         line = self.text.rfind("\n", start, word.start()) + 1 or start
         after = self.text.find("\n", line, top) + 1 or top
-        head = self.text[line:after]
+        head = [self.text[line:after].strip()]
         above = self.text[max(after, end - _NEAR) : end]
         period = next(filter(_is_period, reversed(above.splitlines())), "")
         for row in self.text[after : min(end, after + _NEAR)].splitlines()[:_HEAD_ROWS]:
             if _NOT_RULE.search(row):
                 if row.split("|")[1:2] == [] or row.split("|")[1].strip():  # it has a label
                     break
-                head += row
-        parts = period if _is_period(head) and period else f"{head}|{period}"
-        return " | ".join(filter(None, map(str.strip, parts.split("|"))))[:_LONGEST_HEAD]
+                head.append(row)
+        if period not in head:
+            head = [period, *head[1:]] if period and _is_period(head[0]) else [*head, period]
+        cells = (cell.strip() for row in head for cell in row.split("|"))
+        return " | ".join(filter(None, cells))[:_LONGEST_HEAD]
+
+    def _lines_above(self, start: int) -> str:
+        """Return the short lines right above a table, up to a heading, a table or prose."""
+        near = max(0, start - _CAPTION)
+        blocks = self.text[near:start].split("\n\n")[1 if near else 0 :]  # the first may be cut
+        lines: list[str] = []
+        for block in reversed(blocks):
+            line = " ".join(block.split())
+            if len(line) > _LONGEST_LABEL or line.startswith(("#", "|")):
+                break
+            lines.insert(0, line)
+        return " | ".join(filter(None, lines))
 
     def table_unit(self, span: Span) -> str:
         """Return the unit of a table's figures as it is printed last in or over the rows before a
@@ -196,7 +217,8 @@ class Document:
             )
 
 
-_CAPTION = 300  # characters before a table that may have its unit
+_CAPTION = 300  # characters before a table that may have its unit, and name its columns
+_LONGEST_LABEL = 120  # characters of a line that names columns
 _UNIT = re.compile(
     r"(?:(?:\b(?:(?:u\.?s\.? )?dollars|amounts) |\$ ?)?"
     r"\bin (?:thousands|millions|billions)\b(?! of)"
@@ -204,6 +226,19 @@ _UNIT = re.compile(
     r"(?:,? except[^()|\n]{,60})?",
     re.I,
 )
+
+
+_LETTER = re.compile(r"[^\W\d_]")
+# With thousands or a currency: years and other numbers may name columns.
+_AMOUNT = re.compile(r"\d,\d{3}\b|[$€£¥]")
+
+
+def _is_amounts(row: str) -> bool:
+    """Return whether a row has a label and, in its other cells, amounts and no words."""
+    label, _, cells = row.strip().removeprefix("|").partition("|")
+    if not _LETTER.search(label) or _LETTER.search(cells):
+        return False
+    return _AMOUNT.search(cells) is not None and _HAS_DIGIT.search(cells) is not None
 
 
 def _is_period(row: str) -> bool:
