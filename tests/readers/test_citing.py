@@ -215,6 +215,24 @@ async def test_a_row_of_a_table_is_judged_and_cited_under_its_head(make_run):
     assert table.slice(citation.span) == citation.quote
 
 
+async def test_words_of_several_passages_are_those_beside_the_other_quotes(make_run):
+    text = "# Sales\n\nIn thousands.\n\nSales: 5.\n\n# Costs\n\nIn thousands.\n\nCosts: 7.\n"
+    document = make(text, "Report", "a")
+    middle = text.index("# Costs")
+    spans = Span("a", 0, middle - 2), Span("a", middle, len(text) - 1)
+    async with InMemorySources([document]) as sources:
+        run, _ = make_run(sources)
+        shown = number_passages([document.passage(span) for span in spans])
+        both = joined("Costs were 7 thousand.", (0, "Costs: 7."), (0, "In thousands."))
+        found = await cite("What were the costs?", [both], shown, run)
+        alone = await cite("In what?", [joined("Thousands.", (0, "In thousands."))], shown, run)
+    assert [each.span.start for each in found.citations] == [
+        text.index("Costs: 7."),
+        text.rindex("In thousands."),
+    ]
+    assert not alone.citations
+
+
 async def test_marks_the_model_wrote_itself_are_removed(cited):
     found = await cited(said(1, PAYS, "The rent is 900 euros [4]. See [2019] UKSC 5."))
     assert found.text == "The rent is 900 euros. See [2019] UKSC 5. [1]"

@@ -359,10 +359,12 @@ def _place_all(
         sentence = remove_model_marks(statement.sentence)
         if not sentence:
             continue
-        quotes = statement.quotes if isinstance(statement, Joined) else [statement]
-        located = [(each, _locate(each, passages, documents)) for each in quotes]
-        places = [place for _, place in located if place is not None]
-        lost = next((each for each, place in located if place is None), None)
+        quotes: Sequence[Statement | Quote] = (
+            statement.quotes if isinstance(statement, Joined) else [statement]
+        )
+        located = _locate_all(quotes, passages, documents)
+        places = [place for place in located if place is not None]
+        lost = next((q for q, place in zip(quotes, located, strict=True) if place is None), None)
         known = found.get(sentence, _Placed(sentence, ()))
         found[sentence] = _Placed(
             sentence,
@@ -380,6 +382,24 @@ def _explain(quoted: Statement | Quote, passages: Mapping[int, Passage]) -> str:
     if quoted.passage not in passages:
         return f"passage {quoted.passage} does not exist"
     return f"passage {quoted.passage} does not hold {quote}"
+
+
+def _locate_all(
+    quotes: Sequence[Statement | Quote],
+    passages: Mapping[int, Passage],
+    documents: Mapping[str, Document],
+) -> list[Place | None]:
+    """Return the places of the quotes of one statement.
+
+    Words that stand in several passages, as "(in thousands)", are those beside its other quotes.
+    """
+    located = [_locate(each, passages, documents) for each in quotes]
+    spans = [place.span for place in located if place is not None]
+    if len(spans) in (0, len(quotes)):
+        return located
+    beside = {n: p for n, p in passages.items() if any(map(p.span.contains, spans))}
+    pairs = zip(quotes, located, strict=True)
+    return [place or _locate(each, beside, documents) for each, place in pairs]
 
 
 def _locate(
