@@ -242,9 +242,14 @@ async def test_statements_of_an_earlier_step_are_those_with_places(make_run):
     async with InMemorySources([LEASE]) as sources:
         run, _ = make_run(sources)
         kept = await locate_statements(
-            QUESTION, [said(1, PAYS, "900 euros."), said(1, "nowhere", "Lost.")], [RENT], run
+            QUESTION, [said(1, PAYS, "950 euros."), said(1, "nowhere", "Lost.")], [RENT], run
         )
-    assert [each.sentence for each in kept] == ["900 euros."]
+    assert [(each.sentence, each.places[0].meaning) for each in kept] == [
+        ("950 euros.", Verdict.UNCLEAR)
+    ]
+    noted = [each.line() for _, each in run.trace.events]
+    assert not any("950" in line for line in noted)  # nothing is said of the numbers of a note
+    assert any("nowhere" in line for line in noted)
 
 
 @settings(max_examples=40, deadline=None)
