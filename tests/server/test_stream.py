@@ -11,12 +11,10 @@ import pytest
 from sse_starlette import ServerSentEvent
 from sse_starlette.sse import AppStatus
 
-from colligate.models import LabelOdds
 from colligate.server.stream import EventStream, sse
-from colligate.strategies.auto.prompts import QuestionKind
 from colligate.testing import ScriptedModel
 from support.http_server import DEFAULT, QUESTION, RULES, until
-from support.models import NOT_FOUND
+from support.models import one_by_one
 
 BODY = {"question": QUESTION, "stream": True}
 
@@ -51,9 +49,8 @@ async def test_a_stream_counts_what_is_written(serve, monkeypatch):
 async def test_a_run_asks_its_client_for_consent(serve, monkeypatch, decision):
     if decision is None:
         monkeypatch.setattr("colligate.server.runs._SECONDS_TO_CONSENT", 0.05)
-    each = LabelOdds({kind.value: float(kind is QuestionKind.EACH) for kind in QuestionKind}, 1.0)
-    model = ScriptedModel(lambda _: NOT_FOUND, labels=lambda *_: each)
-    files = {f"{name}.md": f"# {name}\n\nBicycles stand in the {name}.\n" for name in ("a", "b")}
+    model = ScriptedModel(one_by_one)
+    files = {f"{name}.md": f"# {name}\n\n" + "Bicycles stand here. " * 500 for name in ("a", "b")}
     body = {**BODY, "question": "Where do all bicycles stand?", "yes": "ask"}
     body["parameters"] = {"most_documents": 1}
     async with serve(model, files, socket=True) as client:
@@ -70,10 +67,11 @@ async def test_a_run_asks_its_client_for_consent(serve, monkeypatch, decision):
                         told = {"yes": decision}
                         decided = await client.post(f"/api/runs/{run}/consent", json=told)
                         assert decided.status_code == 204
-        takes = "an agent for each of 2 documents takes about 4 model calls"
+        takes = "reading 2 documents one by one takes about 4 model calls"
         assert asked == [f"{takes} (the best 1 alone: about 2)"]
-        read = "2 documents" if decision else "1 document"
-        assert f"read {read} one by one" in answer["how"]
+        assert "read the documents one by one" in answer["how"]
+        some = any("of 2: --yes reads all" in warning for warning in answer["warnings"])
+        assert some is not bool(decision)
         late = await client.post(f"/api/runs/{run}/consent", json={"yes": True})
         assert late.status_code == 409
 

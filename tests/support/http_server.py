@@ -39,7 +39,10 @@ DEFAULT = "/api/libraries/default"
 def quoting(call: ChatRequest) -> str:
     """A reader that quotes the sentence of a passage with the question's last word."""
     prompt = call.messages[-1].content
-    words = re.findall(r"\w+", re.findall(r"Question: (.*)", prompt)[-1])
+    asked = re.findall(r"[Qq]uestion: (.*)", prompt)[-1]
+    if call.schema is None:  # a question of a conversation is to be completed
+        return asked
+    words = re.findall(r"\w+", asked)
     for number, text in re.findall(r'<passage number="(\d+)"[^>]*>\n(.*?)</passage ', prompt, re.S):
         for sentence in re.findall(r"[^.\n]+\.", text):
             if words and re.search(rf"\b{re.escape(words[-1])}\b", sentence):

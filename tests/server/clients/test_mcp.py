@@ -25,16 +25,14 @@ from mcp.client.streamable_http import streamable_http_client
 
 from colligate import Engine
 from colligate.errors import ServerFailed
-from colligate.models import ChatRequest, LabelOdds
+from colligate.models import ChatRequest
 from colligate.server import ServerConfig, create_app
 from colligate.server.mcp import SingleLibrary, make_mcp_server
-from colligate.strategies.auto.prompts import QuestionKind
 from colligate.testing import ScriptedModel
 from support.embedders import WordEmbedder
 from support.http_server import opened
-from support.models import statement_reply
+from support.models import one_by_one, statement_reply
 
-KINDS = tuple(kind.value for kind in QuestionKind)
 Connected = Callable[..., AbstractAsyncContextManager[Client]]
 
 QUESTION = "Where do bicycles stand?"
@@ -155,19 +153,19 @@ async def serve_all(model: ScriptedModel, files: Path, library: Path) -> AsyncIt
 @pytest.mark.parametrize("serving", [serve_alone, serve_all])
 async def test_effort_and_consent_are_set_by_the_client(folder, tmp_path, serving):
     for number in range(20):
-        (folder / f"{number}.md").write_text(f"# Yard {number}\n\nBicycles stand in it.\n")
-    each = LabelOdds({kind: float(kind == "each") for kind in KINDS}, 1.0)
-    model = ScriptedModel(lambda call: REPLY, labels=lambda *_: each)
+        (folder / f"{number}.md").write_text(f"# Yard {number}\n\n" + "Bicycles stand. " * 60)
+    model = ScriptedModel(one_by_one)
     question = {"question": "Which bicycles stand in each yard?"}
     async with (
         serving(model, folder, tmp_path / "library") as service,
         Client(make_mcp_server(service)) as client,
     ):
         some = await called(client, "ask", **question)
-        assert "read 20 documents one by one" in some["how"]
+        assert "read the documents one by one" in some["how"]
         assert any("of 22: --yes reads all" in warning for warning in some["warnings"])
         every = await called(client, "ask", **question, yes=True)
-        assert "read 22 documents one by one" in every["how"]
+        assert "read the documents one by one" in every["how"]
+        assert not any("--yes" in warning for warning in every["warnings"])
         once = await called(client, "ask", **question, yes=True, effort="low")
         assert "one by one" not in once["how"]
         wrong = {**question, "strategy": "duquad", "effort": "low"}
