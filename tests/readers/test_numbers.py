@@ -5,12 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from colligate.readers.numbers import (
-    Calculation,
-    Operation,
-    find_extreme_value,
-    find_missing_values,
-)
+from colligate.readers.numbers import Calculation, Operation, find_missing_values
 
 HELD = [
     ("about $122.6 million", "(in thousands)\nRevenue 122,641"),
@@ -207,17 +202,3 @@ def test_a_number_is_held_where_it_rounds_to_what_is_stated(number: int, other: 
         assert (
             find_missing_values(f"It is {number / 1e6:.2f} million.", [f"It is {other:,} m."]) != []
         )
-
-
-@pytest.mark.parametrize(
-    ("texts", "highest", "place"),
-    [
-        (["July 17, 1935", "1836"], False, 1),
-        (["17 November 1945", "24 December 1919"], True, 0),
-        (["5 km", "7 km", "6 km"], True, 1),
-        (["1935", "3 May 1935"], False, None),  # the same year
-        (["Lund", "1994"], True, None),
-    ],
-)
-def test_the_extreme_of_dates_and_numbers_is_found_by_value(texts, highest, place):
-    assert find_extreme_value(texts, highest=highest) == place

@@ -7,7 +7,6 @@ converts to it; currencies are never converted. `quantities` reads the texts.
 from __future__ import annotations
 
 from bisect import bisect_left
-from calendar import monthrange
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -56,49 +55,6 @@ class Calculation:
 
     operation: Operation
     numbers: tuple[str, ...]
-
-
-def find_extreme_value(texts: Sequence[str], *, highest: bool, language: str = "en") -> int | None:
-    """Return the place of the text whose first value is the highest or the lowest.
-
-    None if values are missing, not of one kind, or equal. Of a date that is known to the month or
-    the year alone all days are compared.
-    """
-    kinds = [_list_ranges(text, language) for text in texts]
-    for kind in dict.fromkeys(kinds[0]) if kinds else ():
-        if all(kind in each for each in kinds):
-            ranges = [each[kind] for each in kinds]
-            best = (max if highest else min)(range(len(ranges)), key=lambda at: ranges[at])
-            low, high = ranges[best]
-            others = [each for at, each in enumerate(ranges) if at != best]
-            clear = all(low > each[1] if highest else high < each[0] for each in others)
-            return best if clear else None
-    return None
-
-
-def _list_ranges(text: str, language: str) -> dict[Unit, tuple[Decimal, Decimal]]:
-    """Return the range of the first value of a text by its unit; dates are ranges of days."""
-    found: dict[Unit, tuple[Decimal, Decimal]] = {}
-    for quantity in sorted(read_quantities(text, language).found, key=lambda each: each.start)[:1]:
-        for amount in quantity.readings:
-            days = _list_days(amount)
-            found.setdefault(DATE if days else amount.unit, days or (amount.value, amount.value))
-    return found
-
-
-def _list_days(amount: Amount) -> tuple[Decimal, Decimal] | None:
-    """Return the first and last day of a date, a month or a year, as ordinals."""
-    if amount.unit == DATE:
-        return amount.value, amount.value
-    if amount.unit == MONTH:
-        year, month = divmod(int(amount.value) - 1, 12)
-        last = monthrange(year, month + 1)[1]
-        ends = date(year, month + 1, 1), date(year, month + 1, last)
-    elif amount.unit == YEAR and amount.value == int(amount.value):
-        ends = date(int(amount.value), 1, 1), date(int(amount.value), 12, 31)
-    else:
-        return None
-    return Decimal(ends[0].toordinal()), Decimal(ends[1].toordinal())
 
 
 def find_missing_values(

@@ -48,7 +48,7 @@ LATER = "Which film has the director who was born later, Silver Harbour or Red C
 def ask(request):
     """`ask(question, plan, answers)` asks a small reader with odds, and a large one without."""
 
-    async def ask(question, plan, answers=ANSWERS, compared=None, **options):
+    async def ask(question, plan, answers=ANSWERS, **options):
         def asked_in(prompt):
             return re.findall(r"Question: (.*)", prompt)[-1]
 
@@ -61,8 +61,6 @@ def ask(request):
             if call.messages[0].content.startswith("You split"):
                 numbered = "\n".join(f"{n}. {step}" for n, step in enumerate(plan, 1))
                 return json.dumps({"steps": plan}) if call.schema else numbered
-            if "things" in (call.schema or {}).get("properties", {}):
-                return json.dumps(compared) if compared else "no JSON"
             quote, short = answers.get(asked_in(call.prompt), ("", ""))
             if isinstance(short, Exception):
                 raise short
@@ -109,29 +107,6 @@ async def test_where_several_chains_end_the_question_is_read_with_what_they_foun
     last = model.calls[-1].prompt
     assert "2. When was Ada Mercer born? 3 May 1921\n" in last
     assert len({piece.span for piece in answer.evidence}) == 4
-
-
-async def test_what_is_compared_is_told_by_the_model_and_computed_by_value(ask):
-    said = {"asked": "highest", "things": ["Silver Harbour", "Red Clay"]}
-    answer, _, model = await ask(LATER, CHAINS, compared=said)
-    assert (answer.short, answer.ground) == ("Red Clay", "computed")
-    assert len(answer.citations) == 4
-    assert "Answers to compare: 2, 4." in model.calls[-1].prompt
-    answer, _, _ = await ask(LATER, CHAINS, compared={**said, "asked": "lowest"})
-    assert answer.short == "Silver Harbour"
-
-
-async def test_things_that_the_question_does_not_name_are_not_compared(ask):
-    quote, _ = ANSWERS["When was Otto Lind born?"]
-    said = {"asked": "highest", "things": ["Ada Mercer", "Blue Sand"]}
-    answer, _, _ = await ask(LATER, CHAINS, {**ANSWERS, LATER: (quote, "Red Clay")}, said)
-    assert (answer.short, answer.ground) == ("Red Clay", "documents")
-
-
-async def test_whether_two_answers_are_the_same_is_said_in_the_words_of_the_model(ask):
-    said = {"asked": "same", "if_same": "ja", "if_different": "nein"}
-    answer, _, _ = await ask(LATER, CHAINS, compared=said)
-    assert answer.short == "nein"
 
 
 async def test_if_that_reading_fails_what_the_steps_found_is_the_answer(ask):

@@ -1,9 +1,8 @@
 """Decompose: split a question into simple ones, look each up, and fill its answer into later ones.
 
 Ours. For a chain ("When was the director of Silver Harbour born?") the last answer is the answer,
-and the earlier ones support it. Where several chains end, the model says what is compared and code
-compares it by value, or the question is answered from what they found; where one breaks off, from
-its own search too.
+and the earlier ones support it. Where several chains end, the question is answered from what they
+found; where one breaks off, from its own search too.
 """
 
 from __future__ import annotations
@@ -12,38 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from colligate.core.answer import (
-    COMPUTED,
-    NOT_FOUND,
-    Answer,
-    Evidence,
-    Form,
-    Stated,
-    split_answer,
-)
-from colligate.core.events import Event, Said
+from colligate.core.answer import NOT_FOUND, Answer, Evidence, Form, split_answer
+from colligate.core.events import Event
 from colligate.core.parameters import require_min
 from colligate.core.prompts import enclose
 from colligate.core.run import Run, Shown, show_ranked
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Span
-from colligate.documents.locating import normalise
-from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
-from colligate.readers.citing import write_answer, write_checked
+from colligate.readers.citing import write_checked
 from colligate.readers.lookup import reserve_for_answer, try_structured
-from colligate.readers.numbers import find_extreme_value
 from colligate.readers.quoting import finish
 from colligate.strategies.decompose.prompts import (
-    COMPARISON_TOKENS,
     EXAMPLES,
     PLAN_JSON_TOKENS,
     PLAN_TOKENS,
-    Comparison,
     StepPlan,
     check_plan,
-    compare_messages,
     example_messages,
     fill_step,
     list_references,
@@ -116,9 +101,6 @@ class Decompose:
         referred = {number for step in plan for number in list_references(step)}
         if len(referred) == len(plan) - 1:  # every step but the last leads to another
             return await _join(question, taken, run)
-        ends = [number for number in range(1, len(plan) + 1) if number not in referred]
-        if compared := await _compare(question, taken, ends, run):
-            return compared
         return await self._read_together(question, taken, run)
 
     async def _take(self, plan: Sequence[str], run: Run) -> list[Answer]:
@@ -199,56 +181,6 @@ async def _join(question: str, taken: Sequence[Answer], run: Run) -> Answer:
     if not stated:  # a reader that cites nothing
         return replace(taken[-1], question=question)
     cited = await write_checked(question, list(stated), (), run, taken[-1].short or "")
-    evidence = tuple(_find_evidence(taken))
-    return finish(Answer(question, "", NOT_FOUND, False, evidence=evidence), cited, run)
-
-
-async def _compare(
-    question: str, taken: Sequence[Answer], ends: Sequence[int], run: Run
-) -> Answer | None:
-    """Return which of several things a question asks for, by the values that were found for them.
-
-    The model says what is compared, code compares dates and numbers. None: nothing is compared, a
-    thing is not named by the question, or the values cannot be ordered.
-    """
-    steps = [f"{each.question} {each.short or each.text}" for each in taken]
-    messages = compare_messages(question, steps, ends)
-    try:
-        reply = (await run.structured(messages, Comparison, max_tokens=COMPARISON_TOKENS)).value
-    except (BudgetExceeded, ModelError) as error:
-        run.warn(f"the answers of the steps are not compared: {error}")
-        return None
-    found = [taken[number - 1] for number in ends]
-    said = [each.short or "" for each in found]
-    if reply.asked == "none" or not all(said):
-        return None
-    if reply.asked == "same":
-        alike = len({normalise(each).text for each in said}) == 1
-        short = reply.if_same if alike else reply.if_different
-    else:
-        asked = normalise(question).text
-        named = len(reply.things) == len(ends)
-        if not named or not all(normalise(each).text in asked for each in reply.things):
-            return None
-        place = find_extreme_value(said, highest=reply.asked == "highest")
-        short = "" if place is None else reply.things[place]
-    if not short:
-        return None
-    computed = {p.span for each in found for one in split_answer(each) for p in one.places}
-    stated = [
-        Stated(
-            one.sentence,
-            tuple(replace(p, how=COMPUTED) if p.span in computed else p for p in one.places),
-        )
-        for answer in taken
-        for one in split_answer(answer)
-    ]
-    if not stated:  # a reader that cites nothing
-        return None
-    ids = {place.span.document_id for each in stated for place in each.places}
-    documents = {name: await run.document(name) for name in ids}
-    cited = replace(write_answer(list(dict.fromkeys(stated)), documents), short=short)
-    run.emit(Said(cited.text, short))
     evidence = tuple(_find_evidence(taken))
     return finish(Answer(question, "", NOT_FOUND, False, evidence=evidence), cited, run)
 
