@@ -196,8 +196,8 @@ export type Spent = {
   judgements: number;
   input: number;
   output: number;
-  /** The call under way: what it reads and how long that takes, by the calls before. */
-  reading: { writes: boolean; tokens: number; seconds: number | null } | null;
+  /** The call under way, and what it reads. */
+  reading: { writes: boolean; tokens: number } | null;
   /** What it has written so far, in tokens; of calls at the same time, the one that said so last. */
   writing: number;
 };
@@ -207,11 +207,7 @@ export function spent(events: readonly TraceEvent[]): Spent {
   const sum: Spent = { calls: 0, judgements: 0, input: 0, output: 0, reading: null, writing: 0 };
   for (const event of events) {
     if (is(event, "asking"))
-      sum.reading = {
-        writes: event.what === "chat",
-        tokens: event.prompt_tokens,
-        seconds: event.seconds ?? null,
-      };
+      sum.reading = { writes: event.what === "chat", tokens: event.prompt_tokens };
     if (is(event, "writing")) sum.writing = event.tokens;
     if (!is(event, "asked") && !is(event, "measured")) continue;
     sum.reading = null;

@@ -8,6 +8,7 @@ export type Citation = {
   section: string[];
   page: number | null;
   row?: number | null; // absent from runs kept by older versions
+  table_head?: string;
   date?: string;
   authors?: string;
   source?: string;
@@ -58,6 +59,7 @@ export type Parameter = {
   name: string;
   type: string;
   default: unknown;
+  paper?: unknown;
   description: string;
 };
 
@@ -177,7 +179,7 @@ export type Events = {
   retrieved: { query: string; spans: Span[]; scores: number[]; how: string; seconds: number };
   scored: { signal: string; spans: Span[]; scores: number[] };
   pruned: { spans: Span[]; reason: string };
-  asking: { what: string; prompt_tokens: number; seconds?: number | null };
+  asking: { what: string; prompt_tokens: number };
   writing: { tokens: number };
   asked: { reply: string; usage: TokenUsage; seconds: number };
   measured: { usage: TokenUsage; seconds: number };
@@ -209,7 +211,7 @@ export type Events = {
   stopped: { reason: string };
   // SPD-RAG
   planned: { tasks: string[]; directive: string; documents: number };
-  agentturn: { document: string; title: string; turn: number; findings: string[]; query: string };
+  agentturn: { document: string; title: string; turn: number; shown?: Span[]; query: string };
   agentended: {
     document: string;
     title: string;
@@ -217,6 +219,7 @@ export type Events = {
     relevance: number;
     dropped: number;
     problem: string;
+    report?: string; // absent from runs kept by older versions
   };
   grouped: { level: number; groups: number[][]; tokens: number[]; budget: number };
   // RDR2; early versions wrote `lit` for `highlighted` and `expelled` for `rejected`

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from playwright.async_api import Route, expect
 
-from colligate.models import ChatRequest, LabelOdds
-from colligate.strategies.auto.prompts import QuestionKind
+from colligate.models import ChatRequest
 from colligate.testing import ScriptedModel
 from support.http_server import RULES, threaded
-from support.models import NOT_FOUND
+from support.models import NOT_FOUND, one_by_one
 from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -398,6 +397,20 @@ async def test_duquad_shows_what_was_pruned_and_why(page, filled, ask):
     await expect(page.locator(".duquad .pruned .why").first).to_have_text("pruned: below 1.5")
 
 
+async def test_the_values_of_a_paper_are_set_at_once(page, filled):
+    await page.goto(filled)
+    await page.get_by_label("Question").fill(DAYS)
+    await page.get_by_text("For researchers").click()
+    preset = page.get_by_label(re.compile("^preset"))
+    await expect(preset).to_have_count(0)
+    await page.get_by_label("Strategy").select_option("duquad")
+    await preset.select_option("paper")
+    async with page.expect_request("**/ask") as waiting:
+        await page.get_by_role("button", name="Ask").click()
+    assert (await waiting.value).post_data_json["parameters"] == {"preset": "paper"}
+    await expect(page.locator(".said")).to_contain_text("prior to")
+
+
 async def test_three_efforts_say_what_they_take_and_a_method_replaces_them(page, filled):
     await page.goto(filled)
     efforts = page.get_by_role("group", name="Effort")
@@ -421,18 +434,18 @@ async def test_three_efforts_say_what_they_take_and_a_method_replaces_them(page,
 
 
 async def test_all_documents_are_read_once_the_person_consents(page, ask, upload, tmp_path):
-    each = LabelOdds({kind.value: float(kind is QuestionKind.EACH) for kind in QuestionKind}, 1.0)
-    model = ScriptedModel(lambda _: NOT_FOUND, labels=lambda *_: each)
-    with threaded(tmp_path, model) as url:
-        files = {f"{name}.md": f"# {name}\n\nBicycles stand in it.\n" for name in ("yard", "hall")}
+    with threaded(tmp_path, ScriptedModel(one_by_one)) as url:
+        text = "Bicycles stand here. " * 500
+        files = {f"{name}.md": f"# {name}\n\n{text}" for name in ("yard", "hall")}
         await upload(page, url, "house", {name: text.encode() for name, text in files.items()})
         await ask(page, url, "Where do all bicycles stand?", "auto", **{"most documents": "1"})
         warnings = page.get_by_role("list", name="Warnings")
-        await expect(page.locator(".how")).to_contain_text("read 1 document one by one")
+        await expect(page.locator(".how")).to_contain_text("read the documents one by one")
         await expect(warnings).to_contain_text("takes many model calls")
         await expect(page.locator("main")).not_to_contain_text("--yes")
         await warnings.get_by_role("button", name="Read all 2 documents").click()
-        await expect(page.locator(".how")).to_contain_text("read 2 documents one by one")
+        await expect(warnings.get_by_role("button")).to_have_count(0)
+        await expect(page.locator(".how")).to_contain_text("read the documents one by one")
         await expect(warnings.get_by_role("button")).to_have_count(0)
 
 
@@ -491,11 +504,13 @@ async def test_what_an_answer_rests_on_is_said(page, filled, ask, ground, said):
 
     async def change(route: Route) -> None:
         told = await (await route.fetch()).text()
+        told = told.replace('"table_head": ""', '"table_head": "Licence; in days"')
         await route.fulfill(body=told.replace('"ground": "documents"', f'"ground": "{ground}"'))
 
     await page.route("**/api/runs/*/events", change)
     await page.reload()
     await expect(page.locator(".ground")).to_have_text(said)
+    await expect(page.locator(".source .head").first).to_have_text("Licence; in days")
 
 
 async def test_what_was_located_can_be_opened_before_the_answer_is_there(page, filled):
@@ -573,8 +588,8 @@ async def test_a_run_is_replayed(page, filled, ask):
     place = await page.locator(".source small").first.text_content()
     cited = page.locator(".passages li.cited", has_text=quote[1:100])
     await expect(cited.locator("small").first).to_have_text((place or "").split(" · ")[0])
-    await expect(page.locator(".figure", has_text="model call")).to_have_text("1 model call")
-    await expect(page.locator(".steps .check")).to_have_text("Show 1 model call")
+    await expect(page.locator(".figure", has_text="model call")).to_have_text("2 model calls")
+    await expect(page.locator(".steps .check")).to_have_text("Show 2 model calls")
     await page.get_by_role("button", name="Replay this run").click()
     await expect(page.locator(".outcome[aria-busy=true]")).to_be_visible()
     await page.get_by_label("Follow-up").fill("And under the Mozilla Public License?")

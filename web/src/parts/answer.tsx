@@ -92,6 +92,9 @@ export function AnswerText({
                     <span class="where">
                       <b>{citation.title}</b>
                       <small>{place(citation)}</small>
+                      {citation.table_head && (
+                        <small class="head">{oneLine(citation.table_head)}</small>
+                      )}
                     </span>
                     <q>{oneLine(citation.quote, 320)}</q>
                   </SpanLink>

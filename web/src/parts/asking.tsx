@@ -116,10 +116,23 @@ export function summaryOf(name: string): string {
 
 type Given = Record<string, string>;
 
+const PRESET: Parameter = {
+  name: "preset",
+  type: "none|paper",
+  default: "none",
+  description: "take the paper's values for what is not set here",
+};
+
+/** What of a strategy can be set: where its paper has other values, these at once too. */
+function parametersOf(strategy: string): Parameter[] {
+  const all = about.value?.strategies.find((each) => each.name === strategy)?.parameters ?? [];
+  const differs = all.some((each) => written(each.paper) !== written(each.default));
+  return differs ? [PRESET, ...all] : all;
+}
+
 /** The parameters of a strategy; what is left empty keeps its default. */
 export function Parameters({ strategy, values }: { strategy: string; values: Signal<Given> }) {
-  const every = about.value?.strategies.find((each) => each.name === strategy)?.parameters ?? [];
-  const all = every.filter((each) => each.name !== "effort"); // it has its own choice
+  const all = parametersOf(strategy).filter((each) => each.name !== "effort"); // it has its own choice
   if (!all.length) return <p class="quiet">This strategy has no parameters.</p>;
   return (
     <div class="parameters">
@@ -197,9 +210,8 @@ function written(value: unknown): string {
 
 /** The values that were set, as JSON of the parameters' types. */
 export function asValues(strategy: string, set: Given): Record<string, unknown> {
-  const all = about.value?.strategies.find((each) => each.name === strategy)?.parameters ?? [];
   return Object.fromEntries(
-    all.flatMap(({ name, type }) => {
+    parametersOf(strategy).flatMap(({ name, type }) => {
       const value = set[name];
       return value === undefined ? [] : [[name, asValue(type, value)]];
     }),

@@ -21,9 +21,6 @@ export function Cost({ run }: { run: Run }) {
           {writing > 0
             ? `The model has written about ${counted(writing, "token")}`
             : `The model reads ${counted(reading.tokens, "token")}`}
-          {!writing &&
-            reading.seconds !== null &&
-            `: about ${seconds(reading.seconds)}, judging by the calls before`}
         </p>
       )}
     </>

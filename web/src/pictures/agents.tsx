@@ -83,11 +83,11 @@ export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
 /** The order of cards: findings by relevance, then agents at work, then those that failed. */
 function worth({ ended }: Agent): number {
   if (!ended) return 0.5;
-  return ended.findings.length ? 1 + ended.relevance : 0;
+  return ended.problem ? 0 : 1 + ended.relevance;
 }
 
 const isEmpty = ({ ended }: Agent): boolean =>
-  ended !== undefined && !ended.problem && !ended.findings.length;
+  ended !== undefined && !ended.problem && !ended.findings.length && !ended.relevance;
 
 function Card({ agent: { id, title, turns, ended } }: { agent: Agent }) {
   const last = turns.at(-1);
@@ -104,7 +104,7 @@ function Card({ agent: { id, title, turns, ended } }: { agent: Agent }) {
         <span class="dots" title={counted(turns.length, "turn")}>
           <span class="unseen">{counted(turns.length, "turn")}</span>
           {turns.slice(0, 8).map((turn) => (
-            <i key={turn.turn} class={turn.findings.length ? "full" : undefined} />
+            <i key={turn.turn} class={turn.shown?.length ? "full" : undefined} />
           ))}
         </span>
       </header>
@@ -114,6 +114,7 @@ function Card({ agent: { id, title, turns, ended } }: { agent: Agent }) {
       {ended && state === "found" ? (
         <details>
           <summary>{said}</summary>
+          {!ended.findings.length && <p>{ended.report}</p>}
           <ul>
             {ended.findings.map((finding) => (
               <li key={finding.text}>
@@ -127,7 +128,7 @@ function Card({ agent: { id, title, turns, ended } }: { agent: Agent }) {
       )}
       {ended && ended.dropped > 0 && (
         <p class="quiet why">
-          {counted(ended.dropped, "finding")} dropped: not found in what the agent read
+          {counted(ended.dropped, "quoted line")} not found in what the agent read
         </p>
       )}
     </li>

@@ -8,10 +8,9 @@ const SIGNALS = [
   ["similarity", "c2"],
   ["likelihood", "c4"],
   ["attention", "c3"],
-  ["reranker", "c6"],
 ] as const;
-// A signal may be replaced by one made of it: the paper's contrast, our calibration.
-const MADE_OF: Record<string, string[]> = { attention: ["contrast", "calibrated", "attention"] };
+// A signal may be replaced by one made of it.
+const MADE_OF: Record<string, string[]> = { attention: ["contrast", "attention"] };
 
 /** DuQUAD: the signals of each document, who named it, and its score. */
 export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
@@ -33,9 +32,10 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
       shares: values && shares(values),
       weight: weighted?.weights[name],
     };
-  }).filter(({ name, values }) =>
-    // What was not asked for is not shown; before that, the paper's three.
-    weighted ? values || weighted.missing.includes(name) : name !== "reranker",
+  }).filter(
+    ({ name, values }) =>
+      // What was not asked for is not shown.
+      !weighted || values || weighted.missing.includes(name),
   );
   const fused = weighted && shares(weighted.scores);
   const rows = listed.spans.map((span, at) => {

@@ -6,8 +6,6 @@ import type { FoundThere, TraceEvent } from "../types";
 const WHY: Record<string, string> = {
   enough: "nothing is missing",
   rounds: "the limit of rounds is reached",
-  "nothing new": "several rounds found nothing new",
-  repeated: "the thought repeats and nothing new was found",
   budget: "the rest of the token budget is reserved for the answer",
 };
 
