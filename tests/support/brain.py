@@ -61,9 +61,24 @@ def _reply(call: ChatRequest) -> str | BaseException:
     question = asked[-1] if asked else _TASKS
     schema = dict(call.schema or {})
     fields = set(schema.get("properties", {}))
-    if not fields and "[Local]" in told:
-        return "[Local]"
+    if not fields:
+        return _free(told, last, question)
     return json.dumps(_fields(fields, told, last, question, schema))
+
+
+def _free(told: str, last: str, question: str) -> str:
+    """Reply without a schema: a tag, a tree's nodes, a view of documents, titles, a synthesis."""
+    if "[Local]" in told:
+        return "[Local]"
+    if "[EXPAND]" in told or "<expand>" in told:
+        return _routed(last, question)
+    if "important_docs" in told:
+        found = _found(_DOCUMENT.findall(last), question, 3)
+        quotes = "\n".join(f"“{sentence[:230]}” [DOC {n}]" for _, n, sentence in found)
+        return quotes + json.dumps({"important_docs": [int(n) for _, n, _ in found]})
+    lines = [line.strip("# -\t") for line in last.splitlines()]
+    wanted = question + " termination violation"
+    return "\n".join([line for line in lines if _overlap(line, wanted) > 0][:4])
 
 
 def _fields(
@@ -72,27 +87,18 @@ def _fields(
     if "sub_agent_todos" in fields:
         return _PLAN
     if "relevance" in fields or "action" in fields:
-        return _agent(last, told, question, fields)
+        return _agent(told, question, fields)
     if "need_retrieve" in fields:
         return _thought(told, question)
     if "entities" in fields:
         return _entities(told)
     if "scores" in fields:
         return {"scores": [_score(n, text, question) for n, text in _DOCUMENT.findall(last)]}
-    if {"headings", "quotes"} <= fields:
-        return _routed(last, question)
-    if {"quotes", "answer"} <= fields:
-        found = _found(_DOCUMENT.findall(last), question, 3)
-        quotes = [{"quote": s[:230], "document": int(n)} for _, n, s in found]
-        return {"quotes": quotes or [{"quote": "", "document": 1}], "answer": "As quoted."}
-    if fields == {"sentences"}:
-        numbered = re.findall(r"^\[(\d+)\] (.*)$", last, re.MULTILINE)
-        ranked = sorted(numbered, key=lambda each: -_overlap(each[1], question))
-        return {"sentences": [int(n) for n, text in ranked[:8] if _overlap(text, question) > 0.2]}
-    if "titles" in fields:
-        lines = [line.strip("# -\t") for line in last.splitlines()]
-        wanted = question + " termination violation"
-        return {"titles": [line for line in lines if _overlap(line, wanted) > 0][:4]}
+    if fields == {"kind"}:
+        return {"kind": "fact"}
+    if fields == {"judgements"}:
+        numbers = re.findall(r"^Statement (\d+):", last, re.M)
+        return {"judgements": [{"number": int(n), "verdict": "supports"} for n in numbers]}
     return _answer(last, question, schema)
 
 
@@ -145,19 +151,19 @@ def _answer(last: str, question: str, schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _agent(last: str, told: str, question: str, fields: set[str]) -> dict[str, Any]:
-    shown = _PASSAGE.findall(last)
-    if "findings" not in fields or not shown:
-        return {"findings": [], "action": "search", "query": question[:100]}
+def _agent(told: str, question: str, fields: set[str]) -> dict[str, Any]:
+    shown = _PASSAGE.findall(told)
+    searches = told.count("<passages>")
     found = _found(shown, question, 2)
-    again = told.count("<passages>") < 2 and not found
+    if searches < 2 and not found and "query" in fields:
+        query = "termination violation notice days" if searches else question[:100]
+        return {"action": "search", "query": query, "relevance": 0, "findings": ""}
+    lines = [f"{at}. Found: {_said(s)} “{s[:380]}”" for at, (_, _, s) in enumerate(found, 1)]
     return {
-        "findings": [
-            {"passage": int(n), "quote": s[:380], "finding": _said(s)[:280]} for _, n, s in found
-        ],
-        "action": "search" if again else "finalize",
-        "query": "termination violation notice days" if again else "",
+        "action": "finalize",
+        "query": "",
         "relevance": min(1.0, round(2 * found[0][0], 2)) if found else 0.05,
+        "findings": "\n".join(lines),
     }
 
 
@@ -186,13 +192,13 @@ def _score(number: str, text: str, question: str) -> dict[str, Any]:
     return {"doc_id": int(number), "answer": sentence[:110] if p >= 0.4 else "", "p": p}
 
 
-def _routed(last: str, question: str) -> dict[str, Any]:
-    quotes, headings = [], []
-    for line in re.findall(r"^\t*-?\d+: (.+)$", last, re.M):
+def _routed(last: str, question: str) -> str:
+    answers, headings = [], []
+    for number, line in re.findall(r"^\t*(\d+): (.+)$", last, re.M):
         if line.startswith("=="):
             if _overlap(line, question + " termination compliance violation") > 0.05:
-                headings.append(line)
+                headings.append(f"[EXPAND] {number}: {line}")
         elif _overlap(line, question) > 0.25:
-            quotes.append((_overlap(line, question), line[:90]))
-    quotes.sort(reverse=True)
-    return {"quotes": [q for _, q in quotes[:3]], "headings": headings[:2]}
+            answers.append((_overlap(line, question), f"[ANSWER] {number}: {line[:40]}"))
+    answers.sort(reverse=True)
+    return "\n".join([*(line for _, line in answers[:3]), *headings[:2]]) or "Cannot answer"

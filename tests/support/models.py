@@ -38,4 +38,5 @@ NOT_FOUND = json.dumps({"statements": [], "short_answer": "", "found": False})
 
 def one_by_one(call: ChatRequest) -> str:
     """Reply as a reader for whom each question asks one fact of each document, and none has it."""
-    return '{"kind": "each"}' if "kind" in call.schema["properties"] else NOT_FOUND
+    fields = (call.schema or {}).get("properties", {})
+    return '{"kind": "each"}' if "kind" in fields else NOT_FOUND
