@@ -25,7 +25,7 @@ from colligate.core.answer import Place, Stated
 from colligate.core.events import Progressed
 from colligate.core.fit import fit_window
 from colligate.core.prompt_files import PromptTemplate
-from colligate.core.prompts import render_passages
+from colligate.core.prompts import escape, render_passages
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall, MalformedOutput
@@ -272,7 +272,7 @@ def _continue(action: AgentAction, told: str, *, last: bool) -> list[Message]:
     """Return the agent's turn and the reply to it; `last`: the agent must finalize next."""
     said = action.model_dump(include={"reasoning", "action", "query"})
     return [
-        Message("assistant", json.dumps(said, ensure_ascii=False)),
+        Message("assistant", escape(json.dumps(said, ensure_ascii=False))),
         Message("user", f"{told}\n\n{LAST}" if last else told),
     ]
 
