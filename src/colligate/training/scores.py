@@ -265,7 +265,7 @@ def score_reasoner(sample: Sample, reply: str) -> Values:
 def score_identifier(sample: Sample, reply: str) -> Values:
     """Score entities: precision, recall and F1 of their names, compared by their words.
 
-    `keyword_f1` is of the content words of all queries together.
+    `keyword_f1` is of the words of all queries together, in any case.
     """
     names, queries = _names_and_words(parse(sample.target, Entities)[0])
     given = _parse_or_none(reply, Entities)
@@ -282,7 +282,9 @@ def score_identifier(sample: Sample, reply: str) -> Values:
 def _names_and_words(entities: Entities) -> tuple[set[tuple[str, ...]], set[str]]:
     """Return the entities by their words, and the words of all queries."""
     clean = [(name, asked) for name, asked in clean_entities(entities.entities, "") if name != ELSE]
-    words = {word for _, asked in clean for query in asked for word in split_words(query)}
+    words = {
+        word for _, asked in clean for query in asked for word in split_words(query.casefold())
+    }
     return {sort_name_words(name) for name, _ in clean}, words
 
 
