@@ -182,6 +182,8 @@ async def verify(
             )
             continue
         missing = lacking.get(each.sentence)
+        if missing:
+            run.emit(Noted(f"no quote has {', '.join(missing)} of “{_cut(each.sentence)}”"))
         stated.append(each.state(Verdict.UNCLEAR if missing else verdict, computed=not missing))
     return stated, tuple(dropped)
 
@@ -198,9 +200,6 @@ async def _place(
     placed = await check_in_thread(_place_all, statements, passages, documents)
     claims = {each.sentence: _claim(question, each, documents, passages) for each in placed}
     lacking = await check_in_thread(_find_all_missing, placed, claims, documents)
-    for sentence, missing in lacking.items():
-        if missing:
-            run.emit(Noted(f"no quote has {', '.join(missing)} of “{_cut(sentence)}”"))
     return placed, claims, lacking
 
 
