@@ -52,6 +52,7 @@ def part(body: dict[str, Any]) -> str:
         "scores": "scores",
         "statements": "statements",
         "quotes": "view",
+        "judgements": "check",
     }
     return next(parts[field] for field in parts if field in schema["properties"])
 
@@ -84,6 +85,7 @@ class Answers:
             "scores": self.score,
             "statements": self.state,
             "view": self.view,
+            "check": self.judge,
         }
 
     def __call__(self, body: dict[str, Any]) -> Any:
@@ -121,13 +123,12 @@ class Answers:
     def agent(self, body: dict[str, Any]) -> dict[str, Any]:
         if not shown(body):
             turn = {"reasoning": f"Look for it.{self.echo}", "action": "search"}
-            return {**turn, "query": "notices in copies", "findings": [], "relevance": 0.0}
-        findings = [
-            {"passage": number, "quote": notice, "finding": f"{notice}.{self.echo}"}
-            for number, notice in self.found(body)
-        ]
+            return {**turn, "query": "notices in copies", "findings": "", "relevance": 0.0}
+        report = "\n".join(
+            f"1. Found: {notice}.{self.echo} “{notice}”" for _, notice in self.found(body)
+        )
         turn = {"reasoning": "It is here.", "action": "finalize", "query": ""}
-        return {**turn, "findings": findings, "relevance": 0.9 if findings else 0.0}
+        return {**turn, "findings": report, "relevance": 0.9 if report else 0.0}
 
     def reason(self, body: dict[str, Any]) -> dict[str, Any]:
         first = "(nothing yet)" in body["messages"][-1]["content"]
@@ -156,6 +157,10 @@ class Answers:
             said = {"sentence": f"{notice}."}
             statements.append({"quotes": [quote], **said} if joined else {**quote, **said})
         return {"statements": statements, "short_answer": "all", "found": bool(statements)}
+
+    def judge(self, body: dict[str, Any]) -> dict[str, Any]:
+        numbers = re.findall(r"^Statement (\d+):", body["messages"][-1]["content"], re.M)
+        return {"judgements": [{"number": int(n), "verdict": "supports"} for n in numbers]}
 
     def view(self, body: dict[str, Any]) -> Any:
         found = self.found(body)[:3]

@@ -116,7 +116,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             Escalated("several steps", "dualrag"),
             "several steps: looking up one step after the other (dualrag)",
         ),
-        (Escalated("nothing found", "search"), "nothing found: reading the next passages"),
+        (Escalated("nothing found", "read on"), "nothing found: reading the next passages"),
         (Scored("minilm", (SPAN,), (0.5,)), "compared 1 passage with the question (minilm)"),
         (Event(), ""),
     ],
