@@ -41,8 +41,7 @@ _WHOLE = 16_000  # characters of all documents together that are read whole, in 
 _KIND_TOKENS = 40
 
 # Odds from which a kind other than one fact counts (docs/benchmarks.md, "Kinds of questions").
-_LEAST_ODDS = {QuestionKind.STEPS: 0.65, QuestionKind.EACH: 0.75}
-_HARDLY = 0.1  # odds of one fact up to which it is several steps, whatever the other odds
+_LEAST_ODDS = {QuestionKind.STEPS: 0.65, QuestionKind.EACH: 0.75, QuestionKind.OVERVIEW: 0.5}
 
 
 @dataclass(frozen=True)
@@ -240,11 +239,9 @@ async def find_kind(question: str, run: Run) -> QuestionKind:
 
 
 def choose_kind(odds: Mapping[str, float]) -> QuestionKind:
-    """Return the likeliest kind if it is likely enough, else several steps or one fact."""
+    """Return the likeliest kind if it is likely enough, otherwise one fact."""
     kind = QuestionKind(max(odds, key=lambda name: odds[name]))
-    if odds[kind] >= _LEAST_ODDS.get(kind, 0.0):
-        return kind
-    return QuestionKind.STEPS if odds[QuestionKind.FACT] <= _HARDLY else QuestionKind.FACT
+    return kind if odds[kind] >= _LEAST_ODDS.get(kind, 0.0) else QuestionKind.FACT
 
 
 def spread(hits: Sequence[Hit], k: int) -> list[Hit]:
