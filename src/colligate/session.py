@@ -367,7 +367,7 @@ class Session:
         return {
             "embedder": name,
             "reranker": reranker.name,
-            "reader": reader.name,
+            "reading": reader.name,
             "check": check.name,
         }
 

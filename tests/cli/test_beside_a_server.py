@@ -139,6 +139,8 @@ def test_a_person_at_the_terminal_is_asked_before_many_calls(
     each = LabelOdds({kind.value: float(kind is QuestionKind.EACH) for kind in QuestionKind}, 1.0)
     model = ScriptedModel(lambda _: NOT_FOUND, labels=lambda *_: each)
     library = tmp_path / "papers"
+    for file in folder.iterdir():  # too long to be read whole
+        file.write_text(file.read_text("utf-8") + "It is of stone.\n\n" * 800, "utf-8")
     indexed = colligate.here("index", folder, "--embedder", "static", "--library", library)
     assert indexed.returncode == 0, indexed.stderr
     question = ("ask", "When was each of these built?", "--library", library)
@@ -148,9 +150,10 @@ def test_a_person_at_the_terminal_is_asked_before_many_calls(
         publish_address(library, Address(url, None, instance, os.getpid()))
         done = colligate.here(*question, *limit)
         assert "holds the library" in done.stderr
-        takes = "an agent for each of 2 documents takes about 4 model calls"
+        takes = "reading 2 documents one by one takes about 4 model calls"
         assert asked == [f"{takes} (the best 1 alone: about 2): do it?"]
-        assert f"read {'2 documents' if consents else '1 document'} one by one" in done.stderr
+        assert "read the documents one by one" in done.stderr
+        assert ("--yes reads all" in done.stderr) is not consents
         assert colligate.here(*question, *limit, "--yes").returncode == 3
         assert len(asked) == 1
 
@@ -414,7 +417,7 @@ def test_an_adapter_that_a_question_names_is_one_that_the_server_allows(
     colligate: Any, serving: Any, tower_reader: Any
 ) -> None:
     tower_reader.models = ["reader", "router", "other"]
-    named = ("--strategy", "rdr2", "--set", "reply=tagged", "--router-adapter")
+    named = ("--strategy", "rdr2", "--router-adapter")
     serving("--allow-model", "router")
     refused = ask(colligate, *named, "other")
     assert refused.returncode == 2
