@@ -146,15 +146,36 @@ def _replying(quote: str, sentence: str, short: str) -> Callable[[dict[str, Any]
     """A reader that cites `quote` from the passage that holds it, and finds nothing without."""
 
     def reply(body: dict[str, Any]) -> str:
-        prompt = body["messages"][-1]["content"]
-        for number, text in re.findall(
-            r'<passage number="(\d+)"[^>]*>\n(.*?)</passage ', prompt, re.S
-        ):
-            if " ".join(quote.split()) in " ".join(text.split()):
-                statement = {"passage": int(number), "quote": quote, "sentence": sentence}
-                found = {"statements": [statement], "short_answer": short, "found": True}
-                return json.dumps(found)
-        return json.dumps({"statements": [], "short_answer": "", "found": False})
+        prompt = "\n".join(turn["content"] for turn in body["messages"])
+        held = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+        fields = set(held.get("properties", {}))
+        shown = [
+            int(number)
+            for number, text in re.findall(
+                r'<passage number="(\d+)"[^>]*>\n(.*?)</passage ', prompt, re.S
+            )
+            if " ".join(quote.split()) in " ".join(text.split())
+        ]
+        if "[ANSWER]" in prompt:  # the router of rdr2
+            node = re.search(rf"^\t*(\d+): {re.escape(quote[:20])}", prompt, re.M)
+            return f"[ANSWER] {node[1]}" if node else "Cannot answer"
+        if "kind" in fields:
+            said: dict[str, Any] = {"kind": "fact"}
+        elif "judgements" in fields:
+            numbers = re.findall(r"^Statement (\d+):", prompt, re.M)
+            said = {"judgements": [{"number": int(n), "verdict": "supports"} for n in numbers]}
+        elif "sub_agent_todos" in fields:
+            said = {"sub_agent_todos": [{"task": "Note it."}], "synthesis_directive": ""}
+        elif "action" in fields:
+            action = "finalize" if "<passages>" in prompt else "search"
+            report = f"1. Found: {sentence} “{quote}”" if shown else ""
+            said = {"action": action, "query": quote, "relevance": len(shown), "findings": report}
+        else:
+            cited = [{"passage": n, "quote": quote, "sentence": sentence} for n in shown[:1]]
+            said = {"statements": cited, "short_answer": short, "found": True}
+            if not cited:
+                said.update(short_answer="", found=False)
+        return json.dumps(said)
 
     return reply
 
