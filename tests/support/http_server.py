@@ -39,9 +39,9 @@ DEFAULT = "/api/libraries/default"
 def quoting(call: ChatRequest) -> str:
     """A reader that quotes the sentence of a passage with the question's last word."""
     prompt = call.messages[-1].content
-    asked = re.findall(r"[Qq]uestion: (.*)", prompt)[-1]
-    if call.schema is None:  # a question of a conversation is to be completed
-        return asked
+    if "Last question: " in prompt:  # of a conversation, to be completed
+        return prompt.rpartition("Last question: ")[2]
+    asked = re.findall(r"Question: (.*)", prompt)[-1]
     words = re.findall(r"\w+", asked)
     for number, text in re.findall(r'<passage number="(\d+)"[^>]*>\n(.*?)</passage ', prompt, re.S):
         for sentence in re.findall(r"[^.\n]+\.", text):
