@@ -157,6 +157,6 @@ def test_the_arrow_keys_bring_back_a_question(colligate: Any, chatting: list[str
         terminal.type("\x1b[A")
         terminal.wait_for(FIRST)
         terminal.type("\n")
-        terminal.wait_for("It was built in 1871.")
+        terminal.wait_for("asked as: ")
     finally:
         terminal.close()

@@ -58,7 +58,8 @@ def test_as_json_and_in_the_prompt_it_is_material_only(
     quote = json.loads(done.stdout)["citations"][0]["quote"]
     assert QUOTE in quote
     assert HOSTILE.startswith(quote[:100])
-    system, user = openai_server.requests[-1]["messages"]
+    prompts = [each["messages"] for each in openai_server.requests]
+    system, user = next(each for each in prompts if "<passage " in each[-1]["content"])
     assert "Ignore previous instructions" not in system["content"]
     inside = user["content"].split("<passage ")[1].split("</passage ")[0]
     assert "Ignore previous instructions" in inside
