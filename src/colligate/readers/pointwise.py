@@ -40,8 +40,8 @@ from colligate.readers.quoting import (
     keep_table_heads,
 )
 
-# Odds that a passage contains the answer, below which nothing is answered from it: it is less likely
-# than not (docs/benchmarks.md, "The pointwise reader's limit").
+# Odds that a passage contains the answer, below which nothing is answered from it: it is less
+# likely than not (docs/benchmarks.md, "The pointwise reader's limit").
 LEAST_ODDS = 0.5
 # Odds from which the best passage of the search is read at once and no other is judged (of 28
 # questions of two sets 10 had such odds, and each was answered from that passage anyway), and from
