@@ -36,6 +36,8 @@ def server(tower_reader: Any) -> Any:
         if body["model"].startswith("router"):
             shown = re.findall(r"^\t*(\d+): (The tower was built.*)$", prompt, re.MULTILINE)
             return "\n".join(f"[ANSWER] {node}: {text[:20]}" for node, text in shown)
+        if "[ANSWER]" in system + prompt:
+            return "Cannot answer"
         if "Local" in system:
             return "[Local]"
         return str(read(body))
