@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from colligate.core.answer import NOT_FOUND, Answer, Form
 from colligate.core.events import Answered, Noted, Said
 from colligate.core.fit import fit_window
-from colligate.core.prompts import render_passages, render_question
+from colligate.core.prompts import escape, render_passages, render_question
 from colligate.core.run import Run, Shown, Task
 from colligate.documents import Document, Passage
 from colligate.documents.locating import normalise
@@ -175,7 +175,7 @@ class QuotingReader:
         cited = await cite(question, reply.statements, passages, run, short=reply.short_answer)
         if reply.found and not cited.citations:
             run.emit(Noted("the reader reports an answer but no quote is located: asking again"))
-            said = Message("assistant", first.completions[-1].text)
+            said = Message("assistant", escape(first.completions[-1].text))
             again = [*messages, said, Message("user", _AGAIN)]
             schema = _require_statements(wanted.reply)
             try:
