@@ -27,9 +27,10 @@ import numpy as np
 from colligate.bench.datasets import load_records
 from colligate.bench.significance import bootstrap, paired_bootstrap
 from colligate.core.events import Trace
-from colligate.core.run import Run, titled_text
+from colligate.core.run import Run
 from colligate.documents import Passage
 from colligate.library import AsyncLibrary
+from colligate.library.ranking import titled_text
 from colligate.models import Embedder, Reranker
 from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from colligate.core.events import Scored
-from colligate.core.run import Run, titled_text
+from colligate.core.run import Run
 from colligate.documents import Passage
 from colligate.errors import UsageError
 from colligate.library.bm25 import split_words
+from colligate.library.ranking import titled_text
 
 
 def score_bm25(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -38,18 +39,28 @@ from colligate.core.events import (
     Writing,
 )
 from colligate.documents import Document, Hit, Passage, Span
-from colligate.documents.locating import normalise
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import (
+    ContextTooSmall,
     LibraryError,
+    MalformedOutput,
     MissingCapability,
     ModelError,
+    RequestRefused,
     SpanError,
     UnknownDocument,
     UsageError,
 )
-from colligate.library.references import lists_references as lists_references
-from colligate.library.references import put_references_last
+from colligate.library.ranking import (
+    are_in_language,
+    drop_titles,
+    order_by_scores,
+    put_first,
+    put_references_last,
+    score_by_mode,
+    standardise,
+    titled_text,
+)
 from colligate.library.sources import DocumentInfo, SearchMode, Sources, tell_apart
 from colligate.models import (
     AdapterModel,
@@ -74,8 +85,9 @@ from colligate.models.structured import (
     STAGES,
     Stage,
     StructuredReply,
-    ask_structured,
+    ask_again,
     json_schema_of,
+    parse,
     with_schema,
 )
 
@@ -351,7 +363,7 @@ class Run:
         self.emit(Retrieved(query, spans, scores, SearchMode(mode).value, seconds))
         self._named.update(hit.passage.document_id for hit in hits)
         if self.earlier:
-            hits = await self._put_earlier_first(hits, documents)
+            hits = put_first(await self._read_earlier(documents), hits)
         hits = [
             replace(hit, passage=await self._add_folder(hit.passage, hit.passage.document_id))
             for hit in hits
@@ -364,21 +376,15 @@ class Run:
             hits = await self.reorder(query, hits, mode=mode, documents=documents)
         return hits[:k]
 
-    async def _put_earlier_first(
-        self, hits: list[Hit], documents: Collection[str] | None
-    ) -> list[Hit]:
-        """Return `earlier`, which is used up, and the hits that do not overlap it."""
+    async def _read_earlier(self, documents: Collection[str] | None) -> list[Passage]:
+        """Return the passages of `earlier`, which is used up."""
         again = []
         for span in self.earlier:
-            with suppress(
-                LibraryError, SpanError, UnknownDocument
-            ):  # removed since, or not in view
+            with suppress(LibraryError, SpanError, UnknownDocument):  # removed, or not in view
                 if documents is None or span.document_id in documents:
                     again.append((await self.document(span.document_id)).passage(span))
         self.earlier = ()
-        score = hits[0].score if hits else 0.0
-        rest = [hit for hit in hits if not any(hit.passage.span.overlaps(p.span) for p in again)]
-        return [*(Hit(passage, score) for passage in again), *rest]
+        return again
 
     async def reorder(
         self,
@@ -397,15 +403,14 @@ class Run:
             return list(hits)
         try:
             scores = await self.rerank(query, passages)
-            weight = self.weight_beside_search
+            weight: float | None = getattr(self.reranker, "beside_search", None)
             if weight is not None:
-                found = await self._score_by_mode(query, hits, mode, documents)
+                found = await score_by_mode(query, hits, self.sources, mode, documents)
                 scores = list(found + weight * standardise(scores))
         except ModelError as error:
             self.continue_unranked(error)
             return list(hits)
-        ordered = [replace(hit, score=s) for hit, s in zip(hits, scores, strict=True)]
-        return put_references_last(query, sorted(ordered, key=lambda hit: -hit.score))
+        return order_by_scores(query, hits, scores)
 
     def continue_unranked(self, error: ModelError) -> None:
         """Warn that passages stay in the order of the search, because the reranker failed.
@@ -418,49 +423,11 @@ class Run:
         self.warn(f"the passages stay in the order of the search: {error.what}")
 
     async def suits_reranker(self, passages: Sequence[Passage]) -> bool:
-        """Return whether there is a reranker and, if it has only one language, most of the
-        documents are in it.
-
-        Documents whose language is not known count as if they were.
-        """
+        """Return whether there is a reranker, for the language of most of these documents."""
         if self.reranker is None:
             return False
         only: str | None = getattr(self.reranker, "language", None)
-        if only is None:
-            return True
-        names = {passage.document_id for passage in passages}
-        infos = await self.sources.documents()
-        languages = [info.language for info in infos if info.id in names]
-        return 2 * sum(each in (only, "und") for each in languages) >= len(languages)
-
-    @property
-    def weight_beside_search(self) -> float | None:
-        """The weight of the reranker's score beside that of a search; None if it ranks alone."""
-        weight: float | None = getattr(self.reranker, "beside_search", None)
-        return weight
-
-    async def _score_by_mode(
-        self,
-        query: str,
-        hits: Sequence[Hit],
-        mode: SearchMode,
-        documents: Collection[str] | None,
-    ) -> NDArray[np.float64]:
-        """Return the mean z-score of hits in the searches that a mode joins, in their order.
-
-        A hit that is not among the first of one of them has the lowest score that a hit has there.
-        """
-        joined = (SearchMode.DENSE, SearchMode.SPARSE) if mode == SearchMode.HYBRID else (mode,)
-        total = np.zeros(len(hits))
-        for each in joined:
-            found = await self.sources.search(
-                query, k=2 * len(hits), mode=each, documents=documents
-            )
-            scores = {hit.passage.id: hit.score for hit in found}
-            known = [scores[hit.passage.id] for hit in hits if hit.passage.id in scores]
-            least = min(known, default=0.0)
-            total += standardise([scores.get(hit.passage.id, least) for hit in hits])
-        return total / len(joined)
+        return await are_in_language(only, passages, self.sources)
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> list[float]:
         """Return the reranker's score of each passage, in their order; there must be a reranker.
@@ -535,6 +502,9 @@ class Run:
 
         A model that can be constrained follows `schema`; use `structured` if the reply must match.
         """
+        model = self.model(role)
+        prompt = await model.count_prompt(messages)
+        require_room(model, prompt, max_tokens)
         request = ChatRequest(
             messages,
             max_tokens=max_tokens,
@@ -543,7 +513,18 @@ class Run:
             seed=seed,
             schema=schema,
         )
-        return await self._ask(role, request)
+        async with self.tokens.hold(prompt + max_tokens):
+            self.emit(Asking(role, model.name, "chat", prompt))
+            began = time.perf_counter()
+            watched = (self._count_reply(role, model.name),) if self.live else ()
+            completion = await model.chat(request, *watched)
+            seconds = time.perf_counter() - began
+            usage = completion.usage
+            self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
+        for warning in completion.warnings:
+            self.warn(warning)
+        self.emit(Asked(role, model.name, tuple(messages), completion.text, usage, seconds))
+        return completion
 
     async def structured(
         self,
@@ -561,47 +542,61 @@ class Run:
         constrained reads the schema in the prompt. If no reply can be used it raises
         `MalformedOutput`.
         """
-        stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)
-
-        def count(stage: Stage) -> None:
-            stages[stage] += 1
-            self.meter.structured(stage)
-
+        json_schema = json_schema_of(schema)
+        constrained = Capability.STRUCTURED in self.model(role).capabilities
+        asked = messages if constrained else with_schema(messages, json_schema)
+        prompt, tokens, problem = asked, max_tokens, ""
+        held: Mapping[str, Any] | None = json_schema
+        completions: list[Completion] = []
+        stage: Stage = "failed"
         try:
-            result = await ask_structured(
-                partial(self._ask, role),
-                messages,
-                schema,
-                max_tokens=max_tokens,
-                retries=retries,
-                most_tokens=partial(self.room, role, max_tokens=0, last=True),
-                schema_in_prompt=Capability.STRUCTURED not in self.model(role).capabilities,
-                on_stage=count,
-            )
+            while len(completions) <= retries:
+                try:
+                    reply = await self.chat(prompt, role=role, max_tokens=tokens, schema=held)
+                except RequestRefused as error:  # no decoder can enforce every schema
+                    if held is None or completions:
+                        raise
+                    self.warn(
+                        f"{self.model(role).name} cannot be constrained to {schema.__name__} "
+                        f"({error.why or error.what}); the prompt alone asked for it"
+                    )
+                    prompt = asked = with_schema(messages, json_schema)
+                    held = None
+                    continue
+                except ContextTooSmall:
+                    if not completions:
+                        raise
+                    break  # the prompt fits, but not together with the failed answer
+                completions.append(reply)
+                cut = reply.finish_reason == "length"
+                try:
+                    value, stage = parse(reply.text, schema)
+                except ValueError as error:
+                    problem = f"it was cut at {tokens} tokens; {error}" if cut else str(error)
+                    prompt = ask_again(asked, reply.text, problem)
+                    if cut:
+                        most = await self.room(role, prompt, 0, last=True)
+                        tokens = max(tokens, min(2 * tokens, 2 * tokens if most is None else most))
+                    continue
+                if cut and stage == "repaired":
+                    self.warn(
+                        f"{reply.model}'s answer was cut at {tokens} tokens: "
+                        "what it has up to there is used"
+                    )
+                return StructuredReply(value, tuple(completions))
         finally:
-            if any(stages.values()):
-                self.emit(Parsed(schema.__name__, stages))
-        for warning in result.warnings:
-            self.warn(warning)
-        return result
-
-    async def _ask(self, role: Role, request: ChatRequest) -> Completion:
-        model = self.model(role)
-        prompt = await model.count_prompt(request.messages)
-        require_room(model, prompt, request.max_tokens)
-        async with self.tokens.hold(prompt + request.max_tokens):
-            self.emit(Asking(role, model.name, "chat", prompt))
-            began = time.perf_counter()
-            watched = (self._count_reply(role, model.name),) if self.live else ()
-            completion = await model.chat(request, *watched)
-            seconds = time.perf_counter() - began
-            usage = completion.usage
-            self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
-        for warning in completion.warnings:
-            self.warn(warning)
-        messages = tuple(request.messages)
-        self.emit(Asked(role, model.name, messages, completion.text, usage, seconds))
-        return completion
+            if completions:
+                stages = Counter({"asked_again": len(completions) - 1, stage: 1})
+                for each in stages.elements():
+                    self.meter.structured(each)
+                self.emit(Parsed(schema.__name__, {each: stages[each] for each in STAGES}))
+        malformed = MalformedOutput(
+            f"{reply.model} gives no valid {schema.__name__}",
+            f"{len(completions)} answers, the last: {problem}",
+            "use a larger model",
+        )
+        malformed.reply = reply.text
+        raise malformed
 
     def _count_reply(self, role: Role, model: str) -> OnToken:
         """Return what counts the pieces of a reply; an event says now and then how much it is."""
@@ -780,38 +775,9 @@ class Run:
         return result, event
 
 
-def drop_titles(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that say more than their title, headings and page number, if there are any.
-
-    A search for a name finds first the line that has nothing but this name.
-    """
-
-    def says_more(passage: Passage) -> bool:
-        above = normalise(" ".join([passage.full_title, *passage.section])).text
-        text = normalise(passage.text).text
-        return text not in above and any(map(str.isalpha, text))
-
-    return [hit for hit in hits if says_more(hit.passage)] or list(hits)
-
-
 def show_ranked(hits: Sequence[Hit], why: str = "of the search") -> list[Shown]:
     """Return hits for the reader; `why` follows the rank in the reason."""
     return [Shown(hit.passage, hit.score, f"rank {at} {why}") for at, hit in enumerate(hits, 1)]
-
-
-def standardise(values: Sequence[float]) -> NDArray[np.float64]:
-    """Return z-scores with the population's standard deviation; zeros if all values are equal."""
-    array = np.asarray(values, np.float64)
-    deviation = array.std() if array.size else 0.0
-    if deviation <= 1e-12 * max(1.0, float(np.abs(array).max(initial=0.0))):
-        return np.zeros_like(array)
-    standard: NDArray[np.float64] = (array - array.mean()) / deviation
-    return standard
-
-
-def titled_text(passage: Passage) -> str:
-    """Return a passage under its title and heading path, as rerankers and embedders see it."""
-    return "\n".join([" > ".join([passage.full_title, *passage.section]), passage.text])
 
 
 async def _count(model: ChatModel, texts: Iterable[str]) -> dict[str, int]:

@@ -1,9 +1,8 @@
-"""Ask a model for a Pydantic object, in a bounded number of calls.
+"""Read a Pydantic object from a model's answer, and ask for one in a prompt.
 
 The decoding is constrained to the schema where the backend can do that; otherwise the schema is in
 the prompt. In both cases the answer is extracted, mended and validated. Constrained decoding alone
-is not enough: a server may ignore the schema, and an answer may be cut. An answer of which nothing
-can be used is asked for again with the error, at most `retries` times.
+is not enough: a server may ignore the schema, and an answer may be cut. `Run.structured` asks.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Generic, Literal, TypeVar, get_args
@@ -21,8 +20,8 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import json_repair
 from pydantic import BaseModel, RootModel, ValidationError
 
-from colligate.errors import ColligateError, ContextTooSmall, MalformedOutput, RequestRefused
-from colligate.models.base import ChatRequest, Completion, Message
+from colligate.models.base import Completion, Message
+from colligate.models.escaping import escape
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -35,107 +34,20 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 
 @dataclass(frozen=True)
 class StructuredReply(Generic[T]):
-    """The object, and the answers that were needed; `stages` counts them by result."""
+    """The object, and the answers that were needed for it, the last one being its text."""
 
     value: T
     completions: tuple[Completion, ...]
-    stages: Mapping[Stage, int]
-    warnings: tuple[str, ...] = ()
 
 
-async def ask_structured(
-    chat: Callable[[ChatRequest], Awaitable[Completion]],
-    messages: Sequence[Message],
-    schema: type[T],
-    *,
-    max_tokens: int,
-    retries: int = 1,
-    most_tokens: Callable[[Sequence[Message]], Awaitable[int | None]] | None = None,
-    schema_in_prompt: bool = False,
-    on_stage: Callable[[Stage], None] | None = None,
-) -> StructuredReply[T]:
-    """Ask for an object of the Pydantic class `schema`, in at most `1 + retries` calls.
+def ask_again(messages: Sequence[Message], answer: str, problem: str) -> list[Message]:
+    """Return a prompt with an answer that cannot be used, and what is wrong with it.
 
-    `schema_in_prompt` writes the schema into the prompt too: for a model without
-    `Capability.STRUCTURED`, which may ignore the `schema` of a request. If a call with the schema
-    is refused, it is made without it and the prompt asks for it: no decoder can enforce every
-    schema. After an answer that was cut the next one may have twice the tokens, but no more than
-    `most_tokens` returns for its prompt. `on_stage` is called for each stage as it happens, also
-    before a failure.
-
-    Raises:
-        MalformedOutput: none of the answers can be read as such an object.
-        ModelError: raised by `ChatModel.chat`.
+    An answer may repeat a document's text: it cannot end its turn.
     """
-    json_schema = json_schema_of(schema)
-    asked = with_schema(messages, json_schema) if schema_in_prompt else messages
-    request = ChatRequest(asked, max_tokens=max_tokens, schema=json_schema)
-    refused = ""
-    completions: list[Completion] = []
-    stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)
-    problem = ""
-
-    def count(stage: Stage) -> None:
-        stages[stage] += 1
-        if on_stage is not None:
-            on_stage(stage)
-
-    for _ in range(1 + retries):
-        try:
-            try:
-                completion = await chat(request)
-            except RequestRefused as error:
-                if request.schema is None or completions:
-                    raise
-                refused = error.why or error.what
-                asked = with_schema(messages, json_schema)
-                request = replace(request, messages=asked, schema=None)
-                completion = await chat(request)
-        except ContextTooSmall:
-            if not completions:
-                raise
-            break  # the prompt fits, but not together with the failed answer
-        except ColligateError:
-            if completions:
-                count("failed")
-            raise
-        if completions:
-            count("asked_again")
-        completions.append(completion)
-        try:
-            value, stage = parse(completion.text, schema)
-        except ValueError as error:
-            problem = str(error)
-            if completion.finish_reason == "length":
-                problem = f"it was cut at {request.max_tokens} tokens; {problem}"
-            request = replace(request, messages=[*asked, *_ask_again(completion.text, problem)])
-            if completion.finish_reason == "length" and len(completions) <= retries:
-                most = await most_tokens(request.messages) if most_tokens else None
-                wanted = 2 * request.max_tokens
-                more = wanted if most is None else min(wanted, most)
-                request = replace(request, max_tokens=max(request.max_tokens, more))
-            continue
-        count(stage)
-        warnings = [warning for each in completions for warning in each.warnings]
-        if refused:
-            warnings.append(
-                f"{completion.model} cannot be constrained to {schema.__name__} ({refused}); "
-                "the prompt alone asked for it"
-            )
-        if completion.finish_reason == "length" and stage == "repaired":
-            warnings.append(
-                f"{completion.model}'s answer was cut at {request.max_tokens} tokens: "
-                "what it has up to there is used"
-            )
-        return StructuredReply(value, tuple(completions), stages, tuple(warnings))
-    count("failed")
-    malformed = MalformedOutput(
-        f"{completions[-1].model} gives no valid {schema.__name__}",
-        f"{len(completions)} answers, the last: {problem}",
-        "use a larger model",
-    )
-    malformed.reply = completions[-1].text
-    raise malformed
+    correct = f"That is not valid: {problem}. Answer again with the corrected JSON object only."
+    said = escape(answer[:4000]) or "(nothing)"
+    return [*messages, Message("assistant", said), Message("user", escape(correct))]
 
 
 # A JSON schema in the prompt, for models whose decoding cannot be constrained
@@ -378,13 +290,3 @@ def _in_words(error: ValidationError) -> str:
     ]
     # The place of a fault contains names that the model wrote, of any length.
     return " ".join("; ".join(faults).split())[:_LONGEST_PROBLEM]
-
-
-def _ask_again(text: str, problem: str) -> list[Message]:
-    return [
-        Message("assistant", text[:4000] or "(nothing)"),
-        Message(
-            "user",
-            f"That is not valid: {problem}. Answer again with the corrected JSON object only.",
-        ),
-    ]

@@ -19,11 +19,12 @@ from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated, Verdic
 from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.prompts import build_messages, render_passages, render_question
-from colligate.core.run import Claim, Quoted, Run, Shown, Task, standardise
+from colligate.core.run import Claim, Quoted, Run, Shown, Task
 from colligate.documents import Passage, Span
 from colligate.documents.locating import locate, normalise
 from colligate.documents.sentences import sentence_spans
 from colligate.errors import BudgetExceeded, ModelError
+from colligate.library.ranking import standardise
 from colligate.models import Capability, LabelOdds, Role
 from colligate.readers.citing import (
     LONGEST_QUOTE,

@@ -18,9 +18,10 @@ from typing import ClassVar
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Form
 from colligate.core.parameters import require_min
-from colligate.core.run import Run, Shown, titled_text
+from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage
+from colligate.library.ranking import titled_text
 from colligate.library.sources import SearchMode
 
 

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from colligate.core.events import Event, pluralize
 from colligate.core.prompts import build_attention_prompt, escape, render_body
 from colligate.core.relevance import score_similarity
-from colligate.core.run import Run, standardise
+from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability, ModelError
+from colligate.library.ranking import standardise
 from colligate.models import Capability, Message, Role
 
 _SPARE = 8  # tokens of the scorer's window for what a model adds: marks of beginning and end

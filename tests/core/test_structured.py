@@ -1,0 +1,186 @@
+"""Objects that a run asks a model for: in a bounded number of calls, each reply counted once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from colligate.core import Run
+from colligate.core.events import Parsed
+from colligate.errors import (
+    ContextTooSmall,
+    MalformedOutput,
+    ModelError,
+    RateLimited,
+    RequestRefused,
+)
+from colligate.library import InMemorySources
+from colligate.models import Capability, ChatModel, Completion, Message, Role
+from colligate.models.metering import Meter
+from colligate.models.openai import OpenAIChat
+from colligate.models.structured import schema_instruction
+
+ASK = [Message("user", "Which city?")]
+
+
+class City(BaseModel):
+    name: str
+    people: int = Field(ge=0)
+
+
+class Loose(BaseModel):
+    found: bool = False
+    notes: list[str] = []
+
+
+PARIS = City(name="Paris", people=2)
+SAID = PARIS.model_dump_json()
+
+
+def run_with(model: ChatModel) -> Run:
+    return Run(InMemorySources(()), {Role.READER: model}, Meter())
+
+
+def stages(run: Run) -> dict[str, int]:
+    """What became of the replies, by stage; those that did not happen are left out."""
+    [counts] = [event.stages for _, event in run.trace.events if isinstance(event, Parsed)]
+    assert counts == run.meter.report().to_json()["structured"]
+    return {stage: count for stage, count in counts.items() if count}
+
+
+async def test_the_first_answer_will_do(make_run: Any) -> None:
+    run, model = make_run(None, [SAID])
+    assert (await run.structured(ASK, City, max_tokens=50)).value == PARIS
+    assert stages(run) == {"parsed": 1}
+    assert model.calls[0].schema == City.model_json_schema()
+    assert model.calls[0].max_tokens == 50
+
+
+async def test_asked_again_with_the_error(make_run: Any) -> None:
+    run, model = make_run(None, ['{"name": "Paris", "people": -2}', SAID])
+    assert (await run.structured(ASK, City, max_tokens=50)).value == PARIS
+    assert stages(run) == {"parsed": 1, "asked_again": 1}
+    *_, answer, complaint = model.calls[1].messages
+    assert answer == Message("assistant", '{"name": "Paris", "people": -2}')
+    assert "people" in complaint.content
+    assert "greater than or equal to 0" in complaint.content
+
+
+async def test_only_the_last_failure_is_shown_again(make_run: Any) -> None:
+    run, model = make_run(None, ["one", "two", SAID])
+    await run.structured(ASK, City, max_tokens=50, retries=2)
+    assert [len(call.messages) for call in model.calls] == [1, 3, 3]
+    assert "one" not in model.calls[2].prompt
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+async def test_never_endless(make_run: Any, retries: int) -> None:
+    run, model = make_run(None, lambda call: "I would rather not.")
+    with pytest.raises(MalformedOutput, match=r"City.*no JSON object"):
+        await run.structured(ASK, City, max_tokens=50, retries=retries)
+    assert len(model.calls) == retries + 1
+    assert stages(run) == {**({"asked_again": retries} if retries else {}), "failed": 1}
+
+
+async def test_a_mended_answer_is_counted(make_run: Any) -> None:
+    run, _ = make_run(None, ["no", "{'name': 'Paris', 'people': 2}"])
+    await run.structured(ASK, City, max_tokens=50)
+    assert stages(run) == {"asked_again": 1, "repaired": 1}
+
+
+@pytest.mark.parametrize("failure", [RateLimited("later"), ContextTooSmall("too long")])
+async def test_an_answer_no_other_came_after_has_failed(make_run: Any, failure: Exception) -> None:
+    run, _ = make_run(None, ["no", failure])
+    with pytest.raises(ModelError):
+        await run.structured(ASK, City, max_tokens=9)
+    assert stages(run) == {"failed": 1}
+
+
+async def test_a_model_that_ignores_schemas_is_told_in_the_prompt(make_run: Any) -> None:
+    run, model = make_run(None, ["no", SAID], capabilities=(Capability.CHAT,))
+    await run.structured(ASK, City, max_tokens=50)
+    instruction = schema_instruction(City.model_json_schema())
+    for call in model.calls:
+        assert call.messages[0] == Message("user", f"Which city?\n\n{instruction}")
+        assert call.prompt.count("JSON schema") == 1
+    assert [message.role for message in model.calls[1].messages] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("forms", [{"json_schema"}, {"json_schema", "json_object"}])
+async def test_over_http_the_schema_stands_in_the_prompt_once(
+    openai_server: Any, policy: Any, forms: set[str]
+) -> None:
+    openai_server.refused_forms = forms
+    openai_server.answer = SAID
+    model = OpenAIChat("m", openai_server.url, policy=policy)
+    for _ in range(2):  # before the server has refused the schema, and after
+        await run_with(model).structured(ASK, City, max_tokens=50)
+        sent = openai_server.requests[-1]["messages"]
+        assert sum(message["content"].count("JSON schema") for message in sent) == 1
+    await model.aclose()
+
+
+async def test_a_cut_answer_that_was_mended_is_said(make_run: Any) -> None:
+    cut = Completion('{"found": true, "notes": ["one", "tw', finish_reason="length")
+    run, _ = make_run(None, [cut])
+    assert (await run.structured(ASK, Loose, max_tokens=9)).value.notes == ["one"]
+    assert "cut at 9 tokens" in run.warnings[0]
+
+
+@pytest.mark.parametrize(("room", "second"), [(100, 18), (12, 12), (3, 9)])
+async def test_after_a_cut_answer_the_next_may_be_longer(
+    make_run: Any, monkeypatch: pytest.MonkeyPatch, room: int, second: int
+) -> None:
+    async def rest(*_: Any, **__: Any) -> int:
+        return room
+
+    monkeypatch.setattr(Run, "room", rest)
+    cut = Completion('{"name": "P', finish_reason="length")
+    run, model = make_run(None, [cut, SAID])
+    await run.structured(ASK, City, max_tokens=9)
+    assert [call.max_tokens for call in model.calls] == [9, second]
+
+
+async def test_no_room_for_the_second_question(make_run: Any) -> None:
+    run, _ = make_run(None, ["nonsense", ContextTooSmall("too long")])
+    with pytest.raises(MalformedOutput, match="1 answers"):
+        await run.structured(ASK, City, max_tokens=50)
+
+
+async def test_other_failures_pass(make_run: Any) -> None:
+    run, _ = make_run(None, [RateLimited("later")])
+    with pytest.raises(RateLimited):
+        await run.structured(ASK, City, max_tokens=50)
+
+
+async def test_over_http_without_any_schema_support(openai_server: Any, policy: Any) -> None:
+    openai_server.refused_forms = {"json_schema", "json_object"}
+    openai_server.answer = "Well: {'name': 'Paris', 'people': 2}"
+    model = OpenAIChat("m", openai_server.url, policy=policy)
+    run = run_with(model)
+    assert (await run.structured(ASK, City, max_tokens=50)).value == PARIS
+    assert stages(run) == {"repaired": 1}
+    assert len(run.warnings) == 2
+    await model.aclose()
+
+
+async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(
+    make_run: Any,
+) -> None:
+    refusal = RequestRefused("m cannot be held to this schema", "it has uniqueItems")
+    run, model = make_run(None, [refusal, SAID])
+    assert (await run.structured(ASK, City, max_tokens=50, retries=0)).value == PARIS
+    held, free = model.calls
+    assert held.schema == City.model_json_schema()
+    assert free.schema is None
+    assert free.prompt.endswith(schema_instruction(City.model_json_schema()))
+    assert "cannot be constrained to City (it has uniqueItems)" in run.warnings[0]
+
+
+async def test_what_is_refused_without_a_schema_too_is_refused(make_run: Any) -> None:
+    run, model = make_run(None, [RequestRefused(f"refusal {n}") for n in range(9)])
+    with pytest.raises(RequestRefused, match="refusal 1"):
+        await run.structured(ASK, City, max_tokens=50)
+    assert len(model.calls) == 2
