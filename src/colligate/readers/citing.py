@@ -27,9 +27,9 @@ from colligate.core.answer import (
 from colligate.core.events import Noted
 from colligate.core.run import Claim, Quoted, Run
 from colligate.documents import Document, Passage, Span
+from colligate.documents.compress import locate_quote, visible_text
 from colligate.documents.locating import normalise
 from colligate.documents.sentences import widen_to_sentences
-from colligate.readers.compress import locate_quote, visible_text
 from colligate.readers.numbers import Calculation, find_missing_values
 
 LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing

@@ -13,10 +13,10 @@ from colligate.core.events import Event, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.run import Run, Shown
 from colligate.documents import Hit, Passage, Span
+from colligate.documents.compress import CompressedPassage
 from colligate.errors import BudgetExceeded, MalformedOutput, MissingCapability, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
-from colligate.readers.compress import CompressedPassage
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -21,6 +21,7 @@ from colligate.core.fit import reserve_reading
 from colligate.core.prompts import build_messages, render_passages, render_question
 from colligate.core.run import Claim, Quoted, Run, Shown, Task
 from colligate.documents import Passage, Span
+from colligate.documents.compress import visible_text
 from colligate.documents.locating import locate, normalise
 from colligate.documents.sentences import sentence_spans
 from colligate.errors import BudgetExceeded, ModelError
@@ -32,7 +33,6 @@ from colligate.readers.citing import (
     remove_model_marks,
     write_answer,
 )
-from colligate.readers.compress import visible_text
 from colligate.readers.quoting import (
     QuotingReader,
     Reply,

@@ -30,8 +30,8 @@ from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import MARGIN, cut_pieces, score_tokens
 from colligate.documents import Passage
+from colligate.documents.compress import CompressedPassage, compress
 from colligate.models import Capability, Role
-from colligate.readers.compress import CompressedPassage, compress
 from colligate.readers.lookup import reserve_for_answer, show_shortened
 from colligate.strategies.baselines.shared import DocumentMethod
 

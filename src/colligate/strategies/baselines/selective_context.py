@@ -24,9 +24,9 @@ from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import MARGIN, TokenScore, cut_pieces, group_words, score_tokens
 from colligate.documents import Passage
+from colligate.documents.compress import CompressedPassage, compress, keep_above_percentile
 from colligate.documents.sentences import split_sentences
 from colligate.models import Capability, Role
-from colligate.readers.compress import CompressedPassage, compress, keep_above_percentile
 from colligate.readers.lookup import reserve_for_answer, show_shortened
 from colligate.strategies.baselines.shared import DocumentMethod
 

@@ -22,10 +22,10 @@ from colligate.documents import (
     Tree,
     TreeBuilder,
 )
+from colligate.documents.compress import CompressedPassage, compress
 from colligate.documents.markdown import INTRODUCTION, own_span
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.errors import SpanError
-from colligate.readers.compress import CompressedPassage, compress
 
 # The Document Structure Tree (DST)
 

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from colligate.core.prompts import render_passages
 from colligate.documents import Span
-from colligate.library import InMemorySources
-from colligate.readers.citing import Statement, cite
-from colligate.readers.compress import (
+from colligate.documents.compress import (
     compress,
     keep_above_percentile,
     locate_quote,
     visible_text,
 )
+from colligate.library import InMemorySources
+from colligate.readers.citing import Statement, cite
 from support.documents import make
 
 TEXT = """# Lease
