@@ -103,7 +103,7 @@ async def test_one_fact_takes_a_kind_and_one_reading_and_says_what_was_done(ask_
         ("fact", True, []),
         ("steps", False, ["dualrag", "read"]),
         ("steps", True, ["decompose", "read"]),
-        ("each", False, ["spd-rag", "read"]),
+        ("each", False, ["per-document", "read"]),
         ("each", True, ["per-document", "read"]),
         ("overview", False, ["longrefiner"]),
     ],

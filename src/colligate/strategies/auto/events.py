@@ -14,7 +14,6 @@ _DOING = {
     "decompose": "looking up one step after the other",
     "dualrag": "looking up one step after the other",
     "per-document": "reading each document",
-    "spd-rag": "reading each document",
     "duquad": "reading again with another choice of passages",
     "rdr2": "following the headings of the best documents",
     "longrefiner": "reading the best documents by their headings",

@@ -33,7 +33,6 @@ from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.per_document import PerDocument
 from colligate.strategies.rdr2 import RDR2
-from colligate.strategies.spd_rag import SPDRAG
 
 Effort = Literal["low", "normal", "high"]
 
@@ -99,11 +98,10 @@ class Auto:
         """
         small = run.reader is not None and run.reader.name == "pointwise"
         steps = "decompose" if small else "dualrag"
-        each = "per-document" if small else "spd-rag"
         order = {
             QuestionKind.FACT: ["read"] if small else ["read", "read on"],
             QuestionKind.STEPS: [steps, "read"],
-            QuestionKind.EACH: [each, "read"],
+            QuestionKind.EACH: ["per-document", "read"],
             QuestionKind.OVERVIEW: ["read", "longrefiner"],
         }[kind]
         if found.whole or self.effort == "low":
@@ -172,7 +170,7 @@ class Auto:
 
     async def _make(self, step: str, found: _Found, run: Run) -> Strategy:
         """Return the strategy of a step; many documents are read one by one only with consent."""
-        if step in ("spd-rag", "per-document"):
+        if step == "per-document":
             count, most = len(found.infos), self.most_documents
             takes = (
                 f"reading {count:,} documents one by one takes about {2 * count:,} model calls "
@@ -184,8 +182,6 @@ class Auto:
                     "--yes reads all"
                 )
                 count = most
-            if step == "spd-rag":
-                return SPDRAG(documents=count, mode=self.mode, form=self.form)
             return PerDocument(documents=count, mode=self.mode)
         made: dict[str, Strategy] = {
             "decompose": Decompose(mode=self.mode, form=self.form),
@@ -215,7 +211,6 @@ _DONE = {
     "decompose": "looked up one step after the other",
     "dualrag": "looked up one step after the other",
     "per-document": "read the documents one by one",
-    "spd-rag": "read the documents one by one",
     "rdr2": "followed the headings of the best documents",
     "longrefiner": "read the best documents by their headings",
     "duquad": "let a judge compare two views",
