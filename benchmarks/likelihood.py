@@ -101,7 +101,12 @@ def measure(model: str, dtype: str, rounds: int) -> None:
     source = find_source(model)
     prompts = Prompts(HFTokenizer(load_tokenizer(source)), model)
     runtime = Runtime(source, model, context=8192, dtype=dtype)
-    scorer = LikelihoodScorer(runtime, prompts)
+    scorer = LikelihoodScorer(runtime)
+
+    def score(pairs: list[Pair]) -> list[Any]:
+        encode = prompts.encode_literal
+        return scorer.score([(encode(p, beginning=True), encode(c)) for p, c in pairs])
+
     texts = list_passages(prompts)
     lines = (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()
     questions = ["\nQuestion: " + json.loads(line)["question"] for line in lines]
@@ -109,7 +114,7 @@ def measure(model: str, dtype: str, rounds: int) -> None:
     while len(prompts.encode_literal(prefix)) < LONG_PREFIX:
         prefix += texts.pop() + "\n\n"
     ways: dict[str, Callable[[list[Pair]], list[Any]]] = {
-        "together": scorer.score_texts,
+        "together": score,
         "separate passes": make_plain_scorer(runtime, prompts, 1),
     }
     padded = {f"padded batches of {BATCH}": make_plain_scorer(runtime, prompts, BATCH)}

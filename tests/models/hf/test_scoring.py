@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from colligate.errors import ContextTooSmall
 from colligate.models.decoding import PassStopped
 from colligate.models.hf import score as scoring
-from colligate.models.hf.score import Forest, LikelihoodScorer, UnsupportedAttention, attend
+from colligate.models.hf.score import LikelihoodScorer
 from support.tiny_models import ARCHITECTURES, TinyModel
 
 INSTRUCTION = "Numbers: 0 1 2 3 4 5 6 7 8 9. " * 4
@@ -55,13 +54,12 @@ def naive(model: TinyModel, prefix: Sequence[int], continuation: Sequence[int]) 
 
 
 def score(model: TinyModel, pairs: Any = PAIRS, **options: Any) -> list[list[float]]:
-    return LikelihoodScorer(model.runtime, model.prompts).score_texts(pairs, **options)
+    ids = [ids_of(model, pair) for pair in pairs]
+    return LikelihoodScorer(model.runtime).score(ids, **options)
 
 
 def score_ids(model: TinyModel, prefix: Any, continuations: Any) -> list[list[float]]:
-    return LikelihoodScorer(model.runtime, model.prompts).score(
-        [(prefix, ids) for ids in continuations]
-    )
+    return LikelihoodScorer(model.runtime).score([(prefix, ids) for ids in continuations])
 
 
 @contextmanager
@@ -82,14 +80,12 @@ def assert_equal(values: list[list[float]], expected: list[list[float]]) -> None
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_same_as_full_passes(architecture, tiny_model):
     model = tiny_model(architecture)
-    before = model.runtime.model.config._attn_implementation
     expected = [naive(model, *ids_of(model, pair)) for pair in PAIRS]
     assert (
         max(len(prefix) for prefix, _ in (ids_of(model, pair) for pair in PAIRS)) > 100
     )  # beyond all windows
     assert_equal(score(model), expected)
     assert_equal(score(model), expected)  # with what is remembered now
-    assert model.runtime.model.config._attn_implementation == before
 
 
 TEXTS = st.lists(st.sampled_from([INSTRUCTION, OTTERS, TREATY, QUESTION, "W", " "]), max_size=4)
@@ -110,10 +106,19 @@ def test_random_pairs_in_passes_of_any_size(architecture, tiny_model, pairs, tok
 
 
 def test_what_is_shared_is_computed_once(llama):
-    pairs = [ids_of(llama, pair) for pair in PAIRS if pair[1]]
-    read = [(*prefix, *continuation)[:-1] for prefix, continuation in pairs]
-    score(llama)
-    assert sum(llama.read) == len({ids[: n + 1] for ids in read for n in range(len(ids))})
+    pairs = [(INSTRUCTION * 2 + text, QUESTION) for text in (OTTERS, TREATY, QUESTION)]
+    shared = len(llama.prompts.encode_literal(INSTRUCTION * 2))
+    longest = max(sum(map(len, ids_of(llama, pair))) for pair in pairs)
+    score(llama, pairs)
+    assert sum(llama.read) <= shared + 3 * (longest - shared)
+
+
+def test_answers_of_one_token_are_read_once(llama):
+    prefix = ids_of(llama, (TREATY, ""))[0]
+    expected = [naive(llama, prefix, [token]) for token in (5, 6, 7)]
+    llama.reset()
+    assert_equal(score_ids(llama, prefix, [[5], [6], [7]]), expected)
+    assert sum(llama.read) == len(prefix)
 
 
 @pytest.mark.parametrize("tokens", [2048, 60], ids=["one pass", "several passes"])
@@ -127,39 +132,6 @@ def test_a_long_prefix_is_computed_once_and_remembered(llama, tokens):
         with limits(tokens, 1 << 28):
             assert_equal(score_ids(llama, prefix, continuations), expected)
         assert sum(llama.read) <= most
-
-
-def test_capped_scores_go_one_by_one(tiny_model):
-    model = tiny_model("gemma2")
-    last: list[int] = []
-    handle = (
-        model.runtime.model.get_decoder()
-        .layers[-1]
-        .register_forward_pre_hook(lambda _, given: last.append(given[0].shape[1]))
-    )
-    score(model, [(OTTERS, QUESTION), (TREATY, QUESTION)])
-    handle.remove()
-    assert len(last) >= 2  # a pass for each at least, none over both
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"softcap": 50.0},
-        {"s_aux": torch.zeros(4)},
-        {"position_bias": torch.zeros(4)},
-        {"is_causal": False},
-        {"window": 16},  # in its configuration alone
-        {"sliding_window": 16, "window": 16, "attention_mask": torch.zeros(1)},
-    ],
-    ids=lambda options: "-".join(options),
-)
-def test_attention_that_is_more_than_known_is_not_guessed(options):
-    module = SimpleNamespace(config=SimpleNamespace(sliding_window=options.pop("window", None)))
-    states = torch.zeros(1, 1, 2, 8)
-    mask = options.pop("attention_mask", None)
-    with pytest.raises(UnsupportedAttention):
-        attend(module, states, states, states, mask, forest=Forest([[1, 2]]), **options)
 
 
 @pytest.mark.parametrize(
@@ -214,52 +186,9 @@ def test_stopped_between_layers_and_usable_after(llama):
     assert_equal(score(llama, PAIRS[:1]), [naive(llama, *ids_of(llama, PAIRS[0]))])
 
 
-IDS = st.lists(st.integers(1, 3), min_size=1, max_size=12)
-
-
-@settings(max_examples=200)
-@given(
-    beginning=st.lists(st.integers(1, 3), max_size=5),
-    rests=st.lists(IDS, min_size=1, max_size=6),
-    window=st.none() | st.integers(1, 6),
-    strips=st.booleans(),
-    sizes=st.tuples(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8)),
-)
-def test_each_token_sees_what_leads_to_it(beginning, rests, window, strips, sizes):
-    with pytest.MonkeyPatch.context() as patch:
-        group, more, strip = sizes
-        patch.setattr(scoring, "_GROUP_TOKENS", group)
-        patch.setattr(scoring, "_MASK_TOKENS", group + more)
-        patch.setattr(scoring, "_STRIP_TOKENS", strip)
-        sequences = [[*beginning, *rest] for rest in rests]
-        known = len(beginning)
-        forest = Forest(sequences, known)
-        blocks = forest.blocks(window, strips=strips)
-    assert len(forest.ids) <= sum(map(len, rests))
-    row = [*beginning, *forest.ids]
-    seen: dict[int, set[int]] = {}
-    for block in blocks:
-        keys = [p for start, end in block.keys for p in range(start, end)]
-        if block.plain:
-            assert keys == list(range(block.start, block.end))
-            seen |= {p: set(range(block.start, p + 1)) for p in keys}
-        else:
-            mask = forest.mask(block, window, torch.zeros(0))[0, 0]
-            for query, scores in zip(range(block.start, block.end), mask.tolist(), strict=True):
-                seen[query] = {key for key, score in zip(keys, scores, strict=True) if score == 0}
-    assert sorted(seen) == list(range(known, len(row)))
-    for index, ids in enumerate(sequences):
-        path = forest.positions(index, 0, len(ids))
-        assert [row[p] for p in path] == ids
-        for depth, position in enumerate(path[known:], known):
-            assert forest.depths[position - known] == depth
-            nearest = 0 if window is None else max(0, depth + 1 - window)
-            assert seen[position] == set(path[nearest : depth + 1])
-
-
 @pytest.mark.parametrize("length", [100, 700])
 @pytest.mark.parametrize("architecture", ["llama", "mistral"])
-def test_runs_longer_than_a_block(architecture, length, tiny_folder):
+def test_long_texts_beside_each_other(architecture, length, tiny_folder):
     """Long documents beside each other, with and without a shared beginning."""
     model = TinyModel(tiny_folder(architecture, max_position_embeddings=2048))
     model.runtime.context = 2048

@@ -83,10 +83,10 @@ class _Backend(LocalBackend):
         return import_module("llguidance.hf").from_tokenizer(self._tokenizer)
 
     def load(self) -> None:
-        prompts = self.prompts
+        _ = self.prompts  # loads the tokenizer
         self._runtime = Runtime(self._source, self.name, **self._options)
         self._generator = BatchGenerator(self._runtime, self._tokenizer, self._parallel)
-        self._scorer = LikelihoodScorer(self._runtime, prompts)
+        self._scorer = LikelihoodScorer(self._runtime)
 
     def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
         assert self._runtime is not None
