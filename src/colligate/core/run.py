@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -655,11 +654,13 @@ class Run:
         tokens = await _count(model, (text for pair in pairs for text in pair))
         costs = [tokens[prefix] + tokens[continuation] for prefix, continuation in pairs]
         require_room(model, max(costs))
-        scores, event = await self._measure(
-            "likelihood", role, model, costs, lambda: model.likelihoods(pairs)
+        return await self._measure(
+            "likelihood",
+            role,
+            costs,
+            lambda: model.likelihoods(pairs),
+            lambda scores: {"values": tuple(math.fsum(score) for score in scores)},
         )
-        self.emit(event(values=tuple(math.fsum(score) for score in scores)))
-        return scores
 
     async def labels(
         self,
@@ -680,20 +681,17 @@ class Run:
         shared = await model.count_prompt(messages) + tokens[forced]
         sizes = [tokens[label] for label in labels] or [0]
         require_room(model, shared + max(sizes))
-        odds, event = await self._measure(
+        odds = await self._measure(
             "labels",
             role,
-            model,
             [shared + sizes[0], *sizes[1:]],
             lambda: model.labels(messages, labels, forced=forced),
-        )
-        self.emit(
-            event(
-                values=tuple(odds.odds.values()),
-                labels=tuple(odds.odds),
-                mass=odds.mass,
-                bounded=odds.bounded,
-            )
+            lambda found: {
+                "values": tuple(found.odds.values()),
+                "labels": tuple(found.odds),
+                "mass": found.mass,
+                "bounded": found.bounded,
+            },
         )
         if odds.bounded:
             self.warn(
@@ -723,56 +721,48 @@ class Run:
         else:
             tokens = await model.count_prompt(prompt)
         require_room(model, tokens)
-        values, event = await self._measure(
+        return await self._measure(
             "attention",
             role,
-            model,
             [tokens],
             lambda: model.attention(prompt, spans, query=query, layers=layers),
+            lambda values: {"values": tuple(values)},
         )
-        self.emit(event(values=tuple(values)))
-        return values
 
     async def _measure(
         self,
         signal: str,
         role: Role,
-        model: ChatModel,
         costs: Sequence[int],
         ask: Callable[[], Awaitable[Value]],
-    ) -> tuple[Value, Callable[..., Measured]]:
-        """Return what `ask` gives, within the budget and metered, and its event without values.
+        describe: Callable[[Value], Mapping[str, Any]],
+    ) -> Value:
+        """Return what `ask` gives, within the budget, metered and traced.
 
-        `costs` are the tokens of each pass.
+        `costs` are the tokens of each pass; `describe` gives the event's fields about the result.
         """
+        name = self.model(role).name
         async with self.tokens.hold(sum(costs)):
-            self.emit(Asking(role, model.name, signal, sum(costs)))
+            self.emit(Asking(role, name, signal, sum(costs)))
             began = time.perf_counter()
             result = await ask()
             seconds = time.perf_counter() - began
-            known = cached_passes(result, len(costs))
-            fresh = [cost for cost, free in zip(costs, known, strict=True) if not free]
-            free = [cost for cost, free in zip(costs, known, strict=True) if free]
-            usage = Usage(sum(fresh), estimated=True)
-            if fresh:
-                self.meter.scoring(
-                    role, model.name, passes=len(fresh), seconds=seconds, usage=usage
-                )
-            if free:
-                spared = Usage(sum(free), estimated=True)
-                self.meter.scoring(
-                    role, model.name, passes=len(free), seconds=0.0, usage=spared, cached=True
-                )
-        event = partial(
-            Measured,
-            signal,
-            role,
-            model.name,
-            usage=usage,
-            seconds=seconds,
-            remembered=len(free),
+            passes = list(zip(cached_passes(result, len(costs)), costs, strict=True))
+            for cached in (False, True):
+                own = [cost for free, cost in passes if free is cached]
+                if own:
+                    usage = Usage(sum(own), estimated=True)
+                    took = 0.0 if cached else seconds
+                    self.meter.scoring(
+                        role, name, passes=len(own), seconds=took, usage=usage, cached=cached
+                    )
+        paid = Usage(sum(cost for free, cost in passes if not free), estimated=True)
+        free = sum(cached for cached, _ in passes)
+        said = describe(result)
+        self.emit(
+            Measured(signal, role, name, usage=paid, seconds=seconds, remembered=free, **said)
         )
-        return result, event
+        return result
 
 
 def show_ranked(hits: Sequence[Hit], why: str = "of the search") -> list[Shown]:

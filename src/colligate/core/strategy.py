@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from colligate.core.answer import Answer, Refined
 from colligate.core.parameters import list_parameters
 from colligate.core.run import Run
-from colligate.errors import UnknownStrategy
+from colligate.errors import UnknownStrategy, closest
 from colligate.models import Capability, Role
 from colligate.plugins import load_plugin, plugins
 
@@ -194,10 +193,10 @@ def load_strategy(name: str) -> type[Strategy]:
     """Load the class of a strategy by name; an unknown name raises `UnknownStrategy`."""
     known = list_strategies()
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
+        near = closest(name, known)
         raise UnknownStrategy(
             f"unknown strategy {name!r}",
-            f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}",
+            f"did you mean {near!r}?" if near else f"known are {', '.join(known)}",
             "colligate strategies lists them",
         )
     loaded: type[Strategy] = load_plugin("strategies", name, type)

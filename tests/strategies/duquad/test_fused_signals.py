@@ -11,10 +11,11 @@ from colligate.documents import Span
 from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.library import InMemorySources
 from colligate.strategies.duquad import Signal, contrast, fuse_signals
-from colligate.strategies.duquad.signals import WEIGHTS, Weighted
+from colligate.strategies.duquad.signals import Weighted
 from support.documents import make
 
 QUESTION = "How long is the notice?"
+WEIGHTS = {Signal.SIMILARITY: 0.5, Signal.LIKELIHOOD: 1.0, Signal.ATTENTION: 0.5}
 
 
 def likelihood(prefix: str, continuation: str) -> list[float]:

@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 
 from colligate.core.prompts import build_attention_prompt
 from colligate.documents import Passage, Span
+from colligate.library.ranking import standardise
 from colligate.strategies.duquad import Signal, contrast
 from colligate.strategies.duquad.signals import (
-    WEIGHTS,
     add_up,
     likelihood_pair,
     share_weights,
     softmax,
-    standardise,
 )
+
+WEIGHTS = {Signal.SIMILARITY: 0.5, Signal.LIKELIHOOD: 1.0, Signal.ATTENTION: 0.5}
 
 numbers = st.floats(-100, 100).map(lambda x: round(x, 3))
 

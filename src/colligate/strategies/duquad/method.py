@@ -77,9 +77,6 @@ class DuQUAD:
         beta: weight of the likelihood of the question after the document
         gamma: weight of the model's attention, compared with that to the neighbours
         documents: documents (or passages, by `units`) that the agents read
-        units: read whole documents, or passages of a search; auto: documents if they are few and
-            short
-        mode: search by meaning (dense), by words (sparse), or by both (hybrid)
         pool: passages that a search gives to the reranker, if there is one
         reply_tokens: most tokens of an agent's reply, and of the reply with the scores
         form: kind of answer that the judge gives
@@ -221,14 +218,9 @@ class DuQUAD:
         if named is None:
             best = ": its best by fused score are used" if instead else ""
             run.warn(f"the {agent} agent named no documents{best}")
-        viewed = Viewed(
-            agent,
-            numbers,
-            log,
-            instead if named is None else named,
-            named is not None,
-            tuple(passage.document_id for _, passage in shown),
-        )
+        important = instead if named is None else named
+        documents = tuple(passage.document_id for _, passage in shown)
+        viewed = Viewed(agent, numbers, log, important, named is not None, documents)
         run.emit(viewed)
         return viewed
 
@@ -318,26 +310,19 @@ class DuQUAD:
         rows = []
         for number, passage in important:
             score = scores.get(number, DocScore())
+            name = passage.document_id
             keep = not scores or score.p >= self.threshold
-            sentences = [passage.span]
+            sentences = [passage.span] if keep else []
             if scores and keep:
-                document = await run.document(passage.document_id)
+                document = await run.document(name)
                 sentences = await asyncio.to_thread(
                     find_evidence_sentences, document, passage.span, score.answer, self.sentences
                 )
             if keep:
                 reason = _explain(number, scores, views)
                 kept.append(Shown(_cut(passage, sentences), score.p, reason, number))
-            rows.append(
-                DocumentScore(
-                    number,
-                    score.p,
-                    score.answer,
-                    keep,
-                    tuple(sentences) if keep else (),
-                    passage.document_id,
-                )
-            )
+            shown = tuple(sentences)
+            rows.append(DocumentScore(number, score.p, score.answer, keep, shown, name))
         if scores:
             missing = tuple(number for number, _ in important if number not in scores)
             run.emit(Gated(self.threshold, tuple(rows), missing))

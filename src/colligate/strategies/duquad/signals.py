@@ -34,9 +34,6 @@ class Signal(StrEnum):
 
 Weights = Mapping[Signal, float]
 
-WEIGHTS: Weights = {Signal.SIMILARITY: 0.5, Signal.LIKELIHOOD: 1.0, Signal.ATTENTION: 0.5}
-"""alpha, beta and gamma (Table 6)."""
-
 CAPABILITY = {
     Signal.LIKELIHOOD: Capability.LIKELIHOOD,
     Signal.ATTENTION: Capability.ATTENTION,
@@ -65,7 +62,7 @@ class Weighted(Event):
 
 
 async def fuse_signals(
-    question: str, passages: Sequence[Passage], run: Run, weights: Weights = WEIGHTS
+    question: str, passages: Sequence[Passage], run: Run, weights: Weights
 ) -> Weighted:
     """Score documents for a question, the better the higher (equation 3).
 
