@@ -17,7 +17,6 @@ from colligate.readers.citing import (
     Statement,
     cite,
     locate_statements,
-    number_passages,
     write_answer,
 )
 from support.documents import make
@@ -44,10 +43,11 @@ class Judge:
     name = "scripted"
 
     def __init__(self, **verdicts: Verdict) -> None:
-        self.verdicts, self.asked = verdicts, []
+        self.verdicts, self.asked, self.calls = verdicts, [], 0
 
     async def judge(self, claims, run):
         self.asked += claims
+        self.calls += 1
         found = []
         for claim in claims:
             words = (v for word, v in self.verdicts.items() if word in claim.statement)
@@ -73,7 +73,7 @@ async def cited(make_run):
         async def do(*statements, check=None, short="", passages=(RENT, NOTICE)):
             run, _ = make_run(sources)
             run.check = check
-            return await cite(QUESTION, statements, number_passages(passages), run, short=short)
+            return await cite(QUESTION, statements, dict(enumerate(passages, 1)), run, short=short)
 
         yield do
 
@@ -194,6 +194,22 @@ async def test_a_short_answer_that_what_is_cited_contradicts_is_left_out(cited):
     assert isinstance(judge.asked[0], Claim)
 
 
+async def test_statements_and_short_answer_are_judged_in_one_call(cited):
+    judge = Judge()
+    both = said(1, PAYS, "One pays 900 euros each month."), said(2, "three", "It takes a quarter.")
+    found = await cited(*both, short="A lot", check=judge)
+    assert (judge.calls, len(judge.asked), found.short) == (1, 3, "A lot")
+    assert judge.asked[2].quotes[0].text == "One pays 900 euros each month. It takes a quarter."
+
+
+async def test_a_short_answer_is_judged_again_by_what_is_left(cited):
+    judge = Judge(Dogs=Verdict.CONTRADICTED)
+    rent = said(1, PAYS, "One pays 900 euros each month.")
+    found = await cited(rent, said(1, PAYS, "Dogs pay nothing."), short="Nothing", check=judge)
+    assert (judge.calls, found.short) == (2, "Nothing")
+    assert judge.asked[-1].quotes[0].text == "One pays 900 euros each month."
+
+
 async def test_a_row_of_a_table_is_judged_and_cited_under_its_head(make_run):
     rows = "\n".join(f"| Line {n} | {n},100 | {n},500 |" for n in range(1, 40))
     table = make(
@@ -222,7 +238,7 @@ async def test_words_of_several_passages_are_those_beside_the_other_quotes(make_
     spans = Span("a", 0, middle - 2), Span("a", middle, len(text) - 1)
     async with InMemorySources([document]) as sources:
         run, _ = make_run(sources)
-        shown = number_passages([document.passage(span) for span in spans])
+        shown = dict(enumerate(map(document.passage, spans), 1))
         both = joined("Costs were 7 thousand.", (0, "Costs: 7."), (0, "In thousands."))
         found = await cite("What were the costs?", [both], shown, run)
         alone = await cite("In what?", [joined("Thousands.", (0, "In thousands."))], shown, run)
@@ -270,7 +286,7 @@ async def test_whatever_a_model_says_quotes_are_slices(replies):
 
     async with InMemorySources([LEASE]) as sources:
         run = Run(sources, {}, Meter())
-        found = await cite(QUESTION, replies, number_passages([RENT, NOTICE]), run)
+        found = await cite(QUESTION, replies, {1: RENT, 2: NOTICE}, run)
     for citation in found.citations:
         assert LEASE.slice(citation.span) == citation.quote
         assert all(0 <= a < b <= len(found.text) for a, b in citation.answer_spans)

@@ -15,6 +15,7 @@ from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, NotAuthorised, ServerFailed
 from colligate.library import InMemorySources
 from colligate.models import Message, Usage
+from colligate.readers.checks import ModelCheck
 from colligate.readers.quoting import QuotedReply, QuotingReader
 from support.documents import make
 from support.runs import LEASE
@@ -109,6 +110,19 @@ async def test_an_answer_has_its_quote_and_the_evidence_that_was_shown(asked):
     assert (answer.found, answer.short, len(calls)) == (True, "900 euros", 1)
     assert answer.text == "The rent is 900 euros a month. [1]"
     assert [each.reason for each in answer.evidence] == ["whole"]
+
+
+async def test_an_answer_and_its_check_are_two_calls(make_run, documents):
+    verdicts = [{"number": n, "reason": "", "verdict": "supports"} for n in (1, 2)]
+    replies = [said(short="A moderate sum"), json.dumps({"judgements": verdicts})]
+    async with InMemorySources(documents) as sources:
+        run, model = make_run(sources, replies)
+        run.check = ModelCheck()
+        shown = [Shown(documents[0].passage(Span("lease", 0, len(LEASE))))]
+        answer = await run.read(QUESTION, shown)
+    assert answer.short == "A moderate sum"
+    assert len(model.calls) == 2
+    assert "Statement 2: A moderate sum" in model.calls[1].prompt
 
 
 @pytest.mark.parametrize("quote", ["", "950 euros a week"])

@@ -7,7 +7,7 @@ must be in its quotes by value, and a check judges what it means; code judges no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,7 +42,16 @@ def _ask_for(schema: dict[str, Any]) -> None:
     del schema["default"]
 
 
-class Statement(BaseModel):
+class Quote(BaseModel):
+    """Words of a passage; of any if its number is 0."""
+
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["passage", "quote"]})
+
+    passage: int = Field(default=0, json_schema_extra=_ask_for)
+    quote: str = Field(json_schema_extra={"maxLength": 400})
+
+
+class Statement(Quote):
     """One sentence of the answer and the words it rests on.
 
     A quote without a sentence states itself. All fields are asked for; without a passage, 0, the
@@ -53,8 +62,6 @@ class Statement(BaseModel):
         extra="ignore", json_schema_extra={"required": ["passage", "quote", "sentence"]}
     )
 
-    passage: int = Field(default=0, json_schema_extra=_ask_for)
-    quote: str = Field(json_schema_extra={"maxLength": 400})
     sentence: str = Field(json_schema_extra={"maxLength": 600})
 
     @model_validator(mode="before")
@@ -64,14 +71,10 @@ class Statement(BaseModel):
             return {"sentence": value["quote"], **value}
         return value
 
-
-class Quote(BaseModel):
-    """Words of a passage; of any if its number is 0."""
-
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["passage", "quote"]})
-
-    passage: int = Field(default=0, json_schema_extra=_ask_for)
-    quote: str = Field(json_schema_extra={"maxLength": 400})
+    @property
+    def quotes(self) -> Sequence[Quote]:
+        """The quote that it rests on."""
+        return (self,)
 
 
 class Joined(BaseModel):
@@ -122,18 +125,20 @@ class Cited:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A sentence, its places, the operations that it names, and why quotes were not located."""
+    """A sentence with its places: what is judged, and why quotes or values were not found."""
 
-    sentence: str
-    places: tuple[Place, ...]
+    claim: Claim
+    places: tuple[Place, ...] = ()
     calculations: tuple[Calculation, ...] = ()
     problem: str = ""
+    missing: tuple[str, ...] = ()
 
-    def state(self, verdict: Verdict | None, *, computed: bool = False) -> Stated:
-        """Return the statement with a verdict on its places."""
-        how = COMPUTED if self.calculations and computed else None
-        places = (replace(p, meaning=verdict, how=how or p.how) for p in self.places)
-        return Stated(self.sentence, tuple(places))
+    def state(self) -> Stated:
+        """Return the statement; without all its numbers and dates its places are unclear."""
+        meaning = Verdict.UNCLEAR if self.missing else None
+        how = COMPUTED if self.calculations and not self.missing else None
+        places = (replace(place, meaning=meaning, how=how or place.how) for place in self.places)
+        return Stated(self.claim.statement, tuple(places))
 
 
 async def cite(
@@ -150,69 +155,22 @@ async def cite(
     use, or by `[uncited]`. The text is empty if no statement has a place. `passages` are those that
     were shown, by number.
     """
-    stated, dropped = await verify(question, statements, passages, run)
-    if not any(each.places for each in stated):
-        return Cited("", (), dropped)
-    calculations = tuple(each for one in statements for each in getattr(one, "calculations", ()))
-    return await write_checked(question, stated, dropped, run, short, calculations)
-
-
-async def verify(
-    question: str,
-    statements: Sequence[Statement | Joined],
-    passages: Mapping[int, Passage],
-    run: Run,
-) -> tuple[list[Stated], tuple[str, ...]]:
-    """Return each distinct statement with its places, and why others are dropped or have none.
-
-    A statement whose quotes contradict it is dropped. One that is not surely supported, or has a
-    number that its quotes do not hold, keeps its places, marked as unclear.
-    """
-    placed, claims, lacking = await _place(question, statements, passages, run)
-    wanted = [claims[each.sentence] for each in placed if each.places]
-    verdicts = await _judge(wanted, run)
-    stated, dropped = [], []
+    placed = await _place(question, statements, passages, run)
     for each in placed:
-        verdict = verdicts.get(each.sentence)
-        if not each.places:
-            dropped.append(f"a citation was dropped: {each.problem}")
-        if verdict is Verdict.CONTRADICTED:
-            dropped.append(
-                f"a statement was dropped: its quotes contradict “{_cut(each.sentence)}”"
-            )
-            continue
-        missing = lacking.get(each.sentence)
-        if missing:
-            run.emit(Noted(f"no quote has {', '.join(missing)} of “{_cut(each.sentence)}”"))
-        stated.append(each.state(Verdict.UNCLEAR if missing else verdict, computed=not missing))
-    return stated, tuple(dropped)
-
-
-async def _place(
-    question: str,
-    statements: Sequence[Statement | Joined],
-    passages: Mapping[int, Passage],
-    run: Run,
-) -> tuple[list[_Placed], dict[str, Claim], dict[str, list[str]]]:
-    """Return the statements with their places, and by sentence their claims, and the numbers and
-    dates that their quotes do not hold."""
-    documents = await run.documents_of(list(passages.values()))
-    placed = await check_in_thread(_place_all, statements, passages, documents)
-    claims = {each.sentence: _claim(question, each, documents, passages) for each in placed}
-    lacking = await check_in_thread(_find_all_missing, placed, claims, documents)
-    return placed, claims, lacking
-
-
-async def _judge(claims: Sequence[Claim], run: Run) -> dict[str, Verdict | None]:
-    """Return the verdict on each statement; a copy of its quote needs none to be supported."""
-    verdicts: dict[str, Verdict | None] = {
-        each.statement: Verdict.SUPPORTED for each in claims if _is_copy(each)
-    }
-    wanted = [each for each in claims if each.statement not in verdicts]
-    if run.check is not None and wanted:
-        judged = await run.check.judge(wanted, run)
-        verdicts |= dict(zip((each.statement for each in wanted), judged, strict=True))
-    return verdicts
+        if each.missing:
+            said = _cut(each.claim.statement)
+            run.emit(Noted(f"no quote has {', '.join(each.missing)} of “{said}”"))
+    stated = {each.state(): each for each in placed}
+    cited = await write_checked(
+        question,
+        list(stated),
+        run,
+        short,
+        claims={one: each.claim for one, each in stated.items() if each.places},
+        calculations=[calculation for each in placed for calculation in each.calculations],
+    )
+    lost = tuple(f"a citation was dropped: {each.problem}" for each in placed if not each.places)
+    return replace(cited, dropped=(*lost, *cited.dropped))
 
 
 async def locate_statements(
@@ -225,103 +183,98 @@ async def locate_statements(
 
     They are notes of the method: only what the reader states at the end is judged.
     """
-    placed, _, lacking = await _place(question, statements, number_passages(passages), run)
+    placed = await _place(question, statements, dict(enumerate(passages, 1)), run)
     for each in placed:
         if not each.places:
             run.emit(Noted(f"a citation was dropped: {each.problem}"))
-    return [
-        each.state(Verdict.UNCLEAR if lacking[each.sentence] else None)
-        for each in placed
-        if each.places
-    ]
+    return [each.state() for each in placed if each.places]
+
+
+async def write_checked(
+    question: str,
+    stated: Sequence[Stated],
+    run: Run,
+    short: str = "",
+    *,
+    claims: Mapping[Stated, Claim] | None = None,
+    calculations: Sequence[Calculation] = (),
+) -> Cited:
+    """Judge statements and the short answer in one go, and write what is kept as one text.
+
+    `claims` are of the statements that are not judged yet: one whose quotes contradict it is
+    dropped, and one that is not surely supported is marked as unclear. The short answer is left out
+    if its numbers are not cited by value, or what is cited contradicts it.
+    """
+    if not any(each.places for each in stated):
+        return Cited("", (), ())
+    claims, short = claims or {}, remove_model_marks(short)
+    documents = await _documents_of(stated, run)
+    about = _claim_short(question, short, stated, documents)
+    lacking = find_missing_values(
+        short,
+        _sources(about),
+        given=question,
+        calculations=calculations,
+        language=next(iter(documents.values())).language,
+    )
+    judged = [about] if short and not lacking else []
+    verdicts = await _judge([*claims.values(), *judged], run)
+    kept, dropped = _keep(stated, claims, verdicts)
+    if dropped:  # what is left is less than the short answer was compared with
+        rest = await write_checked(question, kept, run, short, calculations=calculations)
+        return replace(rest, dropped=(*dropped, *rest.dropped))
+    cited = write_answer(kept, documents)
+    problem = f"nothing cited has {', '.join(lacking)}" if lacking else ""
+    if verdicts.get(about) is Verdict.CONTRADICTED:
+        problem = "what is cited contradicts it"
+    if problem:
+        return replace(cited, dropped=(f"the short answer “{_cut(short)}” is left out: {problem}",))
+    return replace(cited, short=short)
 
 
 async def judge_stated(
     question: str, stated: Sequence[Stated], run: Run
 ) -> tuple[list[Stated], tuple[str, ...]]:
     """Return statements of earlier steps as an answer may have them, and why others are dropped."""
-    documents = {
-        place.span.document_id: await run.document(place.span.document_id)
+    documents = await _documents_of(stated, run)
+    claims = {
+        each: Claim(each.sentence, _quote_places(each.places, documents), question)
         for each in stated
-        for place in each.places
+        if each.places
     }
-    claims = [
-        Claim(
-            each.sentence,
-            tuple(
-                _quote(document, place.span, document.slice(place.span))
-                for place in each.places
-                for document in [documents[place.span.document_id]]
-            ),
-            question,
-        )
-        for each in stated
-    ]
-    verdicts = await _judge(claims, run)
+    return _keep(stated, claims, await _judge(list(claims.values()), run))
+
+
+def _keep(
+    stated: Sequence[Stated],
+    claims: Mapping[Stated, Claim],
+    verdicts: Mapping[Claim, Verdict | None],
+) -> tuple[list[Stated], tuple[str, ...]]:
+    """Return the statements that no verdict contradicts, marked, and why others are dropped."""
     kept, dropped = [], []
     for each in stated:
-        verdict = verdicts.get(each.sentence)
+        verdict = verdicts.get(claims[each]) if each in claims else None
         if verdict is Verdict.CONTRADICTED:
-            dropped.append(
-                f"a statement was dropped: its quotes contradict “{_cut(each.sentence)}”"
-            )
-            continue
-        places = (replace(p, meaning=p.meaning or verdict) for p in each.places)
-        kept.append(Stated(each.sentence, tuple(places)))
+            said = _cut(each.sentence)
+            dropped.append(f"a statement was dropped: its quotes contradict “{said}”")
+        else:
+            places = (replace(place, meaning=place.meaning or verdict) for place in each.places)
+            kept.append(replace(each, places=tuple(places)))
     return kept, tuple(dropped)
 
 
-def number_passages(passages: Sequence[Passage]) -> dict[int, Passage]:
-    """Return passages by their place, from 1."""
-    return dict(enumerate(passages, 1))
+async def _judge(claims: Sequence[Claim], run: Run) -> dict[Claim, Verdict | None]:
+    """Return the verdict on each claim; a copy of its quote needs none to be supported."""
+    verdicts: dict[Claim, Verdict | None] = {
+        each: Verdict.SUPPORTED for each in claims if _is_copy(each)
+    }
+    wanted = [each for each in dict.fromkeys(claims) if each not in verdicts]
+    if run.check is not None and wanted:
+        verdicts |= zip(wanted, await run.check.judge(wanted, run), strict=True)
+    return verdicts
 
 
-async def write_checked(
-    question: str,
-    stated: Sequence[Stated],
-    dropped: tuple[str, ...],
-    run: Run,
-    short: str,
-    calculations: Sequence[Calculation] = (),
-) -> Cited:
-    """Write statements as one text; leave out a short answer that they do not hold.
-
-    Its numbers must be in them or in their quotes by value. If its words are in neither, the check
-    judges it.
-    """
-    ids = {place.span.document_id for each in stated for place in each.places}
-    documents = {name: await run.document(name) for name in ids}
-    cited = write_answer(stated, documents, dropped)
-    short = remove_model_marks(short)
-    if not short or not cited.citations:
-        return cited
-    quotes = tuple(
-        _quote(documents[each.span.document_id], each.span, each.quote) for each in cited.citations
-    )
-    said = Quoted("", " ".join(each.sentence for each in stated if each.places))
-    claim = Claim(short, (said, *quotes), question)
-    problem = ""
-    lacking = find_missing_values(
-        short,
-        _sources(claim),
-        given=question,
-        calculations=calculations,
-        language=documents[cited.citations[0].span.document_id].language,
-    )
-    if lacking:
-        problem = f"nothing cited has {', '.join(lacking)}"
-    elif run.check is not None and not _is_copy(claim):
-        [verdict] = await run.check.judge([claim], run)
-        problem = "what is cited contradicts it" if verdict is Verdict.CONTRADICTED else ""
-    if problem:
-        why = f"the short answer “{_cut(short)}” is left out: {problem}"
-        return replace(cited, dropped=(*cited.dropped, why))
-    return replace(cited, short=short)
-
-
-def write_answer(
-    stated: Sequence[Stated], documents: Mapping[str, Document], dropped: tuple[str, ...] = ()
-) -> Cited:
+def write_answer(stated: Sequence[Stated], documents: Mapping[str, Document]) -> Cited:
     """Join the statements, number their marks, and record the place of each in the answer."""
     text = ""
     stretches: dict[Place, list[tuple[int, int]]] = {}
@@ -344,10 +297,28 @@ def write_answer(
         )
         for place, answer_spans in stretches.items()
     ]
-    return Cited(text, tuple(citations), dropped)
+    return Cited(text, tuple(citations), ())
+
+
+async def _documents_of(stated: Sequence[Stated], run: Run) -> dict[str, Document]:
+    """Return the documents of all places by id, in the order of the citations."""
+    names = dict.fromkeys(place.span.document_id for each in stated for place in each.places)
+    return {name: await run.document(name) for name in names}
+
+
+async def _place(
+    question: str,
+    statements: Sequence[Statement | Joined],
+    passages: Mapping[int, Passage],
+    run: Run,
+) -> list[_Placed]:
+    """Return each distinct statement with its places, its claim, and what of it is missing."""
+    documents = await run.documents_of(list(passages.values()))
+    return await check_in_thread(_place_all, question, statements, passages, documents)
 
 
 def _place_all(
+    question: str,
     statements: Sequence[Statement | Joined],
     passages: Mapping[int, Passage],
     documents: Mapping[str, Document],
@@ -358,23 +329,42 @@ def _place_all(
         sentence = remove_model_marks(statement.sentence)
         if not sentence:
             continue
-        quotes: Sequence[Statement | Quote] = (
-            statement.quotes if isinstance(statement, Joined) else [statement]
-        )
-        located = _locate_all(quotes, passages, documents)
+        located = _locate_all(statement.quotes, passages, documents)
         places = [place for place in located if place is not None]
-        lost = next((q for q, place in zip(quotes, located, strict=True) if place is None), None)
-        known = found.get(sentence, _Placed(sentence, ()))
-        found[sentence] = _Placed(
-            sentence,
-            tuple(dict.fromkeys([*known.places, *places])),
-            (*known.calculations, *getattr(statement, "calculations", ())),
-            known.problem or (_explain(lost, passages) if lost is not None else ""),
+        lost = [q for q, place in zip(statement.quotes, located, strict=True) if place is None]
+        known = found.get(sentence, _Placed(Claim(sentence, (), question)))
+        found[sentence] = replace(
+            known,
+            places=tuple(dict.fromkeys([*known.places, *places])),
+            calculations=(*known.calculations, *getattr(statement, "calculations", ())),
+            problem=known.problem or (_explain(lost[0], passages) if lost else ""),
         )
-    return list(found.values())
+    return [_find_missing(each, documents, passages) for each in found.values()]
 
 
-def _explain(quoted: Statement | Quote, passages: Mapping[int, Passage]) -> str:
+def _find_missing(
+    placed: _Placed, documents: Mapping[str, Document], passages: Mapping[int, Passage]
+) -> _Placed:
+    """Return a placed sentence with its quotes as a reader saw them, and the values they lack."""
+    if not placed.places:
+        return placed
+    quotes = []
+    for place in placed.places:
+        document = documents[place.span.document_id]
+        passage = next(p for p in passages.values() if p.span.contains(place.span))
+        quotes.append(_quote(document, place.span, visible_text(place.span, document, passage)))
+    claim = replace(placed.claim, quotes=tuple(quotes))
+    missing = find_missing_values(
+        claim.statement,
+        _sources(claim),
+        given=claim.question,
+        calculations=placed.calculations,
+        language=documents[placed.places[0].span.document_id].language,
+    )
+    return replace(placed, claim=claim, missing=tuple(missing))
+
+
+def _explain(quoted: Quote, passages: Mapping[int, Passage]) -> str:
     quote = f"the quote “{_cut(quoted.quote)}”"
     if not quoted.passage:
         return f"no passage holds {quote}"
@@ -384,7 +374,7 @@ def _explain(quoted: Statement | Quote, passages: Mapping[int, Passage]) -> str:
 
 
 def _locate_all(
-    quotes: Sequence[Statement | Quote],
+    quotes: Sequence[Quote],
     passages: Mapping[int, Passage],
     documents: Mapping[str, Document],
 ) -> list[Place | None]:
@@ -402,7 +392,7 @@ def _locate_all(
 
 
 def _locate(
-    quoted: Statement | Quote, passages: Mapping[int, Passage], documents: Mapping[str, Document]
+    quoted: Quote, passages: Mapping[int, Passage], documents: Mapping[str, Document]
 ) -> Place | None:
     """Return the sentences around a quote, first in the passage that it names.
 
@@ -436,19 +426,18 @@ def _locate_in(
     return Place(span if len(span) <= LONGEST_QUOTE else location.span, location.how.value)
 
 
-def _claim(
-    question: str,
-    placed: _Placed,
-    documents: Mapping[str, Document],
-    passages: Mapping[int, Passage],
+def _claim_short(
+    question: str, short: str, stated: Sequence[Stated], documents: Mapping[str, Document]
 ) -> Claim:
-    """Return a sentence with what a reader saw of its places."""
-    quotes = []
-    for place in placed.places:
-        document = documents[place.span.document_id]
-        passage = next(p for p in passages.values() if p.span.contains(place.span))
-        quotes.append(_quote(document, place.span, visible_text(place.span, document, passage)))
-    return Claim(placed.sentence, tuple(quotes), question)
+    """Return the short answer with the statements and all that they cite."""
+    said = Quoted("", " ".join(each.sentence for each in stated if each.places))
+    places = dict.fromkeys(place for each in stated for place in each.places)
+    return Claim(short, (said, *_quote_places(places, documents)), question)
+
+
+def _quote_places(places: Iterable[Place], documents: Mapping[str, Document]) -> tuple[Quoted, ...]:
+    found = ((documents[place.span.document_id], place.span) for place in places)
+    return tuple(_quote(document, span, document.slice(span)) for document, span in found)
 
 
 def _quote(document: Document, span: Span, text: str) -> Quoted:
@@ -456,23 +445,6 @@ def _quote(document: Document, span: Span, text: str) -> Quoted:
     title = " › ".join(dict.fromkeys([document.title, *document.section_of(span)]))
     head = describe_table(document, span)
     return Quoted(title, f"{head}\n{text}" if head else text)
-
-
-def _find_all_missing(
-    placed: Sequence[_Placed], claims: Mapping[str, Claim], documents: Mapping[str, Document]
-) -> dict[str, list[str]]:
-    """Return by sentence the numbers and dates that its quotes do not hold."""
-    return {
-        each.sentence: find_missing_values(
-            each.sentence,
-            _sources(claims[each.sentence]),
-            given=claims[each.sentence].question,
-            calculations=each.calculations,
-            language=documents[each.places[0].span.document_id].language,
-        )
-        for each in placed
-        if each.places
-    }
 
 
 def _sources(claim: Claim) -> list[str]:

@@ -161,7 +161,8 @@ class QuotingReader:
         known, dropped = await judge_stated(question, task.known, run)
         said = normalise(" ".join(each.sentence for each in known)).text
         short = short if normalise(short).text in said else ""  # it is of a reply without quotes
-        return finish(refused, await write_checked(question, known, dropped, run, short), run)
+        written = await write_checked(question, known, run, short)
+        return finish(refused, replace(written, dropped=(*dropped, *written.dropped)), run)
 
     async def _ask(
         self, question: str, shown: Sequence[Shown], run: Run, task: Task

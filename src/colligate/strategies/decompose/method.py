@@ -180,7 +180,7 @@ async def _join(question: str, taken: Sequence[Answer], run: Run) -> Answer:
     stated = dict.fromkeys(each for answer in taken for each in split_answer(answer))
     if not stated:  # a reader that cites nothing
         return replace(taken[-1], question=question)
-    cited = await write_checked(question, list(stated), (), run, taken[-1].short or "")
+    cited = await write_checked(question, list(stated), run, taken[-1].short or "")
     evidence = tuple(_find_evidence(taken))
     return finish(Answer(question, "", NOT_FOUND, False, evidence=evidence), cited, run)
 

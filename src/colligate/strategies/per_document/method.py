@@ -101,7 +101,7 @@ class PerDocument:
             text = " ".join(each.sentence for each in stated)
             return replace(refused, text=text, found=True, short=short or None)
         if not computed:
-            return finish(refused, await write_checked(question, stated, (), run, short), run)
+            return finish(refused, await write_checked(question, stated, run, short), run)
         ids = {place.span.document_id for each in stated for place in each.places}
         cited = write_answer(stated, {name: await run.document(name) for name in ids})
         partly = len(found) < len(infos) and asked.operation in ("sum", "average")
