@@ -54,16 +54,15 @@ class Judgements(BaseModel):
 
 
 class ModelCheck:
-    """Asks the reader for a verdict on all statements of an answer in one structured call."""
+    """Asks the reader for a verdict on all statements, a dozen in each structured call."""
 
     name = "model"
 
     async def judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
         """Return a verdict for each claim; all are unclear, with a warning, if the call fails."""
-        verdicts: list[Verdict] = []
-        for start in range(0, len(claims), _BATCH):
-            verdicts += await self._judge(claims[start : start + _BATCH], run)
-        return verdicts
+        starts = range(0, len(claims), _BATCH)
+        judged = await gather(self._judge(claims[at : at + _BATCH], run) for at in starts)
+        return [verdict for batch in judged for verdict in batch]
 
     async def _judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
         blocks = [_render(number, claim) for number, claim in enumerate(claims, 1)]

@@ -148,7 +148,7 @@ async def test_many_documents_are_read_only_with_consent(ask_auto):
         return True
 
     _, run, _ = await ask_auto("Which year?", "each", most_documents=2, consent=consent)
-    assert asked[0].startswith("reading 3 documents one by one takes about 6 model calls")
+    assert asked[0].startswith("reading 3 documents one by one takes about 5 model calls")
     assert not any("--yes" in warning for warning in run.warnings)
 
 

@@ -11,6 +11,7 @@ from colligate.core.answer import COMPUTED, NOT_FOUND
 from colligate.errors import ServerFailed, UsageError
 from colligate.library import InMemorySources
 from colligate.models import Role
+from colligate.readers.checks import ModelCheck
 from colligate.readers.plain import PlainReader
 from colligate.strategies.per_document import PerDocument
 from colligate.strategies.per_document.figures import Source, compute, is_stated, read_value
@@ -37,6 +38,8 @@ def leases(*numbers: int):
 def who(call) -> str:
     if call.schema is None:
         return "question"
+    if "judgements" in call.schema["properties"]:
+        return "check"
     return "combine" if "operation" in call.schema["properties"] else "reader"
 
 
@@ -100,7 +103,7 @@ async def test_the_highest_of_three_is_found_by_comparing(operation, best, ask):
     values = [{"document": n, "value": f"{n}50"} for n in (1, 2, 3)]
     say = models({"operation": operation, "unit": "euros", "figures": values})
     answer, *_ = await ask(STRATEGY, "Which rent is it?", leases(1, 2, 3), say)
-    assert answer.short == f"Lease {best}"
+    assert answer.short == f"Lease {best}: {best}50 euros"
     line = f"Lease {best}: {best}50 euros is the {operation} of what was found in 3 of 3 documents."
     assert answer.text.startswith(f"{line} [1][2][3] Lease {best}: The lease ends")
     assert {citation.how for citation in answer.citations} == {COMPUTED}
@@ -164,6 +167,37 @@ async def test_a_document_that_fails_is_named_and_stops_no_other(ask):
     [warning] = run.warnings
     assert warning.startswith("1 of 3 documents could not be read: 'Lease 6': ")
     assert warning.endswith("the server failed")
+
+
+async def test_findings_of_all_documents_are_judged_together(make_run):
+    figure = {"operation": "highest", "unit": "euros"}
+
+    def say(call):
+        if who(call) == "reader":  # in other words than the lease's
+            reply = json.loads(rest(call))
+            number = re.search(r'title="Lease (\d+)"', call.prompt)[1]
+            reply["statements"][0]["sentence"] = f"One pays {number}50 euros."
+            return json.dumps({**reply, "short_answer": "It costs money"})
+        if who(call) == "check":
+            rows = re.findall(r"Statement (\d+): One pays (\d+)50 euros", call.prompt)
+            verdicts = {"14": "contradicts", "2": "unclear"}
+            judged = [{"number": n, "verdict": verdicts.get(of, "supports")} for n, of in rows]
+            return json.dumps({"judgements": judged})
+        return rest(call)
+
+    numbers = range(1, 15)
+    rents = [{"document": n, "value": f"{n}50"} for n in numbers]
+    rest = models({**figure, "figures": rents})
+    async with InMemorySources(leases(*numbers)) as sources:
+        run, model = make_run(sources, say)
+        run.check = ModelCheck()
+        answer = await STRATEGY.answer("Which rent is the highest?", run)
+    calls = [who(call) for call in model.calls]
+    assert calls == ["question", *["reader"] * 14, "check", "check", "combine"]
+    assert "Lease 14" not in model.calls[-1].prompt
+    assert answer.text.startswith("Lease 13: 1,350 euros is the highest of what was found in 13 ")
+    assert {c.span.document_id for c in answer.citations if c.meaning == "unclear"} == {"l02"}
+    assert any("'Lease 14': its quotes contradict" in warning for warning in run.warnings)
 
 
 @pytest.mark.parametrize("failure", [ServerFailed("the server failed"), "no JSON"])

@@ -173,8 +173,8 @@ class Auto:
         if step == "per-document":
             count, most = len(found.infos), self.most_documents
             takes = (
-                f"reading {count:,} documents one by one takes about {2 * count:,} model calls "
-                f"(the best {most} alone: about {2 * most})"
+                f"reading {count:,} documents one by one takes about {count + 2:,} model calls "
+                f"(the best {most} alone: about {most + 2})"
             )
             if count > most and not await run.consent(takes):
                 run.warn(

@@ -2,7 +2,8 @@
 
 1. The question is rewritten for a single document (one call): "Which of these leases end this
    year?" becomes "When does the lease end?".
-2. Each document is searched and read alone, several at a time, by the reader of the run.
+2. Each document is searched and read alone, several at a time, by the reader of the run. What all
+   of them state is judged together.
 3. The reader says in one call which documents meet the question, and whether figures that were
    found are compared or added (`prompts.Combination`); code computes that (`figures.py`).
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from colligate.concurrency import map_concurrent
@@ -27,8 +28,8 @@ from colligate.core.units import rank_documents
 from colligate.errors import BudgetExceeded, ColligateError, ModelError, UsageError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Role
-from colligate.readers.citing import Cited, write_answer, write_checked
-from colligate.readers.quoting import finish
+from colligate.readers.citing import Cited, judge_stated, write_answer, write_checked
+from colligate.readers.quoting import QuotingReader, finish
 from colligate.strategies.per_document.figures import Computed, Source, compute
 from colligate.strategies.per_document.prompts import (
     MOST_FIGURES,
@@ -87,7 +88,10 @@ class PerDocument:
             return await run.read(question, show_ranked(hits), form=self.form)
         await self._check_size(len(infos), run)
         with reserve_reading(run):
-            told = await self._ask_all(question, infos, run)
+            asked_each = await _ask_for_question(question, run)
+            told = await self._ask_all(asked_each, infos, run)
+            if isinstance(run.reader, QuotingReader):
+                told = await _judge(asked_each, told, run)
         found = [each for each in told if each.statements]
         failed = [each for each in told if each.problem]
         _report(told, failed, run)
@@ -120,11 +124,8 @@ class PerDocument:
                 f"--yes or the parameter most_documents={documents} allows it",
             )
 
-    async def _ask_all(self, question: str, infos: Sequence[DocumentInfo], run: Run) -> list[Told]:
+    async def _ask_all(self, asked: str, infos: Sequence[DocumentInfo], run: Run) -> list[Told]:
         """Return what each document says; none is begun after the token budget is spent."""
-        reply = await run.chat(question_messages(question), max_tokens=QUESTION_TOKENS)
-        asked = reply.text.strip().partition("\n")[0] or question
-        run.emit(Noted(f"asked of each document: {asked}"))
         phase, done, spent = "reading documents", 0, False
         run.emit(Progressed(phase, 0, len(infos)))
 
@@ -155,6 +156,8 @@ class PerDocument:
                 run.emit(event)
 
         alone.trace = Trace([pass_on], keep=False)
+        if isinstance(run.reader, QuotingReader):  # another needs verdicts while it reads
+            alone.check = None
         hits = await alone.search(
             asked, k=self.k, pool=self.pool, mode=self.mode, documents=[info.id]
         )
@@ -168,15 +171,13 @@ class PerDocument:
         stated = split_answer(answer) if answer.found else []
         if answer.found and not stated:
             stated = [Stated(answer.text, ())]
-        said = [each.sentence for each in stated]
-        heads = dict.fromkeys(c.head for c in answer.citations if c.head)
-        texts = (*said, *heads, *(citation.quote for citation in answer.citations))
         return Told(
             info.id,
             info.full_title,
-            tuple(replace(e, sentence=f"{info.full_title}: {e.sentence}") for e in stated),
-            " ".join([f"{info.full_title}:", *said, *(f"({head})" for head in heads)]),
-            Source(texts, info.language),
+            tuple(stated),
+            tuple(dict.fromkeys(each.head for each in answer.citations if each.head)),
+            tuple(each.quote for each in answer.citations),
+            info.language,
             answer.evidence,
             problem,
         )
@@ -221,7 +222,7 @@ class PerDocument:
             if asked.operation != "none":
                 run.warn("what was found in the documents cannot be compared: it is listed")
             listed = meeting or range(len(found))
-            stated = [each for at in listed for each in found[at].statements]
+            stated = [each for at in listed for each in found[at].named]
             return stated, asked.short_answer, False
         among = f"of what was found in {len(computed.compared)} of {pluralize(total, 'document')}"
         line, short = _say(asked.operation, computed, found, among)
@@ -239,7 +240,7 @@ class PerDocument:
         chosen = [
             Stated(each.sentence, tuple(known.get(place.span, place) for place in each.places))
             for at in computed.chosen
-            for each in found[at].statements
+            for each in found[at].named
         ]
         return [Stated(line, tuple(places)), *chosen], "" if others else short, True
 
@@ -248,16 +249,36 @@ class PerDocument:
 class Told(Event):
     """What a document answers to its question; without statements `problem` may say why.
 
-    `text` is the answer with the title and the heads of its tables.
+    `heads` are those of the tables that its `quotes` are rows of; `language` is the document's.
     """
 
     document: str
     title: str
     statements: tuple[Stated, ...] = ()
-    text: str = ""
-    source: Source = field(default_factory=Source)
+    heads: tuple[str, ...] = ()
+    quotes: tuple[str, ...] = ()
+    language: str = "en"
     evidence: tuple[Evidence, ...] = ()
     problem: str = ""
+
+    @property
+    def named(self) -> list[Stated]:
+        """The statements, each after the document's title."""
+        return [
+            replace(each, sentence=f"{self.title}: {each.sentence}") for each in self.statements
+        ]
+
+    @property
+    def text(self) -> str:
+        """The answer with the title and the heads of its tables."""
+        said = (each.sentence for each in self.statements)
+        return " ".join([f"{self.title}:", *said, *(f"({head})" for head in self.heads)])
+
+    @property
+    def source(self) -> Source:
+        """The words in which a value must stand."""
+        said = (each.sentence for each in self.statements)
+        return Source((*said, *self.heads, *self.quotes), self.language)
 
     def line(self) -> str:
         return f"{self.title}: {'an answer' if self.statements else self.problem or 'no answer'}"
@@ -267,14 +288,37 @@ class Told(Event):
         return {"found": [self.document] if self.statements else []}
 
 
+async def _ask_for_question(question: str, run: Run) -> str:
+    """Return the question to ask of each document, or the question itself."""
+    reply = await run.chat(question_messages(question), max_tokens=QUESTION_TOKENS)
+    asked = reply.text.strip().partition("\n")[0] or question
+    run.emit(Noted(f"asked of each document: {asked}"))
+    return asked
+
+
+async def _judge(asked: str, told: Sequence[Told], run: Run) -> list[Told]:
+    """Return what documents say without what their own quotes contradict, judged in one go."""
+    stated = [each for one in told for each in one.statements]
+    kept, dropped = await judge_stated(asked, stated, run)
+    for each in dropped:
+        run.warn(each)
+    left = {each: each for each in kept}  # equal whatever the verdicts are
+    judged = []
+    for one in told:
+        own = tuple(left[each] for each in one.statements if each in left)
+        lost = "its quotes contradict what was found" if one.statements and not own else ""
+        judged.append(replace(one, statements=own, problem=one.problem or lost))
+    return judged
+
+
 def _say(operation: str, computed: Computed, found: Sequence[Told], among: str) -> tuple[str, str]:
     """Return the statement of what was computed, and the short answer."""
     titles = [found[at].title for at in computed.chosen]
     if operation in ("sum", "average"):
         return f"{computed.result} is the {operation} {among}.", computed.result
     if operation in ("highest", "lowest"):
-        named = "; ".join(titles)
-        return f"{named}: {computed.result} is the {operation} {among}.", named
+        short = f"{'; '.join(titles)}: {computed.result}"
+        return f"{short} is the {operation} {among}.", short
     line = f"{computed.result}: " if computed.result else ""
     line += f"{'; '.join(titles) or 'none'} ({among})."
     if operation == "count":
