@@ -26,7 +26,7 @@ from fastapi import FastAPI
 from colligate import Engine, Settings
 from colligate.models import ChatRequest
 from colligate.server import ServerConfig, create_app
-from colligate.server.connections import SECONDS_KEPT, Connection, ConnectionLimits
+from colligate.server.connections import SECONDS_KEPT, Connection
 from colligate.server.state import ServerState
 from colligate.testing import ScriptedModel
 from support.models import NOT_FOUND, statement_reply
@@ -166,10 +166,12 @@ async def opened(app: FastAPI) -> AsyncIterator[None]:
 @asynccontextmanager
 async def listening(app: FastAPI) -> AsyncIterator[str]:
     """The app behind a socket of this machine, with limits for connections; yields its URL."""
-    limits = ConnectionLimits.of(app.state.server.config, descriptors=1024)
+    limits = app.state.server.config
     config = uvicorn.Config(
         app,
-        http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits)),
+        http=cast(
+            "type[asyncio.Protocol]", partial(Connection, limits=limits, most=limits.connections)
+        ),
         ws="none",
         port=0,
         log_level="warning",

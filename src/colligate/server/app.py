@@ -46,7 +46,7 @@ from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.connections import (
     SECONDS_KEPT,
     Connection,
-    ConnectionLimits,
+    bound_connections,
     log_to_stderr,
     raise_descriptor_limit,
 )
@@ -144,14 +144,14 @@ async def listen(
     connections are accepted. `beside` is entered before, and left when nothing is served any more.
     """
     log_to_stderr()
-    limits = ConnectionLimits.of(config, raise_descriptor_limit())
+    most, backlog = bound_connections(config, raise_descriptor_limit())
     app = create_app(config, make_engine)
     listening = _bind(config)
     host = f"[{config.host}]" if ":" in config.host else config.host
     url = f"http://{host}:{listening.getsockname()[1]}/"
     uvicorn_config = uvicorn.Config(
         app,
-        http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits)),
+        http=cast("type[asyncio.Protocol]", partial(Connection, limits=config, most=most)),
         ws="none",
         lifespan="off",  # opened here, so that errors are reported in their own words
         log_config=None,
@@ -159,7 +159,7 @@ async def listen(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=limits.backlog,
+        backlog=backlog,
         timeout_keep_alive=SECONDS_KEPT,
         timeout_graceful_shutdown=int(config.grace) + SECONDS_TO_CLOSE,
     )
@@ -168,7 +168,7 @@ async def listen(
             state: ServerState = app.state.server
             await state.libraries.engine(DEFAULT_LIBRARY).open_models(on_opening)
             async with beside(state):
-                listening.listen(limits.backlog)  # from here on clients wait and are not refused
+                listening.listen(backlog)  # from here on clients wait and are not refused
                 here = Address(_local(url), config.token, state.instance, os.getpid())
                 server = _SignalledServer(uvicorn_config, state)
                 # Signals are handled before anybody learns that there is a server to stop.

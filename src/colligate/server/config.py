@@ -33,8 +33,8 @@ class ServerConfig:
     `kept_bytes`, each with at most `run_bytes` of events. On shutdown, runs and uploads have
     `grace` seconds to finish.
 
-    At most `connections` are open, half of them from one address, and never more than half of the
-    descriptors that the process may have. A client has `header_seconds` to send the headers of a
+    At most `connections` are open, and never more than half of the descriptors that the process may
+    have. A client has `header_seconds` to send the headers of a
     request; its body may pause for `body_seconds`, and so may its reading of a response.
     """
 

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-import time
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import h11
@@ -28,31 +24,13 @@ _log = logging.getLogger(__name__)
 SECONDS_KEPT = 75
 
 
-@dataclass(frozen=True)
-class ConnectionLimits:
-    """The most connections, of all clients and of one address, and seconds to send a request."""
+def bound_connections(config: ServerConfig, descriptors: int) -> tuple[int, int]:
+    """Return the most connections, and how many may wait to be accepted.
 
-    total: int
-    per_address: int
-    header_seconds: float
-    body_seconds: float
-    backlog: int
-
-    @classmethod
-    def of(cls, config: ServerConfig, descriptors: int) -> ConnectionLimits:
-        """Return the limits of a server that may open so many files.
-
-        Half of the descriptors are for connections, an eighth for those that arrive in one moment
-        and are closed again; the rest is for the library, for models and for parsers.
-        """
-        total = max(1, min(config.connections, descriptors // 2))
-        return cls(
-            total=total,
-            per_address=max(1, total // 2),
-            header_seconds=config.header_seconds,
-            body_seconds=config.body_seconds,
-            backlog=max(1, min(512, descriptors // 8)),
-        )
+    Half of the `descriptors` that may be open are for connections, an eighth for those that arrive
+    in one moment; the rest is for the library, for models and for parsers.
+    """
+    return max(1, min(config.connections, descriptors // 2)), max(1, min(512, descriptors // 8))
 
 
 class Connection(H11Protocol):
@@ -62,9 +40,10 @@ class Connection(H11Protocol):
     for a request. If each has a request under way, the new one is refused.
     """
 
-    def __init__(self, *given: Any, limits: ConnectionLimits, **named: Any) -> None:
+    def __init__(self, *given: Any, limits: ServerConfig, most: int, **named: Any) -> None:
         super().__init__(*given, **named)
         self._limits = limits
+        self._most = most
         self._awaited: Any = None  # h11's state of the client
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -72,11 +51,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        others = [each for each in self.connections if isinstance(each, Connection)]
-        neighbours = [each for each in others if each._address == self._address]
-        if self._find_place(neighbours, self._limits.per_address) and self._find_place(
-            others, self._limits.total
-        ):
+        if self._find_place():
             self._watch()
         else:
             _log.warning("a connection is refused: as many as may be open have a request under way")
@@ -108,14 +83,11 @@ class Connection(H11Protocol):
         if self._unread is not None:
             self._unread.cancel()
 
-    @property
-    def _address(self) -> str | None:
-        return self.client[0] if self.client else None
-
-    def _find_place(self, group: Iterable[Connection], most: int) -> bool:
+    def _find_place(self) -> bool:
         """Close a connection if this one is too many; return whether there is a place."""
-        there = [each for each in group if not each.transport.is_closing()]
-        if len(there) <= most:
+        others = [each for each in self.connections if isinstance(each, Connection)]
+        there = [each for each in others if not each.transport.is_closing()]
+        if len(there) <= self._most:
             return True
         idle = [each for each in there if each is not self and not each._busy]
         if idle:
@@ -182,45 +154,12 @@ def raise_descriptor_limit() -> int:
     return soft
 
 
-class Repetitions(logging.Filter):
-    """Holds back a line that was logged less than a minute ago; the next one says how often."""
-
-    _SECONDS = 60.0
-    _MOST_KINDS = 1000
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._seen: dict[tuple[object, ...], tuple[float, int]] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the line is to be written."""
-        if record.levelno < logging.WARNING:
-            return True
-        error = record.exc_info[1] if record.exc_info else None
-        kind = (record.name, record.levelno, str(record.msg)[:500], repr(error)[:500])
-        now = time.monotonic()
-        since, held = self._seen.get(kind, (-math.inf, 0))
-        if now - since < self._SECONDS:
-            self._seen[kind] = since, held + 1
-            return False
-        if held:
-            record.msg = f"{record.msg} ({held} more like it were held back)"
-        if len(self._seen) >= self._MOST_KINDS:
-            self._seen.clear()
-        self._seen[kind] = now, 0
-        return True
-
-
 def log_to_stderr() -> None:
     """Write warnings, and the use of tokens, to standard error; a program's handlers are kept.
 
     A handler on the root logger keeps other packages from adding theirs.
     """
-    handler = logging.StreamHandler()
-    handler.addFilter(Repetitions())
     logging.basicConfig(
-        level=logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        handlers=[handler],
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     USES.setLevel(logging.INFO)
