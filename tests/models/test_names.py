@@ -89,7 +89,7 @@ def test_ollama_host(monkeypatch, host, url):
     assert ollama_url() == url
 
 
-@pytest.mark.parametrize("name", ["", "openai:", "gguf:", "a:b", "o"])
+@pytest.mark.parametrize("name", ["", "openai:", "gguf:", "a:b", "o", "gpt-4o"])
 def test_unknown_models_get_the_list(name):
     with pytest.raises(UnknownModel, match=r"proxy.*bundled.*gguf:PATH.*openai:MODEL") as caught:
         open_model(name)
@@ -104,18 +104,10 @@ def test_unknown_models_get_the_list(name):
         (open_model, "gguf:smollm2-135", "gguf:smollm2-135m"),
         (open_model, "smollm2-135m", "gguf:smollm2-135m"),
         (open_model, "some/model.gguf", "gguf:some/model.gguf"),
-        (open_model, "gpt-4o", "openai:gpt-4o"),
-        (open_model, "o3-mini", "openai:o3-mini"),
-        (open_model, "llama3", "ollama/llama3"),
-        (open_model, "qwen2.5:7b", "ollama/qwen2.5:7b"),
-        (open_model, "mistral:7b", "ollama/mistral:7b"),
-        (open_model, "gpt-oss:20b", "ollama/gpt-oss:20b"),
         (open_model, "Qwen/Qwen3-8B", "hf:Qwen/Qwen3-8B"),
         (open_model, "google/gemma-3-4b-it", "hf:google/gemma-3-4b-it"),
         (open_model, "http://box:8000/v1", "openai:MODEL@http://box:8000/v1"),
         (open_embedder, "minilml", "minilm"),
-        (open_embedder, "text-embedding-3-small", "openai:text-embedding-3-small"),
-        (open_embedder, "nomic-embed-text", "ollama/nomic-embed-text"),
         (open_embedder, "BAAI/bge-small-en-v1.5", "st:BAAI/bge-small-en-v1.5"),
         (open_reranker, "embeding", "embedding"),
         (open_reranker, "cross-encode:x", "cross-encoder:x"),
@@ -131,13 +123,9 @@ def test_wrong_names_get_a_suggestion(open_it, name, meant):
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("claude-sonnet-4-5", "openai:claude-sonnet-4-5@https://api.anthropic.com/v1"),
         ("anthropic:claude-x", "openai:claude-x@https://api.anthropic.com/v1"),
-        ("gemini-2.5-flash", "openai:gemini-2.5-flash@https://generativelanguage.googleapis.com"),
-        ("google/gemini-x", "openai:gemini-x@https://generativelanguage.googleapis.com"),
         ("openrouter/org/m", "openai:org/m@https://openrouter.ai/api/v1"),
         ("vllm:Qwen/Qwen3-8B", "openai:Qwen/Qwen3-8B@http://localhost:8000/v1"),
-        ("azure/gpt-4o", "openai:azure/gpt-4o@http://localhost:4000/v1"),
     ],
 )
 def test_servers_of_others_are_named_with_their_address_and_the_protocol(name, meant):
@@ -145,7 +133,7 @@ def test_servers_of_others_are_named_with_their_address_and_the_protocol(name, m
         open_model(name)
     assert f"did you mean {meant}" in str(caught.value)
     assert "speaks OpenAI's protocol, others only through a proxy" in str(caught.value)
-    assert ("OPENAI_API_KEY" in str(caught.value)) == ("https:" in meant)
+    assert "OPENAI_API_KEY" in str(caught.value)
 
 
 def test_missing_file():

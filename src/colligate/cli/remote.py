@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -34,7 +33,7 @@ from colligate.documents import Span
 from colligate.errors import ColligateError, NotAuthorised, UsageError
 from colligate.library.lock import Address, find_holder, read_address
 from colligate.models.metering import UsageReport
-from colligate.models.names import anchor_name, ollama_url, redact_name, split_address, split_name
+from colligate.models.names import anchor_name, normalize_name, redact_name
 from colligate.readers.followup import Turn
 from colligate.server.config import DEFAULT_LIBRARY, LIBRARIES_SUFFIX
 from colligate.server.shapes import MOST_TURNS
@@ -141,9 +140,11 @@ class RemoteLibrary:
             if given is None:
                 continue
             its = served.get(role) or served["reader"]
+            name = anchor_name(given, Path.cwd())
             # What searches is reported as it was named, other models with their address.
-            name = given if role in about["search"] else _add_address(given)
-            if _normalize_name(name) != its.rstrip("/"):
+            if role not in about["search"]:
+                name = normalize_name(name)
+            if redact_name(name).rstrip("/") != its.rstrip("/"):
                 raise UsageError(
                     f"{redact_name(given)} is not the {role} of the server at {self.url}",
                     f"it holds the library, and its {role} is {its}",
@@ -287,23 +288,6 @@ def _parse_answer(sent: Mapping[str, Any], reader: str) -> Answer:
 def _split_setting(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name.strip(), value.strip()
-
-
-def _normalize_name(name: str) -> str:
-    return redact_name(anchor_name(name, Path.cwd())).rstrip("/")
-
-
-def _add_address(name: str) -> str:
-    """Return a model's name with the address that it has here, unless that is OpenAI's own."""
-    kind, rest = split_name(name)
-    if kind == "ollama":
-        return f"openai:{rest}@{ollama_url()}"
-    if kind != "openai":
-        return name
-    model, url = split_address(rest)
-    url = url or os.environ.get("OPENAI_BASE_URL")
-    at_openai = not url or url.rstrip("/") == "https://api.openai.com/v1"
-    return f"openai:{model}" + ("" if at_openai else f"@{url}")
 
 
 # Events that a server sent

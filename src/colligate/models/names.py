@@ -14,8 +14,8 @@ A backend is imported when it is named, so that the light ones start at once.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -24,7 +24,6 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
-from urllib.parse import urlsplit
 
 from colligate.concurrency import Slots
 from colligate.errors import EndpointUnreachable, ModelError, UnknownModel, UsageError, closest
@@ -63,6 +62,7 @@ RERANKER_FORMS = (
     "embedding",
     "likelihood",
     "cross-encoder:NAME",
+    "onnx:FOLDER",
     "http:MODEL@URL",
 )
 CHECK_FORMS = ("none", "model", "odds", "head", "hf:NAME-OR-PATH", "onnx:FOLDER")
@@ -195,14 +195,14 @@ def open_reranker(
         UnknownModel, ModelError: as `open_model`.
         UsageError: the embedder or scorer that it needs was not given.
     """
-    if name == "minilm":
+    kind, rest = split_name(name)
+    if name == "minilm" or (kind == "onnx" and rest):
         from colligate.models.pairs import MiniLMReranker
 
-        return MiniLMReranker()
+        return MiniLMReranker(Path(rest) if rest else None)
     # The client of endpoints, which is slow to import.
     from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 
-    kind, rest = split_name(name)
     if name == "embedding":
         if embedder is None:
             raise UsageError("the reranker 'embedding' needs an embedder", hint="give --embedder")
@@ -328,90 +328,59 @@ def _pinned_models() -> list[str]:
     return [name for name, weights in PINNED.items() if weights.is_gguf]
 
 
+# The servers that speak OpenAI's protocol, as other tools begin their models' names.
+_ELSEWHERE = {
+    "anthropic": "https://api.anthropic.com/v1",
+    "deepseek": "https://api.deepseek.com/v1",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
+    "groq": "https://api.groq.com/openai/v1",
+    "litellm": "http://localhost:4000/v1",
+    "lmstudio": "http://localhost:1234/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "sglang": "http://localhost:30000/v1",
+    "vllm": "http://localhost:8000/v1",
+    "xai": "https://api.x.ai/v1",
+}
+
+
 def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...]) -> UnknownModel:
     kinds = [form.partition(":")[0] for form in forms if ":" in form]
-    protocol = "colligate speaks OpenAI's protocol, others only through a proxy such as LiteLLM"
-    meant = _translate(name, forms) if "openai" in kinds else ""
-    why = protocol if "@" in meant else ""
-    if not meant:
-        begun, _, rest = name.partition(":")
-        near = closest(begun, [*words, *kinds])
-        if near and near != begun:
-            meant = f"{near}:{rest}" if near in kinds else near
-        elif "openai" in kinds:
-            why = protocol
-    key = ", with the key of that server in OPENAI_API_KEY" if "@https:" in meant else ""
-    hint = f"did you mean {meant}{key}?" if meant else f"names are {', '.join(forms)}"
+    hint, why = f"names are {', '.join(forms)}", ""
+    begun, mark, rest = re.fullmatch("([^:/]*)([:/]?)(.*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
+    near = closest(begun, [*words, *kinds])
+    if "openai" in kinds:
+        why = "colligate speaks OpenAI's protocol, others only through a proxy such as LiteLLM"
+    if near and near != begun:
+        hint, why = f"did you mean {near}:{rest}?" if near in kinds else f"did you mean {near}?", ""
+    elif why and name.startswith(("http://", "https://")):
+        hint = f"did you mean openai:MODEL@{name}?"
+    elif why and rest and (url := _ELSEWHERE.get(begun)):
+        hint = f"did you mean openai:{rest}@{url}, with that server's key in OPENAI_API_KEY?"
+    elif why and (name.endswith(".gguf") or name in _pinned_models()):
+        hint, why = f"did you mean gguf:{name}?", ""
+    elif why and mark == "/" and rest:
+        hint, why = f"did you mean {'hf' if 'hf' in kinds else 'st'}:{name}?", ""
     return UnknownModel(f"no {what} {name!r}", why, hint)
 
 
-# Names as other tools write them: how they begin, and the server that has such models and speaks
-# OpenAI's protocol; no address is OpenAI's own. What a pattern only looks ahead at stays.
-_ELSEWHERE = (
-    (r"(?:hosted_)?vllm[:/]", "http://localhost:8000/v1"),
-    (r"sglang[:/]", "http://localhost:30000/v1"),
-    (r"lm_?studio[:/]", "http://localhost:1234/v1"),
-    (
-        r"litellm(?:_proxy)?[:/]|(?=(?:azure|bedrock|cohere|vertex_ai)[:/])",
-        "http://localhost:4000/v1",
-    ),
-    (r"openrouter[:/]", "https://openrouter.ai/api/v1"),
-    (r"groq[:/]", "https://api.groq.com/openai/v1"),
-    (r"xai[:/]|(?=grok-)", "https://api.x.ai/v1"),
-    (r"deepseek[:/]|(?=deepseek-(?:chat|reasoner))", "https://api.deepseek.com/v1"),
-    (r"mistral/", "https://api.mistral.ai/v1"),
-    (r"anthropic[:/]|(?=claude-)", "https://api.anthropic.com/v1"),
-    (
-        r"(?:gemini|google[\w-]*)[:/](?=gemini-)|(?=gemini-)",
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-    ),
-    (r"(?=gpt-(?!oss)|chatgpt-|o\d(?:-|$)|text-embedding-)", ""),
-)
-_OLLAMA = (
-    r"(?:all-minilm|bge-|code|command-r|deepseek|dev|falcon|gemma|glm|gpt-oss|granite|llama|mistral"
-    r"|mixtral|mxbai|nemotron|nomic|olmo|phi|qw|smollm|tinyllama|vicuna)[\w.-]*(?::[\w.-]+)?"
-)
-
-
-def _translate(name: str, forms: tuple[str, ...]) -> str:
-    """Return what the name of another tool is here, or nothing."""
-    for begins, url in _ELSEWHERE:
-        found = re.match(begins, name, re.IGNORECASE)
-        if found and (model := name[found.end() :]):
-            return f"openai:{model}" + (f"@{url}" if url else "")
-    if name.startswith(("http://", "https://")):
-        return f"openai:MODEL@{name}"
-    if name.endswith(".gguf") or name in _pinned_models():
-        return f"gguf:{name}"
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) or Path(name or "?").is_dir():
-        return f"{'st' if forms == EMBEDDER_FORMS else 'hf'}:{name}"
-    return f"ollama/{name}" if re.fullmatch(_OLLAMA, name, re.IGNORECASE) else ""
-
-
-_LONGEST_LIST = 16 << 20  # bytes
-
-
 def _first_model(url: str, key: str) -> str:
-    import httpx2
+    from colligate.models.openai_http import Endpoint, Policy
 
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    shown = redact_url(url)
+    async def ask() -> str:
+        endpoint = Endpoint(url, key, policy=Policy(max_retries=0, timeout=10))
+        try:
+            return next(iter(await endpoint.models()), "")
+        finally:
+            await endpoint.aclose()
+
+    why = "it has none"
     try:
-        address = f"{url.rstrip('/')}/models"
-        with httpx2.stream("GET", address, headers=headers, timeout=10) as answer:
-            answer.raise_for_status()
-            listed = bytearray()
-            for piece in answer.iter_bytes():
-                listed += piece
-                if len(listed) > _LONGEST_LIST:
-                    raise ValueError("too long")
-        return str(json.loads(listed)["data"][0]["id"])
-    except (httpx2.HTTPError, ImportError, ValueError, LookupError, TypeError) as error:
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        why = f"HTTP {status}" if status else type(error).__name__
-        raise EndpointUnreachable(
-            f"{shown} does not list its models", why, "name one with OPENAI_MODEL"
-        ) from None
+        if first := asyncio.run(ask()):
+            return first
+    except ModelError as error:
+        why = error.why or error.what
+    what = f"{redact_url(url)} does not list its models"
+    raise EndpointUnreachable(what, why, "name one with OPENAI_MODEL")
 
 
 # The parts of a name
@@ -550,23 +519,17 @@ def may_send_key(name: str) -> bool:
     return (place := _origin(url)) is not None and place in [_origin(other) for other in known]
 
 
-_NETLOC = re.compile(
-    r"(?:[\w.~%!$&'()*+,;=:-]*@)?(?P<host>[\w.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}))?",
-    re.ASCII | re.IGNORECASE,
-)
-
-
 def _origin(url: str) -> tuple[str, str, int | None] | None:
-    """Return scheme, host and port; None for a URL that two parsers may read as different hosts."""
+    """Return scheme, host and port as the client reads them; None if it cannot."""
+    import httpx2
+
     try:
-        split = urlsplit(url.strip())
-    except ValueError:
+        read = httpx2.URL(url.strip())
+    except httpx2.InvalidURL:
         return None
-    if not (found := _NETLOC.fullmatch(split.netloc)):
+    if "\\" in url:  # other parsers end the host there
         return None
-    usual = {"http": 80, "https": 443}.get(split.scheme)
-    port = int(found["port"]) if found["port"] else usual
-    return split.scheme, found["host"].lower(), port
+    return read.scheme, read.host, read.port
 
 
 # Options
