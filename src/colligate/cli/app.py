@@ -7,6 +7,7 @@ index) when it runs, so `colligate --help` answers at once.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sys
 import threading
@@ -18,7 +19,13 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from colligate import __version__
-from colligate.cli.command import ANSWERED, WRONG_USAGE, discard_output, report_error
+from colligate.cli.command import (
+    ANSWERED,
+    WRONG_USAGE,
+    discard_output,
+    event_loop,
+    report_error,
+)
 from colligate.cli.display import prepare_streams
 
 if TYPE_CHECKING:
@@ -38,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         given = sys.argv[1:] if arguments is None else arguments
         with command.make_context("colligate", list(given)) as context:
-            status = int(command.invoke(context) or ANSWERED)
+            result = command.invoke(context)
+            if inspect.iscoroutine(result):
+                with event_loop() as loop:
+                    result = loop.run(result)
+            status = int(result or ANSWERED)
         sys.stdout.flush()
     except typer.Exit as done:
         status = done.exit_code

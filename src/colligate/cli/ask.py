@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from colligate.cli.progress import Watcher
     from colligate.core.answer import Answer
     from colligate.engine import Engine
-    from colligate.readers.followup import Turn
     from colligate.settings import Settings
+
+    Ask = Callable[..., Coroutine[Any, Any, Answer]]
 
 app = typer.Typer(add_completion=False)
 
@@ -98,7 +100,8 @@ async def ask_command(
     asker = Asker(paths or [], asked, models, run, models.load_settings())
     with watch_run(run.trace) as watcher:
         async with asker.open_engine() as engine:
-            answer = await asker.ask(question, engine, watcher)
+            ask = await asker.choose(engine, watcher)
+            answer = await ask(question)
     status = show(answer, run, watcher)
     for file in output or []:
         for left_out in answer.export(file):
@@ -160,10 +163,8 @@ class Asker:
             pdf=self.asked.pdf,
         )
 
-    async def ask(
-        self, question: str, engine: Engine, watcher: Watcher, history: Sequence[Turn] = ()
-    ) -> Answer:
-        """Answer a question, which may point back to earlier turns."""
+    async def choose(self, engine: Engine, watcher: Watcher) -> Ask:
+        """Return what answers a question, with `history=`: the engine, or the library's server."""
         from colligate.cli.remote import find_server
         from colligate.core.events import Trace
         from colligate.core.strategy import load_strategy
@@ -174,22 +175,21 @@ class Asker:
             return self.asked.yes or await asyncio.to_thread(watcher.confirm, asking)
 
         asked, run = self.asked, self.run
+        common: dict[str, Any] = {
+            "where": asked.where or [],
+            "max_tokens_total": run.max_tokens_total,
+            "timeout": run.timeout,
+            "on_event": watcher.see,
+            "consent": consent,
+        }
         library = await engine.open_library()
         server = await find_server(library.path, self.models.wait, watcher.see)
         if server is None:
             trace = Trace([watcher.see], keep=False)
             kind = load_strategy(asked.strategy)
-            return await engine.ask(
-                question,
-                self.paths,
-                strategy=configure(kind, self.settings, self.parameters, trace),
-                where=asked.where or [],
-                max_tokens_total=run.max_tokens_total,
-                timeout=run.timeout,
-                on_event=watcher.see,
-                consent=consent,
-                history=history,
-                live=watcher.live,
+            strategy = configure(kind, self.settings, self.parameters, trace)
+            return partial(
+                engine.ask, paths=self.paths, strategy=strategy, live=watcher.live, **common
             )
         documents = await library.find_read(self.paths) if self.paths else None
         if documents == []:
@@ -199,20 +199,15 @@ class Asker:
                 "have changed since",
                 f"add the files on its page, {server.url}, or give another --library",
             )
-        return await server.ask(
-            question,
+        return partial(
+            server.ask,
             strategy=asked.strategy,
             parameters=self.parameters,
             documents=documents,
             models={**self.models.names(), "judge": asked.judge},
-            where=asked.where or [],
             prompts=run.trace is not None,
-            max_tokens_total=run.max_tokens_total,
-            timeout=run.timeout,
             yes=asked.yes,
-            consent=consent,
-            history=history,
-            on_event=watcher.see,
+            **common,
         )
 
 

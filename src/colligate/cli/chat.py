@@ -53,7 +53,8 @@ def chat_command(
                     break
                 try:
                     require_text(question)
-                    answer = loop.run(asker.ask(question, engine, watcher, history))
+                    ask = loop.run(asker.choose(engine, watcher))
+                    answer = loop.run(ask(question, history=history))
                 except ColligateError as error:
                     with watcher.paused():
                         status = report_error(error)

@@ -38,7 +38,8 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[C], C]:
     """Return a decorator that makes a function, also an `async` one, a command of `app`.
 
     A parameter whose type is a dataclass is an option group: the command gets an option for each
-    field, and the function the group. The function returns the exit status.
+    field, and the function the group. The function returns the exit status; of an `async` one
+    `main` gets the coroutine.
     """
 
     def register(function: C) -> C:
@@ -61,15 +62,12 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[C], C]:
             ]
 
         @wraps(function)
-        def run(**values: Any) -> int:
+        def run(**values: Any) -> Any:
             for parameter, group in groups.items():
                 values[parameter] = group(
                     **{each.name: values.pop(each.name) for each in fields(group)}
                 )
-            if not inspect.iscoroutinefunction(function):
-                return int(function(**values))
-            with event_loop() as loop:
-                return int(loop.run(function(**values)))
+            return function(**values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
