@@ -48,11 +48,15 @@ LATER = "Which film has the director who was born later, Silver Harbour or Red C
 def ask(request):
     """`ask(question, plan, answers)` asks a small reader with odds, and a large one without."""
 
-    async def ask(question, plan, answers=ANSWERS, **options):
+    async def ask(question, plan, answers=ANSWERS, yes_or_no=True, **options):
         def asked_in(prompt):
             return re.findall(r"Question: (.*)", prompt)[-1]
 
         def judge(messages, labels, forced):
+            if labels == ["earlier", "later"]:
+                return LabelOdds({"earlier": 0.2, "later": 0.8}, 1.0)
+            if "<facts>" in messages[1].content:
+                return LabelOdds({"Yes": 0.6, "No": 0.4}, 0.9 if yes_or_no else 0.02)
             quote, _ = answers.get(asked_in(messages[-1].content), ("-", ""))
             yes = 0.9 if quote in messages[-1].content else 0.05
             return LabelOdds({"Yes": yes, "No": 1 - yes}, 1.0)
@@ -133,6 +137,47 @@ async def test_a_question_that_is_not_split_is_looked_up_itself(ask):
     assert answer.short == "Ada Mercer"
     assert events(run, QuestionSplit)[0].questions == ("Who directed Silver Harbour?",)
     assert len(events(run, Retrieved)) == 1
+
+
+@pytest.mark.parametrize("ask", ["small"], indirect=True)
+async def test_the_dates_of_two_chains_are_compared_by_value(ask):
+    answer, _, model = await ask(LATER, CHAINS, yes_or_no=False)
+    assert (answer.found, answer.short) == (True, "Red Clay")
+    assert answer.text.endswith("Red Clay. [2][4]")
+    assert answer.ground == "computed"
+    assert [each.span.document_id for each in answer.citations] == [
+        "harbour",
+        "mercer",
+        "clay",
+        "lind",
+    ]
+    assert not any(LATER in call.prompt for call in model.calls[1:])  # it is not read again
+
+
+@pytest.mark.parametrize("ask", ["small"], indirect=True)
+@pytest.mark.parametrize(
+    ("question", "steps", "short"),
+    [
+        (
+            "Are Silver Harbour and Red Clay the same kind of thing?",
+            {"What is Silver Harbour?": ("harbour", "film"), "What is Red Clay?": ("clay", "film")},
+            "Yes",
+        ),
+        (
+            "Did Ada Mercer and Otto Lind live in the same town?",
+            {
+                "Where did Ada Mercer live?": ("mercer", "Lund"),
+                "Where did Otto Lind live?": ("lind", "Oslo"),
+            },
+            "No",
+        ),
+    ],
+)
+async def test_whether_two_chains_found_the_same_is_told_by_identity(ask, question, steps, short):
+    answers = {step: (TEXTS[name].splitlines()[2], said) for step, (name, said) in steps.items()}
+    answer, _, _ = await ask(question, list(steps), answers)
+    assert (answer.found, answer.short) == (True, short)
+    assert len(answer.citations) == 2
 
 
 async def test_a_step_that_fails_leaves_those_before_it(ask):

@@ -1,8 +1,8 @@
 """Decompose: split a question into simple ones, look each up, and fill its answer into later ones.
 
 Ours. For a chain ("When was the director of Silver Harbour born?") the last answer is the answer,
-and the earlier ones support it. Where several chains end, the question is answered from what they
-found; where one breaks off, from its own search too.
+and the earlier ones support it. What two chains found is compared by value (`compare`), or the
+question is answered from what all of them found; where one breaks off, from its own search too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from colligate.core.answer import NOT_FOUND, Answer, Evidence, Form, split_answer
+from colligate.core.answer import (
+    COMPUTED,
+    NOT_FOUND,
+    Answer,
+    Evidence,
+    Form,
+    Place,
+    Stated,
+    split_answer,
+)
 from colligate.core.events import Event
 from colligate.core.parameters import require_min
 from colligate.core.prompts import enclose
@@ -20,9 +29,10 @@ from colligate.core.strategy import Calls, Needs
 from colligate.documents import Span
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
-from colligate.readers.citing import write_checked
+from colligate.readers.citing import write_answer, write_checked
 from colligate.readers.lookup import reserve_for_answer, try_structured
 from colligate.readers.quoting import finish
+from colligate.strategies.decompose.comparing import End, compare
 from colligate.strategies.decompose.prompts import (
     EXAMPLES,
     PLAN_JSON_TOKENS,
@@ -31,6 +41,7 @@ from colligate.strategies.decompose.prompts import (
     check_plan,
     example_messages,
     fill_step,
+    find_root,
     list_references,
     plan_messages,
     read_lines,
@@ -86,7 +97,7 @@ class Decompose:
         require_min(self, steps=1, pool=1, k=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """StepPlan, look up each step, and put the answers together."""
+        """Split the question, look up each step, and put the answers together."""
         if not any(info.passages for info in await run.sources.documents()):
             return await run.read(question, [], form=self.form)
         with run.meter.step("planner"):
@@ -99,8 +110,19 @@ class Decompose:
         if len(taken) < len(plan):
             return await self._read_on(question, taken, run)
         referred = {number for step in plan for number in list_references(step)}
-        if len(referred) == len(plan) - 1:  # every step but the last leads to another
+        ends = [number for number in range(1, len(plan) + 1) if number not in referred]
+        if len(ends) == 1:  # every step but the last leads to another
             return await _join(question, taken, run)
+        if len(ends) == 2 and Capability.LABELS in run.model(Role.READER).capabilities:
+            roots = [taken[find_root(plan, number) - 1].question for number in ends]
+            one, other = (
+                End(root, taken[number - 1].question, taken[number - 1].short or "")
+                for root, number in zip(roots, ends, strict=True)
+            )
+            with run.meter.step("compare"):
+                short = await compare(question, one, other, run)
+            if short:
+                return await _conclude(question, taken, ends, short, run)
         return await self._read_together(question, taken, run)
 
     async def _take(self, plan: Sequence[str], run: Run) -> list[Answer]:
@@ -181,6 +203,29 @@ async def _join(question: str, taken: Sequence[Answer], run: Run) -> Answer:
     if not stated:  # a reader that cites nothing
         return replace(taken[-1], question=question)
     cited = await write_checked(question, list(stated), run, taken[-1].short or "")
+    evidence = tuple(_find_evidence(taken))
+    return finish(Answer(question, "", NOT_FOUND, False, evidence=evidence), cited, run)
+
+
+async def _conclude(
+    question: str, taken: Sequence[Answer], ends: Sequence[int], short: str, run: Run
+) -> Answer:
+    """Return what follows from the ends of two chains, after the statements of all steps."""
+    stated: dict[Stated, None] = {}
+    compared: list[Place] = []
+    for number, answer in enumerate(taken, 1):
+        for each in split_answer(answer):
+            if number in ends:
+                each = replace(each, places=tuple(replace(p, how=COMPUTED) for p in each.places))
+                compared += each.places
+            stated[each] = None
+    if not compared:  # a reader that cites nothing
+        return replace(taken[-1], question=question, text=short, short=short)
+    last = Stated(f"{short}.", tuple(dict.fromkeys(compared)))
+    documents = {
+        p.span.document_id: await run.document(p.span.document_id) for e in stated for p in e.places
+    }
+    cited = replace(write_answer([*stated, last], documents), short=short)
     evidence = tuple(_find_evidence(taken))
     return finish(Answer(question, "", NOT_FOUND, False, evidence=evidence), cited, run)
 

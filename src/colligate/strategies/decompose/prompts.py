@@ -255,6 +255,17 @@ def list_references(step: str) -> list[int]:
     return [int(number) for number in _REFERENCE.findall(step)]
 
 
+def find_root(plan: Sequence[str], number: int) -> int:
+    """Return the number of the step that the chain of a step begins with.
+
+    >>> find_root(["Who directed Red Clay?", "When did #1 die?"], 2)
+    1
+    """
+    while before := list_references(plan[number - 1]):
+        number = before[0]
+    return number
+
+
 def fill_step(step: str, answers: Sequence[str]) -> str:
     """Return a step with the answers that it refers to.
 
