@@ -22,6 +22,7 @@ from colligate.documents import Document, Passage
 from colligate.documents.locating import normalise
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Message, Role
+from colligate.models.structured import StructuredReply
 from colligate.readers.citing import Cited, ComputedStatement, cite, judge_stated, write_checked
 
 
@@ -138,9 +139,12 @@ class QuotingReader:
         problem = "no passage is left to read"
         short = ""
         if shown:
-            paid = len(run.meter.calls)
+            paid, wanted = len(run.meter.calls), self.forms[task.form]
+            messages = self.messages(question, shown, task)
+            passages = {each.number or at: each.passage for at, each in enumerate(shown, 1)}
             try:
-                reply, cited = await self._ask(question, shown, run, task)
+                first = await run.structured(messages, wanted.reply, max_tokens=wanted.tokens)
+                reply, cited = await _cite(question, first, passages, messages, wanted, run)
             except (BudgetExceeded, ModelError) as error:
                 if len(run.meter.calls) == paid == 0 and not task.known:
                     raise
@@ -163,34 +167,6 @@ class QuotingReader:
         short = short if normalise(short).text in said else ""  # it is of a reply without quotes
         written = await write_checked(question, known, run, short)
         return finish(refused, replace(written, dropped=(*dropped, *written.dropped)), run)
-
-    async def _ask(
-        self, question: str, shown: Sequence[Shown], run: Run, task: Task
-    ) -> tuple[Reply, Cited]:
-        """Return the reply and what of it can be cited; ask once more if nothing can."""
-        wanted = self.forms[task.form]
-        messages = self.messages(question, shown, task)
-        passages = {each.number or at: each.passage for at, each in enumerate(shown, 1)}
-        first = await run.structured(messages, wanted.reply, max_tokens=wanted.tokens)
-        reply: Reply = first.value
-        cited = await cite(question, reply.statements, passages, run, short=reply.short_answer)
-        if reply.found and not cited.citations:
-            run.emit(Noted("the reader reports an answer but no quote is located: asking again"))
-            said = Message("assistant", escape(first.completions[-1].text))
-            again = [*messages, said, Message("user", _AGAIN)]
-            schema = _require_statements(wanted.reply)
-            try:
-                second = await run.structured(again, schema, max_tokens=wanted.tokens, retries=0)
-            except (BudgetExceeded, ModelError) as error:
-                run.emit(Noted(f"using the reader's first reply: {error.what}"))
-            else:
-                reply = second.value
-                found, short = reply.statements if reply.found else [], reply.short_answer
-                cited = await cite(question, found, passages, run, short=short)
-        if reply.found or reply.statements:
-            text = " ".join(each.sentence.strip() for each in reply.statements)
-            run.emit(Said(text, reply.short_answer.strip()))
-        return reply, cited
 
     def messages(self, question: str, shown: Sequence[Shown], task: Task) -> list[Message]:
         """Return the prompt: instruction, passages, notes, question; a beginning can be reused."""
@@ -231,6 +207,39 @@ class QuotingReader:
             if room is not None and room < 0:
                 fit = [await cut_passage(fit[0], -room, run)]
         return fit, task
+
+
+async def _cite(
+    question: str,
+    first: StructuredReply[Reply],
+    passages: Mapping[int, Passage],
+    messages: Sequence[Message],
+    wanted: ReplyForm,
+    run: Run,
+) -> tuple[Reply, Cited]:
+    """Return a reply and what of it can be cited; ask once more, after `messages`, if nothing can.
+
+    `passages` are those that were shown, by number.
+    """
+    reply = first.value
+    cited = await cite(question, reply.statements, passages, run, short=reply.short_answer)
+    if reply.found and not cited.citations:
+        run.emit(Noted("the reader reports an answer but no quote is located: asking again"))
+        said = Message("assistant", escape(first.completions[-1].text))
+        again = [*messages, said, Message("user", _AGAIN)]
+        schema = _require_statements(wanted.reply)
+        try:
+            second = await run.structured(again, schema, max_tokens=wanted.tokens, retries=0)
+        except (BudgetExceeded, ModelError) as error:
+            run.emit(Noted(f"using the reader's first reply: {error.what}"))
+        else:
+            reply = second.value
+            found, short = reply.statements if reply.found else [], reply.short_answer
+            cited = await cite(question, found, passages, run, short=short)
+    if reply.found or reply.statements:
+        text = " ".join(each.sentence.strip() for each in reply.statements)
+        run.emit(Said(text, reply.short_answer.strip()))
+    return reply, cited
 
 
 def render_task(question: str, shown: Sequence[Shown], task: Task) -> str:
