@@ -193,8 +193,7 @@ def ask(url: str, library: str, embedder: str, limit: int, rounds: int, pipe) ->
             "spd-rag",
             concurrency=limit,
             most_calls=None,
-            first_search="asked",  # two calls a document, as in the paper
-            evidence_tokens=500,  # less than a document, which is then searched
+            whole=False,  # two calls a document, as in the paper
         )
         async with Engine(model=model, embedder=embedder, library=library) as engine:
             for number in range(rounds):

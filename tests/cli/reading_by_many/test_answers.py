@@ -17,8 +17,8 @@ PARTS = {
     "duquad": {"view": 2, "scores": 1, "statements": 1},
     # Two entities of a round, each summarised.
     "dualrag": {"reasoner": 2, "identifier": 1, "statements": 3},
-    # Each agent searches once.
-    "spd-rag": {"coordinator": 1, "agent": 10, "statements": 1},
+    # Each agent is shown its short document at once.
+    "spd-rag": {"coordinator": 1, "agent": 5, "statements": 1},
 }
 # What each adds to the trace, in the order of its paper.
 OWN_EVENTS = {
@@ -82,7 +82,7 @@ def test_json_and_usage_by_role(
     assert by_role == {role: count for role, count in calls.items() if count}
     assert usage["calls"] == sum(calls.values()) == sum(PARTS[strategy].values())
     assert (calls["worker"] > 0) == (strategy == "spd-rag")
-    assert usage["retrieval_rounds"] == {"duquad": 0, "dualrag": 4, "spd-rag": 5}[strategy]
+    assert usage["retrieval_rounds"] == {"duquad": 0, "dualrag": 4, "spd-rag": 0}[strategy]
 
 
 @STRATEGIES

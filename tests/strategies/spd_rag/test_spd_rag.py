@@ -161,7 +161,7 @@ class Stations:
 
 
 SPD = SPDRAG(mode="sparse")
-ALONE = SPDRAG(mode="sparse")
+SEARCHING = SPDRAG(mode="sparse", whole=False)
 
 
 # The algorithm
@@ -177,7 +177,7 @@ async def test_the_calls_are_those_of_the_papers_algorithm(paper, make_run):
             queries.append((query, k, mode, *documents))
             return await Stations.search(self, query, k=k, documents=documents)
 
-    strategy = SPDRAG(concurrency=1, merge_tokens=250)
+    strategy = SPDRAG(concurrency=1, merge_tokens=250, whole=False)
     if paper:
         strategy = set_parameters(SPDRAG, [*(f"{k}={v}" for k, v in SPDRAG.PAPER.items())])
         object.__setattr__(strategy, "concurrency", 1)
@@ -220,7 +220,7 @@ async def test_every_document_is_read_and_every_finding_reaches_the_answer(make_
     assert [c.quote for c in answer.citations] == [
         f"Station {n} recorded {n + 10} millimetres of rain." for n in range(4)
     ]
-    assert by_role(model) == {"coordinator": 1, "agent": 8, "reader": 1}
+    assert by_role(model) == {"coordinator": 1, "agent": 4, "reader": 1}
     best = answer.evidence[0]
     assert (best.score, best.reason) == (0.9, "found by the agent of 'Station 0'")
     assert answer.short == "all of it"
@@ -228,14 +228,14 @@ async def test_every_document_is_read_and_every_finding_reaches_the_answer(make_
     (planned,) = events(run, Planned)
     assert (planned.tasks, planned.documents) == (("Note the rain in March.",), 4)
     assert [e.done for e in events(run, Progressed)] == [0, 1, 2, 3, 4]
-    assert {(e.status, e.searches, e.turns) for e in events(run, AgentEnded)} == {("read", 1, 2)}
+    assert {(e.status, e.searches, e.turns) for e in events(run, AgentEnded)} == {("read", 0, 1)}
     assert all(e.findings[0].spans[0].document_id == e.document for e in events(run, AgentEnded))
 
 
 async def test_the_last_prompt_has_directive_reports_and_the_words_they_quote(make_run):
     async with InMemorySources([station(1), station(2)]) as sources:
         run, model = make_run(sources, unless("Station 2", NOT_THERE))
-        await ALONE.answer(QUESTION, run)
+        await SEARCHING.answer(QUESTION, run)
     prompt = model.calls[-1].prompt
     assert "<directive>\nList every station.\n</directive>" in prompt
     assert "Document: Station 1\nFindings:\n1. Found: Station 1 recorded 11" in prompt
@@ -269,7 +269,7 @@ async def test_agents_are_the_worker_and_search_inside_their_document(make_run):
         worker = ScriptedModel(gauges, name="cheap", capabilities=reader.capabilities)
         run.models = {**run.models, Role.WORKER: worker}
         await SPD.answer(QUESTION, run)
-    assert by_role(worker) == {"agent": 4}
+    assert by_role(worker) == {"agent": 2}
     assert by_role(reader) == {"coordinator": 1, "reader": 1}
     for call in agent_calls(worker):
         assert {title for _, title, _ in shown(call.prompt)} <= {document_of(call)}
@@ -302,7 +302,7 @@ LONG = "# Station 7\n\n" + "\n\n".join(
     f"## Part {n}\n\nStation {n} recorded {n + 10} millimetres of {word}. " + f"{word} fell. " * 60
     for n, word in enumerate(WORDS)
 )
-ONE = SPDRAG(mode="sparse", k=1)
+ONE = SPDRAG(mode="sparse", k=1, whole=False)
 
 
 @pytest.fixture
@@ -316,6 +316,34 @@ async def long():
 def agent_says(*replies):
     said = iter(replies)
     return lambda call: next(said) if who(call) == "agent" else gauges(call)
+
+
+@pytest.mark.parametrize(
+    ("fields", "window", "searches"),
+    [
+        ({}, None, 0),
+        ({}, 8192, 0),
+        ({"whole": False}, None, 1),
+        ({"evidence_tokens": 250}, None, 1),  # five times these are less than the document
+        ({"agent_tokens": 400, "searches": 20}, 2100, 1),
+    ],
+    ids=["whole", "fits the window", "switched off", "longer than its searches", "too long"],
+)
+async def test_a_document_that_fits_is_shown_at_once(fields, window, searches, long, make_run):
+    run, reader = make_run(long, gauges)
+    worker = ScriptedModel(
+        gauges, "worker", capabilities=reader.capabilities, context_tokens=window
+    )
+    run.models = {**run.models, Role.WORKER: worker}
+    answer = await SPDRAG(mode="sparse", **fields).answer(QUESTION, run)
+    (ended,) = events(run, AgentEnded)
+    assert (ended.searches, ended.turns) == (searches, searches + 1)
+    assert answer.found
+    assert ("You see all of it." in worker.calls[0].prompt) is (not searches)
+    assert events(run, AgentTurn)[0].stage == {"read": ["long"]}
+    if not searches:
+        assert len(answer.citations) == len(WORDS)
+        assert "search" not in worker.calls[0].prompt
 
 
 async def test_an_agent_that_never_ends_gets_five_searches_and_must_finalize(long, make_run):
@@ -404,9 +432,8 @@ async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said
         context_tokens=1500,
     )
     run.models = {**run.models, Role.WORKER: worker}
-    await SPDRAG(mode="sparse", agent_tokens=300, evidence_tokens=900, searches=1).answer(
-        QUESTION, run
-    )
+    small = SPDRAG(mode="sparse", agent_tokens=300, evidence_tokens=900, searches=1, whole=False)
+    await small.answer(QUESTION, run)
     assert 0 < len(shown(worker.calls[-1].prompt)) < 4
     assert [event.status for event in events(run, AgentEnded)] == ["read"]
     assert events(run, Pruned)
@@ -443,7 +470,7 @@ async def test_rows_of_a_table_are_shown_with_its_head(make_run):
 
     async with InMemorySources([made]) as sources:
         run, model = make_run(sources, say)
-        answer = await ALONE.answer("What was line 77?", run)
+        answer = await SEARCHING.answer("What was line 77?", run)
     for call in model.calls[2:]:
         assert "Item | Fiscal 2023 | Fiscal 2022" in call.prompt
     assert answer.citations[0].quote.startswith("| Line 77")
@@ -542,7 +569,7 @@ async def test_a_document_without_text_is_said_and_no_agent_is_asked(make_run):
         run, model = make_run(sources, gauges)
         answer = await SPD.answer(QUESTION, run)
     assert answer.found
-    assert by_role(model)["agent"] == 2
+    assert by_role(model)["agent"] == 1
     assert run.warnings == ("1 of 2 documents have no passage to read",)
 
 
@@ -757,7 +784,7 @@ async def test_an_interrupted_run_goes_on_and_asks_no_document_twice(make_run):
     assert events(again, Planned)[0].kept
     kept = {event.title: event for event in events(again, AgentEnded) if event.kept}
     assert done <= set(kept) < {f"Station {n}" for n in range(60)}
-    assert all(asked[title] == 2 for title in kept)
+    assert all(asked[title] == 1 for title in kept)
     assert all(event.findings[0].spans for event in kept.values())
     said = [event.text for event in events(again, Noted)]
     assert f"{len(kept)} of 60 documents were read before the interruption" in said
@@ -770,7 +797,7 @@ async def test_a_run_that_ended_is_not_remembered(make_run):
     again, model = make_run(Stations(3), gauges)
     again.store = run.store
     await SPD.answer(QUESTION, again)
-    assert by_role(model) == {"coordinator": 1, "agent": 6, "reader": 1}
+    assert by_role(model) == {"coordinator": 1, "agent": 3, "reader": 1}
 
 
 @pytest.mark.parametrize(
@@ -797,7 +824,7 @@ async def test_what_a_failure_left_unread_is_read_when_the_same_is_asked_again(
 async def test_no_more_documents_are_under_way_than_allowed(most, make_run):
     sources = Stations(40)
     run, _ = make_run(sources, gauges)
-    await SPDRAG(concurrency=most).answer(QUESTION, run)
+    await SPDRAG(concurrency=most, whole=False).answer(QUESTION, run)
     assert 1 <= sources.most_open <= most
 
 
@@ -850,7 +877,7 @@ async def test_memory_stays_flat_while_documents_are_read(make_run):
         return await Stations.search(sources, query, **inside)
 
     sources.search = search
-    await SPDRAG(form="short", most_calls=None).answer(QUESTION, run)
+    await SPDRAG(form="short", most_calls=None, whole=False).answer(QUESTION, run)
     # Bytes a document: its report, its finding and the span, and caches of bounded size.
     assert sizes[500] / 200 < 20_000
 

@@ -2,8 +2,9 @@
 
 Each agent α_i converses: it is told the question q and the tasks, asks for one search a turn inside
 its document d_i alone, is shown the passages, and ends with o_i = ⟨s_i, r_i⟩: a report by task in
-free words, and its relevance. The words that a report quotes are located in the passages that the
-agent was shown: those lines are findings with places.
+free words, and its relevance. A document no longer than what the searches may show is shown at
+once. The words that a report quotes are located in the passages that the agent was shown:
+those lines are findings with places.
 
 Memory holds reports, never documents. Each outcome is stored as it comes, so that an interrupted
 run resumes where it was.
@@ -44,6 +45,7 @@ from colligate.strategies.spd_rag.prompts import (
     agent_messages,
 )
 
+_CHARACTERS = 4  # of a token, about
 _FEWEST_SEARCHES = 2  # before "not found" (section 3.2)
 _SHORT = 150  # tokens of a short passage: a search returns enough to fill its evidence
 _TURN = 400  # tokens of an action that searches, and of what is said to it beside passages
@@ -121,7 +123,8 @@ _PLAIN = ("report", "relevance", "dropped", "searches", "turns")
 class _Talk:
     """A conversation of an agent, and the passages that it was shown, in order.
 
-    `first` is the best new passage of each search; `full`: no passage fits the window any more.
+    `first` is the best new passage of each search, or the whole document; `full`: all of it was
+    shown, or no passage fits the window any more.
     """
 
     info: DocumentInfo
@@ -146,16 +149,16 @@ class DocumentAgent:
     mode: SearchMode
     evidence_tokens: int
     tokens: int
+    whole: bool
     template: PromptTemplate | None
 
     async def read(self, info: DocumentInfo, run: Run) -> AgentOutcome:
         """Read one document; a failure becomes its outcome and does not stop other agents."""
         if not info.passages:
             return AgentOutcome(info.id, info.full_title, Status.EMPTY)
-        asked = self.question if self.question_reaches else ""
-        beginning = agent_messages(info.full_title, self.tasks, self.searches, asked, self.template)
-        talk = _Talk(info, beginning)
+        talk = _Talk(info, self._begin(info))
         try:
+            await self._show_whole(talk, run)
             return await self._report(await self._converse(talk, run), talk, run)
         except ColligateError as error:
             status = _STATUS.get(type(error), Status.FAILED)
@@ -167,6 +170,24 @@ class DocumentAgent:
                 turns=talk.turns,
                 error=error,
             )
+
+    def _begin(self, info: DocumentInfo, whole: str = "") -> list[Message]:
+        asked = self.question if self.question_reaches else ""
+        title = info.full_title
+        return agent_messages(title, self.tasks, self.searches, asked, self.template, whole)
+
+    async def _show_whole(self, talk: _Talk, run: Run) -> None:
+        """Show all of a document that the window and the tokens of all searches hold."""
+        info, most = talk.info, self.searches * self.evidence_tokens
+        if not self.whole or self.template or info.characters > most * _CHARACTERS:
+            return
+        document = await run.document(info.id)
+        passage = document.passage(document.span(0, len(document)))
+        messages = self._begin(info, render_passages([passage]))
+        room = await run.room(Role.WORKER, messages, self.tokens, schema=LastAction)
+        if room is None or room >= 0:
+            talk.messages, talk.full = messages, True
+            talk.shown, talk.first = [passage], [passage.span]
 
     async def _converse(self, talk: _Talk, run: Run) -> AgentAction:
         """Return the action that ends the loop: after `searches` turns the agent must finalize."""
@@ -189,7 +210,8 @@ class DocumentAgent:
             talk.shown += new
             talk.messages += _continue(action, told, last=turn == self.searches or talk.full)
             run.emit(_turn_event(action, talk, new))
-        run.emit(_turn_event(action.model_copy(update={"action": "finalize"}), talk, ()))
+        ended = action.model_copy(update={"action": "finalize"})
+        run.emit(_turn_event(ended, talk, () if talk.searches else talk.shown))
         return action
 
     def _is_done(self, action: AgentAction, talk: _Talk) -> bool:

@@ -5,7 +5,8 @@ The method in the order of the paper (Akay et al., 2026):
 1. Coordination layer: from the question q alone, write tasks that any document can be asked and a
    directive for the synthesis (one call).
 2. Parallel retrieval layer: for each document d_i an agent α_i searches inside it, at most 5 times,
-   and returns its report s_i with the relevance r_i in [0, 1] (`agent.py`).
+   or is shown all of a short one, and returns its report s_i with the relevance r_i in [0, 1]
+   (`agent.py`).
 3. Synthesis layer: merge similar reports under a budget of B tokens, level by level, until one
    prompt holds everything; answer from that (`synthesis.py`).
 """
@@ -52,6 +53,7 @@ class SPDRAG:
         pool: passages that a search gives to the reranker, if there is one; none: 2 k
         evidence_tokens: most tokens that a search shows; fewer if the worker's window is too small
             for all searches
+        whole: show an agent at once a document that is no longer than what its searches may show
         concurrency: agents, and syntheses, that work at a time
         merge_tokens: most tokens of reports that are merged at once; none: three quarters of the
             reader's window
@@ -74,6 +76,7 @@ class SPDRAG:
         "k": "5",
         "pool": "15",
         "evidence_tokens": "5000",
+        "whole": "false",
         "merge_tokens": "none",
     }
 
@@ -83,6 +86,7 @@ class SPDRAG:
     k: int | None = None  # the paper: 5 of 1,000 tokens, which ours do not have
     pool: int | None = None  # the paper: 15
     evidence_tokens: int = 5000  # the paper: 5 times 1,000
+    whole: bool = True  # the paper: false, every agent searches
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     concurrency: int = 16
     merge_tokens: int | None = None  # B; the paper: 750,000 of a million, three quarters
@@ -193,6 +197,7 @@ class SPDRAG:
             mode=self.mode,
             evidence_tokens=evidence,
             tokens=tokens,
+            whole=self.whole,
             template=self.templates.get("agent"),
         )
 
