@@ -137,10 +137,11 @@ def count_lines(module: str) -> int:
 
 
 def count_fields(method: str, trees: dict[str, ast.Module]) -> int:
-    """Return the most fields of a class in a method's file that has a name to be asked by."""
+    """Return the most fields to set of a class in a method's file with a name to be asked by."""
     fields = [
         sum(
-            isinstance(each, ast.AnnAssign) and "ClassVar" not in ast.unparse(each.annotation)
+            isinstance(each, ast.AnnAssign)
+            and not any(no in ast.unparse(each) for no in ("ClassVar", "init=False"))
             for each in node.body
         )
         for node in trees[f"colligate.strategies.{method}.method"].body

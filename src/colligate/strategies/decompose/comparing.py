@@ -105,17 +105,29 @@ def read_value(text: str) -> Value | None:
 def name_apart(text: str, other: str, within: str) -> str:
     """Return the words of a text that another lacks at the same place, if `within` has them.
 
-    >>> name_apart("When was Ada Holt born?", "When was Ib Moe born?", "Who is older, Ada Holt ...")
+    Words that both share belong to the names if `within` has both names with them.
+
+    >>> name_apart("When was Ada Holt born?", "When was Ada Moe born?", "Ada Holt or Ada Moe?")
     'Ada Holt'
     """
     words, others = text.split(), other.split()
-    same = len(_common(words, others))
-    words, others = words[same:], others[same:]
-    end = len(_common(words[::-1], others[::-1]))
-    name = " ".join(words[: len(words) - end]).strip(" ?.,")
-    return name if name and normalise(name).text in normalise(within).text else ""
+    start = _count_common(words, others)
+    end = _count_common(words[start:][::-1], others[start:][::-1])
+    held = normalise(within).text
+
+    def names(start: int, end: int) -> list[str]:
+        return [" ".join(each[start : len(each) - end]).strip(" ?.,") for each in (words, others)]
+
+    def holds(start: int, end: int) -> bool:
+        return all(name and normalise(name).text in held for name in names(start, end))
+
+    while start and holds(start - 1, end):
+        start -= 1
+    while end and holds(start, end - 1):
+        end -= 1
+    return names(start, end)[0] if holds(start, end) else ""
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> list[str]:
+def _count_common(one: Sequence[str], other: Sequence[str]) -> int:
     pairs = zip(one, other, strict=False)
-    return [each for each, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
