@@ -84,16 +84,16 @@ async def test_replies_kept_before_are_still_found(scripted_model, cache):
         "69391480e0558d8b709bb2738e91e84ad8feb8316f06ebfe323c980331887a5e": "seeded",
     }
     for key, text in kept.items():
-        cache.put(key, asdict(Completion(text)))
+        cache.put_all({key: asdict(Completion(text))})
     assert (await ask(model, messages)).text == "greedy"
     seeded = {"temperature": 0.5, "stop": ["\n\n"], "seed": 3, "schema": schema}
     assert (await ask(model, messages, **seeded)).text == "seeded"
-    cache.put("0bdfc2557b4137c91db98e327128d211f57aaebd406f3f2ee7069b823d847775", [-1.5])
+    cache.put_all({"0bdfc2557b4137c91db98e327128d211f57aaebd406f3f2ee7069b823d847775": [-1.5]})
     assert await likelihood(model, "a", "b") == [-1.5]
     odds = {"odds": {"yes": 1.0}, "mass": 0.5, "bounded": []}
-    cache.put("4ffa976aff2ac90a3cd16eafc83256ade8cf4327a0b4ca4e5c8acc49b670e5c5", odds)
+    cache.put_all({"4ffa976aff2ac90a3cd16eafc83256ade8cf4327a0b4ca4e5c8acc49b670e5c5": odds})
     assert (await model.labels(messages, ["yes", "no"], forced="[")).mass == 0.5
-    cache.put("8953f5135f341421375c8711437601d17d6c6b32712daca9c5b68c08c2425bc0", [0.25])
+    cache.put_all({"8953f5135f341421375c8711437601d17d6c6b32712daca9c5b68c08c2425bc0": [0.25]})
     seen = await model.attention(messages, [(0, 4)], query=2, layers=(0.5, 1.0))
     assert seen == [0.25]
 
@@ -248,21 +248,21 @@ def test_removing_a_document_leaves_none_of_its_bytes(cache):
     for number in range(400):
         # Of different lengths and interleaved, so that SQLite moves cells between pages.
         secret, plain = f"SECRET-{number} " * (number % 40 + 1), f"plain-{number} " * (number % 23)
-        cache.put(f"s{number * 7919 % 400:03}", secret, ["secret-id", f"doc{number}"])
-        cache.put(f"p{number * 7919 % 400:03}", plain, [f"doc{number}"])
-    cache.put("untagged", "SECRET without a tag")
+        cache.put_all({f"s{number * 7919 % 400:03}": secret}, ["secret-id", f"doc{number}"])
+        cache.put_all({f"p{number * 7919 % 400:03}": plain}, [f"doc{number}"])
+    cache.put_all({"untagged": "SECRET without a tag"})
     assert b"SECRET" in bytes_on_disk(cache)
     assert cache.remove(["secret-id"]) == 401
     left = bytes_on_disk(cache)
     assert b"SECRET" not in left
     assert b"secret-id" not in left
-    assert cache.get("s001") is None
-    assert cache.get("p007") is not None
+    assert not cache.get_all(["s001"])
+    assert cache.get_all(["p007"])
 
 
 def test_removing_twice_or_from_nothing(cache):
     assert cache.remove(["d"]) == 0
-    cache.put("k", "v", ["d"])
+    cache.put_all({"k": "v"}, ["d"])
     assert cache.remove(["d"]) == 1
     assert cache.remove(["d"]) == 0
 
@@ -324,23 +324,23 @@ def test_a_file_that_was_locked_at_first_is_used_later(tmp_path):
     cache = ResponseCache(tmp_path / "responses.db", wait=0)
     with sqlite3.connect(cache.path, isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
-        cache.put("k", "v")
+        cache.put_all({"k": "v"})
         assert "locked" in cache.warnings[0]
         other.execute("ROLLBACK")
     other.close()
-    cache.put("k", "v")
-    assert cache.get("k") == "v"
+    cache.put_all({"k": "v"})
+    assert cache.get_all(["k"]) == {"k": "v"}
     cache.close()
 
 
 def test_entries_of_another_version_are_not_used(cache):
-    cache.put("k", "v", ["d"])
+    cache.put_all({"k": "v"}, ["d"])
     with sqlite3.connect(cache.path) as other:
         other.execute("UPDATE responses SET version = version + 1")
     other.close()
-    assert cache.get("k") is None
-    cache.put("k", "new", ["d"])
-    assert cache.get("k") == "new"
+    assert not cache.get_all(["k"])
+    cache.put_all({"k": "new"}, ["d"])
+    assert cache.get_all(["k"]) == {"k": "new"}
 
 
 WRITER = """
@@ -351,8 +351,8 @@ cache = ResponseCache(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(50):
-    cache.put(f"{sys.argv[2]}-{number}", number, ["d"])
-    assert cache.get(f"{sys.argv[2]}-{number}") == number
+    cache.put_all({f"{sys.argv[2]}-{number}": number}, ["d"])
+    assert cache.get_all([f"{sys.argv[2]}-{number}"])
 assert cache.warnings == [], cache.warnings
 cache.close()
 """
@@ -370,5 +370,7 @@ def test_several_processes_at_once(cache):
     for writer in writers:
         writer.communicate()
     assert [writer.returncode for writer in writers] == [0, 0, 0]
-    found = [cache.get(f"{writer}-{number}") for writer in range(3) for number in range(50)]
+    keys = [f"{writer}-{number}" for writer in range(3) for number in range(50)]
+    kept = cache.get_all(keys)
+    found = [kept.get(key) for key in keys]
     assert found == [*range(50)] * 3

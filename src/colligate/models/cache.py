@@ -177,12 +177,12 @@ class CachedChat(WrappedModel):
 
         async def recall() -> Any:
             nonlocal asked
-            value = await asyncio.to_thread(self._cache.get, key)
-            if value is None:
+            known = await asyncio.to_thread(self._cache.get_all, [key])
+            if key not in known:
                 asked = True
-                value = await ask()
-                await asyncio.to_thread(self._cache.put, key, value, self._tags())
-            return value
+                known = {key: await ask()}
+                await asyncio.to_thread(self._cache.put_all, known, self._tags())
+            return known[key]
 
         if alone and key not in self._cache.in_flight:
             return await recall(), not asked
@@ -235,10 +235,6 @@ class ResponseCache:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
-    def get(self, key: str) -> Any | None:
-        """Return the value stored under the key, or None."""
-        return self.get_all([key]).get(key)
-
     def get_all(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the stored values by key; keys without a value are left out."""
 
@@ -253,10 +249,6 @@ class ResponseCache:
             return found
 
         return self._try(read) or {}
-
-    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
-        """Store a JSON value; `tags` are the ids of the documents it may repeat."""
-        self.put_all({key: value}, tags)
 
     def put_all(self, values: Mapping[str, Any], tags: Collection[str] = ()) -> None:
         """Store JSON values by key, all with the same tags."""
@@ -311,13 +303,9 @@ class ResponseCache:
             count = db.execute(
                 "DELETE FROM responses WHERE key IN (SELECT key FROM doomed)"
             ).rowcount
-        # Deleting zeroes the cells, but pages may contain older copies of cells that moved, and
-        # the log contains older pages: rewrite the file and empty the log. Also if nothing was
-        # deleted, because a process may have been killed between the two steps.
+        # Deleting zeroes the cells, but pages may contain older copies of cells that moved: rewrite
+        # the file. Also if nothing was deleted, because a process may have been killed in between.
         db.execute("VACUUM")
-        busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if busy:
-            raise sqlite3.OperationalError("another process is reading it")
         return count
 
     def close(self) -> None:
@@ -347,8 +335,8 @@ class ResponseCache:
             make_private_file(self.path)
             db = sqlite3.connect(self.path, timeout=self._wait, check_same_thread=False)
             try:
-                self._use_log(db)
-                db.execute("PRAGMA synchronous = NORMAL")
+                # No log, which would hold copies of removed text beside the file.
+                db.execute("PRAGMA journal_mode = DELETE")
                 db.execute("PRAGMA secure_delete = ON")
                 db.executescript(_TABLES)
             except BaseException:
@@ -357,21 +345,6 @@ class ResponseCache:
             self._connection = db
         return self._connection
 
-    def _use_log(self, db: sqlite3.Connection) -> None:
-        """Switch the file to a write-ahead log.
-
-        SQLite does not wait by itself if another process switches a new file at the same time.
-        """
-        deadline = time.monotonic() + self._wait
-        while True:
-            try:
-                db.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-
     def _set_aside(self, error: Exception) -> Path:
         with contextlib.suppress(sqlite3.Error):
             self._drop()
@@ -379,8 +352,6 @@ class ResponseCache:
         aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
         with contextlib.suppress(OSError):
             self.path.rename(aside)
-            for ending in ("-wal", "-shm"):
-                self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
         self._warn(f"the response cache {self.path} was damaged ({error}); a new one is started")
         return aside
 
