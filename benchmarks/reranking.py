@@ -1,10 +1,10 @@
 """Measure the reranker on questions it was not trained on, against search and MiniLM's cosine.
 
-    python benchmarks/reranking.py --data DATA --groups RUN/groups.jsonl --indexes INDEXES
+    python benchmarks/reranking.py --data DATA --groups GROUPS/test.jsonl --indexes INDEXES
     python benchmarks/reranking.py --speed
 
-`DATA` holds the data sets (`dev/`, `wiki_structured/`), `groups.jsonl` is what `colligate train
-reranker` wrote: its test questions are judged. Elsewhere the best `--pool` passages of hybrid
+`DATA` holds the data sets (`dev/`, `wiki_structured/`), `GROUPS` is what `heads/groups.py` wrote:
+its test questions are judged. Elsewhere the best `--pool` passages of hybrid
 search are put in a new order, by the reranker alone and beside the search as in a run. nDCG@10
 counts the right passages of the whole set where they are named (musique, popqa, triviaqa) and those
 of the pool elsewhere; differences are paired, with the 95% interval of the bootstrap and the larger
@@ -37,7 +37,7 @@ from colligate.models.metering import Meter
 from colligate.models.pairs import MiniLMReranker
 from colligate.models.rerankers import EmbeddingReranker
 from colligate.session import ingest
-from colligate.training.pairs import TEST, has_answer, read_groups, spell_plainly
+from heads.groups import has_answer, spell_plainly
 
 SEED = 0
 READER = "colligate.bench.datasets.passages:read_corpus_file"
@@ -75,13 +75,16 @@ async def rank(reranker: Reranker, question: str, texts: Sequence[str]) -> list[
 
 async def judge_groups(file: Path, ours: Reranker, theirs: Reranker) -> None:
     """Judge the test questions of each set: one right passage among twenty."""
-    groups = [each for each in read_groups(file) if each.split == TEST]
-    for name in sorted({each.set for each in groups}):
+    groups = [record for _, record in load_records(file)]
+    for name in sorted({each["set"] for each in groups}):
         places: dict[str, list[int]] = {"ours": [], "theirs": []}
-        for group in (each for each in groups if each.set == name):
-            texts = [*group.others[:19], *group.gold]  # the right one last: ties count against it
+        for group in (each for each in groups if each["set"] == name):
+            texts = [
+                *group["wrong"][:19],
+                *group["right"],
+            ]  # the right one last: ties count against it
             for whose, reranker in (("ours", ours), ("theirs", theirs)):
-                order = await rank(reranker, group.question, texts)
+                order = await rank(reranker, group["question"], texts)
                 places[whose].append(min(order.index(i) for i in range(19, len(texts))))
         for label, most in (("first", 1), ("among two", 2), ("among six", 6)):
             hit = {w: [float(place < most) for place in each] for w, each in places.items()}

@@ -124,8 +124,9 @@ Reranker = Annotated[
     str | None,
     option(
         "The reranker of the passages found: none, minilm, embedding, likelihood, "
-        "cross-encoder:NAME or http:MODEL@URL. Default: COLLIGATE_RERANKER, then the settings "
-        "file, then the strategy's own; `bench run` has none then.",
+        "cross-encoder:NAME, onnx:FOLDER (of `colligate train head`) or http:MODEL@URL. Default: "
+        "COLLIGATE_RERANKER, then the settings file, then the strategy's own; `bench run` has none "
+        "then.",
         MODELS,
     ),
 ]
@@ -143,7 +144,7 @@ Check = Annotated[
     option(
         "What judges whether the quotes support a statement: model (one call of the reader), odds "
         "(its label odds), head (in the package), hf:NAME (an entailment model), onnx:FOLDER (of "
-        "`colligate train verifier`) or none. Default: COLLIGATE_CHECK, then the settings file, "
+        "`colligate train head`) or none. Default: COLLIGATE_CHECK, then the settings file, "
         "then odds for the pointwise reader, model for others.",
         MODELS,
     ),

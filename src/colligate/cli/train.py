@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,9 +21,7 @@ if TYPE_CHECKING:
     from colligate.training.evaluation import EvaluationReport, Measure
     from colligate.training.samples import Card
 
-app = typer.Typer(
-    help="Train adapters for RDR2, LongRefiner and DualRAG, the reranker and the verifier."
-)
+app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG, rerankers and verifiers.")
 
 _DATA = "Data"
 
@@ -347,82 +344,51 @@ def train_fit_command(
     return status
 
 
-DataSets = Annotated[
-    Path,
-    options.option(
-        "The folder of the data sets: NAME.jsonl.gz and NAME.corpus.jsonl.gz.",
-        _DATA,
-        "--data",
-        metavar="DIR",
-    ),
-]
-Numbers = Annotated[
-    list[str] | None,
-    options.option(
-        "Replace a number of the training, such as steps=500; may be repeated (docs/training.md).",
-        _DATA,
-        "--set",
-        metavar="NAME=VALUE",
-    ),
-]
+class Head(StrEnum):
+    """The models of two texts that can be trained."""
+
+    RERANKER = "reranker"
+    VERIFIER = "verifier"
 
 
-@command(app, "reranker")
-def train_reranker_command(*, data: DataSets, out: Out, parameters: Numbers = None) -> int:
-    """Train the reranker `minilm`: a pair head on MiniLM's layers (extra `train`).
-
-    Makes groups of passages from the data sets, trains on them, and writes int8 ONNX weights with
-    their tokenizer into --out. The same command resumes a training that was stopped.
-
-    Exit status: 0 trained, 2 wrong usage, 1 a fault.
-    """
-    from colligate.training.reranking import train_reranker
-
-    return _train_head(train_reranker, data, out, parameters or [])
-
-
-@command(app, "verifier")
-def train_verifier_command(
+@command(app, "head")
+def train_head_command(
+    kind: Annotated[Head, typer.Argument(help="What is trained.", show_default=False)],
     *,
-    data: DataSets,
-    out: Out,
-    without: Annotated[
-        Path | None,
+    data: Annotated[
+        Path,
         options.option(
-            "Leave out the documents that this file names, such as those to judge by: JSON Lines "
-            "with set, document, start and end.",
+            "The folder of labelled pairs: train.jsonl, and held_out.jsonl to judge by "
+            "(docs/training.md).",
             _DATA,
-            "--without",
-            metavar="FILE",
+            "--data",
+            metavar="DIR",
+        ),
+    ],
+    out: Out,
+    parameters: Annotated[
+        list[str] | None,
+        options.option(
+            "Replace a number of the training, such as steps=500; may be repeated "
+            "(docs/training.md).",
+            _DATA,
+            "--set",
+            metavar="NAME=VALUE",
         ),
     ] = None,
-    parameters: Numbers = None,
 ) -> int:
-    """Train the verifier of citations: three verdicts on MiniLM's layers (extra `train`).
+    """Train a reranker or a verifier on labelled pairs of texts (extra `train`).
 
-    Makes claims about sentences of the data sets, true ones and ones that are changed, trains on
-    them, and writes int8 ONNX weights with their tokenizer into --out. The same command resumes a
-    training that was stopped.
+    Writes an int8 ONNX model with its tokenizer into --out, for `--reranker onnx:DIR` or `--check
+    onnx:DIR`. The same command resumes a training that was stopped.
 
     Exit status: 0 trained, 2 wrong usage, 1 a fault.
     """
-    from colligate.training.verifying import train_verifier
+    from colligate.cli.progress import watch_run
+    from colligate.training.heads import train_head
 
-    return _train_head(partial(train_verifier, without=without), data, out, parameters or [])
-
-
-def _train_head(
-    train: Callable[..., Coroutine[Any, Any, Path]], data: Path, out: Path, parameters: list[str]
-) -> int:
-    from colligate.cli.progress import run_resumable
-    from colligate.core.events import Trace
-    from colligate.session import report_pull
-
-    made = run_resumable(
-        lambda see: train(data, out, parameters, see, report_pull(Trace((see,)))), out
-    )
-    if made is None:
-        return INTERRUPTED
+    with watch_run() as watcher:
+        made = train_head(kind.value, data, out, parameters or (), watcher.see)
     print_result(str(made / "model.onnx"))
     return ANSWERED
 

@@ -190,7 +190,7 @@ def weights_digest(name: str) -> str:
     pinned = OWN_NAMES.get(base, rest if kind in ("gguf", "hf") and rest in PINNED else base)
     if pinned in PINNED and not (rest and Path(rest).exists()):
         return PINNED[pinned].files["model"].sha256
-    return _digest_at(rest) if kind in ("gguf", "hf", "st", "cross-encoder") else ""
+    return _digest_at(rest) if kind in ("gguf", "hf", "st", "cross-encoder", "onnx") else ""
 
 
 def _digest_at(place: str) -> str:

@@ -103,7 +103,7 @@ class UsageReport:
 
 _HERE = (
     "bundled bundled+* gguf:* hf:* st:* minilm* static wordllama-* scripted embedding likelihood"
-    " cross-encoder:* *@http*://localhost *@http*://localhost[:/]* *@http*://127.[0-9]*"
+    " cross-encoder:* onnx:* *@http*://localhost *@http*://localhost[:/]* *@http*://127.[0-9]*"
     " *@http*://[[]::1]*"
 ).split()
 # Models that a proxy at such an address, as LiteLLM is, only passes on to their provider.

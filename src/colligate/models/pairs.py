@@ -1,7 +1,7 @@
 """Heads on MiniLM that are carried in the package: the reranker, and the verifier of claims.
 
 Their first layers are the same, so the verifier's file holds only its own: the rest is read from
-the reranker's (external data of ONNX, `training/verifying.py`).
+the reranker's (external data of ONNX, `benchmarks/heads/package.py`).
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class MiniLMReranker:
 
     def __init__(self, folder: Path | None = None, threads: int | None = None) -> None:
         self._folder = folder
+        if folder is not None:
+            self.name = f"onnx:{folder}"
         self._lock = threading.Lock()
         self._loaded: tuple[Tokenizer, Any] | None = None
         self._threads = Threads(self.name, threads or physical_cores())

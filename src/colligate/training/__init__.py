@@ -1,6 +1,6 @@
 """Train the small models that strategies ask: curate samples, fit adapters, evaluate them.
 
-Everything is imported at its first use; `fit` needs the extra `train`.
+Everything is imported at its first use; `fit` and `train_head` need the extra `train`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from colligate.training.dualrag import curate_dualrag
     from colligate.training.evaluation import Evaluation, evaluate
     from colligate.training.fitting import fit
+    from colligate.training.heads import train_head
     from colligate.training.longrefiner import curate_longrefiner
     from colligate.training.rdr2 import curate_rdr2
     from colligate.training.recipes import export_llama_factory, list_recipes, read_recipe
@@ -33,6 +34,7 @@ __all__ = [
     "read_card",
     "read_recipe",
     "read_samples",
+    "train_head",
     "write_samples",
 ]
 
@@ -51,6 +53,7 @@ _HOME = {
     "read_card": "samples",
     "read_recipe": "recipes",
     "read_samples": "samples",
+    "train_head": "heads",
     "write_samples": "samples",
 }
 

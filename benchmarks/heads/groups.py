@@ -1,16 +1,26 @@
-"""Groups of passages for the reranker: a question, passages that hold its answer, and others.
+"""Make the groups of passages that the carried reranker was trained on.
 
-The others are what the question brings and what a search by words finds, without those that contain
-an answer. Questions that share a gold passage stay on one side of the split, and a training
-question is left out if a gold passage of a question to be judged has the title of one of its own.
+    python benchmarks/heads/groups.py DATA OUT [SETS]
+    colligate train head reranker --data OUT --out RERANKER
+
+`DATA` has `NAME*.jsonl.gz` (`id`, `question`, `answers`, `documents` with `id`, `title`, `text`,
+`gold_document_ids`, `meta`) with `NAME.corpus.jsonl.gz` (`id`, `title`, `text`). `OUT` gets
+`train.jsonl`, `held_out.jsonl` and, of nq20, `test.jsonl`, which `benchmarks/reranking.py` judges.
+
+A group is a question, passages that hold its answer, and others: those that the question brings and
+those that a search by words finds, without those that contain an answer. Questions that share a
+gold passage stay on one side of the split, and a training question is left out if a gold passage of
+a question to be judged has the title of one of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import random
 import re
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,19 +29,17 @@ from pathlib import Path
 from typing import Any
 
 from colligate.bench.datasets import load_records
-from colligate.core.events import Listener, Progressed
 from colligate.documents import Document, flat_tree
-from colligate.errors import MissingPath
-from colligate.jobs.files import write_whole
 from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode
 
-TRAIN, CHECK, TEST = "train", "dev", "test"
+SETS = "nq20,asqa,hotpotqa,2wikimultihopqa,triviaqa"
+TRAIN, CHECK, TEST = "train", "held_out", "test"
 
-FOUND = 20
-"""Passages that a search adds to what a question brings."""
-LEAST_OTHERS = 4
-"""With fewer wrong passages a group teaches nothing."""
+FOUND = 20  # passages that a search adds to what a question brings
+LEAST_OTHERS = 4  # with fewer wrong passages a group teaches nothing
+RARE = 0.5  # of the made questions in a pass over the groups
+OFTEN = {"nq20": 2.0}  # times that a set's questions come in a pass
 
 _SEED = "20261122"
 # Shares of a set's questions: to judge by, and up to where to watch the training by.
@@ -59,65 +67,42 @@ _RELATIONS = {
 class Group:
     """A question, the passages that hold its answer, and others, the hardest first.
 
-    Each passage begins with its title on a line of its own. `kind` is `question`, `reading` (one
-    reading of an ambiguous question) or `evidence` (a question made from a fact of the data set).
+    `kind` is `question`, `reading` (one reading of an ambiguous question) or `evidence` (a question
+    made from a fact of the data set).
     """
 
     set: str
     split: str
     id: str
     question: str
-    gold: tuple[str, ...]
-    others: tuple[str, ...]
+    right: tuple[str, ...]
+    wrong: tuple[str, ...]
     kind: str = "question"
 
 
-async def make_groups(data: Path, sets: Sequence[str], on_event: Listener) -> list[Group]:
-    """Make the groups of these data sets, shuffled: files `NAME*.jsonl.gz` with their corpora.
-
-    Raises:
-        MissingPath: a data set or its corpus is not in the folder `data`.
-        FaultyRecord: a file cannot be read.
-    """
-    groups: list[Group] = []
-    for place, name in enumerate(sets):
-        on_event(Progressed("making pairs", place, len(sets), name))
-        groups += [group async for group in _read_set(data, name)]
-    on_event(Progressed("making pairs", len(sets), len(sets)))
-    return _separate(groups)
+async def main(data: Path, out: Path, sets: str = SETS) -> None:
+    write_groups(
+        out, _separate([each for name in sets.split(",") async for each in _read_set(data, name)])
+    )
 
 
-def write_groups(file: Path, groups: Sequence[Group]) -> None:
-    """Write groups as JSON Lines."""
-    write_whole(file, (json.dumps(asdict(group), ensure_ascii=False) + "\n" for group in groups))
-
-
-def read_groups(file: Path) -> list[Group]:
-    """Read the groups that `write_groups` wrote."""
-    with file.open(encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines]
-    return [
-        Group(**{**each, "gold": tuple(each["gold"]), "others": tuple(each["others"])})
-        for each in records
-    ]
-
-
-def count_groups(groups: Sequence[Group]) -> dict[str, int]:
-    """Return how many groups there are by set, split and kind."""
+def write_groups(out: Path, groups: Sequence[Group]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for split in (TRAIN, CHECK, TEST):
+        with (out / f"{split}.jsonl").open("w", encoding="utf-8") as file:
+            for each in (group for group in groups if group.split == split):
+                weight = OFTEN.get(each.set, 1.0) * (RARE if each.kind == "evidence" else 1.0)
+                file.write(
+                    json.dumps({**asdict(each), "weight": weight}, ensure_ascii=False) + "\n"
+                )
     counts = Counter(f"{each.set} {each.split} {each.kind}" for each in groups)
-    return dict(sorted(counts.items()))
+    print(json.dumps(dict(sorted(counts.items())), indent=1))
 
 
 def find_set(data: Path, name: str) -> Path:
-    """Return the questions of a data set; of several files (gold in several places) the middle one.
-
-    Raises:
-        MissingPath: there are none.
-    """
+    """Return the questions of a set; of several files (gold in several places) the last one."""
     files = [file for file in sorted(data.glob(f"{name}*.jsonl.gz")) if ".corpus." not in file.name]
     exact = data / f"{name}.jsonl.gz"
-    if not files:
-        raise MissingPath(f"no data set {name} in {data}", "no such file", f"give {exact.name}")
     return exact if exact in files else files[-1]
 
 
@@ -241,15 +226,15 @@ def _derive(record: _Record, gold: Sequence[_Record]) -> Iterator[_Derived]:
 
 def _separate(groups: Sequence[Group]) -> list[Group]:
     """Leave out training questions near judged ones, questions asked twice, and poor groups."""
-    near = {_title(text) for each in groups if each.split != TRAIN for text in each.gold}
+    near = {_title(text) for each in groups if each.split != TRAIN for text in each.right}
     apart = [
         each
         for each in groups
-        if each.split != TRAIN or not any(_title(text) in near for text in each.gold)
+        if each.split != TRAIN or not any(_title(text) in near for text in each.right)
     ]
     first: dict[str, Group] = {}
     for each in sorted(apart, key=lambda each: each.split == TRAIN):
-        if len(each.others) >= LEAST_OTHERS:
+        if len(each.wrong) >= LEAST_OTHERS:
             first.setdefault(spell_plainly(each.question), each)
     kept = list(first.values())
     random.Random(1).shuffle(kept)
@@ -258,3 +243,7 @@ def _separate(groups: Sequence[Group]) -> list[Group]:
 
 def _title(text: str) -> str:
     return spell_plainly(text.partition("\n")[0])
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]))
