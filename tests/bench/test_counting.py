@@ -9,7 +9,7 @@ from colligate.bench.compare import collect_values, compare_runs
 from colligate.bench.metrics.evidence import CUTS, evidence_measures
 from colligate.bench.outcome import Outcome, Piece, Row
 from colligate.bench.question import Question
-from colligate.bench.results import read_results
+from colligate.bench.tables import RunResults
 from support.bench import write_run
 
 QUESTION = Question("q", "?", ("y",), gold=("g",))
@@ -82,5 +82,5 @@ def test_comparisons_and_reports_count_so(tmp_path: Path) -> None:
 
     [found] = compare_runs(tmp_path, metrics=["gold_any_kept"])
     assert (found.means, found.missing) == ((0.5, 1.0), (0, 0))
-    asked = read_results(tmp_path).values("d", "a", "gold_any_kept")
+    asked = RunResults(tmp_path).values("d", "a", "gold_any_kept")
     assert asked == {("d", "1"): 1.0, ("d", "2"): 0.0}

@@ -23,34 +23,27 @@ from urllib.parse import quote
 from jinja2 import Environment, StrictUndefined
 
 from colligate import __version__
-from colligate.bench.figures import can_draw
-from colligate.bench.outcome import Piece, Row
-from colligate.bench.pictures import (
-    VERDICT_COLOURS,
+from colligate.bench.figures import (
+    VERDICTS,
     ReportFigure,
+    can_draw,
     make_difference_figure,
     make_figures,
     make_verdict_figure,
+    order_by_chance,
 )
-from colligate.bench.results import (
-    MEANINGS,
+from colligate.bench.outcome import Piece, Row
+from colligate.bench.tables import (
     NONE,
+    Cell,
     RunResults,
+    TextTable,
     Verdict,
     classify,
-    format_count,
     format_number,
-    order_by_chance,
-    read_results,
-)
-from colligate.bench.tables import (
-    Cell,
-    ResultTable,
-    TextTable,
-    make_difference_table,
     make_measure_tables,
-    make_result_table,
 )
+from colligate.core.events import pluralize
 from colligate.errors import ColligateError
 
 
@@ -68,7 +61,7 @@ def write_report(directory: Path, out: Path | None = None) -> tuple[Path, Path]:
     named = out / "report.html" if out.is_dir() else out
     stem = named.stem if named.suffix in (".html", ".md") else named.name
     html, md = named.with_name(f"{stem}.html"), named.with_name(f"{stem}.md")
-    report = make_report(read_results(directory))
+    report = make_report(RunResults(directory))
     for file, content in ((html, render_page(report, html)), (md, render_markdown(report))):
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -93,30 +86,24 @@ class BenchReport:
     results: RunResults
     facts: tuple[Fact, ...]
     remarks: tuple[str, ...]
-    table: ResultTable
     measures: tuple[TextTable, ...]
     differences: ReportFigure | None
     figures: tuple[ReportFigure, ...]
     verdicts: ReportFigure
-    kinds: tuple[tuple[str, str], ...]
     failures: TextTable
-    made_with: tuple[tuple[str, TextTable], ...]
+    made_with: Mapping[str, TextTable]
 
 
 def make_report(results: RunResults) -> BenchReport:
     """Return all parts of the report on a run."""
-    table, comparisons = make_result_table(results)
-    there = {kind for each in results.verdicts.values() for kind, count in each.items() if count}
     return BenchReport(
         results=results,
         facts=_make_facts(results),
         remarks=tuple(_make_remarks(results)),
-        table=table,
         measures=make_measure_tables(results),
-        differences=make_difference_figure(comparisons, make_difference_table(comparisons)),
+        differences=make_difference_figure(results),
         figures=make_figures(results),
         verdicts=make_verdict_figure(results),
-        kinds=tuple((kind.value, MEANINGS[kind]) for kind in Verdict if kind in there),
         failures=_make_failures(results),
         made_with=_make_provenance(results),
     )
@@ -127,35 +114,31 @@ def make_report(results: RunResults) -> BenchReport:
 
 def _make_facts(results: RunResults) -> tuple[Fact, ...]:
     rows, made = results.rows, results.provenance
-    questions = len({(row.dataset, row.question) for row in rows})
-    failed = sum(bool(row.outcome.error) for row in rows)
+    questions = len({row.key[:2] for row in rows})
+    failed = sum(bool(row.error) for row in rows)
     usage = [row.outcome.usage for row in rows]
     into, out, calls = (
         sum(int(each.get(name) or 0) for each in usage)
         for name in ("input_tokens", "output_tokens", "calls")
     )
     prices = [each.get("cost_usd") for each in usage]
-    known = [float(price) for price in prices if price is not None]
-    more = "" if len(known) == len(prices) else " and more"
-    models = {role: record.name for role, record in made.models.items() if role != "embedder"}
-    reader = models.pop("reader", next(iter(models.values()), "none"))
-    others = [f"{role}: {_shorten_model(name)}" for role, name in models.items() if name != reader]
-    sessions = made.sessions
+    dollars = format_number(sum(float(price) for price in prices if price is not None))
+    more = " and more" if None in prices else ""
+    models = {role: record.name for role, record in made.models.items()}
+    reader = models.get("reader", "none")
+    others = [f"{role}: {name}" for role, name in models.items() if name != reader]
     share = format_number(100 * failed / max(1, len(rows)), 1)
-    sets = format_count(len(results.datasets), "data set")
+    sets = pluralize(len(results.datasets), "data set")
+    sessions = pluralize(len(made.sessions), "session")
     return (
         ("Questions", f"{questions:,}", f"of {sets}, seed {made.seed}"),
-        ("Strategies", str(len(results.methods)), format_count(len(rows), "answer")),
+        ("Strategies", str(len(results.methods)), pluralize(len(rows), "answer")),
         ("Failed", f"{failed:,}", f"{share} % of the answers"),
-        ("Reader", _shorten_model(reader), ", ".join(others)),
-        ("Tokens", _abbreviate(into + out), f"{_abbreviate(into)} in, {_abbreviate(out)} out"),
-        ("Calls", f"{calls:,}", f"{format_number(sum(known))} USD{more}"),
-        (
-            "Begun",
-            _format_time(made.began),
-            f"in {format_count(len(sessions), 'session')}" if sessions else "",
-        ),
-        ("On", *_describe_machine(sessions[-1].hardware if sessions else {})),
+        ("Reader", reader, ", ".join(others)),
+        ("Tokens", f"{into + out:,}", f"{into:,} in, {out:,} out"),
+        ("Calls", f"{calls:,}", f"{dollars} USD{more}"),
+        ("Begun", _format_time(made.began), f"in {sessions}"),
+        ("On", *_describe_machine(made.sessions[-1].hardware if made.sessions else {})),
     )
 
 
@@ -164,11 +147,8 @@ _FEW = 30  # below it the percentiles of a bootstrap are too narrow
 
 def _make_remarks(results: RunResults) -> Iterator[str]:
     """Yield what a reader of the numbers must know first."""
-    asked = {name: set[str]() for name in results.datasets}
-    for row in results.rows:
-        asked[row.dataset].add(row.question)
-    wanted = {name: len(questions) for name, questions in asked.items()}
-    wanted |= results.provenance.questions
+    asked = Counter(dataset for dataset, _ in {row.key[:2] for row in results.rows})
+    wanted = {**asked, **results.provenance.questions}
     due = sum(wanted.values()) * len(results.methods)
     if not results.rows:
         yield "No question has been answered yet."
@@ -183,10 +163,9 @@ def _make_remarks(results: RunResults) -> Iterator[str]:
             f"{unmeasured:,} answers could not be measured in every way; they are left out of the "
             "means that need it, and tell why below."
         )
-    few = min((len(questions) for questions in asked.values()), default=_FEW)
-    if few < _FEW:
+    if (few := min(asked.values(), default=_FEW)) < _FEW:
         yield (
-            f"Some data sets have as few as {format_count(few, 'question')}. Intervals and stars "
+            f"Some data sets have as few as {pluralize(few, 'question')}. Intervals and stars "
             "of so few tell little about questions that were not asked."
         )
     if not can_draw():
@@ -195,53 +174,40 @@ def _make_remarks(results: RunResults) -> Iterator[str]:
 
 def _make_failures(results: RunResults) -> TextTable:
     """Return why answers failed, the most frequent first, each with one whole error."""
-    counted: Counter[tuple[str, str]] = Counter()
-    examples: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     labels = {each.name: each.label for each in results.methods}
     for row in results.rows:
-        if error := row.outcome.error:
+        if row.error:
             # What happened, without why: an error's line is "what: why; hint".
-            what = error.split(": ", 1)[0].split("; ", 1)[0].strip()
+            what = re.split(": |; ", row.error, maxsplit=1)[0].strip()
             what = what if len(what) <= 80 else f"{what[:79]}…"
-            counted[what, labels[row.strategy]] += 1
-            examples.setdefault((what, labels[row.strategy]), error)
-    head = ("what", "strategy", "times", "an example")
-    body = [(*key, f"{count:,}", examples[key]) for key, count in counted.most_common()]
-    return (head, *body) if body else ()
+            found.setdefault((what, labels[row.strategy]), []).append(row.error)
+    most = sorted(found.items(), key=lambda each: -len(each[1]))
+    body = [(*key, f"{len(errors):,}", errors[0]) for key, errors in most]
+    return (("what", "strategy", "times", "an example"), *body) if body else ()
 
 
-def _make_provenance(results: RunResults) -> tuple[tuple[str, TextTable], ...]:
-    """Return all that the numbers can be reproduced with, as titled tables without heads."""
+def _make_provenance(results: RunResults) -> Mapping[str, TextTable]:
+    """Return all that the numbers can be reproduced with, as tables of names and values."""
     made = results.provenance
-    asked = ", ".join(f"{name}: {count:,}" for name, count in made.questions.items())
-    run = [("suite", made.suite), ("seed", str(made.seed)), ("questions", asked or "unknown")]
-    run += [(name, _format_value(value)) for name, value in made.settings.items()]
-    models = [
-        (role, record.name, record.digest or _format_value(record.said) or "no digest")
-        for role, record in made.models.items()
-    ]
-    strategies = [
-        (each.label, each.strategy, ", ".join(each.set) or "its defaults")
-        for each in results.methods
-    ]
-    sessions = []
-    for number, session in enumerate(made.sessions, 1):
-        ended = _format_time(session.ended) if session.ended else "not ended, or killed"
-        when = f"{_format_time(session.began)} to {ended}"
-        hardware = _format_value(session.hardware)
-        sessions.append((str(number), when, hardware, f"commit {session.commit}"))
-        if session.arguments:
-            sessions.append((f"{number}, arguments", _format_value(session.arguments), "", ""))
-    tables: list[tuple[str, TextTable]] = [
-        ("The run", run),
-        ("Models", models),
-        ("Strategies", strategies),
-        ("Sessions", sessions),
-        ("Versions", list(made.versions.items())),
-        ("Prompts, SHA-256 of the source that writes them", list(made.prompts.items())),
-        ("Data, SHA-256", list(made.data.items())),
-    ]
-    return tuple((title, rows) for title, rows in tables if rows)
+    run = {"suite": made.suite, "seed": made.seed, "questions": made.questions, **made.settings}
+    parts: dict[str, Mapping[str, Any]] = {
+        "The run": run,
+        "Models": {role: vars(record) for role, record in made.models.items()},
+        "Strategies": {
+            each.label: {"strategy": each.strategy, "set": each.set or "its defaults"}
+            for each in results.methods
+        },
+        "Sessions": {f"{at}": vars(each) for at, each in enumerate(made.sessions, 1)},
+        "Versions": made.versions,
+        "Prompts, SHA-256 of the source that writes them": made.prompts,
+        "Data, SHA-256": made.data,
+    }
+    return {
+        title: [(name, _format_value(value)) for name, value in part.items()]
+        for title, part in parts.items()
+        if part
+    }
 
 
 def _format_value(value: Any) -> str:
@@ -256,38 +222,21 @@ def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _abbreviate(count: int) -> str:
-    """Return 1,234,567 as 1.2 M."""
-    for power, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if count >= power:
-            return f"{format_number(count / power, 1 if count < 100 * power else 0)}{unit}"
-    return f"{count:,}"
-
-
-def _shorten_model(model: str) -> str:
-    """Return a model's name without the folder of its file."""
-    kind, _, name = model.partition(":")
-    return f"{kind}:{name.rsplit('/', 1)[-1]}" if kind == "gguf" else model
-
-
 def _format_time(text: str) -> str:
     """Return a time as a person reads it, in UTC."""
     try:
         at = datetime.fromisoformat(text)
-        return f"{at.day} {at:%B %Y, %H:%M}"
     except ValueError:
         return text or "unknown"
+    return f"{at.day} {at:%B %Y, %H:%M}"
 
 
 def _describe_machine(hardware: Mapping[str, Any]) -> tuple[str, str]:
     """Return the graphics cards or the processor, and what else the machine has."""
-    gpus, processor = (_format_value(hardware.get(name) or "") for name in ("gpus", "processor"))
-    others = [processor] if gpus and processor else []
-    if cores := hardware.get("cores"):
-        others.append(f"{cores} cores")
-    if memory := hardware.get("memory_gb"):
-        others.append(f"{memory} GB")
-    return gpus or processor or "unknown", ", ".join(others)
+    names = ("gpus", "processor", "cores", "memory_gb")
+    gpus, processor, cores, memory = (_format_value(hardware.get(name) or "") for name in names)
+    others = (processor if gpus else "", cores and f"{cores} cores", memory and f"{memory} GB")
+    return gpus or processor or "unknown", ", ".join(filter(None, others))
 
 
 # The page
@@ -303,15 +252,16 @@ def render_page(report: BenchReport, beside: Path) -> str:
     environment.filters["data_uri"] = lambda svg: (
         f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
     )
-    colours = {kind.value.replace(" ", "-"): colour for kind, colour in VERDICT_COLOURS.items()}
+    there = {kind for each in report.results.verdicts.values() for kind, n in each.items() if n}
     return environment.from_string(_read_own("page.html.j2")).render(
         report=report,
         suite=report.results.suite,
-        table=report.table,
+        table=report.results.table,
         questions=collect_answers(report.results, beside),
         format_number=format_number,
         format_interval=_format_cell_interval,
-        colours=colours,
+        kinds=[(kind, meaning) for kind, (_, meaning) in VERDICTS.items() if kind in there],
+        colours={kind.replace(" ", "-"): colour for kind, (colour, _) in VERDICTS.items()},
         css=_read_own("page.css"),
         js=_read_own("page.js"),
         version=__version__,
@@ -362,7 +312,7 @@ def collect_answers(results: RunResults, beside: Path) -> PageAnswers:
     deciding = {dataset: results.deciding_metric(dataset) for dataset in results.datasets}
 
     def order(key: tuple[str, str]) -> tuple[bool, str]:
-        return key not in failed, order_by_chance(*key)
+        return key not in failed, order_by_chance(key)
 
     failed = {key for key, rows in by_question.items() if any(row.outcome.error for row in rows)}
     taken: dict[tuple[str, str], dict[str, Any]] = {}
@@ -480,6 +430,7 @@ def render_markdown(report: BenchReport) -> str:
     text = environment.from_string(_read_own("page.md.j2")).render(
         report=report,
         suite=report.results.suite,
+        table=report.results.table,
         figures=[each for each in (report.differences, *report.figures, report.verdicts) if each],
         format_number=format_number,
     )

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from colligate.bench.figures import Panel, Point, Series, draw_lines
+from colligate.bench.figures import Chart, Panel, Point, Series, draw_lines
 from colligate.core.events import Event, Listener, Noted, Trace
 from colligate.errors import ColligateError, UnknownModel, UsageError
 from colligate.jobs.files import lock_folder, make_folder, write_whole
@@ -495,8 +495,7 @@ def draw_curve(curve: Sequence[CurvePoint], title: str) -> str:
         means.append(Point(sum(steps) / len(steps), sum(losses) / len(losses)))
     held_out = [Point(p.step, p.held_out_loss) for p in curve if p.held_out_loss is not None]
     panel = Panel("", (Series("training", tuple(means), 0), Series("held out", tuple(held_out), 1)))
-    y_label = "loss (nats a token)"
-    return draw_lines([panel], title=title, x_label="step", y_label=y_label, limits=(0.0, None))
+    return draw_lines([panel], Chart(title, "step", "loss (nats a token)", (0.0, None)))
 
 
 # The processes of a training. `accelerate launch --config_file FILE -m colligate train fit ...`

@@ -15,16 +15,14 @@ from lxml import etree
 
 from colligate.bench.figures import (
     COLOURS,
-    Interval,
-    IntervalPanel,
+    Chart,
     Panel,
     Point,
     Series,
-    draw_bars,
-    draw_front,
+    draw_differences,
     draw_groups,
-    draw_intervals,
     draw_lines,
+    draw_shares,
 )
 from colligate.bench.significance import Difference
 
@@ -37,11 +35,12 @@ numbers = st.one_of(
 )
 ends = st.none() | numbers
 texts = st.text(st.characters(codec=None), max_size=10)
-points = st.builds(Point, numbers, numbers, ends, ends)
+points = st.builds(Point, st.floats(1, 1e6), numbers, ends, ends)
 series = st.builds(Series, texts, st.lists(points, max_size=3).map(tuple), st.integers(0, 20))
-panels = st.builds(Panel, texts, st.lists(series, max_size=2).map(tuple), ends)
+panels = st.builds(Panel, texts, st.lists(series, max_size=2).map(tuple))
 differences = st.builds(Difference, numbers, numbers, numbers, st.floats(0, 1), st.integers(0, 9))
-intervals = st.builds(Interval, texts, differences)
+gaps = st.lists(st.tuples(texts, differences), max_size=3)
+CHART = Chart("t", "step", "loss")
 
 
 def parse(svg: str) -> tuple[etree._Element, list[str]]:
@@ -51,29 +50,25 @@ def parse(svg: str) -> tuple[etree._Element, list[str]]:
     return root, [each.text or "" for each in root.iter("{*}text")]
 
 
-def lines(*panels: Panel, **more: object) -> str:
-    options = {"title": "t", "x_label": "step", "y_label": "loss", **more}
-    return draw_lines(panels, **options)  # type: ignore[arg-type]
-
-
 @settings(max_examples=15)
 @given(st.lists(panels, max_size=2), st.booleans())
 def test_any_numbers_are_drawn_or_left_out(drawn: list[Panel], logarithmic: bool) -> None:
-    if svg := lines(*drawn, logarithmic=logarithmic, ticks_at_points=not logarithmic):
+    if svg := draw_lines(drawn, replace(CHART, logarithmic=logarithmic)):
         parse(svg)
 
 
 @settings(max_examples=10)
 @given(st.lists(series, max_size=10), texts)
 def test_any_bars_are_drawn_or_left_out(drawn: list[Series], title: str) -> None:
-    if svg := draw_groups(drawn, [title, "b"], title=title, y_label="%", limits=None):
+    if svg := draw_groups(drawn, [title, "b"], replace(CHART, title=title)):
         parse(svg)
 
 
 def test_a_longer_bar_is_of_a_higher_value() -> None:
     bars = [Series("a", (Point(0, 20.0, 10, 30), Point(1, 60.0)), 0), Series("b", (), 1)]
-    root, shown = parse(draw_groups(bars, ["x", "y"], title="t", y_label="%", limits=(0, 100)))
-    assert {"a", "x", "y", "%"} <= set(shown)
+    chart = Chart("t", "", "%", (0, 100))
+    root, shown = parse(draw_groups(bars, ["x", "y"], chart))
+    assert {"x", "y", "%"} <= set(shown)
     assert "b" not in shown, "it has no bar"
     paths = [p for p in root.iter("{*}path") if f"fill: {COLOURS[0]}" in p.get("style", "")]
     tall = []
@@ -84,32 +79,31 @@ def test_a_longer_bar_is_of_a_higher_value() -> None:
 
 
 @settings(max_examples=10)
-@given(st.lists(intervals, max_size=3).map(tuple), texts)
-def test_any_intervals_are_drawn_or_left_out(rows: tuple[Interval, ...], title: str) -> None:
-    parse(draw_intervals([IntervalPanel(title, title, rows)], title=title))
+@given(gaps, texts)
+def test_any_differences_are_drawn_or_left_out(
+    rows: list[tuple[str, Difference]], title: str
+) -> None:
+    parse(draw_differences([(title, title, rows)], title))
 
 
 def test_labels_are_text_and_the_title_names_the_drawing() -> None:
     drawn = [Series(label, (Point(1, 2.0), Point(2, 3.0)), n) for n, label in enumerate("ab")]
-    root, shown = parse(lines(Panel("", tuple(drawn)), title=f"Loss {HOSTILE}"))
+    chart = replace(CHART, title=f"Loss {HOSTILE}")
+    root, shown = parse(draw_lines([Panel("", drawn)], chart))
     assert {"a", "b", "step", "loss"} <= set(shown)
     assert root.get("role") == "img"
     assert root[0].text.startswith('Loss <script>"&$x^2$ ü 问题')
-    _, shown = parse(
-        draw_bars(
-            [(HOSTILE, [1, 3]), (HOSTILE, [0, 0])], {"right": "red", "wrong": "blue"}, title="t"
-        )
-    )
+    _, shown = parse(draw_shares([(HOSTILE, [1, 3]), (HOSTILE, [0, 0])], ["red", "blue"], "t"))
     assert shown.count('<script>"&$x^2$ ü 问题') == 2
     assert {"1", "3"} <= set(shown)
-    row = Interval("beaten", Difference(-3, -5, -1, 0.005, 20))
-    _, shown = parse(draw_intervals([IntervalPanel("EM", "difference from x", (row,))], title="t"))
-    assert {"EM", "difference from x", "beaten", "**"} <= set(shown)
+    gap = Difference(-3, -5, -1, 0.005, 20)
+    _, shown = parse(draw_differences([("EM", "difference from x", [("beaten", gap)])], "t"))
+    assert {"EM", "difference from x", "beaten", "**"} <= {text.strip() for text in shown}
 
 
 def test_a_higher_value_is_higher_and_a_later_place_further_right() -> None:
     line = Series("a", (Point(1, 20.0), Point(5, 60.0), Point(10, 40.0)))
-    root, _ = parse(lines(Panel("", (line,)), limits=(0.0, 100.0)))
+    root, _ = parse(draw_lines([Panel("", (line,))], replace(CHART, limits=(0.0, 100.0))))
     marks = [each for each in root.iter("{*}use") if COLOURS[0] in each.get("style", "")]
     places = [(float(each.get("x", "")), float(each.get("y", ""))) for each in marks]
     (x1, y1), (x2, y2), (x3, y3) = places
@@ -124,25 +118,19 @@ def test_the_same_numbers_give_the_same_drawing_in_any_thread() -> None:
     ]
 
     def draw() -> str:
-        return draw_front(dots, [True, False, True], title="t", y_label="%", limits=(0, 100))
+        return draw_lines([Panel("", dots)], CHART, [(100.0, 51.0), (300.0, 53.0)])
 
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.append(draw()))
     thread.start()
     thread.join()
     assert found == [draw()]
-    assert draw() != draw_front(
-        [replace(dots[0], style=9), *dots[1:]],
-        [True, False, True],
-        title="t",
-        y_label="%",
-        limits=None,
-    )
+    assert draw() != draw_lines([Panel("", [replace(dots[0], style=9), *dots[1:]])], CHART)
 
 
 def test_nothing_is_drawn_of_nothing_or_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    nonsense = Series("a", (Point(1, math.nan),))
-    assert lines() == lines(Panel("", (nonsense,))) == draw_intervals([], title="t") == ""
-    assert draw_bars([], {}, title="t") == ""
+    nonsense = Panel("", (Series("a", (Point(1, math.nan),)),))
+    assert draw_lines([], CHART) == draw_lines([nonsense], CHART) == ""
+    assert draw_shares([], [], "t") == draw_differences([], "t") == ""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert lines(Panel("", (Series("a", (Point(1, 2.0),)),))) == ""
+    assert draw_lines([Panel("", (Series("a", (Point(1, 2.0),)),))], CHART) == ""

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from colligate.bench.figures import make_figures
 from colligate.bench.outcome import Outcome, Row
-from colligate.bench.pictures import make_figures
-from colligate.bench.results import Verdict, classify, format_interval, read_results
 from colligate.bench.significance import bootstrap
-from colligate.bench.tables import make_result_table
+from colligate.bench.tables import RunResults, Verdict, classify, format_interval
 from support.bench import write_run
 
 
@@ -45,13 +44,13 @@ def test_intervals_draw_the_rows_of_one_question_together(tmp_path: Path) -> Non
         for key, name in keys
         for em, gold in [(float(int(key[1:]) % 7 < 3), int(key[1:]) % 7 // 4)]
     ]
-    results = read_results(write_run(tmp_path, SUITE, rows))
+    results = RunResults(write_run(tmp_path, SUITE, rows))
     values = [float(at % 7 < 3) for at in range(14)]
     low, high = bootstrap(values, 7, clusters=[at % 7 for at in range(14)])
     assert (low, high) != bootstrap(values, 7)
 
-    table, _ = make_result_table(results)
-    cell = table.blocks[0].cells[0]
+    table = results.table
+    cell = table.columns[0].cells["a"]
     assert (cell.low, cell.high) == (100 * low, 100 * high)
     cost, by_place = make_figures(results)
     assert cost.numbers[1][1] == format_interval(300 / 7, 100 * low, 100 * high)
@@ -72,7 +71,7 @@ def test_the_columns_of_one_scale_are_drawn_as_bars(tmp_path: Path) -> None:
         for at in range(8)
         for name, em in [("a", 1.0), ("b", float(at < 4))]
     ]
-    results = read_results(write_run(tmp_path, suite, rows))
+    results = RunResults(write_run(tmp_path, suite, rows))
     both, one = make_figures(results)[:2]
     head, first, second = both.numbers
     assert list(head) == ["", "EM"], "no F1 was measured, and tokens have another scale"
