@@ -235,6 +235,10 @@ class ResponseCache:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
+    def get(self, key: str) -> Any | None:
+        """Return the value of a key, or None; a run's store is read so."""
+        return self.get_all([key]).get(key)
+
     def get_all(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the stored values by key; keys without a value are left out."""
 
@@ -249,6 +253,10 @@ class ResponseCache:
             return found
 
         return self._try(read) or {}
+
+    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
+        """Store a JSON value; `tags` are the ids of the documents it may repeat."""
+        self.put_all({key: value}, tags)
 
     def put_all(self, values: Mapping[str, Any], tags: Collection[str] = ()) -> None:
         """Store JSON values by key, all with the same tags."""
