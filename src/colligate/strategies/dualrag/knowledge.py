@@ -293,9 +293,8 @@ class Knowledge:
         """Return K_T and R_T for the reader (equation 4): passages, and notes.
 
         The passages behind the outline are shown whole, up to `tokens` and a quarter of the window,
-        of the others the sentences alone; the notes are the `outline` and the thoughts. A thought
-        that ended the rounds is left out: it guesses the answer. With 0 tokens the outline itself
-        is shown in the place of passages, and the notes are all thoughts.
+        of the others the sentences alone; the notes are the `outline` and the thoughts. With 0
+        tokens the outline itself is shown in the place of passages, and the notes are the thoughts.
         """
         model = run.model(Role.READER)
         window = model.context_tokens
@@ -320,9 +319,7 @@ class Knowledge:
         passages = [
             Shown(passage, float(len(names)), _reason(names)) for passage, names in shown.items()
         ]
-        guessed = tokens > 0 and self.stop is Stop.ENOUGH
-        thoughts = self.thoughts[:-1] if guessed else self.thoughts
-        notes = [render_thoughts(thoughts)] if thoughts else []
+        notes = [render_thoughts(self.thoughts)] if self.thoughts else []
         if tokens and outline and self.outline.size:
             most = 0 if window is None else window - window // 4
             text = await self.render_outline(run, lambda text: [Message("user", text)], most)
