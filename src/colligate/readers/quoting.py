@@ -78,9 +78,10 @@ on: words of a passage, copied exactly, each with the number of its passage. A r
 quoted as one row; the head and the unit of its table come with it. Then write the "sentence", in \
 your own words. A statement may be a step that the answer rests on; one that concludes from other \
 statements lists the quotes of all of them. If a number of the sentence follows from quoted \
-numbers, name the operation and these numbers in "calculations". "short_answer" is {short}. If the question can be read in several ways, or assumes something that \
-the passages deny, a statement says so. "found" is true if the passages contain the answer, one of \
-them or several together; otherwise "found" is false and "statements" is empty."""
+numbers, name the operation and these numbers in "calculations". "short_answer" is {short}. If the \
+question can be read in several ways, or assumes something that the passages deny, a statement \
+says so. "found" is true if the passages contain the answer, one of them or several together; \
+otherwise "found" is false and "statements" is empty."""
 
 
 def _wanted(statements: str, short: str, tokens: int) -> ReplyForm:
