@@ -60,7 +60,8 @@ def render_answer(answer: Mapping[str, Any]) -> RenderedAnswer:
 def describe_place(citation: Mapping[str, Any], *, with_folder: bool = False) -> str:
     """Return title, headings, page, row, date and file of a citation in one line, and a
     mark if it is not known whether the answer says the same."""
-    headings = [heading for heading in citation["section"] if heading != citation["title"]]
+    titled = f"{citation['title']} ("  # what tells it from others of its title is in brackets
+    headings = [each for each in citation["section"] if not titled.startswith(f"{each} (")]
     where = " › ".join([citation["title"], *headings])
     page = "" if citation["page"] is None else f", page {citation['page']}"
     row = f", row {citation['row']}" if citation.get("row") else ""

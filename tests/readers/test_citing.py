@@ -231,6 +231,23 @@ async def test_a_row_of_a_table_is_judged_and_cited_under_its_head(make_run):
     assert table.slice(citation.span) == citation.quote
 
 
+async def test_checks_and_citations_name_documents_as_prompts_do(make_run):
+    filings = [
+        make("# Netflix, Inc.\n\nRevenue was 6,780.\n", "Netflix, Inc.", name)
+        for name in ("netflix-2015-10k-e3b0c44298", "netflix-2017-10k-f3b0c44298")
+    ]
+    passages = {n: each.passage(Span(each.id, 17, 35)) for n, each in enumerate(filings, 1)}
+    judge = Judge()
+    async with InMemorySources(filings) as sources:
+        run, _ = make_run(sources)
+        run.check = judge
+        statement = said(2, "Revenue was 6,780.", "It took 6,780 in 2017.")
+        found = await cite("What was the revenue in 2017?", [statement], passages, run)
+    [citation] = found.citations
+    assert citation.title == "Netflix, Inc. (2017 10k)"
+    assert judge.asked[0].quotes[0].title == "Netflix, Inc. (2017 10k)"
+
+
 async def test_words_of_several_passages_are_those_beside_the_other_quotes(make_run):
     text = "# Sales\n\nIn thousands.\n\nSales: 5.\n\n# Costs\n\nIn thousands.\n\nCosts: 7.\n"
     document = make(text, "Report", "a")

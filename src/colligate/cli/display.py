@@ -54,7 +54,7 @@ def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
     line = Text.assemble((f"[{number}] ", "bold cyan"), (to_one_line(citation.title), "bold"))
     for title in citation.section:
         # The document's title is often its first heading as well: once is enough.
-        if title != citation.title:
+        if not f"{citation.title} (".startswith(f"{title} ("):
             line.append(arrow + to_one_line(title))
     if citation.page is not None:
         line.append(f", page {citation.page}")

@@ -42,7 +42,8 @@ class Citation:
     """A place in a document that supports a part of the answer.
 
     `span` is the place and `quote` is exactly its characters; `answer_spans` are the half-open
-    parts of the answer text that it supports, in order. `page` counts from 1 and is None for
+    parts of the answer text that it supports, in order. `title` is the full one, which tells the
+    document from others of its title. `page` counts from 1 and is None for
     documents without pages; `row` is that of a sheet, as `Document.row_of` counts. `source` is the
     document's file. `how` says how the place was found. `date` is that of the document, in
     ISO 8601, and `authors` is what its file says; both may be empty. `head` is the head and the
@@ -102,7 +103,7 @@ def make_citation(
     return Citation(
         span=span,
         quote=passage.text,
-        title=passage.title,
+        title=passage.full_title,
         section=passage.section,
         page=passage.page,
         answer_spans=tuple(answer_spans),

@@ -442,8 +442,9 @@ def _quote_places(places: Iterable[Place], documents: Mapping[str, Document]) ->
 
 def _quote(document: Document, span: Span, text: str) -> Quoted:
     """Return words under their title and headings, and for a row the head and unit of its table."""
-    title = " › ".join(dict.fromkeys([document.title, *document.section_of(span)]))
-    head = describe_table(document, span)
+    place, head = document.passage(span), describe_table(document, span)
+    headings = (heading for heading in place.section if heading != place.title)
+    title = " › ".join(dict.fromkeys([place.full_title, *headings]))
     return Quoted(title, f"{head}\n{text}" if head else text)
 
 
