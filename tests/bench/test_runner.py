@@ -47,7 +47,7 @@ from colligate.errors import (
 from colligate.jobs import Job, Spending
 from colligate.library import InMemorySources
 from colligate.models import ChatRequest, Message, Role
-from colligate.settings import Settings
+from colligate.settings import Named, Settings
 from colligate.strategies.direct import Direct
 from colligate.strategies.dualrag.events import Identified, Reasoned, Stopped
 from colligate.strategies.dualrag.knowledge import Stop
@@ -57,6 +57,7 @@ from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import Action, Tag
 from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn, FoundThere
 from colligate.testing import ScriptedModel
+from support.embedders import SameEmbedder
 
 SUITE = """
 title = "Small"
@@ -589,6 +590,26 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
     assert read_totals(data / "out") == {("d", "full-context"): {"answers": 3.0}}
     assert counted == [2, 3, 3]
     assert collect_means(done[0])["cells"][0]["metrics"]["answers"] == 3.0
+
+
+def test_a_suite_names_its_chunker_and_the_command_line_another(data: Path) -> None:
+    text = f'chunker = "words:3"\n{UNJUDGED.replace("full-context", "retrieve-read")}'
+    named = {
+        "none": Settings(),
+        "environment": Settings(chunker=Named("words:5", "COLLIGATE_CHUNKER")),
+        "flag": Settings().override(chunker="words:2"),
+    }
+    found = {}
+    for where, names in named.items():
+        models = {Role.READER: finder()}
+        given = ModelNames(names, models, SameEmbedder())
+        request = BenchRequest(suite(text), data, data / where, given, limit=1)
+        done = asyncio.run(run_suite(request, lambda _: None))
+        [row] = done.rows.values()
+        found[where] = len(row.outcome.retrieved)
+        kept = RUN.read(data / where).settings["chunker"]
+        assert kept == {"flag": "words:2"}.get(where, "words:3")
+    assert found == {"none": 2, "environment": 2, "flag": 3}  # of six words
 
 
 def test_runs_that_share_replies_ask_the_same_once_and_pay_for_it_once(

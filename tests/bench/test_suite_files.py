@@ -99,6 +99,12 @@ def test_labels_columns_and_published_numbers_fit_each_other(name: str) -> None:
 
 
 @suites
+def test_documents_are_cut_as_the_paper_cuts_them(name: str) -> None:
+    suite = read_suite(name)
+    assert suite.chunker == {"RDR2": "words:100", "SPD-RAG": "tokens:1000/250"}.get(suite.paper)
+
+
+@suites
 def test_a_figure_of_a_paper_has_a_picture(name: str) -> None:
     assert read_suite(name).pictures or "figure" not in name
 

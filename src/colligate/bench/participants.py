@@ -59,6 +59,13 @@ class ModelNames:
         named = self.settings.chunker
         return named.name if named else STRUCTURAL
 
+    def with_chunker(self, of_suite: str | None) -> ModelNames:
+        """Return the names with a suite's chunker, unless a flag or field has named another."""
+        named = self.settings.chunker
+        if of_suite is None or (named is not None and not named.source):
+            return self
+        return replace(self, settings=self.settings.override(chunker=of_suite))
+
     def session(self) -> Session:
         """Return a session that opens them."""
         return Session(settings=self.settings, models=self.models, embedder=self.embedder)

@@ -136,6 +136,7 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
         ColligateError: something cannot be opened or read.
     """
     trace = Trace([on_event], keep=False)
+    request = replace(request, names=request.names.with_chunker(request.suite.chunker))
     planned = await asyncio.to_thread(make_plan, request)
     spending = Spending(request.max_tokens_total)
     _check_places(request, planned)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib import resources
@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from colligate.core.answer import Form
+from colligate.documents.chunking import parse_chunker
 from colligate.errors import UsageError, closest
 from colligate.readers import READER_NAMES, ReaderName
 
@@ -39,7 +40,8 @@ class Suite(_Part):
     """A table of a paper, or one of your own. `text` is its file, as it was read.
 
     `reader` is the default of its strategies (`colligate.readers`): "quoting" of a paper's table,
-    whatever the model, else "auto"; "plain" answers in free words and is not checked.
+    whatever the model, else "auto"; "plain" answers in free words and is not checked. `chunker`
+    names what cuts documents into passages, where the paper cuts them in its own way.
     """
 
     title: str
@@ -52,6 +54,7 @@ class Suite(_Part):
     paper: str = ""
     about: str = ""
     reader: ReaderName | None = None
+    chunker: str | None = None
     name: str = ""
     text: str = ""
 
@@ -300,6 +303,11 @@ def _check(suite: Suite, file: str) -> None:
             raise fault(what, "the suite has none", f"write a [[{what}]]")
         if twice := _find_twice(part.name for part in parts):
             raise fault(f"{what}.name", f"{twice!r} comes twice")
+    if suite.chunker is not None:
+        try:
+            parse_chunker(suite.chunker)
+        except UsageError as error:
+            raise fault("chunker", str(error)) from error
     own = [each.name for each in suite.datasets]
     known = [*own, *(group.name for group in suite.groups)]
     if twice := _find_twice(known):
@@ -350,10 +358,24 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 
 OWN = "own"
 
-_STRATEGIES = ("retrieve-read", "duquad", "dualrag", "spd-rag", "rdr2", "longrefiner")
-_OTHERS = ("direct", "full-context")
-_METRICS = ("short", "evidence", "citations", "abstention", "cost")
-_COLUMNS = (("containment", "Acc"), ("f1", "F1"), ("em", "EM"))
+_OWN_SUITE = """\
+title = "Your own questions"
+strategies = [
+  { name = "retrieve-read" }, { name = "duquad" }, { name = "dualrag" }, { name = "spd-rag" },
+  { name = "rdr2" }, { name = "longrefiner" }, { name = "direct", default = false },
+  { name = "full-context", default = false },
+]
+columns = [
+  { dataset = "own", metric = "containment", label = "Acc", scale = 100 },
+  { dataset = "own", metric = "f1", label = "F1", scale = 100 },
+  { dataset = "own", metric = "em", label = "EM", scale = 100 },
+]
+pictures = [{ kind = "pareto" }]
+
+[[datasets]]
+name = "own"
+metrics = ["short", "evidence", "citations", "abstention", "cost"]
+"""
 
 
 def make_own_suite(questions: Path, documents: Path | None, format: str = "auto") -> Suite:
@@ -361,31 +383,9 @@ def make_own_suite(questions: Path, documents: Path | None, format: str = "auto"
 
     Questions that name documents are asked over these, the others over the whole folder.
     """
-    entries: list[tuple[str, str | Sequence[str]]] = [
-        ("name", OWN),
-        ("file", str(questions.absolute())),
-        ("format", format),
-        ("over", "candidates" if documents is None else "documents"),
-        ("metrics", _METRICS),
-    ]
+    keys = {"file": str(questions.absolute()), "format": format}
     if documents is not None:
-        entries.append(("corpus", str(documents.absolute())))
-    lines = [
-        'title = "Your own questions"',
-        "[[datasets]]",
-        *(f"{key} = {_write_toml(value)}" for key, value in entries),
-        *(f"[[strategies]]\nname = {_write_toml(name)}" for name in _STRATEGIES),
-        *(f"[[strategies]]\nname = {_write_toml(name)}\ndefault = false" for name in _OTHERS),
-        *(
-            f"[[columns]]\ndataset = {_write_toml(OWN)}\nmetric = {_write_toml(metric)}\n"
-            f"label = {_write_toml(label)}\nscale = 100"
-            for metric, label in _COLUMNS
-        ),
-        '[[pictures]]\nkind = "pareto"',
-    ]
-    return parse_suite("\n".join(lines) + "\n", OWN, OWN)
-
-
-def _write_toml(value: str | Sequence[str]) -> str:
-    """Return a string or a list of them: JSON writes both as TOML does, in ASCII."""
-    return json.dumps(value)
+        keys |= {"over": "documents", "corpus": str(documents.absolute())}
+    # JSON writes strings as TOML does, in ASCII.
+    lines = (f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+    return parse_suite(_OWN_SUITE + "".join(lines), OWN, OWN)
