@@ -8,6 +8,7 @@ pieces, so that 10,000 samples of 10,000 questions need tens of megabytes.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -106,10 +107,7 @@ def paired_bootstrap(
 
 def _sign_p(fewer: int, count: int) -> float:
     """Return the two-sided p of the sign test: `fewer` of `count` differ in the rarer direction."""
-    term = tail = 1  # binomial coefficients, exact
-    for heads in range(fewer):
-        term = term * (count - heads) // (heads + 1)
-        tail += term
+    tail = sum(math.comb(count, heads) for heads in range(fewer + 1))  # exact
     return min(1.0, 2 * tail / (1 << count))
 
 

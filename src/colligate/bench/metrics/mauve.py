@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.bench.metrics.answers import list_long_golds, prepare_alce, take_whole
-from colligate.bench.metrics.groups import MetricGroup
+from colligate.bench.metrics.groups import MetricGroup, import_extra
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question
 
@@ -68,7 +68,7 @@ def mauve(references: Features, outputs: Features) -> float:
     if not len(references) or not len(outputs):
         raise ValueError("MAUVE needs texts on both sides")
     clusters = max(2, round(min(len(references), len(outputs)) / 10))
-    labels = _cluster(_reduce(np.vstack([outputs, references])), clusters)
+    labels = _cluster(np.vstack([outputs, references]), clusters)
     given = _histogram(labels[: len(outputs)], clusters)
     right = _histogram(labels[len(outputs) :], clusters)
     return area_under_curve(right, given)
@@ -85,36 +85,17 @@ def area_under_curve(right: Features, given: Features) -> float:
     return float(_area(x, y) + _area(y, x)) / 2
 
 
-def _reduce(rows: Features) -> Features:
-    """Return rows of unit length in the fewest principal components with 90 % of the variance."""
-    rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    centred: Features = rows - rows.mean(axis=0)
-    _, singular, components = np.linalg.svd(centred, full_matrices=False)
-    total = float((singular**2).sum())
-    if total == 0:
-        return centred[:, :1]
-    kept = int(np.argmax(np.cumsum(singular**2) / total >= _VARIANCE)) + 1
-    return np.asarray(centred @ components[:kept].T)
-
-
 def _cluster(rows: Features, clusters: int) -> NDArray[np.int32]:
-    """Return the cluster of each row: k-means from several random starts, the tightest kept."""
-    generator = np.random.default_rng(_SEED)
-    best, labels = np.inf, np.zeros(len(rows), np.int32)
-    for _ in range(_REDONE):
-        centres = rows[generator.permutation(len(rows))[:clusters]]
-        for _ in range(_ROUNDS):
-            squares = np.square(centres).sum(axis=1) - 2 * rows @ centres.T
-            found = squares.argmin(axis=1)  # but for the row's own square, the same for all
-            moved = centres.copy()
-            for cluster in np.unique(found):
-                moved[cluster] = rows[found == cluster].mean(axis=0)
-            if np.array_equal(moved, centres):
-                break
-            centres = moved
-        if (spread := float(squares.min(axis=1).sum())) < best:
-            best, labels = spread, np.asarray(found, np.int32)
-    return labels
+    """Return the cluster of each row: k-means of unit rows in the components of 90 % variance."""
+    units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    if not np.ptp(units, axis=0).any():
+        return np.zeros(len(rows), np.int32)
+    # scikit-learn comes with sentence-transformers (extra `local`), as what makes the features.
+    components = import_extra("sklearn.decomposition").PCA(_VARIANCE, svd_solver="full")
+    means = import_extra("sklearn.cluster").KMeans(
+        clusters, n_init=_REDONE, max_iter=_ROUNDS, random_state=_SEED
+    )
+    return np.asarray(means.fit_predict(components.fit_transform(units)), np.int32)
 
 
 def _histogram(labels: NDArray[np.int32], clusters: int) -> Features:
