@@ -217,6 +217,18 @@ async def test_notes_that_leave_no_room_are_left_out_and_said(make_run, document
     assert any("notes leave no room" in each for each in run.warnings)
 
 
+@pytest.mark.parametrize("limits", [{"context_tokens": 3000}, {"max_tokens": 3000}])
+async def test_a_reply_leaves_two_thirds_of_a_small_window_or_budget(make_run, documents, limits):
+    async with InMemorySources(documents) as sources:
+        run, model = make_run(sources, [said()], **limits)
+        lease = documents[0]
+        shown = [Shown(lease.passage(Span(lease.id, 0, len(lease.text))))]
+        answer = await run.read(QUESTION, shown, notes="<log>\n" + "word " * 900 + "\n</log>")
+    assert answer.found
+    assert "<log>" in model.calls[0].prompt
+    assert run.warnings == ()
+
+
 async def test_a_piece_of_a_table_has_the_head_of_the_table(make_run):
     rows = "\n".join(f"| Line {n} | {n},000 | {n},500 |" for n in range(40))
     table = make(f"# Accounts\n\n| Item | 2023 | 2022 |\n| --- | --- | --- |\n{rows}\n")

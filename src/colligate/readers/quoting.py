@@ -132,7 +132,8 @@ class QuotingReader:
 
     async def read(self, question: str, shown: Sequence[Shown], run: Run, task: Task) -> Answer:
         """Return the checked answer; see `Run.read`."""
-        shown, task = await self._fit(question, shown, run, task)
+        wanted = _limit_reply(self.forms[task.form], run)
+        shown, task = await self._fit(question, shown, run, task, wanted)
         refused = Answer(question, "", NOT_FOUND, False, evidence=tuple(s.evidence for s in shown))
         if not shown and not task.known:
             run.emit(Answered(False, "", ()))
@@ -140,7 +141,7 @@ class QuotingReader:
         problem = "no passage is left to read"
         short = ""
         if shown:
-            paid, wanted = len(run.meter.calls), self.forms[task.form]
+            paid = len(run.meter.calls)
             messages = self.messages(question, shown, task)
             passages = {each.number or at: each.passage for at, each in enumerate(shown, 1)}
             try:
@@ -177,20 +178,25 @@ class QuotingReader:
         return [Message("system", instruction), Message("user", render_task(question, shown, task))]
 
     async def _fit(
-        self, question: str, shown: Sequence[Shown], run: Run, task: Task
+        self, question: str, shown: Sequence[Shown], run: Run, task: Task, wanted: ReplyForm
     ) -> tuple[list[Shown], Task]:
         """Return the first passages that fit, under the heads of their tables.
 
         Notes that leave no room for a single passage are left out, with a warning.
         """
         shown = await keep_table_heads(shown, run)
-        wanted = self.forms[task.form]
-        if task.notes and shown:
-            least = self.messages(question, shown[:1], task)
-            room = await run.room(Role.READER, least, wanted.tokens, schema=wanted.reply, last=True)
-            if room is not None and room < 0:
-                run.warn("the notes leave no room for a passage and are left out")
-                task = replace(task, notes="")
+
+        async def find_excess(task: Task) -> int:
+            """Return how many tokens a prompt with one passage is too long."""
+            messages = self.messages(question, shown[:1], task)
+            room = await run.room(
+                Role.READER, messages, wanted.tokens, schema=wanted.reply, last=True
+            )
+            return 0 if room is None else max(0, -room)
+
+        if task.notes and shown and await find_excess(task):
+            run.warn("the notes leave no room for a passage and are left out")
+            task = replace(task, notes="")
         fit = await fit_window(
             shown,
             lambda kept: self.messages(question, kept, task),
@@ -200,14 +206,18 @@ class QuotingReader:
             span=lambda each: each.passage.span,
             last=True,
         )
-        if len(fit) == 1:
-            messages = self.messages(question, fit, task)
-            room = await run.room(
-                Role.READER, messages, wanted.tokens, schema=wanted.reply, last=True
-            )
-            if room is not None and room < 0:
-                fit = [await cut_passage(fit[0], -room, run)]
+        if len(fit) == 1 and (excess := await find_excess(task)):
+            fit = [await cut_passage(fit[0], excess, run)]
         return fit, task
+
+
+def _limit_reply(wanted: ReplyForm, run: Run) -> ReplyForm:
+    """Return the form with a reply of at most a third of the window, and of the budget's rest.
+
+    Few replies are as long as they may be, and one that was cut is asked for again with more.
+    """
+    limits = run.model(Role.READER).context_tokens, run.tokens.left
+    return replace(wanted, tokens=min([wanted.tokens, *(each // 3 for each in limits if each)]))
 
 
 async def _cite(

@@ -748,6 +748,21 @@ async def test_where_the_budget_allows_no_levels_one_prompt_gets_what_fits(make_
     assert by_role(model)["reader"] == 1
 
 
+async def test_a_tight_budget_keeps_the_reports_in_the_last_prompt(make_run):
+    def say(call):
+        if who(call) != "agent":
+            return gauges(call)
+        said = json.loads(gauges(call))
+        return json.dumps({**said, "findings": said["findings"] + "\n2. Found: " + "much " * 300})
+
+    for budget in (4500, 6000, 9000):
+        run, model = make_run(Stations(5), say, max_tokens=budget)
+        answer = await SPDRAG(concurrency=1, agent_tokens=600).answer(QUESTION, run)
+        read = sum(event.status == "read" for event in events(run, AgentEnded))
+        assert len(answer.citations) == model.calls[-1].prompt.count("Document: ") == read > 0
+        assert run.meter.tokens <= budget
+
+
 # Interruption
 
 

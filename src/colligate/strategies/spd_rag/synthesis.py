@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import Answer, Form, Place, Stated, make_citation
 from colligate.core.events import Pruned
-from colligate.core.fit import FOR_THE_ANSWER, reserve_reading, split_by_tokens
+from colligate.core.fit import reserve_reading, split_by_tokens
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import render_passages
 from colligate.core.run import Run, Shown
@@ -46,6 +46,7 @@ from colligate.strategies.spd_rag.prompts import (
 
 _SHARE = 0.75  # of the window: the paper's 750,000 tokens of a million
 _UNKNOWN = 128_000  # the window of a model that does not report it, as in the paper's code
+_BESIDE = 4500  # tokens of the last reply, and of what is beside the texts in its prompt
 _SPARE = 0.9  # of what is left beside a batch: its instruction and the question are there too
 
 
@@ -110,9 +111,7 @@ class Synthesis:
     @property
     def _room(self) -> int:
         """The most tokens of texts in a prompt that leaves room for the reply."""
-        return min(
-            int(self._window * _SHARE), self._window - min(FOR_THE_ANSWER, self._window // 2)
-        )
+        return min(int(self._window * _SHARE), self._window - min(_BESIDE, self._window // 2))
 
     @property
     def budget(self) -> int:
@@ -193,7 +192,7 @@ class Synthesis:
         tokens = await map_concurrent(batch, self._count, self.concurrency)
         most, left = self._room, self.run.tokens.left
         if left is not None:
-            most = min(most, left - min(FOR_THE_ANSWER, left // 2))
+            most = min(most, left - min(_BESIDE, left // 2))
         kept, used = set(), 0
         for at in sorted(range(len(batch)), key=lambda at: -batch[at].relevance):
             if used + tokens[at] <= most:
