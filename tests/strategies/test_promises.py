@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import inspect
 import json
 import random
 import re
@@ -22,7 +21,7 @@ from tokenizers import Tokenizer
 from colligate.core import Form, Run, list_strategies
 from colligate.core.budget import Budget
 from colligate.core.events import Opened
-from colligate.core.parameters import list_parameters, paper_settings, set_parameters
+from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.strategy import estimate_calls, load_strategy
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.errors import ColligateError, ServerFailed
@@ -466,18 +465,3 @@ def test_every_strategy_declares_its_calls_and_can_be_asked_in_any_form(name):
     assert kind.calls.question >= 1
     fields = {field.name: field.default for field in dataclasses.fields(kind)}
     assert isinstance(fields["form"], Form)  # or the bench would compare lists with few words
-
-
-@pytest.mark.parametrize("name", list_strategies())
-def test_the_preset_has_what_comments_say_of_the_paper(name):
-    kind = load_strategy(name)
-    set_parameters(kind, ["preset=paper"])
-    paper = paper_settings(kind)
-    source = "".join(inspect.getsource(each) for each in kind.__mro__ if each is not object)
-    said = re.findall(r"^    (\w+): .* = (.*)  #.*the paper: (\w+)", source, re.MULTILINE)
-    lacking = [
-        field
-        for field, default, word in said
-        if field not in paper and not default.startswith(word)
-    ]
-    assert not lacking

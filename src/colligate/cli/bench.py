@@ -442,15 +442,14 @@ def collect_means(done: SuiteRun) -> dict[str, Any]:
     for asked in done.plan.datasets:
         for entry in done.plan.entries:
             cell = (asked.dataset.name, entry.method.name)
-            rows = _select(done, *cell)
-            means = {name: _mean(rows, name) for name in _list_metrics(rows)}
+            rows, means = _measure(done, *cell)
             cells.append(
                 {
-                    "dataset": asked.dataset.name,
-                    "strategy": entry.method.name,
+                    "dataset": cell[0],
+                    "strategy": cell[1],
                     "questions": len(rows),
-                    "failed": sum(bool(row.outcome.error) for row in rows),
-                    "metrics": {**means, **done.totals.get(cell, {})},
+                    "failed": sum(bool(row.error) for row in rows),
+                    "metrics": means,
                 }
             )
     return {"suite": done.plan.suite.name, "asked": done.asked, "cells": cells}
@@ -458,27 +457,37 @@ def collect_means(done: SuiteRun) -> dict[str, Any]:
 
 def show_results(done: SuiteRun) -> None:
     """Print a table for each data set: the suite's columns that were measured, or the main ones."""
-    suite = done.plan.suite
     for asked in done.plan.datasets:
         name = asked.dataset.name
-        every = [row for row in done.rows.values() if row.dataset == name]
-        whole = {cell[1]: values for cell, values in done.totals.items() if cell[0] == name}
-        measured = {*_list_metrics(every), *(metric for each in whole.values() for metric in each)}
-        columns = [(c.metric, c.label, c.scale) for c in suite.columns_of(name)]
+        found = [
+            (each.method.label, *_measure(done, name, each.method.name))
+            for each in done.plan.entries
+        ]
+        measured = {metric for _, _, means in found for metric in means}
+        columns = [(c.metric, c.label, c.scale) for c in done.plan.suite.columns_of(name)]
         columns = [each for each in columns if each[0] in measured]
         columns = columns or [(each, each, 1.0) for each in _SHOWN if each in measured]
         cells = []
-        for entry in done.plan.entries:
-            rows = _select(done, name, entry.method.name)
-            total = whole.get(entry.method.name, {})
-            values = [
-                _format_scaled(total.get(metric, _mean(rows, metric)), scale)
-                for metric, _, scale in columns
-            ]
-            failed = sum(bool(row.outcome.error) for row in rows)
-            cells.append((entry.method.label, *values, str(len(rows)), str(failed or "")))
+        for label, rows, means in found:
+            values = [_format_scaled(means.get(metric), scale) for metric, _, scale in columns]
+            failed = sum(bool(row.error) for row in rows)
+            cells.append((label, *values, str(len(rows)), str(failed or "")))
         headings = [label for _, label, _ in columns]
         print_result(make_table([name, *headings, "questions", "failed"], cells))
+
+
+def _measure(
+    done: SuiteRun, dataset: str, strategy: str
+) -> tuple[list[Row], dict[str, float | None]]:
+    """Return the rows of a strategy on a data set, and its means and metrics of the whole run."""
+    from colligate.bench.compare import collect_values
+
+    rows = [r for r in done.rows.values() if (r.dataset, r.strategy) == (dataset, strategy)]
+    means: dict[str, float | None] = {}
+    for name in dict.fromkeys(name for row in rows for name in row.metrics):
+        values = collect_values(rows, name).values()
+        means[name] = sum(values) / len(values) if values else None
+    return rows, {**means, **done.totals.get((dataset, strategy), {})}
 
 
 def show_comparison(found: Sequence[MetricComparison]) -> None:
@@ -508,21 +517,6 @@ def show_comparison(found: Sequence[MetricComparison]) -> None:
             if count:
                 questions = pluralize(count, "question")
                 note(f"{each.dataset}, {each.metric}: {side} lacks {questions} of the other side")
-
-
-def _select(done: SuiteRun, dataset: str, strategy: str) -> list[Row]:
-    return [r for r in done.rows.values() if (r.dataset, r.strategy) == (dataset, strategy)]
-
-
-def _list_metrics(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row.metrics))
-
-
-def _mean(rows: Sequence[Row], metric: str) -> float | None:
-    from colligate.bench.compare import collect_values
-
-    values = collect_values(rows, metric).values()
-    return sum(values) / len(values) if values else None
 
 
 def _format_scaled(value: float | None, scale: float) -> str:
