@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from colligate.core.answer import NOT_FOUND, Form, Place, Stated
-from colligate.core.events import Noted
 from colligate.core.run import show_ranked
 from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ServerFailed
@@ -64,7 +63,7 @@ async def test_a_clear_first_passage_of_the_search_is_read_without_judging_other
 
 
 async def test_a_clear_first_passage_without_the_answer_leaves_it_to_the_others(ask_small):
-    odds = {"Otto": 0.65, "Ada": 0.7}
+    odds = {"Otto": 0.75, "Ada": 0.7}
     question = "Who was the owner of the bakery?"
     answer, run, model = await ask_small(question, odds, "none", "Otto Lind")
     assert answer.short == "Otto Lind"
@@ -72,11 +71,16 @@ async def test_a_clear_first_passage_without_the_answer_leaves_it_to_the_others(
     assert [count_passages(call) for call in model.calls] == [1, 1]  # the first is not read twice
 
 
-async def test_below_the_limit_nothing_is_asked(ask_small):
-    answer, run, model = await ask_small(QUESTION, {"Otto": 0.2})
-    assert (answer.found, answer.text, model.calls) == (False, NOT_FOUND, [])
+async def test_an_answer_that_its_passage_hardly_says_is_left_out(ask_small):
+    answer, run, model = await ask_small(QUESTION, {"Otto": 0.55}, "Otto Lind")
+    assert (answer.found, answer.text, len(model.calls)) == (False, NOT_FOUND, 1)
     assert len(answer.evidence) == 3
-    assert any(isinstance(event, Noted) for _, event in run.trace.events)
+    assert any("left out" in each and "Otto Lind" in each for each in run.warnings)
+
+
+async def test_an_unlikely_passage_is_read_too_if_it_says_the_answer(ask_small):
+    answer, _, _ = await ask_small(QUESTION, {"<answer>": 0.9, "Otto": 0.2}, "Otto Lind")
+    assert (answer.found, answer.short) == (True, "Otto Lind")
 
 
 async def test_an_answer_in_other_words_is_read_again_with_quotes(ask_small, reply):
@@ -122,12 +126,12 @@ async def test_lists_notes_and_other_instructions_are_read_together(ask_small, r
 async def test_what_earlier_steps_verified_is_the_answer_of_a_reading_without_one(ask_small):
     at = MILL.index("Its owner")
     known = Stated("Otto Lind.", (Place(Span("mill", at, len(MILL)), "exact"),))
-    answer, _, _ = await ask_small(QUESTION, {"Otto": 0.2}, known=[known])
+    answer, _, _ = await ask_small(QUESTION, {"Otto": 0.2}, "none", "none", known=[known])
     assert answer.text == "Otto Lind. [1]"
 
 
-async def test_a_short_answer_that_nothing_cited_says_leaves_no_answer(ask_small, reply):
+async def test_a_short_answer_that_its_passage_does_not_say_leaves_no_answer(ask_small, reply):
     quoted = reply((1, "The mill opened in 1921.", "The mill is old."), short="Otto's brother")
-    answer, run, _ = await ask_small(QUESTION, {"Otto": 0.5}, "his brother", quoted)
+    answer, run, _ = await ask_small(QUESTION, {"Otto": 0.5}, "his brother", quoted, texts=[MILL])
     assert not answer.found
-    assert any("nothing that it cites says" in each for each in run.warnings)
+    assert any("his brother" in each or "Otto's brother" in each for each in run.warnings)

@@ -13,7 +13,7 @@ from datetime import date
 from decimal import Decimal
 from itertools import takewhile
 
-from colligate.core.prompts import build_messages, enclose, escape, render_question
+from colligate.core.prompts import build_messages, enclose, render_question
 from colligate.core.run import Run
 from colligate.documents.locating import normalise
 from colligate.documents.quantities import DATE, MONTH, YEAR, Unit, read_quantities
@@ -55,10 +55,8 @@ async def compare(question: str, one: End, other: End, run: Run) -> str:
 
     The reader must give label odds.
     """
-    facts = enclose(
-        "facts", escape(f"{one.question} {one.answer}\n{other.question} {other.answer}")
-    )
-    messages = build_messages(_ANSWER, facts, render_question(question))
+    found = f"{one.question} {one.answer}\n{other.question} {other.answer}"
+    messages = build_messages(_ANSWER, enclose("facts", found), render_question(question))
     asked = await run.labels(messages, ["Yes", "No"], role=Role.READER)
     values = [read_value(each.answer) for each in (one, other)]
     if asked.mass >= _LEAST_MASS:
@@ -75,7 +73,7 @@ async def compare(question: str, one: End, other: End, run: Run) -> str:
         return ""
     dates = first.unit == DATE
     task, labels = (_DATES, ["earlier", "later"]) if dates else (_NUMBERS, ["lower", "higher"])
-    looked_up = enclose("looked_up", escape(f"{one.question}\n{other.question}"))
+    looked_up = enclose("looked_up", f"{one.question}\n{other.question}")
     messages = build_messages(task, looked_up, render_question(question))
     odds = (await run.labels(messages, labels, role=Role.READER)).odds
     lower = odds[labels[0]] > odds[labels[1]]
