@@ -43,10 +43,9 @@ def asked(server: Any, path: str = "/completions") -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("form", ["prompt_logprobs", "echo"])
-@pytest.mark.parametrize("tokenizer", ["vllm", "llama-server"])
 @pytest.mark.parametrize("bos", [None, 1])
-async def test_likelihood(openai_server, model, tokenizer, form, bos):
-    openai_server.tokenizer, openai_server.likelihood = tokenizer, form
+async def test_likelihood(openai_server, model, form, bos):
+    openai_server.likelihood = form
     openai_server.bos = bos
     assert isinstance(model, LikelihoodModel)
     assert Capability.LIKELIHOOD not in model.capabilities

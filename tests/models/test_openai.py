@@ -444,15 +444,6 @@ async def test_batches_by_tokens(openai_server, embedder):
     assert sorted(len(sent["input"]) for sent in openai_server.requests) == [1, 3]
 
 
-async def test_floats_where_base64_is_refused(openai_server, embedder):
-    packed = await embedder.embed(TEXTS[:1])
-    openai_server.refused = {"encoding_format"}
-    plain = await embedder.embed(TEXTS[:1])
-    assert np.allclose(packed, plain, atol=1e-6)
-    await embedder.embed(TEXTS[:1])
-    assert len(openai_server.requests) == 4
-
-
 @pytest.mark.parametrize(
     ("name", "query", "passage"),
     [

@@ -352,18 +352,12 @@ async def ask_and_close(model: OpenAIChat) -> str:
         await model.aclose()
 
 
-async def test_a_redirect_to_another_host_gets_no_prompt(openai_server, model, waits):
-    def redirect(target: str) -> None:
-        headers = {"Location": f"{target}/chat/completions"}
-        openai_server.script.append(Scripted("json", status=307, body={}, headers=headers))
-
-    redirect(openai_server.url)
-    await ask(model)
-    assert len(openai_server.requests) == 2
-    redirect(openai_server.url.replace("127.0.0.1", "localhost"))
-    with pytest.raises(RequestRefused, match="redirects to another host: http://localhost"):
+async def test_a_redirect_is_not_followed_with_the_prompt(openai_server, model, waits):
+    headers = {"Location": "http://elsewhere/v1/chat/completions"}
+    openai_server.script.append(Scripted("json", status=307, body={}, headers=headers))
+    with pytest.raises(RequestRefused, match="redirects to another address: http://elsewhere"):
         await ask(model)
-    assert len(openai_server.requests) == 3
+    assert len(openai_server.requests) == 1
     assert waits == []
 
 
@@ -504,31 +498,3 @@ def test_urls_are_shown_without_secrets(url, shown):
 def test_what_is_no_url_is_said(url):
     with pytest.raises(UnknownModel, match="full URL"):
         OpenAIChat("m", url)
-
-
-async def test_a_reply_is_read_up_to_a_limit(openai_server):
-    openai_server.garble(b" " * 2_000_000, 4)
-    model = OpenAIChat("m", openai_server.url, policy=Policy(reply_bytes=1_000_000))
-    async with asyncio.timeout(PATIENCE):
-        with pytest.raises(MalformedOutput, match="longer than 1,000,000 bytes"):
-            await ask(model)
-    await model.aclose()
-    assert len(openai_server.requests) == 1  # asking again would bring as much
-
-
-async def test_a_stream_is_read_up_to_a_limit(openai_server):
-    openai_server.trickle(every=0.0)
-    shown: list[str] = []
-    model = OpenAIChat("m", openai_server.url, policy=Policy(reply_bytes=100_000))
-    async with asyncio.timeout(PATIENCE):
-        with pytest.raises(MalformedOutput, match="longer than"):
-            await ask(model, on_token=shown.append)
-    await model.aclose()
-    assert shown
-
-
-async def test_a_reply_is_not_compressed(openai_server):
-    model = OpenAIChat("m", openai_server.url)
-    await ask(model)
-    await model.aclose()
-    assert openai_server.requests[0]["headers"]["accept-encoding"] == "identity"

@@ -171,17 +171,16 @@ _LONGEST_MARK = 32
 
 
 class ServerTokenizer:
-    """Token ids of texts from a server that can be asked: vLLM, SGLang, llama-server.
+    """Token ids of texts from a server that can be asked: vLLM, SGLang.
 
     Made by `find`. Their `/tokenize` is next to `/v1`, not below it. `has_template` is true where
     the server also knows the model's chat template; `window` is the model's context window, where
     the tokenizer reports it.
     """
 
-    def __init__(self, endpoint: Endpoint, model: str, *, llama: bool) -> None:
+    def __init__(self, endpoint: Endpoint, model: str) -> None:
         self._endpoint = endpoint
         self._model = model
-        self._llama = llama  # llama-server's form of the request, not vLLM's
         self._beginning: list[int] = []
         self._controls: dict[str, bool] = {}
         self.has_template = False
@@ -189,29 +188,22 @@ class ServerTokenizer:
 
     @classmethod
     async def find(cls, endpoint: Endpoint, model: str) -> ServerTokenizer:
-        """Find the form in which the server's tokenizer is asked."""
-        why = "its /tokenize gives no tokens"
-        for llama in (False, True):
-            tokenizer = cls(endpoint, model, llama=llama)
-            try:
-                plain = await tokenizer._ask(tokenizer._text(_TOKENIZER_SAMPLE))
-                if len(plain) < 2:  # a server that knows the other form finds no text in this one
-                    continue
-                marked = await tokenizer._ask(tokenizer._text(_TOKENIZER_SAMPLE, beginning=True))
-            except NOT_THERE as error:
-                why = f"its /tokenize cannot be used ({error.why or error.what})"
-                continue
-            tokenizer._beginning = _before(plain, marked)
-            if not llama:
-                await tokenizer._find_template()
-            return tokenizer
-        raise MissingCapability(f"{endpoint.url} has no tokenizer to ask", why)
+        """Find the server's tokenizer; MissingCapability if it has none to ask."""
+        tokenizer, why = cls(endpoint, model), "its /tokenize gives no tokens"
+        try:
+            plain = await tokenizer._ask(tokenizer._text(_TOKENIZER_SAMPLE))
+            marked = await tokenizer._ask(tokenizer._text(_TOKENIZER_SAMPLE, beginning=True))
+        except NOT_THERE as error:
+            plain, why = [], f"its /tokenize cannot be used ({error.why or error.what})"
+        if len(plain) < 2:  # a server of another form finds no text
+            raise MissingCapability(f"{endpoint.url} has no tokenizer to ask", why)
+        tokenizer._beginning = _before(plain, marked)
+        await tokenizer._find_template()
+        return tokenizer
 
     async def ids(self, text: str) -> list[int]:
         """Return the text's own tokens; control tokens in it are read as letters."""
-        text = encodable(text)
-        if text and not self._llama:
-            text = await self._disarm(text)
+        text = await self._disarm(encodable(text))
         return await self._ask(self._text(text)) if text else []
 
     async def prefix_ids(self, text: str) -> list[int]:
@@ -236,8 +228,6 @@ class ServerTokenizer:
             self.has_template = len(ids) > 1
 
     def _text(self, text: str, *, beginning: bool = False) -> dict[str, Any]:
-        if self._llama:
-            return {"content": text, "add_special": beginning, "parse_special": False}
         return {"prompt": text, "add_special_tokens": beginning}
 
     async def _disarm(self, text: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from openai import APIStatusError, AsyncStream
+from openai import AsyncStream
 
 from colligate.concurrency import SingleFlight, gather
 from colligate.documents.tokens import estimate_tokens, token_spans
@@ -41,7 +40,6 @@ from colligate.models.openai_http import (
     Endpoint,
     Garbled,
     Policy,
-    is_context_error,
 )
 from colligate.models.thinking import ThinkingFilter, split_thinking
 
@@ -444,7 +442,6 @@ class OpenAIEmbedder:
         )
         self.name = _name(model, self._endpoint)
         self._dimension: int | None = None
-        self._format = {"encoding_format": "base64"}  # a quarter of the bytes; {} once refused
 
     @property
     def dimension(self) -> int:
@@ -486,26 +483,16 @@ class OpenAIEmbedder:
         yield batch
 
     async def _post(self, batch: list[str]) -> NDArray[np.float32]:
-        def make_body() -> dict[str, Any]:
-            return {"model": self._model, "input": batch, **self._format}
-
-        def learn(error: APIStatusError, sent: Mapping[str, Any]) -> bool:
-            if "encoding_format" not in sent or is_context_error(error):
-                return False
-            self._format = {}  # perhaps it was this; if not, the next request is refused too
-            return True
-
+        body = {"model": self._model, "input": batch}
         read = partial(self._read, count=len(batch))
-        return await self._endpoint.post(
-            "/embeddings", make_body, read, model=self._model, learn=learn
-        )
+        return await self._endpoint.post("/embeddings", body, read, model=self._model)
 
     def _read(self, answer: Any, count: int) -> NDArray[np.float32]:
         """Return the vectors in the order asked, checked and scaled to unit length."""
         try:
             entries = answer["data"]
             by_place = {
-                int(entry.get("index", at)): _vector(entry["embedding"])
+                int(entry.get("index", at)): np.asarray(entry["embedding"], np.float32)
                 for at, entry in enumerate(entries)
             }
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
@@ -526,9 +513,3 @@ class OpenAIEmbedder:
 
     async def aclose(self) -> None:
         await self._endpoint.aclose()
-
-
-def _vector(embedding: object) -> NDArray[np.float32]:
-    if isinstance(embedding, str):
-        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
-    return np.asarray(embedding, dtype=np.float32)

@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from json import JSONDecodeError
@@ -81,7 +81,6 @@ class Policy:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     slots: Slots = field(default_factory=Slots, repr=False)
-    reply_bytes: int = 16 << 20  # the longest reply that is read
     bare: bool = False  # send no headers from the environment, which may identify the user
 
 
@@ -244,10 +243,8 @@ class Endpoint:
                 http = httpx2.AsyncClient(
                     timeout=timeout,
                     limits=limits,
-                    follow_redirects=True,
-                    event_hooks={
-                        "response": [self._bound, _stay_on_host, _prevent_useless_retries]
-                    },
+                    follow_redirects=False,  # the prompt holds the user's documents
+                    event_hooks={"response": [_prevent_useless_retries]},
                 )
             except (ImportError, ValueError, httpx2.InvalidURL) as error:
                 raise EndpointUnreachable(
@@ -267,16 +264,8 @@ class Endpoint:
             self._open[loop] = _Connections(client)
         return self._open[loop]
 
-    async def _bound(self, response: httpx2.Response) -> None:
-        """Let no more of a reply be read than the policy allows."""
-        plain = response.headers.get("Content-Encoding", "identity") == "identity"
-        most = self.policy.reply_bytes // (1 if plain else _LIKELY_COMPRESSION)
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _BoundedStream(response.stream, most, self.url)
-
     def _headers(self) -> dict[str, Any]:
         headers: dict[str, Any] = {f"X-Stainless-{name}": Omit() for name in _UNSENT}
-        headers["Accept-Encoding"] = "identity"  # so that bytes that arrive are bytes in memory
         if self.policy.bare:
             lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
             named = [line.partition(":")[0].strip() for line in lines if ":" in line]
@@ -323,50 +312,6 @@ class _Connections:
         for deadline in self.deadlines:  # ends the calls under way now
             deadline.reschedule(0)
         await self.client.close()
-
-
-_LIKELY_COMPRESSION = 32  # of a reply that a server compresses though it was not asked to
-
-
-class _BoundedStream(httpx2.AsyncByteStream):
-    """The body of a reply; MalformedOutput where it becomes longer than `most` bytes."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream, most: int, url: str) -> None:
-        self._stream = stream
-        self._most = most
-        self._url = url
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        left, pieces = self._most, aiter(self._stream)
-        try:
-            async for piece in pieces:
-                left -= len(piece)
-                if left < 0:
-                    raise MalformedOutput(
-                        f"{self._url} sent an answer that cannot be used",
-                        f"it is longer than {self._most:,} bytes",
-                        "is it an OpenAI-compatible endpoint?",
-                    )
-                yield piece
-        finally:
-            if isinstance(pieces, AsyncGenerator):
-                await pieces.aclose()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-_ELSEWHERE = "x-other-host"
-
-
-async def _stay_on_host(response: httpx2.Response) -> None:
-    """Follow no redirect to another host: the prompt holds the user's documents."""
-    if not response.has_redirect_location:
-        return
-    target = response.url.join(response.headers["Location"])
-    if target.host != response.url.host:
-        response.headers[_ELSEWHERE] = str(target)
-        del response.headers["Location"]
 
 
 async def _prevent_useless_retries(response: httpx2.Response) -> None:
@@ -448,10 +393,9 @@ class Failures:
                 return NotAuthorised(f"{self.url} refuses the key", message, hint)
             hint = f"set {self.key_variable}"
             return NotAuthorised(f"{self.url} wants a key", message, hint)
-        if target := error.response.headers.get(_ELSEWHERE):
-            why = self.scrub(target)
-            hint = "name that address if you trust it"
-            return RequestRefused(f"{self.url} redirects to another host", why, hint)
+        if target := error.response.headers.get("Location"):
+            why, hint = self.scrub(target), "name that address if you trust it"
+            return RequestRefused(f"{self.url} redirects to another address", why, hint)
         if status == 429:
             if "insufficient_quota" in (error.code, error.type):
                 hint = "add credit, or use another key or model"
