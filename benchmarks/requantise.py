@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes as c
 import json
 import os
 import tempfile
@@ -22,7 +23,7 @@ import numpy as np
 
 from colligate.errors import ServerFailed
 from colligate.models.llama.api import load_library
-from colligate.models.llama.libraries import pull_libraries
+from colligate.models.llama.libraries import find_library_file, pull_libraries
 from colligate.models.llama.model import LlamaCpp
 from evidence_data import read_records, select_some
 from pairs import find_gguf
@@ -32,14 +33,40 @@ SAMPLES = 10_000
 PAIRS = 20  # in one call
 
 
+class QuantizeParams(c.Structure):
+    """`llama_model_quantize_params`."""
+
+    _fields_ = (
+        ("nthread", c.c_int32),
+        ("ftype", c.c_int),
+        ("output_tensor_type", c.c_int),
+        ("token_embedding_type", c.c_int),
+        ("allow_requantize", c.c_bool),
+        ("quantize_output_tensor", c.c_bool),
+        ("only_copy", c.c_bool),
+        ("pure", c.c_bool),
+        ("keep_split", c.c_bool),
+        ("dry_run", c.c_bool),
+        ("imatrix", c.c_void_p),
+        ("kv_overrides", c.c_void_p),
+        ("tt_overrides", c.c_void_p),
+        ("prune_layers", c.c_void_p),
+        ("max_buf_size", c.c_size_t),
+    )
+
+
 def requantise(path: Path, folder: Path, name: str) -> Path:
     """Write the weights in another format, and return the file."""
-    library = load_library(pull_libraries())
+    folder_of_llama = pull_libraries()
+    load_library(folder_of_llama)  # with its backends
+    library = c.CDLL(str(find_library_file(folder_of_llama, "llama")))
+    library.llama_model_quantize_default_params.restype = QuantizeParams
+    library.llama_model_quantize.argtypes = c.c_char_p, c.c_char_p, c.POINTER(QuantizeParams)
     params = library.llama_model_quantize_default_params()
     params.ftype = FORMATS[name]
     params.allow_requantize = True
     target = folder / f"{path.stem}-{name}.gguf"
-    code = library.llama_model_quantize(os.fsencode(path), os.fsencode(target), params)
+    code = library.llama_model_quantize(os.fsencode(path), os.fsencode(target), c.byref(params))
     if code:
         raise ServerFailed(f"cannot requantise {path}", f"llama.cpp's result {code}")
     return target

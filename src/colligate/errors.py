@@ -146,6 +146,12 @@ class MissingExtra(ModelError):
         fitting = hint.replace("pip install 'colligate", f"{find_installer()} 'colligate")
         super().__init__(what, why, fitting)
 
+    @classmethod
+    def of(cls, error: ImportError, what: str, extra: str) -> MissingExtra:
+        """Return the error for a package of an extra that cannot be imported."""
+        why = f"{error.name} is not installed" if error.name else str(error) or "it is missing"
+        return cls(what, why, f"pip install 'colligate[{extra}]'")
+
 
 def find_installer() -> str:
     """Return the command that installs into this environment, which pipx or uv may have made."""

@@ -298,7 +298,7 @@ def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
     assert "no key is sent to addresses that only it names" in checks["settings"]["found"]
     assert checks["model"]["found"].endswith("(colligate.toml)")
     assert (status, checks["reranker"]["ok"]) == (1, False)
-    assert "gives no likelihoods" in checks["reranker"]["found"]
+    assert "likelihood needs likelihood, which" in checks["reranker"]["found"]
     status, checks = _doctor(colligate, "--config", written, "--reranker", "none")
     assert status == 0
     assert checks["settings"]["found"] == f"{written}, trusted"

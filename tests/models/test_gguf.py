@@ -45,11 +45,11 @@ def test_the_facts(tmp_path):
             "tokenizer.ggml.tokens": array(STRING, length=1 << 60),  # not read
         },
     )
-    assert read_header(path) == Header("qwen2", 32768, 28 * 2 * (128 + 128) * 2)
+    assert read_header(path) == Header(32768, 28 * 2 * (128 + 128) * 2)
 
 
 def test_what_is_not_said_is_none(tmp_path):
-    assert read_header(gguf(tmp_path / "model.gguf", {})) == Header("qwen2", None, None)
+    assert read_header(gguf(tmp_path / "model.gguf", {})) == Header(None, None)
 
 
 @pytest.mark.parametrize(

@@ -120,22 +120,6 @@ def test_wrong_names_get_a_suggestion(open_it, name, meant):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("anthropic:claude-x", "openai:claude-x@https://api.anthropic.com/v1"),
-        ("openrouter/org/m", "openai:org/m@https://openrouter.ai/api/v1"),
-        ("vllm:Qwen/Qwen3-8B", "openai:Qwen/Qwen3-8B@http://localhost:8000/v1"),
-    ],
-)
-def test_servers_of_others_are_named_with_their_address_and_the_protocol(name, meant):
-    with pytest.raises(UnknownModel) as caught:
-        open_model(name)
-    assert f"did you mean {meant}" in str(caught.value)
-    assert "speaks OpenAI's protocol, others only through a proxy" in str(caught.value)
-    assert "OPENAI_API_KEY" in str(caught.value)
-
-
 def test_missing_file():
     with pytest.raises(UnknownModel, match="there is no file /no/such"):
         open_model("gguf:/no/such.gguf")

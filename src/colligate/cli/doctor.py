@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -25,7 +24,7 @@ from colligate.errors import ColligateError, find_installer
 
 if TYPE_CHECKING:
     from colligate.cli.roles import RoleModel
-    from colligate.models import Role
+    from colligate.models import Capability, Embedder, Reranker, Role, Verifier
     from colligate.settings import Named, Settings
 
 app = typer.Typer(add_completion=False)
@@ -36,7 +35,6 @@ _COMPILED = (
     *("kreuzberg", "liteparse", "pypdfium2"),
 )
 _LOCAL = ("torch", "transformers", "sentence_transformers")
-_SPARE_BYTES = 200_000_000
 _PULL = "the first question fetches it, or now: colligate models pull {}"
 _STATES = {
     (True, True): ("ok", "green"),
@@ -131,7 +129,6 @@ async def run_checks(
     if settings.check is not None and settings.check.name not in ("none", "model"):
         yield await _test_check(settings.check, found)
     yield await _check_library(embedder.name, settings.library)
-    yield _check_space([*(model.named.name for model in found.values()), embedder.name])
     blocked = next((one.problem for one in found.values() if one.blocks and one.problem), None)
     for name in [DEFAULT_STRATEGY] if blocked else list_strategies():
         yield _check_strategy(name, found)
@@ -236,7 +233,7 @@ def _check_weights(name: str, weights: str) -> Check:
 def _check_llama(models: list[str]) -> Check:
     """Check the libraries of llama.cpp, which only `bundled` and `gguf:` need."""
     from colligate.cli.roles import runs_on_llama
-    from colligate.models.llama.api import describe_library
+    from colligate.models.llama.api import list_devices
     from colligate.models.llama.libraries import LIBRARY, VERSION, find_libraries
 
     needed = any(runs_on_llama(name) for name in models)
@@ -245,18 +242,10 @@ def _check_llama(models: list[str]) -> Check:
         if folder is None:
             hint = _PULL.format(LIBRARY)
             return Check(LIBRARY, False, f"{VERSION} is not on this machine", hint, needed)
-        facts = describe_library(folder)
+        devices = ", ".join(list_devices(folder))
     except ColligateError as error:
         return replace(_fail(LIBRARY, error), needed=needed)
-    uses = ", ".join(facts.uses)
-    found = f"{VERSION} in {folder}, on {', '.join(facts.devices)}; it uses {uses}"
-    if facts.unused:
-        hint = f"build {LIBRARY} {VERSION} on this machine and name its folder in COLLIGATE_LLAMA"
-        found += f"; the processor has {', '.join(facts.unused)}, which it does not use"
-        return Check(LIBRARY, False, found, hint, needed=False)
-    if facts.processor:
-        found += "; the processor has no others that help"
-    return Check(LIBRARY, True, found)
+    return Check(LIBRARY, True, f"{VERSION} in {folder}, on {devices}")
 
 
 async def _check_embedder(named: Named) -> Check:
@@ -265,46 +254,51 @@ async def _check_embedder(named: Named) -> Check:
 
     if weights := find_pinned(named.name):
         return _check_weights("embedder", weights)
-    try:
-        await open_embedder(named.name, with_key=named.with_key).aclose()
-    except ColligateError as error:
-        return _fail("embedder", error)
-    return Check("embedder", True, _describe_name(named, "--embedder"))
+    return await _check_opening(
+        "embedder", named, lambda: open_embedder(named.name, with_key=named.with_key)
+    )
 
 
 async def _check_reranker(named: Named, models: Mapping[Role, RoleModel]) -> Check:
     from colligate.models import Capability, Role
     from colligate.models.names import open_reranker
 
-    scorer = models.get(Role.SCORER, models[Role.READER])
-    try:
-        if named.name == "likelihood":
-            if Capability.LIKELIHOOD not in scorer.offers:
-                why = f"{scorer.name} gives no likelihoods"
-                raise ColligateError(
-                    "it needs a scorer with likelihoods", why, "give another --scorer"
-                )
-        elif named.name != "embedding":
-            await open_reranker(named.name, with_key=named.with_key).aclose()
-    except ColligateError as error:
-        return _fail("reranker", error)
-    return Check("reranker", True, _describe_name(named, "--reranker"))
+    if named.name == "likelihood":
+        scorer = models.get(Role.SCORER, models[Role.READER])
+        return _check_offer("reranker", named, scorer, Capability.LIKELIHOOD, "--scorer")
+    if named.name == "embedding":
+        return Check("reranker", True, _describe_name(named, "--reranker"))
+    return await _check_opening(
+        "reranker", named, lambda: open_reranker(named.name, with_key=named.with_key)
+    )
 
 
 async def _test_check(named: Named, models: Mapping[Role, RoleModel]) -> Check:
     from colligate.models import Capability, Role
     from colligate.models.names import open_head
 
-    reader = models[Role.READER]
+    if named.name == "odds":
+        return _check_offer("check", named, models[Role.READER], Capability.LABELS, "--model")
+    return await _check_opening("check", named, lambda: open_head(named.name))
+
+
+def _check_offer(
+    what: str, named: Named, model: RoleModel, capability: Capability, flag: str
+) -> Check:
+    if capability in model.offers:
+        return Check(what, True, _describe_name(named, f"--{what}"))
+    found = f"{named.name} needs {capability.value}, which {model.name} does not give"
+    return Check(what, False, found, f"give another {flag}")
+
+
+async def _check_opening(
+    what: str, named: Named, opening: Callable[[], Embedder | Reranker | Verifier]
+) -> Check:
     try:
-        if named.name != "odds":
-            await (await asyncio.to_thread(open_head, named.name)).aclose()
-        elif Capability.LABELS not in reader.offers:
-            why = f"{reader.name} gives no label odds"
-            raise ColligateError("it needs a reader with label odds", why, "give another --model")
+        await (await asyncio.to_thread(opening)).aclose()
     except ColligateError as error:
-        return _fail("check", error)
-    return Check("check", True, _describe_name(named, "--check"))
+        return _fail(what, error)
+    return Check(what, True, _describe_name(named, f"--{what}"))
 
 
 def _describe_name(named: Named, flag: str) -> str:
@@ -335,22 +329,6 @@ async def _check_library(embedder: str, named: Named | None) -> Check:
             return Check("library", True, f"{library.path}, not made yet")
     except ColligateError as error:
         return _fail("library", error, "give another folder with --library")
-
-
-def _check_space(names: list[str]) -> Check:
-    from colligate.cli.roles import find_pinned
-    from colligate.models.weights import PINNED, find_weights, home
-
-    wanted = {find_pinned(name) for name in names}
-    missing = sum(PINNED[name].size for name in wanted if name and find_weights(name) is None)
-    place = home()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
-    needed = missing + _SPARE_BYTES
-    found = f"{free / 1e9:,.1f} GB free in {place}"
-    hint = f"free {(needed - free) / 1e6:,.0f} MB, or set COLLIGATE_HOME to another folder"
-    return Check("disk space", free >= needed, found, hint)
 
 
 def _check_strategy(name: str, models: Mapping[Role, RoleModel]) -> Check:

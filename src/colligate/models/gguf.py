@@ -25,7 +25,6 @@ _LONGEST_ARRAY = 1 << 16  # before the vocabulary there are at most a few number
 class Header:
     """Facts of a GGUF file; None where it does not state them."""
 
-    architecture: str
     context_tokens: int | None
     kv_bytes_per_token: int | None
 
@@ -116,7 +115,7 @@ def _header(metadata: dict[str, Any]) -> Header:
     kv_heads = number("attention.head_count_kv") or heads
     half_float = 2
     kv_bytes = number("block_count") * kv_heads * (key_width + value_width) * half_float
-    return Header(architecture, number("context_length") or None, kv_bytes or None)
+    return Header(number("context_length") or None, kv_bytes or None)
 
 
 def _unpack(stream: BinaryIO, layout: str) -> tuple[Any, ...]:

@@ -31,13 +31,6 @@ def odds_of(scores: Mapping[str, float]) -> LabelOdds:
     return LabelOdds(odds, mass=min(1.0, math.exp(most) * total))
 
 
-def rank_likely(odds: Mapping[str, float], nothing: str, least: float) -> list[str]:
-    """Return the labels at least as likely as `nothing` and `least`, the likeliest first."""
-    least = max(least, odds[nothing])
-    likely = [label for label in odds if label != nothing and odds[label] >= least]
-    return sorted(likely, key=lambda label: -odds[label])
-
-
 def odds_from_first_token(
     alternatives: Sequence[tuple[str, float]], labels: Sequence[str], model: str
 ) -> LabelOdds:

@@ -46,24 +46,13 @@ if TYPE_CHECKING:
 OPENAI_DEFAULT = "gpt-6-luna"
 """The model used when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
 
-MODEL_FORMS = (
-    "bundled[+ADAPTER]",
-    "gguf:PATH[+ADAPTER]",
-    "hf:NAME-OR-PATH[+ADAPTER]",
-    "openai:MODEL[@BASE_URL]",
-    "openai/MODEL",
-    "ollama/MODEL",
-    "ray:bundled|gguf:...|hf:...",
+MODEL_FORMS = tuple(
+    "bundled[+ADAPTER] gguf:PATH[+ADAPTER] hf:NAME-OR-PATH[+ADAPTER] openai:MODEL[@BASE_URL]"
+    " openai/MODEL ollama/MODEL ray:bundled|gguf:...|hf:...".split()
 )
 EMBEDDER_FORMS = ("minilm", "static", "e5", "openai:MODEL[@BASE_URL]", "st:NAME-OR-PATH")
-RERANKER_FORMS = (
-    "none",
-    "minilm",
-    "embedding",
-    "likelihood",
-    "cross-encoder:NAME",
-    "onnx:FOLDER",
-    "http:MODEL@URL",
+RERANKER_FORMS = tuple(
+    "none minilm embedding likelihood cross-encoder:NAME onnx:FOLDER http:MODEL@URL".split()
 )
 CHECK_FORMS = ("none", "model", "odds", "head", "hf:NAME-OR-PATH", "onnx:FOLDER")
 
@@ -328,21 +317,6 @@ def _pinned_models() -> list[str]:
     return [name for name, weights in PINNED.items() if weights.is_gguf]
 
 
-# The servers that speak OpenAI's protocol, as other tools begin their models' names.
-_ELSEWHERE = {
-    "anthropic": "https://api.anthropic.com/v1",
-    "deepseek": "https://api.deepseek.com/v1",
-    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
-    "groq": "https://api.groq.com/openai/v1",
-    "litellm": "http://localhost:4000/v1",
-    "lmstudio": "http://localhost:1234/v1",
-    "openrouter": "https://openrouter.ai/api/v1",
-    "sglang": "http://localhost:30000/v1",
-    "vllm": "http://localhost:8000/v1",
-    "xai": "https://api.x.ai/v1",
-}
-
-
 def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...]) -> UnknownModel:
     kinds = [form.partition(":")[0] for form in forms if ":" in form]
     hint, why = f"names are {', '.join(forms)}", ""
@@ -354,8 +328,6 @@ def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...
         hint, why = f"did you mean {near}:{rest}?" if near in kinds else f"did you mean {near}?", ""
     elif why and name.startswith(("http://", "https://")):
         hint = f"did you mean openai:MODEL@{name}?"
-    elif why and rest and (url := _ELSEWHERE.get(begun)):
-        hint = f"did you mean openai:{rest}@{url}, with that server's key in OPENAI_API_KEY?"
     elif why and (name.endswith(".gguf") or name in _pinned_models()):
         hint, why = f"did you mean gguf:{name}?", ""
     elif why and mark == "/" and rest:
@@ -537,18 +509,13 @@ def _origin(url: str) -> tuple[str, str, int | None] | None:
 Options = Mapping[str, Any]
 
 _POLICY: Mapping[str, type] = {
-    "in_flight": int,
-    "requests_per_minute": int,
-    "tokens_per_minute": int,
+    **dict.fromkeys(("in_flight", "requests_per_minute", "tokens_per_minute"), int),
     "timeout": float,
 }
 _ENDPOINT: Mapping[str, type] = {"context_tokens": int, **_POLICY}
-_LLAMACPP: Mapping[str, type] = {
-    "context_tokens": int,
-    "parallel": int,
-    "threads": int,
-    "draft": int,
-}
+_LLAMACPP: Mapping[str, type] = dict.fromkeys(
+    ("context_tokens", "parallel", "threads", "draft"), int
+)
 
 OPTIONS: Mapping[str, Mapping[str, type]] = {
     "bundled": _LLAMACPP,

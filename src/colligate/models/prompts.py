@@ -167,27 +167,20 @@ class Prompts:
 
 
 class PromptTokenizer(Protocol):
-    """A tokenizer and its chat template, as a backend implements them."""
+    """A tokenizer and its chat template, as a backend implements them.
+
+    `controls` are the texts that are read as control tokens; `beginning` is what the model puts
+    before a text (BOS, or nothing), `first` the token before an empty one (BOS, else EOS).
+    """
 
     @property
-    def controls(self) -> Collection[str]:
-        """The texts that are read as control tokens."""
-        ...
-
+    def controls(self) -> Collection[str]: ...
     @property
-    def beginning(self) -> Sequence[int]:
-        """What the model puts before a text: the BOS token, or nothing."""
-        ...
-
+    def beginning(self) -> Sequence[int]: ...
     @property
-    def first(self) -> int:
-        """The token before an empty text: BOS, or EOS for a model without one."""
-        ...
-
+    def first(self) -> int: ...
     @property
-    def has_template(self) -> bool:
-        """Whether there is a chat template."""
-        ...
+    def has_template(self) -> bool: ...
 
     def apply_template(self, turns: list[dict[str, str]], *, answer: bool, think: bool) -> str:
         """Render turns of `role` and `content`; raises what the template raises.

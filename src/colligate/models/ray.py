@@ -21,6 +21,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from rapidfuzz.distance import Prefix
+
 from colligate.concurrency import in_thread
 from colligate.errors import ColligateError, LibraryError, MissingExtra, ModelError
 from colligate.models.base import (
@@ -52,11 +54,7 @@ try:
     import ray as ray  # other modules import it from here: what is set above must be set before
     from ray.exceptions import RayError, RayTaskError
 except ImportError as error:
-    raise MissingExtra(
-        "Ray is not installed",
-        f"{error.name or 'it'} is missing",
-        "pip install 'colligate[scale]'",
-    ) from error
+    raise MissingExtra.of(error, "Ray cannot be used", "scale") from error
 
 RETRIES = 3
 """How often a task or call is repeated whose worker or node died."""
@@ -227,13 +225,10 @@ class RayModel(WrappedModel):
     async def _call(self, prompt: str, what: str, *given: Any, **options: Any) -> Any:
         """Call the copy with the least to do; of several the one whose last prompt began alike."""
 
-        def begins_alike(i: int) -> int:
-            both = enumerate(zip(prompt, self._last[i], strict=False))
-            return next((at for at, (one, other) in both if one != other), len(prompt))
+        def fitness(i: int) -> tuple[int, int]:
+            return -self._calls[i], Prefix.similarity(prompt, self._last[i])
 
-        least = min(self._calls)
-        free = [i for i, calls in enumerate(self._calls) if calls == least]
-        chosen = max(free, key=begins_alike)
+        chosen = max(range(len(self._calls)), key=fitness)
         self._last[chosen] = prompt
         self._calls[chosen] += 1
         call = self._copies[chosen].call.remote(self._adapter, what, given, options)

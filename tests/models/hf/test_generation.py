@@ -42,9 +42,17 @@ def start(model: TinyModel, *requests: GenerationRequest, limit: int = 8) -> Bat
     return generator
 
 
+def finish(generator: BatchGenerator, request: GenerationRequest) -> GeneratedText:
+    while request.outcome is None:
+        generator.advance()
+    if isinstance(request.outcome, Exception):
+        raise request.outcome
+    return request.outcome
+
+
 def answer(model: TinyModel, ids: list[int], max_tokens: int = 99, **options: Any) -> GeneratedText:
     request = GenerationRequest(ids, max_tokens, **options)
-    return start(model, request).run(request)
+    return finish(start(model, request), request)
 
 
 def expected(model: TinyModel, ids: list[int], count: int) -> str:
@@ -74,7 +82,7 @@ def test_together_is_as_alone(tiny_folder, architecture):
 
     for request in requests[:2]:
         request.on_piece = join
-    texts = [generator.run(request).text for request in requests]
+    texts = [finish(generator, request).text for request in requests]
     assert all(texts)
     assert texts == [expected(tiny, r.ids, r.max_tokens) for r in requests]
 
@@ -84,7 +92,7 @@ def test_at_most_so_many_are_computed_together(tiny):
     requests = [GenerationRequest(ids, 12) for ids in PROMPTS]
     generator = start(tiny, *requests, limit=3)
     with tiny.changing_logits(lambda logits: sizes.append(len(logits))):
-        texts = [generator.run(request).text for request in requests]
+        texts = [finish(generator, request).text for request in requests]
     assert texts == [expected(tiny, ids, 12) for ids in PROMPTS]
     assert max(sizes) == 3
     assert sizes.count(3) > 8
@@ -97,9 +105,9 @@ def test_long_answers_outgrow_their_room_and_results_are_kept(tiny):
         GenerationRequest(PROMPTS[2], 260),
     ]
     generator = start(tiny, *requests)
-    texts = [generator.run(request).text for request in long]
+    texts = [finish(generator, request).text for request in long]
     tiny.reset()
-    texts.insert(0, generator.run(short).text)
+    texts.insert(0, finish(generator, short).text)
     assert not tiny.read  # it was answered before it was asked for
     assert texts == [expected(tiny, r.ids, r.max_tokens) for r in requests]
 
@@ -111,15 +119,10 @@ def test_requests_from_many_threads(tiny):
 
         def call(request: GenerationRequest) -> str:
             generator.submit(request)
-            return model.submit(generator.run, request).result().text
+            return model.submit(finish, generator, request).result().text
 
         texts = list(callers.map(call, requests))
     assert texts == [expected(tiny, r.ids, r.max_tokens) for r in requests]
-
-
-def test_a_request_never_submitted_is_an_error_and_no_endless_wait(tiny):
-    with pytest.raises(ValueError, match="submitted"):
-        start(tiny).run(GenerationRequest(PROMPTS[0], 5))
 
 
 # Choosing
@@ -133,7 +136,7 @@ def test_a_seed_makes_an_answer_repeatable_in_any_batch(tiny):
     requests = [request(seed) for seed in (4, 3, None, -1, 1 << 70, None)]
     other = GenerationRequest(PROMPTS[0], 30, temperature=2.0, seed=3)
     generator = start(tiny, other, *requests)
-    texts = [generator.run(each).text for each in requests]
+    texts = [finish(generator, each).text for each in requests]
     assert texts[1] == alone
     assert len(set(texts)) == 6
 
@@ -172,7 +175,7 @@ def test_a_full_window_ends_an_answer_and_not_the_others(tiny_folder):
         GenerationRequest([7] * 48, 5),
     ]
     generator = start(tiny, *requests)
-    answers = [generator.run(request) for request in requests]
+    answers = [finish(generator, request) for request in requests]
     assert [each.output_tokens for each in answers] == [8, 20, 0]
     assert {each.finish_reason for each in answers} == {"length"}
 
@@ -229,9 +232,9 @@ def test_giving_up_while_decoding_leaves_the_others_alone(tiny):
     generator = start(tiny, stopped, other, waiting)
     for request in (stopped, waiting):
         with pytest.raises(PassStopped):
-            generator.run(request)
+            finish(generator, request)
     assert len(pieces) == 3
-    assert generator.run(other).text == expected(tiny, PROMPTS[0], 25)
+    assert finish(generator, other).text == expected(tiny, PROMPTS[0], 25)
 
 
 def test_giving_up_while_the_prompt_is_read(tiny_folder):
@@ -248,11 +251,11 @@ def test_giving_up_while_the_prompt_is_read(tiny_folder):
     handles = [layer.register_forward_pre_hook(hook) for layer in (first, second)]
     generator = start(tiny, other, stopped)
     with pytest.raises(PassStopped):
-        generator.run(stopped)
+        finish(generator, stopped)
     for handle in handles:
         handle.remove()
     assert layers == [1]  # the second was not reached
-    assert generator.run(other).text == expected(tiny, PROMPTS[0], 20)
+    assert finish(generator, other).text == expected(tiny, PROMPTS[0], 20)
     again = answer(tiny, PROMPTS[1], 20)
     assert (again.cached_tokens, again.text) == (0, expected(tiny, PROMPTS[1], 20))
 
@@ -282,8 +285,8 @@ def test_a_failing_request_fails_alone(tiny, options, error, why):
     generator = start(tiny, good, bad)
     with tiny.changing_logits(change):
         with pytest.raises(error, match=why):
-            generator.run(bad)
-        assert generator.run(good).text == expected(tiny, PROMPTS[0], 20)
+            finish(generator, bad)
+        assert finish(generator, good).text == expected(tiny, PROMPTS[0], 20)
 
 
 def test_memory_that_runs_out_fails_those_it_was_for_and_is_freed(tiny):
@@ -300,7 +303,7 @@ def test_memory_that_runs_out_fails_those_it_was_for_and_is_freed(tiny):
     with tiny.changing_logits(run_out):
         for request in failing:
             with pytest.raises(ServerFailed, match="out of memory"):
-                generator.run(request)
+                finish(generator, request)
     gc.collect()
     assert held[0]() is None
-    assert generator.run(last).text == expected(tiny, PROMPTS[2], 20)
+    assert finish(generator, last).text == expected(tiny, PROMPTS[2], 20)

@@ -9,13 +9,11 @@ from __future__ import annotations
 import traceback
 from collections import deque
 from collections.abc import Sequence
-from functools import cache, partial
-from importlib import import_module
+from functools import partial
 from typing import Any
 
 from colligate.models.decoding import (
     AnswerInProgress,
-    GeneratedText,
     GenerationRequest,
     PassStopped,
 )
@@ -37,20 +35,6 @@ class BatchGenerator:
     def submit(self, request: GenerationRequest) -> None:
         """Queue a request; it joins before the next token. From any thread."""
         self._submitted.append(request)
-
-    def run(self, request: GenerationRequest) -> GeneratedText:
-        """Compute all submitted requests until this one is answered.
-
-        Raises its error otherwise: PassStopped after `halt`, ContextTooSmall, RequestRefused,
-        ServerFailed, or what its `on_piece` raised.
-        """
-        while request.outcome is None:
-            if not (self._submitted or self._waiting or self._batches):
-                raise ValueError("the request was never submitted")
-            self.advance()
-        if isinstance(request.outcome, Exception):
-            raise request.outcome
-        return request.outcome
 
     def advance(self) -> None:
         """Drop cancelled requests, begin one request, then decode one token of one adapter's."""
@@ -176,7 +160,7 @@ class _Batch:
 
         To be called within `inference`, with at least one sequence.
         """
-        if self._cached != self.sequences or not self._cache.layers[0].room:
+        if self._cached != self.sequences:
             self._arrange()
         torch, model, rows = self._runtime.torch, self._runtime.model, self.sequences
         lengths = torch.tensor([[row.length] for row in rows], device=model.device)
@@ -196,74 +180,22 @@ class _Batch:
 
     def _arrange(self) -> None:
         """Copy keys and values of the sequences into a new cache, without common padding."""
-        before = self._cache.layers if self._cache is not None else []
+        pad, torch = self._runtime.torch.nn.functional.pad, self._runtime.torch
+        before = () if self._cache is None else self._runtime.layers_of(self._cache)
         index_of = {row: index for index, row in enumerate(self._cached)}
         longest = max(row.length for row in self.sequences)
         layers = []
         for index in range(len(before or self.sequences[0].layers)):
-            parts = [
-                row.layers[index] if row.layers else before[index].part(index_of[row], row.length)
-                for row in self.sequences
-            ]
-            layers.append(_layer_class()(parts, longest))
-            if before:
-                before[index] = None  # so that at most one layer is in memory twice
+            rows = []
+            for row in self.sequences:
+                at = index_of.get(row, 0)
+                pair = row.layers[index] if row.layers else before[index]
+                if not row.layers:
+                    pair = tuple(each[at : at + 1, :, -row.length :] for each in pair)
+                rows.append([pad(each, (0, 0, longest - row.length, 0)) for each in pair])
+            keys, values = (torch.cat(each) for each in zip(*rows, strict=True))
+            layers.append((keys, values))
         for row in self.sequences:
             row.layers = ()
         self._cached = list(self.sequences)
-        self._cache = import_module("transformers.cache_utils").Cache(layers=layers)
-
-
-_SPARE_TOKENS = 256  # that fit after the longest sequence before everything is copied again
-
-
-@cache
-def _layer_class() -> Any:
-    base: Any = import_module("transformers.cache_utils").DynamicLayer
-
-    class PreallocatedLayer(base):  # type: ignore[misc]
-        """A cache layer that writes new keys and values into free room.
-
-        Its base class copies all keys and values at every token.
-        """
-
-        def __init__(self, parts: Layers, longest: int) -> None:
-            super().__init__()
-            self._keys, self._values = (
-                self._pad([part[side] for part in parts], longest) for side in (0, 1)
-            )
-            self.dtype, self.device = self._keys.dtype, self._keys.device
-            self.is_initialized = True
-            self._show(longest)
-
-        @property
-        def room(self) -> int:
-            """The number of tokens that can still be written."""
-            return int(self._keys.shape[2] - self.keys.shape[2])
-
-        def part(self, row: int, length: int) -> tuple[Any, Any]:
-            """Return the last `length` tokens of a row, [1, heads, length, width] each."""
-            return (
-                self.keys[row : row + 1, :, self.keys.shape[2] - length :],
-                self.values[row : row + 1, :, self.values.shape[2] - length :],
-            )
-
-        def update(self, keys: Any, values: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-            """Write keys and values after the others; return all."""
-            start = self.keys.shape[2]
-            self._show(start + keys.shape[2])
-            self.keys[:, :, start:] = keys
-            self.values[:, :, start:] = values
-            return self.keys, self.values
-
-        def _show(self, tokens: int) -> None:
-            self.keys, self.values = self._keys[:, :, :tokens], self._values[:, :, :tokens]
-
-        def _pad(self, tensors: Sequence[Any], longest: int) -> Any:
-            _, heads, _, width = tensors[0].shape
-            padded = tensors[0].new_zeros(len(tensors), heads, longest + _SPARE_TOKENS, width)
-            for row, tensor in enumerate(tensors):
-                padded[row, :, longest - tensor.shape[2] : longest] = tensor[0]
-            return padded
-
-    return PreallocatedLayer
+        self._cache = self._runtime.new_cache(layers)

@@ -181,11 +181,8 @@ def import_transformers() -> Any:
         import_module("torch")
         library = import_module("transformers")
     except ImportError as error:
-        raise MissingExtra(
-            "hf: models need torch and transformers",
-            f"{error.name or 'one of them'} is not installed",
-            "pip install 'colligate[local]'",
-        ) from error
+        what = "hf: models need torch and transformers"
+        raise MissingExtra.of(error, what, "local") from error
     library.utils.logging.set_verbosity_error()
     library.utils.logging.disable_progress_bar()
     return library

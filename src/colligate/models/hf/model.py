@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Event
@@ -71,9 +72,9 @@ class _Backend(LocalBackend):
         self._parallel = parallel
         self._options = options
         self._tokenizer: Any = None
-        self._runtime: Runtime | None = None
-        self._generator: BatchGenerator | None = None
-        self._scorer: LikelihoodScorer | None = None
+        self._runtime: Any = None  # this and the next two from `load` on
+        self._generator: Any = None
+        self._scorer: Any = None
 
     def load_prompts(self) -> Prompts:
         self._tokenizer = load_tokenizer(self._source)
@@ -89,30 +90,23 @@ class _Backend(LocalBackend):
         self._scorer = LikelihoodScorer(self._runtime)
 
     def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
-        assert self._runtime is not None
         key = self._runtime.adapters.load(adapter)
         return key, key
 
     def generate(self, request: GenerationRequest) -> Work[GeneratedText]:
-        assert self._generator is not None
         self._generator.submit(request)
         return self.wait_for([request], lambda: request.outcome)
 
     def advance(self) -> None:
-        assert self._generator is not None
         self._generator.advance()
 
     def score(self, pairs: Sequence[Pair], adapter: str, stop: Event) -> Work[list[list[float]]]:
-        scorer = self._scorer
-        assert scorer is not None
-        return lambda: scorer.score(pairs, adapter=adapter, stop=stop)
+        return partial(self._scorer.score, pairs, adapter=adapter, stop=stop)
 
     def attend(
         self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, stop: Event
     ) -> Work[list[float]]:
-        runtime = self._runtime
-        assert runtime is not None
-        return lambda: compute_row(runtime, ids, first, layers, adapter, stop)
+        return partial(compute_row, self._runtime, ids, first, layers, adapter, stop)
 
     def free(self) -> None:
         self._runtime = self._generator = self._scorer = self._tokenizer = None

@@ -69,7 +69,15 @@ class ReflectiveModel:
             MissingExtra: torch or transformers is not installed.
             UnknownModel, WeightsUnavailable: there is no such model, or it has no such tokens.
         """
-        return await self._threads.run(partial(self._wants_retrieval, question))
+
+        def ask() -> float:
+            _, prompts, runtime, ids_of = self._load()
+            with runtime.inference():
+                _, logits = runtime.prefill(_encode_prompt(prompts, question, "", ids_of))
+                step = _choose_step(runtime.torch, logits, ids_of)
+            return _weigh(step.probabilities, RETRIEVAL, (1.0, 0.0))
+
+        return await self._threads.run(ask)
 
     async def continue_answer(
         self, question: str, passage: str, before: str, max_tokens: int
@@ -82,13 +90,6 @@ class ReflectiveModel:
     async def aclose(self) -> None:
         await self._threads.aclose()
         self._loaded = None
-
-    def _wants_retrieval(self, question: str) -> float:
-        _, prompts, runtime, ids_of = self._load()
-        with runtime.inference():
-            _, logits = runtime.prefill(_encode_prompt(prompts, question, "", ids_of))
-            step = _choose_step(runtime.torch, logits, ids_of)
-        return _weigh(step.probabilities, RETRIEVAL, (1.0, 0.0))
 
     def _continue_answer(
         self, question: str, passage: str, before: str, max_tokens: int

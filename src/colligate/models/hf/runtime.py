@@ -249,7 +249,11 @@ class Adapters:
         and results stored under its key belong to it.
         """
         import_transformers()  # turns its messages off
-        peft = _import_peft()
+        try:
+            import_module("peft.functional")
+            peft = import_module("peft")
+        except ImportError as error:
+            raise MissingExtra.of(error, "adapters need peft", "local") from error
         files = find_lora(adapter)
         key = files.hash_content()
         if key not in self._loaded:
@@ -308,18 +312,6 @@ class Adapters:
         for layer in self._layers:
             layer._active_adapter = [self._used] if self._used else []
             layer._disable_adapters = not self._used
-
-
-def _import_peft() -> Any:
-    try:
-        import_module("peft.functional")
-        return import_module("peft")
-    except ImportError as error:
-        raise MissingExtra(
-            "adapters need peft",
-            f"{error.name or 'it'} is not installed",
-            "pip install 'colligate[local]'",
-        ) from error
 
 
 _MATRIX = re.compile(r"\.lora_(A|B|embedding_A|embedding_B|magnitude_vector)(\.weight|\.bias)?$")

@@ -1,7 +1,7 @@
 """The C interface of libllama: only what is used here, through ctypes.
 
-`load_library` opens the shared libraries of a folder and checks that their structures are those
-declared here. ctypes releases the GIL during each call, so other threads run while a batch is
+`load_library` opens the shared libraries of a folder, of the version whose structures are declared
+here. ctypes releases the GIL during each call, so other threads run while a batch is
 computed. A model or context must be used by one thread at a time.
 """
 
@@ -10,9 +10,7 @@ from __future__ import annotations
 import ctypes as c
 import logging
 import os
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -102,28 +100,6 @@ class ContextParams(c.Structure):
     )
 
 
-class QuantizeParams(c.Structure):
-    """`llama_model_quantize_params`."""
-
-    _fields_ = (
-        ("nthread", c.c_int32),
-        ("ftype", c.c_int),
-        ("output_tensor_type", c.c_int),
-        ("token_embedding_type", c.c_int),
-        ("allow_requantize", c.c_bool),
-        ("quantize_output_tensor", c.c_bool),
-        ("only_copy", c.c_bool),
-        ("pure", c.c_bool),
-        ("keep_split", c.c_bool),
-        ("dry_run", c.c_bool),
-        ("imatrix", c.c_void_p),
-        ("kv_overrides", c.c_void_p),
-        ("tt_overrides", c.c_void_p),
-        ("prune_layers", c.c_void_p),
-        ("max_buf_size", c.c_size_t),
-    )
-
-
 class Batch(c.Structure):
     """`llama_batch`."""
 
@@ -161,11 +137,8 @@ _LLAMA: dict[str, tuple[Any, ...]] = {  # function: result, arguments
     "llama_version": (c.c_char_p,),
     "llama_backend_init": (None,),
     "llama_log_set": (None, LogCallback, c.c_void_p),
-    "llama_supports_gpu_offload": (c.c_bool,),
     "llama_model_default_params": (ModelParams,),
     "llama_context_default_params": (ContextParams,),
-    "llama_model_quantize_default_params": (QuantizeParams,),
-    "llama_model_quantize": (c.c_uint32, c.c_char_p, c.c_char_p, c.POINTER(QuantizeParams)),
     "llama_model_load_from_file": (c.c_void_p, c.c_char_p, ModelParams),
     "llama_model_free": (None, c.c_void_p),
     "llama_model_get_vocab": (c.c_void_p, c.c_void_p),
@@ -210,37 +183,7 @@ _GGML: dict[str, tuple[Any, ...]] = {
     "ggml_backend_dev_get": (c.c_void_p, c.c_size_t),
     "ggml_backend_dev_name": (c.c_char_p, c.c_void_p),
     "ggml_backend_dev_description": (c.c_char_p, c.c_void_p),
-    "ggml_backend_dev_backend_reg": (c.c_void_p, c.c_void_p),
-    "ggml_backend_reg_get_proc_address": (c.c_void_p, c.c_void_p, c.c_char_p),
     "ggml_backend_tensor_get": (None, c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t),
-}
-
-# What llama.cpp sets, from the first field to the last: other places would have other values.
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "llama_model_default_params": {
-        "split_mode": 1,
-        "load_mode": -1,
-        "use_extra_bufts": True,
-        "load_mtp": False,
-    },
-    "llama_context_default_params": {
-        "n_ctx": 512,
-        "n_ubatch": 512,
-        "n_outputs_max_per_seq": 1,
-        "flash_attn_type": -1,
-        "yarn_ext_factor": -1.0,
-        "type_k": _F16,
-        "type_v": _F16,
-        "no_perf": True,
-        "swa_full": True,
-        "n_samplers": 0,
-        "ctx_other": None,
-    },
-    "llama_model_quantize_default_params": {
-        "allow_requantize": False,
-        "quantize_output_tensor": True,
-        "prune_layers": None,
-    },
 }
 
 
@@ -259,11 +202,6 @@ class LlamaLibrary:
         self.version: str = self.llama_version().decode()
         if self.version.partition("-")[0] != VERSION.removeprefix("v"):
             raise _unfit(folder, f"it is version {self.version}")
-        for create, values in _DEFAULTS.items():
-            params = getattr(self, create)()
-            for field, value in values.items():
-                if (found := getattr(params, field)) != value:
-                    raise _unfit(folder, f"{field} of {create} is {found}, expected {value}")
         self._log = LogCallback(_log)
         self.llama_log_set(self._log, None)
         self.ggml_backend_load_all_from_path(os.fsencode(folder))
@@ -322,75 +260,14 @@ def _forget_error() -> None:
     _last_error = ""
 
 
-# What the libraries say of themselves
-
-
-@dataclass(frozen=True)
-class LibraryFacts:
-    """What the libraries compute with, and what the processor has.
-
-    `devices` are names with descriptions. `uses` and `processor` are instruction sets by
-    llama.cpp's names; `processor` is empty where the system does not say.
-    """
-
-    devices: tuple[str, ...]
-    uses: tuple[str, ...]
-    processor: tuple[str, ...]
-
-    @property
-    def unused(self) -> tuple[str, ...]:
-        """Instruction sets that the processor has, would help, and are not used."""
-        covered = {"AVX_VNNI"} if "AVX512_VNNI" in self.uses else set()
-        return tuple(one for one in self.processor if one not in {*self.uses, *covered})
-
-
-class _Feature(c.Structure):
-    """`ggml_backend_feature`."""
-
-    _fields_ = (("name", c.c_char_p), ("value", c.c_char_p))
-
-
-_ReadFeatures = c.CFUNCTYPE(c.POINTER(_Feature), c.c_void_p)
-
-
-def describe_library(folder: Path) -> LibraryFacts:
-    """Load the libraries of a folder and return what they say; errors as `load_library`."""
-    library = load_library(folder)
-    devices, uses = [], []
+def list_devices(folder: Path) -> list[str]:
+    """Load a folder's libraries; return what they compute with. Errors as `load_library`."""
+    library, found = load_library(folder), []
     for number in range(library.ggml_backend_dev_count()):
         device = library.ggml_backend_dev_get(number)
-        name = library.ggml_backend_dev_name(device).decode()
         about = library.ggml_backend_dev_description(device).decode().strip()
-        devices.append(f"{name} ({about})")
-        registry = library.ggml_backend_dev_backend_reg(device)
-        address = library.ggml_backend_reg_get_proc_address(registry, b"ggml_backend_get_features")
-        if address and name.startswith("CPU"):
-            for feature in _ReadFeatures(address)(registry):
-                if not feature.name:  # the last one
-                    break
-                if feature.value != b"0":
-                    uses.append(feature.name.decode())
-    return LibraryFacts(tuple(devices), tuple(uses), _read_instructions())
-
-
-# The system's name of each instruction set, and llama.cpp's.
-_INSTRUCTIONS = {
-    **{"pni": "SSE3", "ssse3": "SSSE3", "avx": "AVX", "f16c": "F16C", "fma": "FMA"},
-    **{"bmi2": "BMI2", "avx2": "AVX2", "avx_vnni": "AVX_VNNI", "avx512f": "AVX512"},
-    **{"avx512vbmi": "AVX512_VBMI", "avx512_vnni": "AVX512_VNNI", "avx512_bf16": "AVX512_BF16"},
-    **{"amx_int8": "AMX_INT8", "asimd": "NEON", "asimdhp": "FP16_VA", "asimddp": "DOTPROD"},
-    **{"i8mm": "MATMUL_INT8", "sve": "SVE"},
-}
-
-
-def _read_instructions() -> tuple[str, ...]:
-    try:
-        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
-    except OSError:
-        return ()
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
-    has = set(found[1].split()) if found else set()
-    return tuple(ours for theirs, ours in _INSTRUCTIONS.items() if theirs in has)
+        found.append(f"{library.ggml_backend_dev_name(device).decode()} ({about})")
+    return found
 
 
 class Model:

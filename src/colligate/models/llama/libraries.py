@@ -396,12 +396,12 @@ _LOAD = """
 import sys
 from pathlib import Path
 from colligate.errors import WeightsUnavailable
-from colligate.models.llama.api import describe_library
+from colligate.models.llama.api import list_devices
 try:
-    facts = describe_library(Path(sys.argv[1]))
+    devices = list_devices(Path(sys.argv[1]))
 except WeightsUnavailable as error:
     sys.exit(error.why)
-sys.exit(None if facts.devices else "they find no processor")
+sys.exit(None if devices else "they find no processor")
 """
 
 
