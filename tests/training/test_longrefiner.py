@@ -57,7 +57,7 @@ from colligate.training.longrefiner import (
     TAKEN_OUT,
     UNSECTIONED,
     WITHOUT_PARTS,
-    Pairing,
+    CurationSettings,
     remove_headings,
     selection_sample,
     structuring_pairs,
@@ -362,7 +362,7 @@ def test_a_limit_holds_for_questions_and_for_documents(data: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"tasks": ("routing",)}, "LongRefiner has no task 'routing'"),
+        ({"tasks": ("routing",)}, "longrefiner has no task 'routing'"),
         ({"tasks": ("scope",), "questions": None}, "no scope without questions"),
         ({"settings": ("k=3",)}, "longrefiner has no parameter 'k'"),
         ({"settings": ("edge_words=0",)}, "edge_words is 0"),
@@ -465,7 +465,7 @@ def pieces(about: str, ends: str) -> str:
 
 
 def test_the_model_reads_the_text_without_headings_and_writes_the_skeleton_of_them():
-    (sample,) = structuring_pairs(sectioned(BOOK), Pairing()).samples
+    (sample,) = structuring_pairs(sectioned(BOOK), CurationSettings()).samples
 
     (asked,) = sample.prompt
     shown = asked.content.split("<document>")[-1]
@@ -490,7 +490,7 @@ def test_the_model_reads_the_text_without_headings_and_writes_the_skeleton_of_th
 
 @pytest.mark.parametrize("most_tokens", [22_000, 200])
 async def test_the_prompts_are_those_of_the_strategy_and_it_reads_the_replies(most_tokens):
-    made = structuring_pairs(sectioned(BOOK), Pairing(structuring_tokens=most_tokens))
+    made = structuring_pairs(sectioned(BOOK), CurationSettings(structuring_tokens=most_tokens))
     assert not made.discarded
     replies = {sample.prompt: sample.target for sample in made.samples}
     assert len(replies) == (1 if most_tokens == 22_000 else 4)
@@ -513,7 +513,7 @@ async def test_the_prompts_are_those_of_the_strategy_and_it_reads_the_replies(mo
 
 def test_a_long_document_is_cut_as_inference_cuts_it_and_each_part_says_its_sections():
     source = sectioned(BOOK)
-    made = structuring_pairs(source, Pairing(structuring_tokens=200))
+    made = structuring_pairs(source, CurationSettings(structuring_tokens=200))
 
     bare = remove_headings(source).bare
     texts = [bare.slice(span) for span in split_parts(bare, 200)]
@@ -534,7 +534,7 @@ def test_a_long_document_is_cut_as_inference_cuts_it_and_each_part_says_its_sect
 
 
 def test_a_sample_of_another_prompt_is_said():
-    (sample,) = structuring_pairs(sectioned(BOOK), Pairing()).samples
+    (sample,) = structuring_pairs(sectioned(BOOK), CurationSettings()).samples
     other = Message("user", sample.messages[0].content.replace("chapters", "parts"))
     with pytest.raises(FaultyRecord, match="another version of the prompt"):
         extract_text(replace(sample, messages=(other, sample.messages[1])))
@@ -542,7 +542,7 @@ def test_a_sample_of_another_prompt_is_said():
 
 def test_what_inference_would_not_ask_about_is_no_sample():
     short = sectioned("# The Mill\n\n## A\n\nIt ground corn.\n\n## B\n\nIt burned down.\n")
-    assert structuring_pairs(short, Pairing()).discarded == {SHORT: 1}
+    assert structuring_pairs(short, CurationSettings()).discarded == {SHORT: 1}
 
 
 @pytest.mark.parametrize(
@@ -556,7 +556,7 @@ def test_what_inference_would_not_ask_about_is_no_sample():
 )
 @pytest.mark.parametrize("most_tokens", [22_000, 200])  # in parts it is still one section
 def test_a_document_without_sections_is_no_sample(text, most_tokens):
-    made = structuring_pairs(sectioned(text), Pairing(most_tokens))
+    made = structuring_pairs(sectioned(text), CurationSettings(most_tokens))
     assert (made.samples, made.discarded) == ((), {UNSECTIONED: 1})
 
 
@@ -566,13 +566,15 @@ def test_a_body_that_would_be_read_with_headings_is_no_sample():
     text = "".join(parts)
     source = Document("mill", "The Mill", text, text_tree(text, "mill"))
     assert [n.title for n in source.tree.sections if n.heading][1:] == ["CHAPTER 1", "CHAPTER 2"]
-    assert structuring_pairs(source, Pairing()).discarded == {HEADED: 1}
+    assert structuring_pairs(source, CurationSettings()).discarded == {HEADED: 1}
 
 
 def test_a_skeleton_that_inference_would_cut_off_is_no_sample():
     rows = "\n".join(f"- entry {i} of a list in {i} words" for i in range(120))
     text = f"# The Mill\n\n## A\n\n{rows}\n\n## B\n\n{paragraph('mill', 300)}\n"
-    made = structuring_pairs(sectioned(text), Pairing(structuring_tokens=400, joined_words=0))
+    made = structuring_pairs(
+        sectioned(text), CurationSettings(structuring_tokens=400, joined_words=0)
+    )
     assert made.discarded[LONG_PAIRS] >= 2
     assert all(estimate_tokens(sample.target) <= 200 for sample in made.samples)
 
@@ -581,13 +583,13 @@ def test_a_skeleton_that_does_not_bring_the_text_back_is_no_sample():
     # A turn token must not get into a reply, and without it these words are not found again.
     odd = " ".join("<|im_end|>" for _ in range(40))
     text = f"# The Mill\n\n## A\n\n{paragraph('mill', 300)}\n\n## B\n\n{odd}\n"
-    made = structuring_pairs(sectioned(text), Pairing())
+    made = structuring_pairs(sectioned(text), CurationSettings())
     assert (made.samples, made.discarded) == ((), {LOST: 1})
 
 
 def test_the_text_can_neither_close_its_place_nor_end_a_turn():
     text = BOOK.replace("ends.", "ends.</document> <|im_end|> </section: History>")
-    made = structuring_pairs(sectioned(text), Pairing())
+    made = structuring_pairs(sectioned(text), CurationSettings())
     assert made.samples
     for sample in made.samples:
         whole = "".join(message.content for message in sample.messages)
@@ -603,7 +605,7 @@ def test_a_page_of_html_gives_what_its_headings_say(tmp_path):
     page = tmp_path / "mill.html"
     page.write_text(f"<title>The Mill</title><h1>The Mill</h1><p>{paragraph('mill')}</p>{body}")
 
-    (sample,) = structuring_pairs(read_file(page).documents[0], Pairing()).samples
+    (sample,) = structuring_pairs(read_file(page).documents[0], CurationSettings()).samples
 
     assert re.findall(r"<(abstract|section: \w+)>", sample.target) == [
         "abstract",
@@ -616,16 +618,16 @@ def test_a_page_of_html_gives_what_its_headings_say(tmp_path):
 @pytest.mark.parametrize("field", ["structuring_tokens", "edge_words"])
 def test_a_number_that_means_nothing_is_wrong_usage(field):
     with pytest.raises(UsageError, match=f"{field} is 0: it must be 1 or more"):
-        Pairing(**{field: 0})
+        CurationSettings(**{field: 0})
 
 
 def test_a_share_above_one_would_leave_everything_out():
     with pytest.raises(UsageError, match="recovered is 99: expected a share of the text"):
-        Pairing(recovered=99)
+        CurationSettings(recovered=99)
 
 
 async def test_the_longest_pair_fits_the_recipe_and_is_what_its_base_is_shown():
-    most = Pairing().structuring_tokens
+    most = CurationSettings().structuring_tokens
     instruction = estimate_tokens(structuring_messages("")[0].content)
     assert instruction + most + most // 2 <= read_recipe("longrefiner-structuring").cutoff
 
@@ -670,7 +672,7 @@ def texts(draw: st.DrawFn) -> str:
 @given(texts(), st.sampled_from([120, 400, 22_000]), st.sampled_from([0, 20]))
 def test_what_is_written_brings_the_text_back(text, most_tokens, joined_words):
     source = sectioned(text)
-    made = structuring_pairs(source, Pairing(most_tokens, joined_words=joined_words))
+    made = structuring_pairs(source, CurationSettings(most_tokens, joined_words=joined_words))
 
     assert LOST not in made.discarded
     bare = remove_headings(source).bare
@@ -693,7 +695,7 @@ def test_what_is_written_brings_the_text_back(text, most_tokens, joined_words):
 def test_sections_come_back_where_their_headings_stood(text):
     source = sectioned(text)
     body = remove_headings(source)
-    for sample in structuring_pairs(source, Pairing()).samples:
+    for sample in structuring_pairs(source, CurationSettings()).samples:
         back = recover(sample.target, body.bare).tree
         assert len(back.sections) == len(
             re.findall(r"<(?:abstract|(?:sub-)?section: )", sample.target)

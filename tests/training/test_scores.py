@@ -15,8 +15,8 @@ from colligate.strategies.longrefiner.selection import selection_messages
 from colligate.strategies.longrefiner.structuring import build_article
 from colligate.training import Sample
 from colligate.training.longrefiner import (
+    CurationSettings,
     Label,
-    Pairing,
     scope_sample,
     selection_sample,
     structuring_pairs,
@@ -197,7 +197,7 @@ def scope(label: str) -> Sample:
 
 @pytest.fixture(scope="module")
 def structuring() -> Sample:
-    (sample,) = structuring_pairs(MILL, Pairing()).samples
+    (sample,) = structuring_pairs(MILL, CurationSettings()).samples
     return sample
 
 
@@ -343,7 +343,7 @@ def test_a_reply_that_is_no_skeleton_covers_nothing(structuring, reply):
 
 def test_a_text_in_which_no_section_begins_tells_nothing_about_boundaries():
     # "Machines" alone is the second stretch: who says nothing would find all boundaries of it.
-    history, machines = structuring_pairs(MILL, Pairing(structuring_tokens=300)).samples
+    history, machines = structuring_pairs(MILL, CurationSettings(structuring_tokens=300)).samples
     for reply in (machines.target, ""):
         assert set(score_reply(machines, reply)) == {"coverage", "usable"}
     assert score_reply(history, "")["boundary_f1"] == 0

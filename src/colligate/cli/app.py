@@ -88,7 +88,7 @@ COMMANDS = {
     "token": "Make, list and revoke the tokens that `colligate serve` accepts.",
     "models": "List and fetch local model weights, pinned by SHA-256.",
     "bench": "Compare strategies on data sets, or on your own questions.",
-    "train": "Train adapters for RDR2, LongRefiner and DualRAG, the reranker and the verifier.",
+    "train": "Train adapters for RDR2, LongRefiner and DualRAG, rerankers and verifiers.",
 }
 
 

@@ -14,10 +14,6 @@ from colligate.cli.command import ANSWERED, FAULT, INTERRUPTED, command
 from colligate.cli.display import make_table, note, print_json, print_result, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from colligate.core.events import Listener
-    from colligate.training.curation import Curation
     from colligate.training.evaluation import EvaluationReport, Measure
     from colligate.training.samples import Card
 
@@ -182,6 +178,7 @@ def train_curate_command(
 
     Exit status: 0 all is done, 2 wrong usage, 1 a fault.
     """
+    from colligate import training
     from colligate.bench.participants import ModelNames
     from colligate.cli.progress import run_resumable
     from colligate.core.events import pluralize
@@ -231,8 +228,8 @@ def train_curate_command(
         settings=tuple(given.parameters or ()),
         arguments=arguments,
     )
-    curate = _load_curation(system)
-    card = run_resumable(lambda see: curate(request, see), given.out)
+    curate = getattr(training, f"curate_{system}")
+    card: Card | None = run_resumable(lambda see: curate(request, see), given.out)
     if card is None:
         return INTERRUPTED
     if given.as_json:
@@ -245,24 +242,6 @@ def train_curate_command(
         items = pluralize(failed, "item")
         warn(f"{items} failed; the same command with --retry-failed tries again")
     return FAULT if failed and failed == card.items["done"] else ANSWERED
-
-
-def _load_curation(
-    system: System,
-) -> Callable[[Curation, Listener], Coroutine[Any, Any, Card]]:
-    match system:
-        case System.RDR2:
-            from colligate.training.rdr2 import curate_rdr2
-
-            return curate_rdr2
-        case System.LONGREFINER:
-            from colligate.training.longrefiner import curate_longrefiner
-
-            return curate_longrefiner
-        case System.DUALRAG:
-            from colligate.training.dualrag import curate_dualrag
-
-            return curate_dualrag
 
 
 @command(app, "fit")
@@ -530,12 +509,7 @@ def show_card(card: Card) -> None:
     """Print the samples by task and class, and note what was left out."""
     from colligate.core.events import pluralize
 
-    rows = []
-    for task, splits in card.samples.items():
-        rows.append((task, "all", f"{splits['train']:,}", f"{splits['held_out']:,}"))
-        for name, of_class in card.classes.get(task, {}).items():
-            rows.append((task, name, f"{of_class['train']:,}", f"{of_class['held_out']:,}"))
-    print_result(make_table(["task", "class", "train", "held out"], rows))
+    print_result(make_table(["task", "class", "train", "held out"], card.rows()))
     for reason, count in card.discarded.items():
         note(f"left out: {pluralize(count, 'sample')}, {reason}")
 

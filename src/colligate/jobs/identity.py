@@ -306,6 +306,7 @@ def _texts_digest(source: str) -> str:
 _PACKAGES = (
     *("colligate", "numpy", "fastcluster", "onnxruntime", "tokenizers", "qdrant-edge-py"),
     *("torch", "transformers", "peft", "llguidance", "sentence-transformers"),
+    *("accelerate", "datasets", "deepspeed", "flash-attn", "trl"),
     *("ir-measures", "rouge-score", "rouge"),
 )
 _SECONDS = 10  # for a program that describes the machine

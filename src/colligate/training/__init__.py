@@ -39,22 +39,11 @@ __all__ = [
 ]
 
 _HOME = {
-    "Card": "samples",
-    "Curation": "curation",
-    "Evaluation": "evaluation",
-    "Sample": "samples",
-    "curate_dualrag": "dualrag",
-    "curate_longrefiner": "longrefiner",
-    "curate_rdr2": "rdr2",
-    "evaluate": "evaluation",
-    "export_llama_factory": "recipes",
-    "fit": "fitting",
-    "list_recipes": "recipes",
-    "read_card": "samples",
-    "read_recipe": "recipes",
-    "read_samples": "samples",
-    "train_head": "heads",
-    "write_samples": "samples",
+    **dict.fromkeys(("Card", "Sample", "read_card", "read_samples", "write_samples"), "samples"),
+    **dict.fromkeys(("Evaluation", "evaluate"), "evaluation"),
+    **dict.fromkeys(("export_llama_factory", "list_recipes", "read_recipe"), "recipes"),
+    **{f"curate_{system}": system for system in ("dualrag", "longrefiner", "rdr2")},
+    **{"Curation": "curation", "fit": "fitting", "train_head": "heads"},
 }
 
 

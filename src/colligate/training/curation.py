@@ -97,6 +97,17 @@ class Curation:
             raise UsageError(f"cannot hold out {self.held_out}", why, "name one such as 0.1")
         require_min(self, limit=1, concurrency=1, max_tokens_total=1, timeout=0.001)
 
+    def choose_tasks(self, system: str, known: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the tasks that are asked for, or all of the system's; UsageError for others."""
+        if unknown := [task for task in self.tasks if task not in known]:
+            raise UsageError(f"{system} has no task {unknown[0]!r}", f"it has {', '.join(known)}")
+        return self.tasks or known
+
+    def require_questions(self, why: str) -> None:
+        """Raise UsageError if no file of questions is named."""
+        if self.questions is None:
+            raise UsageError("no questions are named", why, "give --questions FILE")
+
 
 @asynccontextmanager
 async def open_curation(

@@ -82,7 +82,8 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
         BudgetExceeded, EndpointUnreachable: the work ended early; the same call resumes.
         ColligateError: something cannot be opened or read.
     """
-    tasks = _check_tasks(request)
+    tasks = request.choose_tasks(DualRAG.name, ROLES)
+    request.require_questions("the teacher answers questions")
     strategy, matching = _configure(request.settings)
     async with open_curation(
         request,
@@ -180,15 +181,6 @@ class TitleMatching:
         return reranker.score, _SIGMOID if self.match_over is None else self.match_over
 
 
-def _check_tasks(request: Curation) -> tuple[str, ...]:
-    if unknown := [task for task in request.tasks if task not in ROLES]:
-        raise UsageError(f"{DualRAG.name} has no task {unknown[0]!r}", f"it has {', '.join(ROLES)}")
-    if request.questions is None:
-        why = "the teacher answers questions"
-        raise UsageError("no questions are named", why, "give --questions FILE")
-    return request.tasks or ROLES
-
-
 _TAUGHT = ("summaries=quoted",)
 _READ = ("reader_tokens=0",)  # a right answer then shows that the outline suffices
 
@@ -255,12 +247,8 @@ async def _is_right(
 def contains_answer(answer: str, short: str, gold: str) -> bool:
     """Whether the words of a right answer are together in the answer or its short form.
 
-    Yes and no are in many sentences: for them the short answer's first word counts. A gold of Han
-    characters alone may not follow another one, as Kyoto does in the Japanese for "Tokyo city".
+    Yes and no are in many sentences: for them the short answer's first word counts.
     """
-    if _HAN.fullmatch(name := unicodedata.normalize("NFC", gold).strip()):
-        begins = re.compile(rf"(?:(?<!{_HAN_SIGN})|(?<={_BEFORE})){name}")
-        return any(begins.search(unicodedata.normalize("NFC", text)) for text in (answer, short))
     wanted, said, cut = map(_split_words, (gold, answer, short))
     if not wanted:
         return False
@@ -272,10 +260,6 @@ def contains_answer(answer: str, short: str, gold: str) -> bool:
         for at in range(len(words) - len(wanted) + 1)
     )
 
-
-_HAN_SIGN = r"[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-_HAN = re.compile(f"{_HAN_SIGN}+")
-_BEFORE = "[在于於是为為的]"  # "in", "at", "is", "of" in Chinese, after which a word begins
 
 # Chinese and Japanese have no blanks between words, and signs of their own.
 _WORD = re.compile(rf"[{CJK}]|[^\s{CJK}\u3001-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f]+")

@@ -295,7 +295,7 @@ class ScoredReply:
 
     sample: Sample
     side: str
-    text: str
+    reply: str
     values: Mapping[str, float]
     finish_reason: str = "stop"
     error: str = ""
@@ -304,18 +304,11 @@ class ScoredReply:
 
     def to_json(self) -> dict[str, Any]:
         """Return the reply as a line of `replies.jsonl`."""
-        return {
-            "id": self.sample.id,
-            "task": self.sample.task,
-            "side": self.side,
-            "reply": self.text,
-            "target": self.sample.target,
-            "values": {name: value for name, value in self.values.items() if name[0] != "_"},
-            "finish_reason": self.finish_reason,
-            "error": self.error,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-        }
+        sample = self.sample
+        found = {"id": sample.id, "task": sample.task, "target": sample.target, **vars(self)}
+        del found["sample"]
+        shown = {name: value for name, value in self.values.items() if name[0] != "_"}
+        return {**found, "values": shown}
 
 
 @dataclass(frozen=True)
@@ -340,16 +333,10 @@ class Measure:
         """Return it for programs."""
         found = self.difference
         return {
-            "task": self.task,
-            "metric": self.metric,
-            "samples": self.samples,
-            "base": self.base,
+            **vars(self),
             "adapter": self.adapter or None,
-            "adapted": self.adapted,
             "difference": found.mean if found else None,
-            "low": found.low if found else None,
-            "high": found.high if found else None,
-            "p": found.p if found else None,
+            **{name: getattr(found, name, None) for name in ("low", "high", "p")},
             "stars": found.stars if found else "",
         }
 
@@ -446,7 +433,13 @@ def write_evaluation(out: Path, report: EvaluationReport, replies: Iterable[Scor
     write_whole(out / REPORT, [json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n"])
 
 
-# How inference asks: the schema of the reply, and its length.
+# How inference asks: the schema of a reply that is not in words, and its length.
+
+_SCHEMAS: Mapping[str, type[BaseModel]] = {
+    "reasoner": Reasoning,
+    "identifier": Entities,
+    "summarizer": Summary,
+}
 
 _TOKENS = {
     "router": RDR2().reply_tokens,
@@ -471,7 +464,7 @@ async def ask_sample(sample: Sample, run: Run) -> Completion:
             odds = (await run.labels(sample.prompt, LABELS, forced=FORCED, role=Role.READER)).odds
             likelier = max(odds, key=lambda label: odds[label])
             return Completion(f"{FORCED}{likelier}]", model=model.name)
-    messages, reply = list(sample.prompt), reply_schema(sample)
+    messages, reply = list(sample.prompt), _SCHEMAS.get(sample.task)
     schema = None if reply is None else json_schema_of(reply)
     if schema is not None and Capability.STRUCTURED not in model.capabilities:
         messages = with_schema(messages, schema)
@@ -481,15 +474,3 @@ async def ask_sample(sample: Sample, run: Run) -> Completion:
         room = model.context_tokens - prompt if model.context_tokens is not None else prompt
         most = max(1, min(prompt, room))
     return await run.chat(messages, max_tokens=most, schema=schema)
-
-
-def reply_schema(sample: Sample) -> type[BaseModel] | None:
-    """Return the schema of the reply at inference; None for a reply in words."""
-    match sample.task:
-        case "reasoner":
-            return Reasoning
-        case "identifier":
-            return Entities
-        case "summarizer":
-            return Summary
-    return None

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -259,17 +258,7 @@ def _prepare(recipe: Recipe, data: Path, base: str, on_event: Listener) -> Train
     files = [data / name for name in (TRAIN, HELD_OUT) if (data / name).is_file()]
     digests = {file.name: file_digest(file) for file in files}
     return TrainingInputs(
-        recipe,
-        base,
-        source,
-        tokenizer,
-        cutoff,
-        train,
-        held_out,
-        digests,
-        computation,
-        rank,
-        emit,
+        recipe, base, source, tokenizer, cutoff, train, held_out, digests, computation, rank, emit
     )
 
 
@@ -366,7 +355,6 @@ _FREE = (
     *("save_every", "evaluate_every", "log_every", "held_out", "gradient_checkpointing"),
     *("precision", "packing"),
 )
-_PACKAGES = ("accelerate", "datasets", "deepspeed", "flash-attn", "trl")
 
 
 @dataclass
@@ -436,16 +424,8 @@ def _add_session(
     train, held_out = inputs.train, inputs.held_out
     record.samples = {TRAIN: len(train.fitting), HELD_OUT: len(held_out.fitting)}
     record.left_out = {TRAIN: len(train.too_long), HELD_OUT: len(held_out.too_long)}
-    record.versions = {**versions(), **dict(_list_versions())}
+    record.versions = versions()
     record.sessions.append({**asdict(Invocation.start(arguments)), "from_step": step})
-
-
-def _list_versions() -> Iterator[tuple[str, str]]:
-    for name in _PACKAGES:
-        try:
-            yield name, version(name)
-        except PackageNotFoundError:
-            continue
 
 
 def _end_session(record: FitRecord, recipe: Recipe, out: Path) -> None:

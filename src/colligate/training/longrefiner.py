@@ -80,7 +80,7 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
         BudgetExceeded, EndpointUnreachable: the work ended early; the same call resumes.
         ColligateError: something cannot be opened or read.
     """
-    tasks = _check_tasks(request)
+    tasks = _choose_tasks(request)
     settings = set_parameters(CurationSettings, request.settings)
     asks = bool({SCOPE, SELECTION} & set(tasks))
     async with open_curation(
@@ -126,14 +126,11 @@ _FILTERS = {
 }
 
 
-def _check_tasks(request: Curation) -> tuple[str, ...]:
+def _choose_tasks(request: Curation) -> tuple[str, ...]:
     """Return the tasks that are asked for, otherwise those that can be done."""
-    for task in request.tasks:
-        if task not in _TASKS:
-            what = f"LongRefiner has no task {task!r}"
-            raise UsageError(what, f"there are {', '.join(_TASKS)}")
+    tasks = request.choose_tasks(LongRefiner.name, _TASKS)
     if request.questions is not None:
-        return request.tasks or _TASKS
+        return tasks
     if lacking := [task for task in request.tasks if task != STRUCTURING]:
         raise UsageError(f"no {lacking[0]} without questions", "", "name a file of --questions")
     return (STRUCTURING,)
@@ -247,8 +244,8 @@ def _combine(parts: Iterable[CuratedItem]) -> CuratedItem:
 
 
 @dataclass(frozen=True)
-class Pairing:
-    """How pairs are made.
+class CurationSettings:
+    """The strategy's parameters that shape the prompts, and how pairs are made.
 
     A text of `structuring_tokens` is the longest that inference shows a model with a window of
     32,768 tokens, such as the paper's. With the longest skeleton, half of it, it is within the
@@ -259,18 +256,6 @@ class Pairing:
     edge_words: int = 8  # of each end of a paragraph, as the instruction says
     joined_words: int = 20  # paragraphs of fewer are joined, as in the paper's labels
     recovered: float = 0.99  # of the text, or the pair is discarded
-
-    def __post_init__(self) -> None:
-        require_min(self, structuring_tokens=1, edge_words=1, joined_words=0, recovered=0)
-        if self.recovered > 1:
-            why = "expected a share of the text"
-            raise UsageError(f"recovered is {self.recovered:g}", why, "name one such as 0.99")
-
-
-@dataclass(frozen=True)
-class CurationSettings(Pairing):
-    """The strategy's parameters that shape the prompts, and how pairs are made."""
-
     documents: int = LongRefiner.documents
     mode: SearchMode = LongRefiner.mode
     structuring: Structuring = Structuring.HEADINGS  # the teacher writes no structure by default
@@ -279,8 +264,11 @@ class CurationSettings(Pairing):
     name: ClassVar[str] = LongRefiner.name
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        require_min(self, structuring_tokens=1, edge_words=1, joined_words=0, recovered=0)
         require_min(self, documents=1, outline_tokens=1)
+        if self.recovered > 1:
+            why = "expected a share of the text"
+            raise UsageError(f"recovered is {self.recovered:g}", why, "name one such as 0.99")
 
 
 # Structuring pairs: a document without its headings, and its skeleton. The skeleton is written by
@@ -298,7 +286,7 @@ _SECTION = re.compile(r"<(?:sub-)?section: [^>]*>")
 _BLANK_LINES = re.compile(r"(?:[^\S\n]*\n)*")
 
 
-def structuring_pairs(document: Document, pairing: Pairing) -> CuratedItem:
+def structuring_pairs(document: Document, settings: CurationSettings) -> CuratedItem:
     """Return a sample for each part that inference would ask about if there were no headings.
 
     A part that begins inside a section repeats the section's title, since nothing else tells where
@@ -309,17 +297,17 @@ def structuring_pairs(document: Document, pairing: Pairing) -> CuratedItem:
         return CuratedItem(discarded={SHORT: 1})
     if body.bare.tree.sections:
         return CuratedItem(discarded={HEADED: 1})
-    spans = list(split_parts(body.bare, pairing.structuring_tokens))
-    replies = [_write_reply(document, body.locate(span), pairing) for span in spans]
+    spans = list(split_parts(body.bare, settings.structuring_tokens))
+    replies = [_write_reply(document, body.locate(span), settings) for span in spans]
     if len({tag for reply in replies for tag in _SECTION.findall(reply)}) < _LEAST_SECTIONS:
         return CuratedItem(discarded={UNSECTIONED: 1})
     samples = []
     discarded: Counter[str] = Counter()
     for place, (span, reply) in enumerate(zip(spans, replies, strict=True)):
         text = body.bare.slice(span)
-        if estimate_tokens(reply) > limit_skeleton(text, pairing.structuring_tokens):
+        if estimate_tokens(reply) > limit_skeleton(text, settings.structuring_tokens):
             discarded[LONG_PAIRS] += 1
-        elif recover(reply, make_plain_document(text)).coverage < pairing.recovered:
+        elif recover(reply, make_plain_document(text)).coverage < settings.recovered:
             discarded[LOST] += 1
         else:
             samples.append(_make_pair(document, text, reply, place, len(spans)))
@@ -373,11 +361,11 @@ def _between_headings(document: Document) -> Iterator[Span]:
         place = stop
 
 
-def _write_reply(document: Document, within: Span, pairing: Pairing) -> str:
+def _write_reply(document: Document, within: Span, settings: CurationSettings) -> str:
     written = write_skeleton(
         document,
-        tokens=pairing.edge_words,
-        least_words=pairing.joined_words,
+        tokens=settings.edge_words,
+        least_words=settings.joined_words,
         token_spans=word_spans,
         within=within,
     )

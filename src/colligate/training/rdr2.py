@@ -79,11 +79,8 @@ _FILTERS = (
 
 
 def _configure(request: Curation) -> RDR2:
-    if unknown := [task for task in request.tasks if task != _TASK]:
-        raise UsageError(f"{RDR2.name} has no task {unknown[0]!r}", f"it has {_TASK} alone")
-    if request.questions is None:
-        why = "a router chooses for a question"
-        raise UsageError("no questions are named", why, "give --questions FILE")
+    request.choose_tasks(RDR2.name, (_TASK,))
+    request.require_questions("a router chooses for a question")
     strategy = set_parameters(RDR2, ("expansions=0", *request.settings))
     if strategy.no_router:
         raise UsageError("cannot curate with no_router", "then no router is asked")

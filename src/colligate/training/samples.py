@@ -150,13 +150,7 @@ class CuratedItem:
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> CuratedItem:
         """Parse what `to_json` returned."""
-        return cls(
-            samples=tuple(Sample.from_json(sample) for sample in item["samples"]),
-            discarded={str(why): int(n) for why, n in item["discarded"].items()},
-            counts={str(what): int(n) for what, n in item["counts"].items()},
-            usage=dict(item["usage"]),
-            error=str(item["error"]),
-        )
+        return parse_known(cls, {**item, "samples": tuple(map(Sample.from_json, item["samples"]))})
 
 
 # The data card.
@@ -202,6 +196,14 @@ class Card:
     def total(self, split: str) -> int:
         """Return how many samples a split has."""
         return sum(of_task[split] for of_task in self.samples.values())
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return task, class, and the samples to train on and held out: a line of a table each."""
+        return [
+            (task, name, f"{of_class['train']:,}", f"{of_class['held_out']:,}")
+            for task, found in self.samples.items()
+            for name, of_class in {"all": found, **self.classes.get(task, {})}.items()
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the card for programs."""
@@ -297,13 +299,7 @@ def _page(card: Card) -> Iterable[str]:
     yield "Each line is one exchange in the `messages` form; its last message is to be learnt."
     yield "The texts have the licences of their sources."
     yield from ("", "## Samples", "")
-    rows = []
-    for task, found in card.samples.items():
-        by_class = {"all": found, **card.classes.get(task, {})}
-        rows += [
-            (task, name, f"{n['train']:,}", f"{n['held_out']:,}") for name, n in by_class.items()
-        ]
-    yield from _table(("task", "class", "train", "held out"), rows)
+    yield from _table(("task", "class", "train", "held out"), card.rows())
     yield from ("", "## Left out", "")
     yield from _table(("reason", "samples"), _numbers(card.discarded)) if card.discarded else ["-"]
     if card.counts:

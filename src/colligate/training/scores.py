@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from colligate.bench.metrics.short_answers import word_overlap
 from colligate.core.prompts import Reasoning
-from colligate.documents import Basis, Document, Kind, Span, Structure, Tree, TreeBuilder
+from colligate.documents import Document, Span, Tree
 from colligate.documents.tree import flat_tree
 from colligate.errors import FaultyRecord
 from colligate.library.bm25 import split_words
@@ -112,13 +112,14 @@ def shown_subtree(shown: str, headings: Collection[int]) -> SubTree:
     if not visible or len(visible) < len(lines):
         raise ValueError("it shows no nodes" if not visible else "it shows a node twice")
     root = min(visible)
-    span = Span(_SHOWN.id, 0, 0)
+    nothing = make_plain_document("")
+    span = Span(nothing.id, 0, 0)
     nodes = {}
     # Nodes that are not shown exist without words: ids count up by one in a tree.
     for node in range(root, max(visible) + 1):
         depth, text = visible.get(node, (_HIDDEN, ""))
         nodes[node] = StructureNode(node, node in headings, depth, text, span, None, ())
-    tree = StructureTree(_SHOWN, nodes, root, _SHOWN.tree, {})
+    tree = StructureTree(nothing, nodes, root, nothing.tree, {})
     return SubTree(tree, (), frozenset(visible), shown, frozenset())
 
 
@@ -131,15 +132,6 @@ def _parse_lines(shown: str) -> Iterator[tuple[int, int, str]]:
     for line in shown.split("\n"):
         if found := _LINE.fullmatch(line):
             yield int(found[2]), len(found[1]), found[3]
-
-
-def _empty_tree() -> Tree:
-    builder = TreeBuilder("shown")
-    builder.add(Kind.ROOT, 0, 0, None)
-    return builder.build(Structure(0.0, Basis.NONE))
-
-
-_SHOWN = Document("shown", "", "", _empty_tree())
 
 
 # LongRefiner's three tasks. If W and F are both empty precision, recall and F1 are 1, if one is, 0.

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colligate.core.events import Listener, Noted, Progressed, pluralize
+from colligate.core.events import Listener, Progressed
 from colligate.errors import (
     ColligateError,
     MissingExtra,
@@ -403,8 +403,6 @@ def build_dataset(encoded: Sequence[Encoded], cutoff: int, *, packing: bool) -> 
 
 # While a training runs.
 
-_TIMED_STEPS = 3  # before the duration is reported; the first of them is slow
-
 
 class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
     """Writes the curve, reports progress, seals checkpoints, and stops a training when asked.
@@ -416,8 +414,7 @@ class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name
         self, accelerator: Any, curve: Path, stop: threading.Event, emit: Listener
     ) -> None:
         self._accelerator, self._curve, self._stop, self._emit = accelerator, curve, stop, emit
-        self._seconds_before = self._began = self._first_step = 0.0
-        self._steps = 0
+        self._seconds_before = self._began = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         # A checkpoint has the log up to its step: what was measured after it is measured again.
@@ -425,7 +422,7 @@ class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name
         if state.is_world_process_zero:
             write_whole(self._curve, (json_line(point.to_json()) for point in points))
         self._seconds_before = points[-1].seconds if points else 0.0
-        self._began = self._first_step = time.perf_counter()
+        self._began = time.perf_counter()
 
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         entry = state.log_history[-1]
@@ -440,7 +437,6 @@ class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name
         self._report(state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._report_duration(state)
         if self._stop.is_set():
             self._accelerator.set_trigger()
         # Every process must ask: the trigger of one of them stops all.
@@ -460,18 +456,6 @@ class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name
             last = next((e[key] for e in reversed(state.log_history) if key in e), None)
             found += [] if last is None else [f"{name} {last:.3f}"]
         self._emit(Progressed("training", state.global_step, state.max_steps, ", ".join(found)))
-
-    def _report_duration(self, state: Any) -> None:
-        self._steps += 1
-        left = state.max_steps - state.global_step
-        if self._steps == 1:
-            self._first_step = time.perf_counter()
-        elif self._steps == _TIMED_STEPS and left > 0:
-            each = (time.perf_counter() - self._first_step) / (self._steps - 1)
-            rest = left * each
-            lasts = f"{rest / 60:,.0f} minutes" if rest > 90 else f"{rest:.0f} s"
-            still = f"the {pluralize(left, 'step')} left, plus the held-out samples"
-            self._emit(Noted(f"{each:.1f} s a step: {lasts} for {still}"))
 
 
 def _has_loss(entry: Mapping[str, Any]) -> bool:
@@ -539,7 +523,7 @@ _POINTS = JsonlReader(
 # training does not resume from it or from an earlier one.
 
 SEAL = "whole.json"
-_NAME = re.compile(r"checkpoint-(\d+)")
+_NAME = re.compile(r"checkpoint-\d+")
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -552,10 +536,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 def step_of(checkpoint: Path) -> int:
     """Return how many steps were done when a checkpoint was written."""
-    found = _NAME.fullmatch(checkpoint.name)
-    if found is None:
-        raise ValueError(f"{checkpoint} is not a checkpoint")
-    return int(found[1])
+    return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def seal_checkpoint(checkpoint: Path) -> None:
