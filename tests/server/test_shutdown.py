@@ -120,6 +120,7 @@ def test_what_cannot_be_served_is_reported_in_one_line(command, arguments, words
 
 
 def test_without_the_extra_the_command_says_so(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "colligate.server.app", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve"]) == 1
     assert "colligate[serve]" in capsys.readouterr().err

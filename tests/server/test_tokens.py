@@ -113,19 +113,7 @@ async def test_a_token_sees_its_own_runs_and_an_admins_all(serve, tokens, given)
         assert (await client.delete(run, headers=bearer(given["ask"]))).status_code == 204
 
 
-async def test_a_new_token_of_a_revoked_name_sees_no_run_of_the_old_one(serve, tokens, tmp_path):
-    def forget_who_asked() -> None:
-        """Leave the run as older releases kept it."""
-        (file,) = tmp_path.rglob(f"{run}.json")
-        kept = json.loads(file.read_text())
-        del kept["asked_with"]
-        file.write_text(json.dumps(kept))
-
-    def made_long_ago(name: str) -> None:
-        kept = json.loads(tokens.path.read_text())
-        dated = [{**each, "made": "2020-01-01"} if each["name"] == name else each for each in kept]
-        tokens.path.write_text(json.dumps(dated))
-
+async def test_a_new_token_of_a_revoked_name_sees_no_run_of_the_old_one(serve, tokens):
     old = tokens.make("ana", [Right.ASK])
     body = {"question": QUESTION, "strategy": "retrieve-read"}
     async with serve(tokens=tokens.path, token=OWNER) as client:
@@ -142,11 +130,6 @@ async def test_a_new_token_of_a_revoked_name_sees_no_run_of_the_old_one(serve, t
     async with serve(tokens=tokens.path, token=OWNER) as client:  # after a restart
         assert (await client.get(f"/api/runs/{run}", headers=bearer(new))).status_code == 404
         assert (await client.get(f"/api/runs/{run}", headers=bearer(OWNER))).status_code == 200
-    forget_who_asked()
-    async with serve(tokens=tokens.path, token=OWNER) as client:
-        assert (await client.get(f"/api/runs/{run}", headers=bearer(new))).status_code == 404
-        made_long_ago("ana")
-        assert (await client.get(f"/api/runs/{run}", headers=bearer(new))).status_code == 200
 
 
 async def test_a_revoked_token_is_refused_at_once(serve, tokens):

@@ -110,7 +110,10 @@ class Guard:
         before = CALLER.set(caller)
         try:
             if caller is not None and refused is None:
-                refused = _check_rights(scope)
+                try:
+                    require(*needed_rights(scope["method"], scope["path"]))
+                except Forbidden as error:
+                    refused = problem_response(problem_of(error), path=scope["path"])
             await (refused or self._app)(scope, receive, send_with_headers)
         finally:
             CALLER.reset(before)
@@ -177,14 +180,6 @@ def require(*rights: Right) -> None:
         names = " or ".join(right for right in Right if right in rights)
         hint = "whoever runs the server can make one: colligate token make NAME --right RIGHT"
         raise Forbidden(f"the token {caller.name} lacks the right {names}", "", hint)
-
-
-def _check_rights(scope: Scope) -> Response | None:
-    try:
-        require(*needed_rights(scope["method"], scope["path"]))
-    except Forbidden as error:
-        return problem_response(problem_of(error), path=scope["path"])
-    return None
 
 
 def _refuse(scope: Scope, status: int, detail: str, hint: str) -> Response:

@@ -75,28 +75,18 @@ class Unanswerable(ColligateError):
         self.status, self.param, self.code = status, param, code
 
 
-# The first class that fits gives the status; otherwise it is 500.
-_STATUS: tuple[tuple[type[ColligateError], int], ...] = (
-    (NotHere, 404),
-    (Forbidden, 403),
-    (Conflict, 409),
-    (Busy, 503),
-    (UnknownDocument, 404),
-    (NoDocuments, 409),
-    (UsageError, 422),
-    (TooLarge, 413),
-    (UnsupportedFormat, 415),
-    (ReadingError, 422),
-    (ContextTooSmall, 422),
-    (MissingCapability, 422),
-    (MissingExtra, 501),
-    (RateLimited, 503),
-    (WeightsUnavailable, 422),
-    (ModelError, 502),
-    (LibraryLocked, 503),
-    (EmbedderMismatch, 409),
-    (SpanError, 422),
-    (BudgetExceeded, 422),
+# The first line with a class that fits gives the status; otherwise it is 500.
+_STATUS: tuple[tuple[int, tuple[type[ColligateError], ...]], ...] = (
+    (404, (NotHere, UnknownDocument)),
+    (403, (Forbidden,)),
+    (409, (Conflict, NoDocuments, EmbedderMismatch)),
+    (503, (Busy, RateLimited, LibraryLocked)),
+    (413, (TooLarge,)),
+    (415, (UnsupportedFormat,)),
+    (501, (MissingExtra,)),
+    (422, (UsageError, ReadingError, SpanError, BudgetExceeded)),
+    (422, (ContextTooSmall, MissingCapability, WeightsUnavailable)),
+    (502, (ModelError,)),
 )
 
 
@@ -109,7 +99,7 @@ def problem_of(error: BaseException) -> dict[str, Any]:
     if isinstance(error, RunFailed):
         return error.problem
     if isinstance(error, ColligateError):
-        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+        status = next((status for status, kinds in _STATUS if isinstance(error, kinds)), 500)
         detail = f"{error.what}: {error.why}" if error.why else error.what
         return problem(status, detail, hint=error.hint, kind=type(error).__name__)
     if isinstance(error, MemoryError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -47,11 +46,7 @@ try:
     from mcp.server.transport_security import TransportSecuritySettings
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
 except ImportError as error:
-    raise MissingExtra(
-        "the MCP server needs mcp",
-        f"{error.name or 'it'} is not installed",
-        "pip install 'colligate[mcp]'",
-    ) from error
+    raise MissingExtra.of(error, "the MCP server needs mcp", "mcp") from error
 
 _INSTRUCTIONS = """\
 Answers questions over the user's own documents; every citation is a place in one of them.
@@ -66,32 +61,16 @@ _POLL = 0.2  # seconds until a look whether a first document was read
 
 def make_mcp_server(service: AnswerService) -> MCPServer[None]:
     """Return a server of these libraries, for stdio or to mount as streamable HTTP."""
-    with _logging_kept():
-        server: MCPServer[None] = MCPServer(
-            "colligate",
-            title="colligate",
-            instructions=_INSTRUCTIONS,
-            version=colligate.__version__,
-            log_level="WARNING",
-        )
+    server: MCPServer[None] = MCPServer(
+        "colligate",
+        title="colligate",
+        instructions=_INSTRUCTIONS,
+        version=colligate.__version__,
+        log_level="WARNING",
+    )
     _add_tools(server, service)
     _add_resources(server, service)
     return server
-
-
-@contextmanager
-def _logging_kept() -> Iterator[None]:
-    """Undo what the package does to the root logger.
-
-    Its handler opens files to show a traceback, and so fails when no more can be opened.
-    """
-    root = logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        root.handlers[:] = handlers
 
 
 def make_http_manager(service: AnswerService, body_bytes: int) -> StreamableHTTPSessionManager:

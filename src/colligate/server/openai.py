@@ -70,18 +70,6 @@ class ChatMessage(_Open):
         return (self.content or "").strip()
 
 
-class StreamOptions(_Open):
-    """Whether a stream ends with its usage."""
-
-    include_usage: bool | None = None
-
-
-class ResponseFormat(_Open):
-    """The form of the answer; only text is possible."""
-
-    type: str
-
-
 class ChatCompletionRequest(_Open):
     """The body of `/v1/chat/completions`; fields that are not named here are accepted."""
 
@@ -90,7 +78,7 @@ class ChatCompletionRequest(_Open):
         min_length=1, max_length=10_000, examples=[[{"role": "user", "content": "Who signed?"}]]
     )
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: dict[str, Any] | None = None
     n: int | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
@@ -98,7 +86,7 @@ class ChatCompletionRequest(_Open):
     function_call: Any = None
     audio: dict[str, Any] | None = None
     modalities: list[str] | None = None
-    response_format: ResponseFormat | None = None
+    response_format: dict[str, Any] | None = None
     where: list[str] = Field(
         [],
         max_length=20,
@@ -134,7 +122,7 @@ class ChatCompletionRequest(_Open):
             return "function_call", "no functions are called"
         if self.audio or (self.modalities and self.modalities != ["text"]):
             return "modalities", "answers are text"
-        if self.response_format is not None and self.response_format.type != "text":
+        if self.response_format is not None and self.response_format.get("type") != "text":
             return "response_format", "answers are text with citations"
         if self._last is None:
             return "messages", "no message is the user's"
@@ -210,7 +198,7 @@ async def create_chat_completion(
         library=library,
         page_url=_page_url(request, server.config.allow_origins),
         warnings=body.warnings,
-        with_usage=bool(body.stream_options and body.stream_options.include_usage),
+        with_usage=bool((body.stream_options or {}).get("include_usage")),
     )
     if body.stream:
         return server.stream_run(run, _stream_completion(server, run, completion))

@@ -59,6 +59,7 @@ class Runs:
         self._metrics = metrics
         self._runs: dict[str, RecordedRun] = {}
         self._waiting: dict[str, RecordedRun] = {}
+        self._places = asyncio.Semaphore(config.runs)
         self._running = 0
         self._closing = False
 
@@ -76,8 +77,9 @@ class Runs:
         folder = self._libraries.folder(library) / RUNS_FOLDER
         if self._closing:
             raise Busy("the server is stopping", "", "ask again when it is back")
-        if self._running >= self._config.runs and len(self._waiting) >= self._config.waiting:
-            why = f"{self._running} questions are being answered and {len(self._waiting)} wait"
+        over = self._running + len(self._waiting) - self._config.runs
+        if over >= self._config.waiting:
+            why = f"{self._config.runs} questions are being answered and {over} wait"
             raise Busy("too many questions at once", why, "ask again later")
         run = RecordedRun(
             library=library,
@@ -96,7 +98,8 @@ class Runs:
         run.recorder.open(run.summary())
         self._runs[run.id] = run
         # Not in its task: requests of the same moment must not take the same place.
-        self._take_place(run)
+        self._waiting[run.id] = run
+        self._announce_places(over + 1)
         work = self._execute(run, request, strategy, run.recorder)
         run.task = asyncio.create_task(work, name=f"run {run.id}")
         run.task.add_done_callback(lambda _: self._end_unstarted(run))
@@ -183,30 +186,27 @@ class Runs:
     ) -> None:
         began = None
         state: WorkState
+        in_advance = allow if request.yes else refuse
         try:
-            try:
-                await run.turn
-            except asyncio.CancelledError:
-                self._give_up(run)
-                raise
-            began = time.perf_counter()
-            run.state = "running"
-            in_advance = allow if request.yes else refuse
-            try:
-                answer = await self._libraries.engine(run.library).ask(
-                    request.question,
-                    strategy=strategy,
-                    documents=request.documents,
-                    where=request.where,
-                    max_tokens_total=request.max_tokens_total,
-                    timeout=request.timeout,
-                    on_event=recorder.record,
-                    consent=run.ask_consent if request.yes == "ask" else in_advance,
-                    history=[turn.to_turn() for turn in request.history],
-                    live=request.stream,
-                )
-            finally:
-                self._leave()
+            async with self._places:
+                self._begin(run)
+                began = time.perf_counter()
+                try:
+                    answer = await self._libraries.engine(run.library).ask(
+                        request.question,
+                        strategy=strategy,
+                        documents=request.documents,
+                        where=request.where,
+                        max_tokens_total=request.max_tokens_total,
+                        timeout=request.timeout,
+                        on_event=recorder.record,
+                        consent=run.ask_consent if request.yes == "ask" else in_advance,
+                        history=[turn.to_turn() for turn in request.history],
+                        live=request.stream,
+                    )
+                finally:
+                    self._running -= 1
+                    self._metrics.running.set(self._running)
             run.seconds = time.perf_counter() - began
             shown = answer.to_json() | {"run": run.id, "seconds": round(run.seconds, 3)}
             for citation in shown["citations"]:  # no folder of the server is shown
@@ -235,12 +235,13 @@ class Runs:
     def _end_unstarted(self, run: RecordedRun) -> None:
         """End a run whose task was cancelled before its first step, so that no code of it ran."""
         if not run.ended:
-            self._give_up(run)
             self._end(run, "cancelled", self._cancelled())
 
     def _end(self, run: RecordedRun, state: WorkState, outcome: dict[str, Any]) -> None:
         """Record the end. Must not await: memory and disk change together."""
         run.state, run.kept_outcome = state, outcome
+        if self._waiting.pop(run.id, None) is not None:
+            self._announce_places()
         recorder, run.recorder = run.recorder, None
         assert recorder is not None
         recorder.close()
@@ -250,40 +251,19 @@ class Runs:
         recorder.wake()
         self._forget_old(run.library)
 
-    def _take_place(self, run: RecordedRun) -> None:
-        """Make `run.turn`, a future that is done when the run may begin, which may be at once."""
-        run.turn = asyncio.get_running_loop().create_future()
-        if self._running < self._config.runs:
-            self._running += 1
-            self._metrics.running.set(self._running)
-            run.turn.set_result(None)
-        else:
-            self._waiting[run.id] = run
-            self._announce_places(len(self._waiting))
-
-    def _give_up(self, run: RecordedRun) -> None:
-        """Free the place that a run has, or had in the queue, when it will not begin."""
-        if run.turn.done() and not run.turn.cancelled():
-            self._leave()  # its turn had come in the same moment
-        else:
-            self._waiting.pop(run.id, None)
-            self._announce_places()
-
-    def _leave(self) -> None:
-        """Hand the place over to the run that has waited longest."""
-        while self._waiting:
-            run = self._waiting.pop(next(iter(self._waiting)))
-            if not run.turn.done():
-                run.turn.set_result(None)
-                self._announce_places()
-                return
-        self._running -= 1
+    def _begin(self, run: RecordedRun) -> None:
+        run.state = "running"
+        self._running += 1
         self._metrics.running.set(self._running)
+        del self._waiting[run.id]
+        self._announce_places()
 
     def _announce_places(self, first: int = 1) -> None:
         """Record an event with its place for each waiting run, from `first` on."""
-        self._metrics.waiting.set(len(self._waiting))
-        for place, run in enumerate(self._waiting.values(), start=1):
+        free = max(0, self._config.runs - self._running)
+        waiting = list(self._waiting.values())[free:]
+        self._metrics.waiting.set(len(waiting))
+        for place, run in enumerate(waiting, start=1):
             if place >= first and run.recorder is not None:
                 with suppress(ColligateError):  # it cannot be recorded: the run itself will fail
                     run.recorder.write({"event": "queued", "place": place})
@@ -425,7 +405,6 @@ class RecordedRun:
     size: int = 0
     removed: frozenset[str] = field(default=frozenset(), repr=False)
     recorder: Recorder | None = field(default=None, repr=False)
-    turn: asyncio.Future[None] = field(init=False, repr=False)
     consent: asyncio.Future[bool] | None = field(default=None, repr=False)
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
@@ -440,9 +419,6 @@ class RecordedRun:
         caller = CALLER.get()
         if caller is None or Right.ADMIN in caller.rights:
             return True
-        if self.asked_with is None:  # of an older release: had the token its name before that day?
-            made_before = caller.made < datetime.fromisoformat(self.began).date()
-            return caller.name == self.asked_by and made_before
         return (caller.name, caller.short_digest) == (self.asked_by, self.asked_with)
 
     @property
@@ -535,7 +511,7 @@ class Recorder:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._began = time.perf_counter()
-        self._changed = asyncio.Event()
+        self.changed = asyncio.Event()  # set when something is added
 
     def open(self, summary: Mapping[str, Any]) -> None:
         """Create the file of events, and that of the summary as it is before the end."""
@@ -579,19 +555,14 @@ class Recorder:
 
     def wake(self) -> None:
         """Tell whoever follows that there is more, or that the run has ended."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     def close(self) -> None:
         """Write no more. May be called twice."""
         if self._file is not None:
             self._file.close()
             self._file = None
-
-    @property
-    def changed(self) -> asyncio.Event:
-        """An event that is set when something is added after now."""
-        return self._changed
 
 
 def _not_recorded(error: OSError) -> ColligateError:
@@ -678,12 +649,9 @@ def _load_runs(library: str, folder: Path) -> list[RecordedRun]:
 
 def _load_run(library: str, files: RunFiles) -> RecordedRun:
     summary = files.read_summary()
-    names = "question strategy parameters documents began state seconds found".split()
-    run = RecordedRun(library=library, files=files, **{name: summary[name] for name in names})
-    run.asked_by = summary.get("asked_by")
-    run.asked_with = summary.get("asked_with")
-    run.earlier = summary.get("earlier", [])
-    run.where = summary.get("where", [])
+    names = "question strategy parameters documents where began state seconds found asked_by"
+    kept = [*names.split(), "asked_with", "earlier"]
+    run = RecordedRun(library=library, files=files, **{name: summary[name] for name in kept})
     if not run.ended:
         run.state = "cancelled"
         files.events.touch()

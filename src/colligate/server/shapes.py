@@ -167,8 +167,8 @@ class JobShape(TypedDict):
     documents: list[str]
 
 
-class DocumentSummary(TypedDict):
-    """A document without its text and without the path of its file."""
+class DocumentShape(TypedDict):
+    """A document without its text; `source` is the name of its file."""
 
     id: str
     title: str
@@ -177,11 +177,6 @@ class DocumentSummary(TypedDict):
     passages: int
     language: str
     date: str
-
-
-class DocumentShape(DocumentSummary):
-    """A document in a list; `source` is the name of its file."""
-
     source: str
 
 
@@ -235,8 +230,8 @@ def describe_passage(hit: Hit) -> PassageShape:
     return cast(PassageShape, {**hit.to_json(), "source": name, "text": hit.passage.text})
 
 
-def summarize_document(info: DocumentInfo) -> DocumentSummary:
-    """Return a document's entry as JSON."""
+def describe_document(info: DocumentInfo) -> DocumentShape:
+    """Return a document's entry with the name of its file; the folder stays the server's secret."""
     return {
         "id": info.id,
         "title": info.title,
@@ -245,9 +240,5 @@ def summarize_document(info: DocumentInfo) -> DocumentSummary:
         "passages": info.passages,
         "language": info.language,
         "date": info.date,
+        "source": hide_folders(info.source),
     }
-
-
-def describe_document(info: DocumentInfo) -> DocumentShape:
-    """Return a document's entry with the name of its file; the folder stays the server's secret."""
-    return {**summarize_document(info), "source": hide_folders(info.source)}
