@@ -71,19 +71,11 @@ async def index_command(
 
 
 @asynccontextmanager
-async def open_to_change(
-    where: options.LibraryOptions,
-    *,
-    follow_links: bool,
-    ocr: bool,
-    pdf: str | None,
-    chunker: str | None = None,
-) -> AsyncIterator[Engine]:
-    """Yield an engine whose library no server holds."""
+async def open_to_change(where: options.LibraryOptions, **more: Any) -> AsyncIterator[Engine]:
+    """Yield an engine whose library no server holds, with `more` of the engine's options."""
     from colligate.cli.remote import find_server
 
-    opened = where.engine(follow_links=follow_links, ocr=ocr, pdf=pdf, chunker=chunker)
-    async with opened as engine:
+    async with where.engine(**more) as engine:
         library = await engine.open_library()
         if server := await find_server(library.path):
             raise LibraryLocked(

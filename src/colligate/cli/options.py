@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,6 @@ from colligate.cli.display import note
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
-    from colligate.core.events import Listener
     from colligate.engine import Engine
     from colligate.library.library import AsyncLibrary
     from colligate.settings import Settings
@@ -312,37 +311,13 @@ class EngineOptions(ModelOptions):
         ),
     ] = False
 
-    def engine(
-        self,
-        settings: Settings,
-        *,
-        judge: str | None = None,
-        follow_links: bool = False,
-        ocr: bool = False,
-        pdf: str | None = None,
-        on_event: Listener | None = None,
-    ) -> Engine:
-        """Return an engine with these options; nothing is opened yet."""
+    def engine(self, settings: Settings, **more: Any) -> Engine:
+        """Return an engine with these options and `more` of its own; nothing is opened yet."""
         from colligate.engine import Engine
 
-        return Engine(
-            model=self.model,
-            worker_model=self.worker_model,
-            scorer=self.scorer,
-            judge=judge,
-            embedder=self.embedder,
-            reranker=self.reranker,
-            reader=self.reader,
-            check=self.check,
-            library=self.library,
-            settings=settings,
-            wait=self.wait,
-            cache=self.cache,
-            follow_links=follow_links,
-            ocr=ocr,
-            pdf=pdf,
-            on_event=on_event,
-        )
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        del given["config"]  # `settings` are read from it
+        return Engine(settings=settings, **given, **more)
 
 
 @dataclass(frozen=True)
@@ -392,31 +367,17 @@ class LibraryOptions:
     config: Config = None
     wait: Wait = 30.0
 
-    def engine(
-        self,
-        *,
-        follow_links: bool = False,
-        ocr: bool = False,
-        pdf: str | None = None,
-        chunker: str | None = None,
-    ) -> Engine:
+    def engine(self, **more: Any) -> Engine:
         """Return an engine for the library alone; nothing is opened yet."""
         from colligate.engine import Engine
         from colligate.settings import Settings
 
-        settings = Settings.load(self.config)
+        settings, library = Settings.load(self.config), self.library
         named = settings.library
-        if self.library is None and named is not None and named.source == str(settings.file):
+        if library is None and named is not None and named.source == str(settings.file):
             note(f"library: {named.name} ({named.source})")
         return Engine(
-            library=self.library,
-            embedder=self.embedder,
-            settings=settings,
-            wait=self.wait,
-            follow_links=follow_links,
-            ocr=ocr,
-            pdf=pdf,
-            chunker=chunker,
+            library=library, embedder=self.embedder, settings=settings, wait=self.wait, **more
         )
 
     @asynccontextmanager

@@ -21,7 +21,6 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     SpinnerColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -219,7 +218,7 @@ def _open_display(stream: TextIO) -> Iterator[Display]:
     columns: list[ProgressColumn] = [
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False, table_column=step),
-        AmountColumn(Column(no_wrap=True)),
+        TextColumn("{task.fields[amount]}", "progress.download", table_column=Column(no_wrap=True)),
     ]
     if console.width >= _LEAST_COLUMNS:
         columns[2:2] = [BarColumn(bar_width=24)]
@@ -290,7 +289,7 @@ class BarDisplay:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._phases: dict[str, TaskID] = {}
-        self._step = progress.add_task("starting", total=None)
+        self._step = progress.add_task("starting", total=None, amount="")
         self._calls = 0
         # The amount needs the rest of the line.
         self._room = min(40, progress.console.width - 20)
@@ -338,29 +337,18 @@ class BarDisplay:
     def _show_progress(self, event: Progressed) -> None:
         self._progress.update(self._step, visible=event.phase == _WITH_STEPS)
         if event.phase not in self._phases:
-            self._phases[event.phase] = self._progress.add_task(
-                event.phase, total=None, phase=event.phase
-            )
+            self._phases[event.phase] = self._progress.add_task(event.phase, total=None, amount="")
         description = to_one_line(f"{event.phase} {event.what}")
         if len(description) > self._room:
             description = description[: self._room - 1] + "…"
+        done, total = (_format_amount(event.phase, n) for n in (event.done, event.total))
         self._progress.update(
             self._phases[event.phase],
             description=description,
+            amount=f"{done} of {total}" if event.total else "",
             completed=event.done,
             total=event.total or None,
         )
-
-
-class AmountColumn(ProgressColumn):
-    """`12 of 240`, or megabytes."""
-
-    def render(self, task: Task) -> Text:
-        if not task.total:
-            return Text("")
-        phase = str(task.fields.get("phase", ""))
-        done, total = (_format_amount(phase, int(n)) for n in (task.completed, task.total))
-        return Text(f"{done} of {total}", style="progress.download")
 
 
 def _format_asking(model: str, what: str) -> str:

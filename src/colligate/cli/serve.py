@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +15,7 @@ from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
 from colligate.cli.display import note, shorten_path, warn
 from colligate.cli.sync import Syncer, find_folders
-from colligate.errors import ColligateError
+from colligate.errors import ColligateError, MissingExtra
 
 if TYPE_CHECKING:
     from colligate.core.events import Event
@@ -28,47 +29,44 @@ _MEBIBYTE = 1 << 20
 _NAMED = 3  # files of each kind in a line of what has changed
 
 
+def _option(help: str, variable: str, panel: str = _SERVER, **more: Any) -> Any:
+    """Return an option that the variable COLLIGATE_... sets too."""
+    more = {"default": True, **more}
+    return options.option(help, panel, envvar=f"COLLIGATE_{variable}", **more)
+
+
+_limit = partial(_option, panel=options.LIMITS, min=1)
+
+
 @command(app)
 async def serve_command(
     *,
     host: Annotated[
         str,
-        options.option(
+        _option(
             "The address to listen at. With one that other machines can reach, every client needs "
             "a token.",
-            _SERVER,
-            envvar="COLLIGATE_HOST",
-            default=True,
+            "HOST",
         ),
     ] = "127.0.0.1",
-    port: Annotated[
-        int,
-        options.option(
-            "The port; 0 takes a free one.",
-            _SERVER,
-            envvar="COLLIGATE_PORT",
-            min=0,
-            max=65535,
-            default=True,
-        ),
-    ] = 8420,
+    port: Annotated[int, _option("The port; 0 takes a free one.", "PORT", min=0, max=65535)] = 8420,
     token: Annotated[
         str | None,
-        options.option(
+        _option(
             "What clients must send as a bearer token. If other machines can reach the address, "
             "the default is a new token, which is shown. The variable keeps it out of the list of "
             "processes.",
-            _SERVER,
-            envvar="COLLIGATE_TOKEN",
+            "TOKEN",
+            default=False,
         ),
     ] = None,
     tokens: Annotated[
         str | None,
-        options.option(
+        _option(
             "A file of named tokens with their rights, which `colligate token` makes.",
-            _SERVER,
+            "TOKENS",
             metavar="FILE",
-            envvar="COLLIGATE_TOKENS",
+            default=False,
         ),
     ] = None,
     allow_origin: Annotated[
@@ -88,68 +86,26 @@ async def serve_command(
             metavar="NAME",
         ),
     ] = None,
-    runs: Annotated[
-        int,
-        options.option(
-            "The most questions answered at once; others wait.",
-            options.LIMITS,
-            envvar="COLLIGATE_RUNS",
-            min=1,
-            default=True,
-        ),
-    ] = 4,
+    runs: Annotated[int, _limit("The most questions answered at once; others wait.", "RUNS")] = 4,
     waiting: Annotated[
-        int,
-        options.option(
-            "The most questions that wait; more are refused.",
-            options.LIMITS,
-            envvar="COLLIGATE_WAITING",
-            min=0,
-            default=True,
-        ),
+        int, _limit("The most questions that wait; more are refused.", "WAITING", min=0)
     ] = 64,
     max_upload: Annotated[
         int,
-        options.option(
-            "The largest total size of the files in one request.",
-            options.LIMITS,
-            envvar="COLLIGATE_MAX_UPLOAD",
-            metavar="MIB",
-            min=1,
-            default=True,
-        ),
+        _limit("The largest total size of the files in one request.", "MAX_UPLOAD", metavar="MIB"),
     ] = 512,
-    max_files: Annotated[
-        int,
-        options.option(
-            "The most files in one request.",
-            options.LIMITS,
-            envvar="COLLIGATE_MAX_FILES",
-            min=1,
-            default=True,
-        ),
-    ] = 200,
+    max_files: Annotated[int, _limit("The most files in one request.", "MAX_FILES")] = 200,
     max_question: Annotated[
-        int,
-        options.option(
-            "The longest question.",
-            options.LIMITS,
-            envvar="COLLIGATE_MAX_QUESTION",
-            metavar="CHARACTERS",
-            min=1,
-            default=True,
-        ),
+        int, _limit("The longest question.", "MAX_QUESTION", metavar="CHARACTERS")
     ] = 8000,
     grace: Annotated[
         float,
-        options.option(
+        _limit(
             "How long questions under way may take to end after the server is stopped.",
-            options.LIMITS,
-            envvar="COLLIGATE_GRACE",
+            "GRACE",
             metavar="SECONDS",
             min=0.0,
             max=86_400.0,
-            default=True,
         ),
     ] = 20.0,
     watch: Annotated[
@@ -171,8 +127,10 @@ async def serve_command(
     """
     from colligate.cli.progress import watch_run
 
-    require_extra()
-    from colligate.server.app import listen
+    try:
+        from colligate.server.app import listen
+    except ImportError as error:
+        raise MissingExtra.of(error, "colligate serve needs its extra", "serve") from error
     from colligate.server.auth import check_token, make_token, normalize_origin
     from colligate.server.config import ServerConfig, is_loopback
     from colligate.server.tokens import TokenFile
@@ -282,20 +240,3 @@ def _describe_changes(ingested: Ingested) -> str:
         if files:
             said.append(f"{what} {', '.join(files[:_NAMED])}{more}")
     return "; ".join(said)
-
-
-def require_extra() -> None:
-    """Raise an error if a package of the extra `serve` is not installed."""
-    from importlib import import_module
-
-    from colligate.errors import MissingExtra
-
-    for package in ("fastapi", "uvicorn", "sse_starlette", "python_multipart", "prometheus_client"):
-        try:
-            import_module(package)
-        except ImportError as error:
-            raise MissingExtra(
-                "colligate serve needs the extra `serve`",
-                f"{error.name or package} is not installed",
-                "pip install 'colligate[serve]'",
-            ) from error
