@@ -208,7 +208,7 @@ async def write_checked(
     if not any(each.places for each in stated):
         return Cited("", (), ())
     claims, short = claims or {}, remove_model_marks(short)
-    documents = await _documents_of(stated, run)
+    documents = await documents_of(stated, run)
     about = _claim_short(question, short, stated, documents)
     lacking = find_missing_values(
         short,
@@ -236,7 +236,7 @@ async def judge_stated(
     question: str, stated: Sequence[Stated], run: Run
 ) -> tuple[list[Stated], tuple[str, ...]]:
     """Return statements of earlier steps as an answer may have them, and why others are dropped."""
-    documents = await _documents_of(stated, run)
+    documents = await documents_of(stated, run)
     claims = {
         each: Claim(each.sentence, _quote_places(each.places, documents), question)
         for each in stated
@@ -274,9 +274,15 @@ async def _judge(claims: Sequence[Claim], run: Run) -> dict[Claim, Verdict | Non
     return verdicts
 
 
-def write_answer(stated: Sequence[Stated], documents: Mapping[str, Document]) -> Cited:
-    """Join the statements, number their marks, and record the place of each in the answer."""
-    text = ""
+def write_answer(
+    stated: Sequence[Stated], documents: Mapping[str, Document], before: Cited | None = None
+) -> Cited:
+    """Join the statements, number their marks, and record the place of each in the answer.
+
+    They go on after `before`, if it is given.
+    """
+    before = before or Cited("", (), ())
+    text, first = before.text, len(before.citations) + 1
     stretches: dict[Place, list[tuple[int, int]]] = {}
     meanings: dict[Place, set[Verdict | None]] = {}
     for each in stated:
@@ -285,9 +291,9 @@ def write_answer(stated: Sequence[Stated], documents: Mapping[str, Document]) ->
         for place in each.places:
             stretches.setdefault(place, []).append(stretch)
             meanings.setdefault(place, set()).add(place.meaning)
-        marks = [f"[{list(stretches).index(place) + 1}]" for place in each.places]
+        marks = [f"[{list(stretches).index(place) + first}]" for place in each.places]
         text += f"{each.sentence} {''.join(marks) or UNCITED}"
-    citations = [
+    added = (
         make_citation(
             documents[place.span.document_id],
             place.span,
@@ -296,11 +302,11 @@ def write_answer(stated: Sequence[Stated], documents: Mapping[str, Document]) ->
             place.meaning if len(meanings[place]) == 1 else Verdict.UNCLEAR,
         )
         for place, answer_spans in stretches.items()
-    ]
-    return Cited(text, tuple(citations), ())
+    )
+    return Cited(text, (*before.citations, *added), before.dropped)
 
 
-async def _documents_of(stated: Sequence[Stated], run: Run) -> dict[str, Document]:
+async def documents_of(stated: Sequence[Stated], run: Run) -> dict[str, Document]:
     """Return the documents of all places by id, in the order of the citations."""
     names = dict.fromkeys(place.span.document_id for each in stated for place in each.places)
     return {name: await run.document(name) for name in names}

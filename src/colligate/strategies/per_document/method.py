@@ -28,7 +28,13 @@ from colligate.core.units import rank_documents
 from colligate.errors import BudgetExceeded, ColligateError, ModelError, UsageError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Role
-from colligate.readers.citing import Cited, judge_stated, write_answer, write_checked
+from colligate.readers.citing import (
+    Cited,
+    documents_of,
+    judge_stated,
+    write_answer,
+    write_checked,
+)
 from colligate.readers.quoting import QuotingReader, finish
 from colligate.strategies.per_document.figures import Computed, Source, compute
 from colligate.strategies.per_document.prompts import (
@@ -106,8 +112,7 @@ class PerDocument:
             return replace(refused, text=text, found=True, short=short or None)
         if not computed:
             return finish(refused, await write_checked(question, stated, run, short), run)
-        ids = {place.span.document_id for each in stated for place in each.places}
-        cited = write_answer(stated, {name: await run.document(name) for name in ids})
+        cited = write_answer(stated, await documents_of(stated, run))
         partly = len(found) < len(infos) and asked.operation in ("sum", "average")
         short = "" if failed or partly else short  # it would be of all documents
         return finish(refused, replace(cited, short=short), run)

@@ -19,10 +19,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from colligate.concurrency import map_concurrent
-from colligate.core.answer import Place, Stated
+from colligate.core.answer import Stated
 from colligate.core.events import Progressed
 from colligate.core.fit import fit_window
 from colligate.core.prompt_files import PromptTemplate
@@ -67,7 +68,8 @@ class AgentOutcome:
 
     `findings` are the lines of the report with the places of their quotes, `dropped` counts those
     whose quotes are nowhere. `sources` are what the report rests on: these places, or without any
-    the best passage of each search. Only a document that was read has a report.
+    the best passage of each search. Only a document that was read has a report; `problem` says why
+    another was not.
     """
 
     document: str
@@ -80,43 +82,11 @@ class AgentOutcome:
     dropped: int = 0
     searches: int = 0
     turns: int = 0
-    error: ColligateError | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what is stored; the key identifies the document."""
-        return {
-            "report": self.report,
-            "relevance": self.relevance,
-            "findings": [
-                [each.sentence, [[p.span.start, p.span.end, p.how, p.meaning] for p in each.places]]
-                for each in self.findings
-            ],
-            "sources": [[span.start, span.end] for span in self.sources],
-            "dropped": self.dropped,
-            "searches": self.searches,
-            "turns": self.turns,
-        }
-
-    @classmethod
-    def from_json(cls, info: DocumentInfo, kept: dict[str, Any]) -> AgentOutcome:
-        """Return the stored outcome of a document that was read."""
-        findings = tuple(
-            Stated(
-                sentence,
-                tuple(
-                    Place(Span(info.id, start, end), how, said) for start, end, how, said in all_
-                ),
-            )
-            for sentence, all_ in kept["findings"]
-        )
-        sources = tuple(Span(info.id, start, end) for start, end in kept["sources"])
-        others = {name: kept[name] for name in _PLAIN}
-        return cls(
-            info.id, info.full_title, Status.READ, findings=findings, sources=sources, **others
-        )
+    problem: str = ""
 
 
-_PLAIN = ("report", "relevance", "dropped", "searches", "turns")
+_STORED = TypeAdapter(AgentOutcome)
+"""What is stored of an outcome as JSON, and reads it again."""
 
 
 @dataclass
@@ -168,7 +138,7 @@ class DocumentAgent:
                 status,
                 searches=talk.searches,
                 turns=talk.turns,
-                error=error,
+                problem=str(error),
             )
 
     def _begin(self, info: DocumentInfo, whole: str = "") -> list[Message]:
@@ -314,7 +284,7 @@ def list_statements(report: str) -> list[Joined]:
 
 # All documents, each read by its agent (the paper's fan-out)
 
-VERSION = 6
+VERSION = 7
 """The version of what is stored: outcomes of another version are not used."""
 
 _PHASE = "reading documents"
@@ -368,19 +338,20 @@ class FanOut:
         kept = await asyncio.to_thread(self.run.store.get, key)
         if isinstance(kept, dict):
             self.known += 1
-            outcome = AgentOutcome.from_json(info, kept)
+            outcome = _STORED.validate_python(kept)
         elif self._spent:
             outcome = AgentOutcome(info.id, info.full_title, Status.UNREAD)
         elif self._failed >= _HOPELESS and not self._read:
-            why = ColligateError(f"not begun, as the {self._failed} before it failed")
-            outcome = AgentOutcome(info.id, info.full_title, Status.FAILED, error=why)
+            why = f"not begun, as the {self._failed} before it failed"
+            outcome = AgentOutcome(info.id, info.full_title, Status.FAILED, problem=why)
         else:
             outcome = await self.agent.read(info, self.run)
             self._spent |= outcome.status is Status.UNREAD and not outcome.turns
             self._failed += outcome.status in (Status.FAILED, Status.MALFORMED)
             self._read += outcome.status is Status.READ
             if outcome.status is Status.READ:
-                await asyncio.to_thread(self.run.store.put, key, outcome.to_json(), [info.id])
+                made = _STORED.dump_python(outcome, mode="json")
+                await asyncio.to_thread(self.run.store.put, key, made, [info.id])
         self.run.emit(_end_event(outcome, kept=isinstance(kept, dict)))
         return outcome
 
@@ -414,7 +385,7 @@ def _end_event(outcome: AgentOutcome, *, kept: bool) -> AgentEnded:
         searches=outcome.searches,
         turns=outcome.turns,
         dropped=outcome.dropped,
-        problem=str(outcome.error or ""),
+        problem=outcome.problem,
         kept=kept,
         report=outcome.report,
     )

@@ -238,7 +238,7 @@ def _report(outcomes: Sequence[AgentOutcome], known: int, run: Run) -> None:
     if unread:
         run.warn(f"{len(unread)} of {total} documents were not read: the token budget is spent")
     if failed:
-        named = "; ".join(f"{each.title!r}: {each.error}" for each in failed[:_NAMED])
+        named = "; ".join(f"{each.title!r}: {each.problem}" for each in failed[:_NAMED])
         more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
         run.warn(f"{len(failed)} of {total} documents could not be read: {named}{more}")
     if of[Status.EMPTY]:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from colligate.concurrency import map_concurrent
-from colligate.core.answer import Answer, Form, Place, Stated, make_citation
+from colligate.core.answer import Answer, Form, Stated
 from colligate.core.events import Pruned
 from colligate.core.fit import reserve_reading, split_by_tokens
 from colligate.core.prompt_files import PromptTemplate
@@ -34,7 +34,7 @@ from colligate.core.run import Run, Shown
 from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ColligateError, ModelError
 from colligate.models import Role
-from colligate.readers.citing import locate_statements
+from colligate.readers.citing import Cited, documents_of, locate_statements, write_answer
 from colligate.strategies.spd_rag.agent import AgentOutcome, list_statements
 from colligate.strategies.spd_rag.events import Grouped, Synthesised, list_found
 from colligate.strategies.spd_rag.prompts import (
@@ -235,28 +235,16 @@ class Synthesis:
 
     async def _add_missing(self, answer: Answer, reports: Sequence[Text]) -> Answer:
         """Add the findings of which the answer cites no place; none if it cites nothing."""
-        cited: dict[str, list[Span]] = {}
-        for citation in answer.citations:
-            cited.setdefault(citation.span.document_id, []).append(citation.span)
-        text, citations = answer.text, list(answer.citations)
-        numbers: dict[Place, int] = {}
-        for finding in (each for report in reports for each in report.findings) if cited else ():
-            spans = [place.span for place in finding.places]
-            if any(one.overlaps(span) for span in spans for one in cited.get(span.document_id, ())):
-                continue
-            stretch = len(text) + 1, len(text) + 1 + len(finding.sentence)
-            text += f" {finding.sentence} "
-            for place in finding.places:
-                if place not in numbers:
-                    document = await self.run.document(place.span.document_id)
-                    made = make_citation(document, place.span, (), place.how, place.meaning)
-                    citations.append(made)
-                    numbers[place] = len(citations)
-                known = citations[numbers[place] - 1]
-                stretches = (*known.answer_spans, stretch)
-                citations[numbers[place] - 1] = replace(known, answer_spans=stretches)
-                text += f"[{numbers[place]}]"
-        return replace(answer, text=text, citations=tuple(citations))
+        cited = [citation.span for citation in answer.citations]
+        missing = [
+            finding
+            for finding in (each for report in reports for each in report.findings)
+            if cited
+            and not any(place.span.overlaps(span) for place in finding.places for span in cited)
+        ]
+        documents = await documents_of(missing, self.run)
+        added = write_answer(missing, documents, Cited(answer.text, answer.citations, ()))
+        return replace(answer, text=added.text, citations=added.citations)
 
 
 def _join(texts: Sequence[Text], shown: Sequence[Shown] = ()) -> str:
