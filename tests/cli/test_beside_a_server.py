@@ -151,7 +151,7 @@ def test_a_person_at_the_terminal_is_asked_before_many_calls(
         done = colligate.here(*question, *limit)
         assert "holds the library" in done.stderr
         takes = "reading 2 documents one by one takes about 4 model calls"
-        assert asked == [f"{takes} (the best 1 alone: about 2): do it?"]
+        assert asked == [f"{takes} (the best 1 alone: about 3): do it?"]
         assert "read the documents one by one" in done.stderr
         assert ("--yes reads all" in done.stderr) is not consents
         assert colligate.here(*question, *limit, "--yes").returncode == 3

@@ -68,7 +68,7 @@ async def test_a_run_asks_its_client_for_consent(serve, monkeypatch, decision):
                         decided = await client.post(f"/api/runs/{run}/consent", json=told)
                         assert decided.status_code == 204
         takes = "reading 2 documents one by one takes about 4 model calls"
-        assert asked == [f"{takes} (the best 1 alone: about 2)"]
+        assert asked == [f"{takes} (the best 1 alone: about 3)"]
         assert "read the documents one by one" in answer["how"]
         some = any("of 2: --yes reads all" in warning for warning in answer["warnings"])
         assert some is not bool(decision)
