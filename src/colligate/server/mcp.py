@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -61,6 +62,8 @@ _POLL = 0.2  # seconds until a look whether a first document was read
 
 def make_mcp_server(service: AnswerService) -> MCPServer[None]:
     """Return a server of these libraries, for stdio or to mount as streamable HTTP."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
     server: MCPServer[None] = MCPServer(
         "colligate",
         title="colligate",
@@ -68,6 +71,8 @@ def make_mcp_server(service: AnswerService) -> MCPServer[None]:
         version=colligate.__version__,
         log_level="WARNING",
     )
+    root.handlers[:] = handlers  # the package's own opens files to show a traceback
+    root.setLevel(level)
     _add_tools(server, service)
     _add_resources(server, service)
     return server
