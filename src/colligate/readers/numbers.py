@@ -6,10 +6,8 @@ converts to it; currencies are never converted. `quantities` reads the texts.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -24,7 +22,6 @@ from colligate.documents.quantities import (
     DURATIONS,
     MONTH,
     PERCENT,
-    TIME,
     YEAR,
     Amount,
     Quantities,
@@ -92,7 +89,7 @@ def find_missing_values(
 
 
 _DATED = "year of a date"
-_CALENDAR = {TIME, DATE, MONTH, YEAR, DAY, _DATED}
+_CALENDAR = {DATE, MONTH, YEAR, DAY, _DATED}
 
 
 class _Held:
@@ -103,29 +100,23 @@ class _Held:
         self._units: set[str] = set()
         self._names: set[str] = set()
         self._amounts: dict[Unit, set[Decimal]] = defaultdict(set)
-        self._sorted: dict[Unit, list[Decimal]] = {}
 
     def add(self, stated: Quantities) -> None:
         """Add what a text states."""
         self.scales |= stated.scales
         self._units |= stated.units
-        self._names |= stated.names
+        self._names |= {each.name for each in stated.found if each.name}
         self.add_amounts(reading for each in stated.found for reading in each.readings)
 
     def add_amounts(self, amounts: Iterable[Amount]) -> None:
         """Add amounts, and what they say in part: a date its month, a percentage a number."""
-        self._sorted.clear()
         for each in amounts:
             self._amounts[each.unit].add(each.value)
-            if each.unit == DATE:
-                day = date.fromordinal(int(each.value))
-                self._amounts[DAY] |= {Decimal(32 * day.month + day.day), Decimal(32 * day.month)}
-                self._amounts[MONTH].add(Decimal(12 * day.year + day.month))
-                self._amounts[_DATED].add(Decimal(day.year))
-            elif each.unit == MONTH:
-                year, month = divmod(each.value - 1, 12)
-                self._amounts[DAY].add(32 * (month + 1))
-                self._amounts[_DATED].add(year)
+            if each.unit in (DATE, MONTH):
+                year, month, day = _split_date(each)
+                self._amounts[_DATED].add(Decimal(year))
+                self._amounts[MONTH].add(Decimal(12 * year + month))
+                self._amounts[DAY] |= {Decimal(32 * month + day), Decimal(32 * month)}
             elif each.unit == PERCENT:
                 self._amounts[""].add(each.value / 100)
             elif not each.unit and each.value < 1:
@@ -142,44 +133,44 @@ class _Held:
             self._amounts[unit].add(Decimal(1))
 
     def holds(self, stated: Quantity) -> bool:
-        """Return whether the sources have a quantity, or nothing to compare a share with."""
-        if stated.share and not self._amounts.get(PERCENT):
-            return True
+        """Return whether the sources have a quantity."""
         return stated.name in self._names or any(map(self.has, stated.readings))
 
     def has(self, amount: Amount) -> bool:
         """Return whether the sources have what rounds to an amount."""
-        bounds = amount.value - amount.step / 2, amount.value + amount.step / 2
+        half = amount.step / 2
         # Units that must be converted come last: pint takes long to import.
         for unit in sorted(self._amounts, key=lambda unit: bool(unit) + (unit != amount.unit)):
-            if (line := _convert(amount.unit, unit)) is None:
-                continue
-            shift, factor, slack = line
-            low, high = sorted(shift + factor * bound for bound in bounds)
-            values = self._sorted.get(unit) or sorted(self._amounts[unit])
-            self._sorted[unit] = values
-            at = bisect_left(values, low - slack * abs(low))
-            if at < len(values) and values[at] <= high + slack * abs(high):
-                return True
-        # "December 31, 2022 and 2021"; a row may have the day, and the head of its table the year.
-        if amount.unit == DATE:
-            day = date.fromordinal(int(amount.value))
-            year, part = Decimal(day.year), Decimal(32 * day.month + day.day)
-        elif amount.unit == MONTH:
-            year, month = divmod(amount.value - 1, 12)
-            part = 32 * (month + 1)
-        else:
+            if line := _convert(amount.unit, unit):
+                ends = (line[0] + line[1] * (amount.value + side) for side in (-half, half))
+                low, high = sorted(ends)
+                slack = Decimal(0) if line == _SAME else Decimal("1e-9") * abs(high)
+                if any(low - slack <= value <= high + slack for value in self._amounts[unit]):
+                    return True
+        if amount.unit not in (DATE, MONTH):
             return False
-        return year in self._amounts[YEAR] and part in self._amounts[DAY]
+        # "December 31, 2022 and 2021"; a row may have the day, and the head of its table the year.
+        year, month, day = _split_date(amount)
+        return year in self._amounts[YEAR] and 32 * month + day in self._amounts[DAY]
 
 
-_SAME = Decimal(0), Decimal(1), Decimal(0)
+def _split_date(amount: Amount) -> tuple[int, int, int]:
+    """Return year, month and day of a date, day 0 for a month."""
+    if amount.unit == DATE:
+        day = date.fromordinal(int(amount.value))
+        return day.year, day.month, day.day
+    year, month = divmod(int(amount.value) - 1, 12)
+    return year, month + 1, 0
+
+
+_SAME = Decimal(0), Decimal(1)
 
 
 @lru_cache(maxsize=4096)
-def _convert(unit: Unit, other: Unit) -> tuple[Decimal, Decimal, Decimal] | None:
-    """Return what to add to and to multiply an amount by in another unit, and the error; None if
-    the two cannot be compared. An amount without a unit may have any, but a percentage has its."""
+def _convert(unit: Unit, other: Unit) -> tuple[Decimal, Decimal] | None:
+    """Return what to add to and to multiply an amount by in another unit; None if the two cannot be
+    compared. An amount without a unit may have any, but a percentage has its; so may one with a
+    unit that pint does not know."""
     if unit == other or (unit, other) == (YEAR, _DATED):
         return _SAME
     if unit in {PERCENT, *_CALENDAR} or other in _CALENDAR:
@@ -189,35 +180,26 @@ def _convert(unit: Unit, other: Unit) -> tuple[Decimal, Decimal, Decimal] | None
     if isinstance(unit, frozenset) or isinstance(other, frozenset):
         both = isinstance(unit, frozenset) and isinstance(other, frozenset) and unit & other
         return _SAME if both else None
-    return _load_units()(unit, other)
+    registry = _load_units()
+    try:
+        ours, theirs = (registry.parse_units(each.replace("-", " ")) for each in (unit, other))
+    except Exception:  # pint raises many
+        return _SAME
+    if ours.dimensionality != theirs.dimensionality:
+        return None
+    none, one = (Decimal(str(registry.Quantity(n, ours).to(theirs).magnitude)) for n in (0, 1))
+    return none, one - none
 
 
 @cache
-def _load_units() -> Callable[[str, str], tuple[Decimal, Decimal, Decimal] | None]:
-    """Return what converts units by pint, as `_convert` does; a unit that it lacks may be any."""
+def _load_units() -> Any:
+    """Return pint's units, with those that it knows by another name."""
     import pint
 
     registry: Any = pint.UnitRegistry()
     for each in DURATIONS.values():
         registry.define(each)
-
-    @cache
-    def parse(unit: str) -> Any:
-        for name in (unit.replace("-", " "), unit.replace("-", "_")):
-            with suppress(pint.PintError, AttributeError, TypeError, ValueError):
-                return registry.parse_units(name)
-        return None
-
-    def convert(unit: str, other: str) -> tuple[Decimal, Decimal, Decimal] | None:
-        ours, theirs = parse(unit), parse(other)
-        if ours is None or theirs is None:
-            return _SAME
-        if ours.dimensionality != theirs.dimensionality:
-            return None
-        none, one = (Decimal(str(registry.Quantity(n, ours).to(theirs).magnitude)) for n in (0, 1))
-        return none, one - none, Decimal("1e-9")
-
-    return convert
+    return registry
 
 
 def _compute(
@@ -236,14 +218,13 @@ def _compute(
     if len(operands) < max(2, len(written)):
         return []
     unit = operands[0].unit
-    values = [
-        line[0] + line[1] * each.value for each in operands if (line := _convert(each.unit, unit))
-    ]
+    lines = [(each.value, _convert(each.unit, unit)) for each in operands]
+    values = [line[0] + line[1] * value for value, line in lines if line]
     if len(values) < len(operands):
         return []
     total = sum(values, Decimal(0))
     scales = {Decimal(1), *held.scales} if not unit or isinstance(unit, frozenset) else {Decimal(1)}
-    spans: dict[Unit, Unit] = {DATE: "day", MONTH: "month", TIME: "minute"}
+    spans: dict[Unit, Unit] = {DATE: "day", MONTH: "month"}
     try:
         match operation:
             case Operation.PRODUCT:
