@@ -310,8 +310,3 @@ def test_a_damaged_one_is_refused(
     assert why in said
     assert said.endswith("from checkpoint-5" if earlier else "from the start")
     assert "\n" not in said
-
-
-def test_no_checkpoint_at_all(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is not a checkpoint"):
-        step_of(tmp_path)
