@@ -19,20 +19,19 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from colligate.core.answer import Verdict
 from colligate.core.run import Check, Claim, Quoted, Run
-from colligate.documents import Document, flat_tree
-from colligate.documents.languages import detect_language
 from colligate.library.in_memory import InMemorySources
-from colligate.models import Role, Verifier
+from colligate.models import Role
 from colligate.models.metering import Meter
 from colligate.models.names import open_head, open_model
 from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
+from colligate.readers.numbers import find_missing_values
 
 CLAIMS = Path(__file__).parent / "claims.jsonl"
 
@@ -78,48 +77,19 @@ def draw(items: Sequence[Item], limit: int) -> list[Item]:
     return [each for each in items if each.id in drawn]
 
 
-class Rules:
-    """The rules of `core/citing.py`, and a verifier for what they cannot decide.
+class Numbers:
+    """No check: a statement is marked only if its quotes lack one of its numbers or dates."""
 
-    Each quote is a document of its own, quoted whole. A statement without a place is contradicted;
-    one with a place whose meaning is unclear is unclear, because answers mark such citations.
-    """
-
-    def __init__(self, name: str, verify: Callable[[Run], Verifier | None]) -> None:
-        self.name, self._verify = name, verify
+    name = "none"
 
     async def judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
-        verifier = self._verify(run)
-        # The odds are asked from a thread, while the loop of the run goes on.
-        return [await asyncio.to_thread(cite_by_rules, claim, verifier) for claim in claims]
+        return [Verdict.UNCLEAR if self._lacks(each) else Verdict.SUPPORTED for each in claims]
+
+    def _lacks(self, claim: Claim) -> bool:
+        sources = [f"{each.title}\n{each.text}" for each in claim.quotes]
+        return bool(find_missing_values(claim.statement, sources, given=claim.question))
 
     async def aclose(self) -> None: ...  # nothing is held
-
-
-def cite_by_rules(claim: Claim, verifier: Verifier | None) -> Verdict:
-    """Return what the code that makes citations does with a claim."""
-    from colligate.core.citing import Joined, Quote, Statement, resolve
-
-    documents = {str(n): make_document(str(n), each) for n, each in enumerate(claim.quotes, 1)}
-    passages = [each.passage(each.span(0, len(each))) for each in documents.values()]
-    quotes = [Quote(passage=n, quote=each.text) for n, each in enumerate(claim.quotes, 1)]
-    said: Statement | Joined = Joined(quotes=quotes, sentence=claim.statement)
-    if len(quotes) == 1:
-        said = Statement(passage=1, quote=quotes[0].quote, sentence=claim.statement)
-    stated, _ = resolve(claim.question, [said], passages, documents, verifier)
-    places = [place for each in stated for place in each.places]
-    if not places:
-        return Verdict.CONTRADICTED
-    unclear = any(place.meaning == "unclear" for place in places)
-    return Verdict.UNCLEAR if unclear else Verdict.SUPPORTED
-
-
-def make_document(name: str, quoted: Quoted) -> Document:
-    """Return a quote as a document; one whose language cannot be told is English."""
-    language = detect_language(quoted.text)
-    language = "en" if language == "und" else language
-    tree = flat_tree(name, len(quoted.text))
-    return Document(name, quoted.title, quoted.text, tree, language=language)
 
 
 def open_check(name: str) -> Check:
@@ -128,18 +98,11 @@ def open_check(name: str) -> Check:
         return ModelCheck()
     if name == "odds":
         return OddsCheck()
-    if not name.startswith("rules"):
-        return PairCheck(open_head(name))
-    if name == "rules+odds":
-        from colligate.core.odds_verifier import OddsVerifier
-
-        return Rules(name, OddsVerifier)
-    verifier = open_head("head") if name == "rules+head" else None
-    return Rules(name, lambda _: verifier)
+    return Numbers() if name == "none" else PairCheck(open_head(name))
 
 
-CHECKS = ("rules", "rules+odds", "rules+head", "model", "odds", "head")
-ASKING = ("rules+odds", "model", "odds")
+CHECKS = ("none", "model", "odds", "head")
+ASKING = ("model", "odds")
 SHOWN = {Verdict.SUPPORTED: "kept", Verdict.UNCLEAR: "marked", Verdict.CONTRADICTED: "lost"}
 WRONG = ("unsupported", "contradicted")
 Row = dict[str, Any]

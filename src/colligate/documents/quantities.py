@@ -215,13 +215,13 @@ class _Piece:
     start: int
     end: int
     word: str
-    value: Decimal = Decimal(0)
+    value: Decimal | None = None
     ordinal: bool = False
 
     @property
     def is_scale(self) -> bool:
         """Whether it is a word such as "million" alone."""
-        return self.value >= 100 and set(format(self.value, "f")) == {"0", "1"}
+        return (self.value or 0) >= 100 and set(f"{self.value:f}") == {"0", "1"}
 
     def text(self) -> str:
         return self.word
@@ -254,7 +254,7 @@ def read_quantities(text: str, language: str = "en") -> Quantities:
         if not found.readings:  # a version or a list has numbers that others may state
             parts = [Amount(Decimal(n)) for n in re.findall(rf"\d{{1,{_LONGEST}}}", found.name)]
             stated.found.append(replace(found, readings=parts, stated=False))
-        elif number.is_scale:
+        elif number.is_scale and number.value:
             stated.scales.add(number.value)  # "in thousands"
         left += f"{text[reached : found.start]}\n"
         reached = found.end
@@ -306,10 +306,11 @@ def _read_number(text: str, number: _Piece, words: _Words) -> Quantity:
     number; an ordinal may be a share ("a third").
     """
     end, written = number.end, number.word
-    values = [number.value] if number.value else _read_digits(written, words.decimal)
+    spoken = number.value is not None
+    values = _read_digits(written, words.decimal) if number.value is None else [number.value]
     start, money = _look_back(text, number.start, words)
     readings, ordinal = [], number.ordinal
-    glued = None if number.value else _GLUED.match(text, end)
+    glued = None if spoken else _GLUED.match(text, end)
     if glued and words.match(text, end)[0] < glued.end():  # "21st", "3G", "1950s"
         end, ordinal = glued.end(), True
         if glued[0] == "s" and _YEAR.fullmatch(written):
@@ -334,11 +335,11 @@ def _read_number(text: str, number: _Piece, words: _Words) -> Quantity:
         for each in values
         for _, scale, unit in follows
     ]
-    if number.ordinal and number.value > 2:
-        share = _ONE / number.value
+    if number.ordinal and values[0] > 2:
+        share = _ONE / values[0]
         readings += [Amount(100 * share, 50 * share, PERCENT), Amount(share, share / 2)]
     least = 1 if number.ordinal else 2
-    vague = number.value and (number.is_scale or (bare and number.value <= least))
+    vague = spoken and (number.is_scale or (bare and values[0] <= least))
     return Quantity(start, end, readings, "" if values else written, stated=not vague)
 
 
