@@ -631,13 +631,13 @@ async def test_the_lowest_scored_do_not_fit_the_global_prompt(make_run):
 
 async def test_a_window_too_small_for_one_document_is_said(make_run):
     with pytest.raises(ContextTooSmall):
-        await asked(make_run, documents=LONG, context_tokens=600, likelihood=None)
+        await asked(make_run, documents=LONG, context_tokens=400, likelihood=None)
 
 
 async def test_where_the_debate_does_not_fit_the_judges_window_it_is_left_out(make_run):
     said = named(2, 1, said="I say so again. " * 120)
     replies = Saying(global_=said, local=said, score=scores(d2=(0.9, "900 euros"), d1=(0, "")))
-    answer, run, model = await asked(make_run, replies=replies, context_tokens=2800)
+    answer, run, model = await asked(make_run, replies=replies, context_tokens=1500)
     assert "I say so" not in model.calls[3].prompt
     assert MILL in model.calls[3].prompt
     assert answer.found
