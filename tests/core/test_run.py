@@ -57,6 +57,17 @@ async def test_what_was_spent_before_a_failure_is_metered(make_run) -> None:
     assert run.meter.tokens == 110
 
 
+async def test_a_copy_of_a_document_takes_no_second_place(make_run) -> None:
+    texts = {"bank": "# Bank\n\nThe bank is blue.", "copy": "# Bank\n\nThe  bank is blue."}
+    texts["other"] = "# Bank\n\nThe bank is red."
+    async with InMemorySources([document(*each) for each in texts.items()]) as sources:
+        run, _ = make_run(sources)
+        hits = await run.search("blue bank", k=5, mode="sparse")
+    found = [" ".join(hit.passage.text.split()) for hit in hits]
+    assert sum("blue" in text for text in found) == 1
+    assert sum("red" in text for text in found) == 1
+
+
 async def test_documents_of_one_title_are_told_apart_by_their_folders(make_run, tmp_path) -> None:
     documents = []
     for name, fee in (("acme", 900), ("globex", 950), ("other", 80)):

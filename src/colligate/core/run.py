@@ -52,6 +52,7 @@ from colligate.errors import (
 )
 from colligate.library.ranking import (
     are_in_language,
+    drop_repeats,
     drop_titles,
     order_by_scores,
     put_first,
@@ -367,7 +368,7 @@ class Run:
             replace(hit, passage=await self._add_folder(hit.passage, hit.passage.document_id))
             for hit in hits
         ]
-        hits = put_references_last(query, drop_titles(hits))
+        hits = put_references_last(query, drop_repeats(drop_titles(hits)))
         if first and hits and not self.located:
             shown = show(hits) if show else hits[: min(k, SHOWN)]
             self.emit(Located(tuple(hit.passage for hit in shown)))

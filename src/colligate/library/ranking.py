@@ -66,6 +66,18 @@ def drop_titles(hits: Sequence[Hit]) -> list[Hit]:
     return [hit for hit in hits if says_more(hit.passage)] or list(hits)
 
 
+def drop_repeats(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits without those whose title and text an earlier one has, but for spaces.
+
+    Copies of a document would take the places of other passages.
+    """
+    kept: dict[tuple[str, str], Hit] = {}
+    for hit in hits:
+        passage = hit.passage
+        kept.setdefault((passage.title, normalise(passage.text).text), hit)
+    return list(kept.values())
+
+
 def put_first(passages: Sequence[Passage], hits: Sequence[Hit]) -> list[Hit]:
     """Return these passages with the best score, then the hits that do not overlap them."""
     score = hits[0].score if hits else 0.0
