@@ -235,12 +235,15 @@ async def write_checked(
 async def judge_stated(
     question: str, stated: Sequence[Stated], run: Run
 ) -> tuple[list[Stated], tuple[str, ...]]:
-    """Return statements of earlier steps as an answer may have them, and why others are dropped."""
+    """Return statements of earlier steps as an answer may have them, and why others are dropped.
+
+    What was judged before is not judged again.
+    """
     documents = await documents_of(stated, run)
     claims = {
         each: Claim(each.sentence, _quote_places(each.places, documents), question)
         for each in stated
-        if each.places
+        if any(place.meaning is None for place in each.places)
     }
     return _keep(stated, claims, await _judge(list(claims.values()), run))
 

@@ -35,7 +35,7 @@ from colligate.readers.citing import (
     write_answer,
     write_checked,
 )
-from colligate.readers.quoting import QuotingReader, finish
+from colligate.readers.quoting import finish
 from colligate.strategies.per_document.figures import Computed, Source, compute
 from colligate.strategies.per_document.prompts import (
     MOST_FIGURES,
@@ -96,8 +96,7 @@ class PerDocument:
         with reserve_reading(run):
             asked_each = await _ask_for_question(question, run)
             told = await self._ask_all(asked_each, infos, run)
-            if isinstance(run.reader, QuotingReader):
-                told = await _judge(asked_each, told, run)
+            told = await _judge(asked_each, told, run)
         found = [each for each in told if each.statements]
         failed = [each for each in told if each.problem]
         _report(told, failed, run)
@@ -161,8 +160,7 @@ class PerDocument:
                 run.emit(event)
 
         alone.trace = Trace([pass_on], keep=False)
-        if isinstance(run.reader, QuotingReader):  # another needs verdicts while it reads
-            alone.check = None
+        alone.check = None  # the findings of all documents are judged together
         hits = await alone.search(
             asked, k=self.k, pool=self.pool, mode=self.mode, documents=[info.id]
         )
