@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from pydantic import Field
 
 from colligate.concurrency import gather
@@ -46,10 +45,9 @@ from colligate.readers.quoting import (
     keep_table_heads,
 )
 
-# Odds that a passage says that an answer is the answer, below which nothing is answered: of 110
-# answers to questions of training sets, 4 of 26 below it were right and 48 of 84 from it on. From
-# the same odds of an answer on, the search's best passage is read at once, and several are read
-# together (docs/benchmarks.md, "The pointwise reader's limit").
+# Odds from which an answer counts: the mean, in log-odds, of those that a passage contains one and
+# that it says this one (docs/benchmarks.md, "The pointwise reader's limit", on 115 questions). From
+# the same odds on, the search's best passage is read at once, and several are read together.
 LEAST_ODDS = 0.6
 MOST_JUDGED = 6  # passages: with a reranker a worse one is hardly ever the surest
 _SUREST = 2  # passages that are read alone, one after the other, until one answers
@@ -184,14 +182,15 @@ class PointwiseReader:
         if clear:
             run.emit(JudgedAlone((shown[0].passage.span,), (first.odds["Yes"],)))
             answer = await self._read_alone(question, shown[0], first.odds["Yes"], run)
-            if answer and await _is_confirmed(answer, [shown[0].passage], run):
+            if answer and await _is_likely(answer, [shown[0]], first.odds["Yes"], run):
                 return answer
         with reserve_reading(run):
             others = await gather(judge(question, each.passage, run) for each in shown[1:])
         odds = [each.odds["Yes"] for each in (first, *others)]
         run.emit(JudgedAlone(tuple(each.passage.span for each in shown), tuple(odds)))
-        logits = [math.log(p / (1 - p)) for p in np.clip(odds, 1e-6, 1 - 1e-6)]
-        sure = standardise(logits) + standardise([each.score for each in shown])
+        sure = standardise([_log_odds(each) for each in odds]) + standardise(
+            [each.score for each in shown]
+        )
         order = sorted(range(len(shown)), key=lambda at: -sure[at])
         evidence = tuple(
             replace(shown[at].evidence, score=float(sure[at]), reason=_say_odds(odds[at]))
@@ -201,13 +200,13 @@ class PointwiseReader:
             if clear and at == 0:  # it was read
                 continue
             if answer := await self._read_alone(question, shown[at], odds[at], run):
-                if await _is_confirmed(answer, [shown[at].passage], run):
+                if await _is_likely(answer, [shown[at]], odds[at], run):
                     return replace(answer, evidence=evidence)
                 break  # a less sure passage is hardly ever right where the surest is not
         if max(odds) >= LEAST_ODDS:
             likely = [shown[at] for at in order if odds[at] >= LEAST_ODDS]
             answer = await self.together.read(question, likely, run, task)
-            if answer.found and await _is_confirmed(answer, [e.passage for e in likely], run):
+            if answer.found and await _is_likely(answer, likely, max(odds), run):
                 return replace(answer, evidence=evidence)
         if task.known:
             return await self.together.read(question, (), run, task)
@@ -238,19 +237,25 @@ class PointwiseReader:
         return finish(refused, replace(write_answer([stated], documents), short=short), run)
 
 
-async def _is_confirmed(answer: Answer, passages: Sequence[Passage], run: Run) -> bool:
-    """Return whether passages are likely to say that an answer is the answer to its question."""
+async def _is_likely(answer: Answer, shown: Sequence[Shown], contains: float, run: Run) -> bool:
+    """Return whether passages are likely to say the answer; `contains` is that they have one."""
     said = answer.short or answer.text
     asked = f"{render_question(answer.question)}\n{enclose('answer', said)}"
-    messages = build_messages(_CONFIRM, render_passages(passages), asked)
+    messages = build_messages(_CONFIRM, render_passages([e.passage for e in shown]), asked)
     try:
-        odds = (await run.labels(messages, ["Yes", "No"], role=Role.READER)).odds["Yes"]
+        says = (await run.labels(messages, ["Yes", "No"], role=Role.READER)).odds["Yes"]
     except (BudgetExceeded, ModelError) as error:
         run.warn(f"whether the answer is said is not checked: {error}")
         return True
-    if odds < LEAST_ODDS:
-        run.warn(f"an answer was left out: that “{said}” is said has odds of {odds:.2f}")
-    return odds >= LEAST_ODDS
+    likely = (_log_odds(contains) + _log_odds(says)) / 2 >= _log_odds(LEAST_ODDS)
+    if not likely:
+        run.warn(f"“{said}” is left out: the odds that a passage says it are {says:.2f}")
+    return likely
+
+
+def _log_odds(odds: float) -> float:
+    odds = min(max(odds, 1e-6), 1 - 1e-6)
+    return math.log(odds / (1 - odds))
 
 
 def _say_odds(odds: float) -> str:
