@@ -48,11 +48,10 @@ class MetricComparison:
             "first_mean": self.means[0],
             "second_mean": self.means[1],
             "difference": self.difference.mean,
-            "low": self.difference.low,
-            "high": self.difference.high,
-            "p": self.difference.p,
-            "stars": self.difference.stars,
-            "questions": self.difference.questions,
+            **{
+                name: getattr(self.difference, name)
+                for name in ("low", "high", "p", "stars", "questions")
+            },
             "missing_first": self.missing[0],
             "missing_second": self.missing[1],
         }
@@ -77,13 +76,13 @@ def compare_runs(
         MissingPath, FaultyRecord: there is no run, or its rows are damaged.
         UsageError: there is nothing to compare, or no such strategy or metric.
     """
-    rows, made = read_rows(first), read_provenance(first)
+    made = read_provenance(first)
     chosen = made.seed if seed is None else seed
     suite = made.parsed_suite()
     if second is None:
-        pairs = list(_pair_strategies(first, rows, strategies))
+        pairs = _pair_strategies(first, strategies)
     else:
-        pairs = list(_pair_runs(first, second, rows, read_rows(second), strategies))
+        pairs = _pair_runs(first, second, strategies)
     found = [each for pair in pairs for each in _compare_sides(*pair, suite, metrics, chosen)]
     if not found:
         why, hint = f"no question has {' or '.join(metrics)} on both sides", ""
@@ -96,72 +95,60 @@ def compare_runs(
     return found
 
 
-@dataclass(frozen=True)
-class _Side:
-    """One strategy of a run, by the name that tells it apart from the other side."""
-
-    name: str
-    rows: Sequence[Row]
-
-
-def _make_side(rows: Sequence[Row], strategy: str, name: str) -> _Side:
-    return _Side(name, [row for row in rows if row.strategy == strategy])
+_Side = tuple[str, Sequence[Row]]
+"""One strategy of a run: the name that tells it apart from the other side, and its rows."""
 
 
 def _list_questions(side: _Side) -> set[Hashable]:
-    return {(row.dataset, row.question, row.asked) for row in side.rows}
+    return {(row.dataset, row.question, row.asked) for row in side[1]}
 
 
-def _pair_strategies(
-    run: Path, rows: Sequence[Row], names: Sequence[str]
-) -> Iterable[tuple[_Side, _Side]]:
-    there = list(dict.fromkeys(row.strategy for row in rows))
-    _check_names(run, there, names)
-    names = list(dict.fromkeys(names))
-    if not names and len(there) < 2:
-        alone = f"it has rows of {there[0]} alone" if there else "it has no rows"
-        raise UsageError(f"{run} has no strategies to compare", alone, "name another run as well")
-    if names and len(names) != 2:
-        why = f"expected the names of two strategies, got {len(names)}"
+def _pair_strategies(run: Path, names: Sequence[str]) -> list[tuple[_Side, _Side]]:
+    there = _read_sides(run, names)
+    chosen = list(dict.fromkeys(names)) or list(there)
+    if names and len(chosen) != 2:
+        why = f"expected the names of two strategies, got {len(chosen)}"
         raise UsageError("cannot compare strategies of one run", why)
-    first = names[0] if names else there[0]
-    for other in names[1:] or there[1:]:
-        yield _make_side(rows, first, first), _make_side(rows, other, other)
+    if len(chosen) < 2:
+        alone = f"it has rows of {chosen[0]} alone" if chosen else "it has no rows"
+        raise UsageError(f"{run} has no strategies to compare", alone, "name another run as well")
+    first, *others = ((name, there[name]) for name in chosen)
+    return [(first, other) for other in others]
 
 
-def _pair_runs(
-    first: Path, second: Path, ours: Sequence[Row], theirs: Sequence[Row], names: Sequence[str]
-) -> Iterable[tuple[_Side, _Side]]:
-    for run, rows in ((first, ours), (second, theirs)):
-        _check_names(run, list(dict.fromkeys(row.strategy for row in rows)), names)
+def _pair_runs(first: Path, second: Path, names: Sequence[str]) -> list[tuple[_Side, _Side]]:
+    ours, theirs = _read_sides(first, names), _read_sides(second, names)
     distinct = first.name != second.name and first.name and second.name
     one, other = (first.name, second.name) if distinct else (first, second)
-    both = {row.strategy for row in theirs}
-    if not any(row.strategy in both for row in ours):
+    both = [name for name in ours if name in theirs]
+    if not both:
         raise UsageError(f"{first} and {second} have no strategy in common", "")
-    for name in dict.fromkeys(row.strategy for row in ours):
-        if name in both and (not names or name in names):
-            left = _make_side(ours, name, f"{one}: {name}")
-            yield left, _make_side(theirs, name, f"{other}: {name}")
+    return [
+        ((f"{one}: {name}", ours[name]), (f"{other}: {name}", theirs[name]))
+        for name in both
+        if not names or name in names
+    ]
 
 
-def _check_names(run: Path, there: Sequence[str], names: Sequence[str]) -> None:
+def _read_sides(run: Path, names: Sequence[str]) -> dict[str, list[Row]]:
+    """Read the rows of a run by strategy; UsageError if it has none of one of the names."""
+    there: dict[str, list[Row]] = {}
+    for row in read_rows(run):
+        there.setdefault(row.strategy, []).append(row)
     for name in names:
         if name not in there:
-            near = closest(name, there)
+            near = closest(name, list(there))
             hint = f"did you mean {near}?" if near else f"there are {', '.join(there)}"
             raise UsageError(f"{run} has no rows of {name!r}", "", hint)
+    return there
 
 
 def _compare_sides(
     first: _Side, second: _Side, suite: Suite, metrics: Sequence[str], seed: int
 ) -> Iterable[MetricComparison]:
-    datasets = {row.dataset for row in second.rows}
-    for dataset in dict.fromkeys(row.dataset for row in first.rows):
-        if dataset not in datasets:
-            continue
+    for dataset in dict.fromkeys(row.dataset for row in first[1]):
         ours, theirs = (
-            [row for row in side.rows if row.dataset == dataset] for side in (first, second)
+            [row for row in rows if row.dataset == dataset] for _, rows in (first, second)
         )
         columns = [column.metric for column in suite.columns_of(dataset)]
         for metric in metrics or _find_metric([*columns, *_FIRST], ours, theirs):
@@ -178,7 +165,7 @@ def _compare_sides(
             missing = len(other) - len(both), len(one) - len(both)
             shared = [asked[question] for question in both]
             difference = paired_bootstrap(*values, seed, clusters=shared)
-            names = dataset, metric, first.name, second.name
+            names = dataset, metric, first[0], second[0]
             yield MetricComparison(*names, means, difference, missing)
 
 
