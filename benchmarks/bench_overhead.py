@@ -29,7 +29,8 @@ from colligate.bench.provenance import RUN, Provenance
 from colligate.bench.run import Bench, RunJob
 from colligate.bench.suites import parse_suite
 from colligate.core.events import Trace
-from colligate.jobs import Job, Spending
+from colligate.jobs.job import Job
+from colligate.jobs.spending import Spending
 from colligate.models import Role
 from colligate.testing import ScriptedModel
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from colligate.bench.datasets import load_records
 from colligate.core.run import Run
 from colligate.documents import Document, Hit
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter
 from colligate.models.pairs import MiniLMReranker

@@ -44,7 +44,7 @@ import httpx2
 from colligate import Engine, Settings
 from colligate.core.strategy import list_strategies
 from colligate.errors import ColligateError
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from colligate.models import ChatRequest, Message
 from colligate.models.openai import OpenAIChat
 

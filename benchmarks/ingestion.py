@@ -18,7 +18,7 @@ from pathlib import Path
 from colligate.documents.chunking import Structural
 from colligate.documents.reading import find_files, read_file
 from colligate.errors import ColligateError
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from colligate.library.sources import cut_passages, prepend_headings
 from colligate.models import Embedder
 from colligate.models.names import open_embedder

@@ -27,7 +27,7 @@ from colligate.core.answer import Answer
 from colligate.core.prompts import build_messages, render_passages, render_question
 from colligate.core.run import Run, standardise, titled_text
 from colligate.documents import Document, Passage, flat_tree
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from colligate.models.metering import Meter
 from colligate.models.names import open_model, open_reranker

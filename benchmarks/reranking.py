@@ -29,7 +29,7 @@ from colligate.bench.significance import bootstrap, paired_bootstrap
 from colligate.core.events import Trace
 from colligate.core.run import Run
 from colligate.documents import Passage
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from colligate.library.ranking import titled_text
 from colligate.models import Embedder, Reranker
 from colligate.models.embedders import MiniLM

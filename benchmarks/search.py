@@ -41,8 +41,9 @@ from numpy.typing import NDArray
 from colligate.bench.datasets import load_records
 from colligate.bench.significance import paired_bootstrap
 from colligate.documents import Document, Hit, Span, flat_tree
-from colligate.library import AsyncLibrary, SearchMode
+from colligate.library import SearchMode
 from colligate.library.lance import LanceIndex, LanceStore
+from colligate.library.library import AsyncLibrary
 from colligate.library.protocols import FileRecord, Scope
 from colligate.library.ranking import standardise
 from colligate.library.store import LibraryStore

@@ -33,8 +33,7 @@ from statistics import median
 from typing import Any
 
 from colligate.errors import ColligateError
-from colligate.library import AsyncLibrary
-from colligate.library.library import make_library
+from colligate.library.library import AsyncLibrary, make_library
 
 DOCS = Path(__file__).parents[1] / "docs"
 

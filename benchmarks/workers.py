@@ -29,7 +29,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from colligate.errors import ColligateError
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 
 
 def show(figure: str, value: float, unit: str, against: str | None = None) -> None:

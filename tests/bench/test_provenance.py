@@ -11,7 +11,8 @@ import pytest
 from colligate.bench.provenance import RUN, Provenance, read_provenance
 from colligate.bench.suites import parse_suite
 from colligate.errors import MissingPath, UsageError
-from colligate.jobs import Invocation, ModelRecord
+from colligate.jobs.identity import ModelRecord
+from colligate.jobs.job import Invocation
 
 SUITE = 'title = "T"\ndatasets = [{name = "d", file = "f"}]\nstrategies = [{name = "direct"}]\n'
 BEGUN = Provenance(

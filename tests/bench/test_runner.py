@@ -44,8 +44,9 @@ from colligate.errors import (
     ServerFailed,
     UsageError,
 )
-from colligate.jobs import Job, Spending
-from colligate.library import InMemorySources
+from colligate.jobs.job import Job
+from colligate.jobs.spending import Spending
+from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Named, Settings
 from colligate.strategies.direct import Direct

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from colligate.core.relevance import score_bm25, score_relevance
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from support.documents import make
 
 

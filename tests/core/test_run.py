@@ -23,7 +23,7 @@ from colligate.errors import (
     RateLimited,
     ServerFailed,
 )
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Completion, Message, Role, Usage
 from colligate.models.metering import Meter

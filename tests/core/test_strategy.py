@@ -9,7 +9,7 @@ from colligate.core import list_strategies, make_strategy
 from colligate.core.strategy import load_strategy, summarize
 from colligate.documents.tokens import token_spans
 from colligate.errors import UnknownStrategy, UsageError, WeightsUnavailable
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds
 from support.plugins import installed
 

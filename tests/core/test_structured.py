@@ -16,7 +16,7 @@ from colligate.errors import (
     RateLimited,
     RequestRefused,
 )
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Completion, Message, Role
 from colligate.models.metering import Meter
 from colligate.models.openai import OpenAIChat

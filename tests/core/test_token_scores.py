@@ -12,7 +12,7 @@ from colligate.core.token_scores import (
 )
 from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 
 TEXT = "One fish swims. Two birds fly away. Red deer run. Blue whales dive deep."
 CUTS = [(0, 15), (16, 35), (36, 49), (50, 72)]

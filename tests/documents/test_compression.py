@@ -12,7 +12,7 @@ from colligate.documents.compress import (
     locate_quote,
     visible_text,
 )
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.readers.citing import Statement, cite
 from support.documents import make
 

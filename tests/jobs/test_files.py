@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.errors import FaultyRecord, UsageError
-from colligate.jobs import JsonlReader, JsonlWriter, lock_folder
+from colligate.jobs.files import JsonlReader, JsonlWriter, lock_folder
 
 READER: JsonlReader[dict[str, Any]] = JsonlReader(
     lambda line: {"n": int(line["n"]), "text": line["text"]}, "a number", "delete the line"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from colligate.errors import ColligateError, UsageError
-from colligate.jobs import check_same
 from colligate.jobs.identity import (
+    check_same,
     path_digest,
     prompt_differences,
     prompt_digests,

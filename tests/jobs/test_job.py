@@ -26,7 +26,8 @@ from colligate.errors import (
     ServerFailed,
     UsageError,
 )
-from colligate.jobs import IdentityRecord, Job, JsonlReader, RecordFile, ResultFile
+from colligate.jobs.files import JsonlReader
+from colligate.jobs.job import IdentityRecord, Job, RecordFile, ResultFile
 
 
 @dataclass(frozen=True)

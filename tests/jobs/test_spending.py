@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from colligate.errors import BudgetExceeded
-from colligate.jobs import PaidJudge, Spending
+from colligate.jobs.spending import PaidJudge, Spending
 from colligate.models import Message
 from colligate.testing import ScriptedModel
 from support.models import ask

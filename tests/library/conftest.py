@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from support.embedders import WordEmbedder
 
 

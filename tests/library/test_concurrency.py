@@ -12,7 +12,8 @@ import pytest
 
 from colligate.concurrency import in_thread
 from colligate.documents.reading import read_file
-from colligate.library import InMemorySources, SearchMode
+from colligate.library import SearchMode
+from colligate.library.in_memory import InMemorySources
 from support.parsers import left
 
 

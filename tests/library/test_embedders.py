@@ -7,7 +7,8 @@ import re
 import pytest
 
 from colligate.errors import EmbedderMismatch, WeightsUnavailable
-from colligate.library import AsyncLibrary, SearchMode
+from colligate.library import SearchMode
+from colligate.library.library import AsyncLibrary
 from colligate.models.weights import pull
 
 WEIGHTS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}

@@ -23,8 +23,8 @@ from colligate.errors import (
     UnknownDocument,
     UsageError,
 )
-from colligate.library import AsyncLibrary, SearchMode
-from colligate.library.library import make_library
+from colligate.library import SearchMode
+from colligate.library.library import AsyncLibrary, make_library
 from support.documents import text_pdf
 from support.embedders import WordEmbedder
 
@@ -544,7 +544,7 @@ async def test_searching_writes_nothing_to_a_bucket(open_library, folder, place)
 
 DIES = """
 import asyncio, os, signal, sys
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from support.embedders import WordEmbedder
 
 class Dies(WordEmbedder):

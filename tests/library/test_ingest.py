@@ -450,7 +450,7 @@ async def test_the_parent_opens_no_document(library, folder, monkeypatch):
 
 ENDLESS = """
 import asyncio, sys
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from support.embedders import WordEmbedder
 library = AsyncLibrary(sys.argv[1], embedder=WordEmbedder(), reader="support.readers:endless")
 asyncio.run(library.add(sys.argv[2], index=False))

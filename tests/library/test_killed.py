@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from support.embedders import WordEmbedder
 from support.processes import start_child
 
@@ -153,7 +153,7 @@ def test_killed_anywhere_it_loses_nothing_finished(
 WRITERS = """
 import asyncio, json, os, signal, sys
 import colligate.library.lance
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from support.embedders import WordEmbedder
 
 async def add_to(library, files):

@@ -13,7 +13,7 @@ from support.processes import start_child
 
 HOLDER = """
 import asyncio, sys
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from support.embedders import WordEmbedder
 
 async def main():

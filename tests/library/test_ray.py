@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from colligate.errors import LibraryError, UsageError
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 
 ray = pytest.importorskip("ray")
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from colligate.errors import LibraryError
-from colligate.library import AsyncLibrary, SearchMode
+from colligate.library import SearchMode
+from colligate.library.library import AsyncLibrary
 from colligate.library.lock import find_holder
 
 NOBODY = 65534

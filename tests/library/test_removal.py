@@ -8,9 +8,9 @@ from importlib.util import find_spec
 import pytest
 
 from colligate.errors import UnknownDocument
-from colligate.library import AsyncLibrary, SearchMode
+from colligate.library import SearchMode
 from colligate.library.edge import EdgeIndex
-from colligate.library.library import ENGINES
+from colligate.library.library import ENGINES, AsyncLibrary
 
 MARKER = "xylophonequagmire"
 

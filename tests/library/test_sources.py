@@ -13,7 +13,9 @@ from colligate.documents.chunking import Structural
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_file
 from colligate.errors import UnknownDocument, UsageError
-from colligate.library import AsyncLibrary, InMemorySources, SearchMode, Sources
+from colligate.library import SearchMode, Sources
+from colligate.library.in_memory import InMemorySources
+from colligate.library.library import AsyncLibrary
 from colligate.library.sources import cut_passages, find_document
 from support.embedders import WordEmbedder
 

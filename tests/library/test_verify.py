@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from colligate.errors import LibraryDamaged, LibraryVersion
-from colligate.library import AsyncLibrary, SearchMode
+from colligate.library import SearchMode
 from colligate.library.bm25 import Terms
 from colligate.library.edge import EdgeIndex, IndexEntry
+from colligate.library.library import AsyncLibrary
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from colligate.core import Run
 from colligate.core.events import Asked
 from colligate.core.prompts import build_messages, render_documents, render_question
 from colligate.documents import Passage, Span
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from colligate.models.metering import Meter
 

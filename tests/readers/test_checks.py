@@ -9,7 +9,7 @@ import pytest
 from colligate.core.answer import Verdict
 from colligate.core.run import Claim, Quoted
 from colligate.errors import ServerFailed
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds
 from colligate.models.pairs import MiniLMVerifier
 from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from colligate.core.answer import COMPUTED, UNCITED, Place, Stated, Verdict
 from colligate.core.run import Claim
 from colligate.documents import Page, Span
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.readers.citing import (
     ComputedStatement,
     Joined,

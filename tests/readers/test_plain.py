@@ -2,7 +2,7 @@
 
 from colligate.core.answer import Form
 from colligate.core.run import show_ranked
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.readers.plain import PlainReader, take_final_answer
 
 

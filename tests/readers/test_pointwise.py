@@ -8,7 +8,7 @@ from colligate.core.answer import NOT_FOUND, Form, Place, Stated
 from colligate.core.run import show_ranked
 from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ServerFailed
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Usage
 from colligate.readers.pointwise import JudgedAlone, PointwiseReader
 from support.runs import NOTHING, document, judge_by_words

@@ -13,7 +13,7 @@ from colligate.core.prompts import render_passages, say_day
 from colligate.core.run import Shown, Task
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, NotAuthorised, ServerFailed
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Message, Usage
 from colligate.readers.checks import ModelCheck
 from colligate.readers.quoting import QuotedReply, QuotingReader

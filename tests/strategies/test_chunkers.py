@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.retrieve_read import RetrieveRead
 from support.prompts import passages_in
 from support.runs import document

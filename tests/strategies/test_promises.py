@@ -25,7 +25,7 @@ from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.strategy import estimate_calls, load_strategy
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.errors import ColligateError, ServerFailed
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Completion, LabelOdds, Role, Usage
 from colligate.models.metering import Meter
 from colligate.models.weights import pull

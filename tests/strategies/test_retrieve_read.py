@@ -15,7 +15,7 @@ from colligate.core.events import (
     Scored,
 )
 from colligate.errors import BudgetExceeded
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models.rerankers import EmbeddingReranker
 from colligate.readers.quoting import FORMS
 from colligate.strategies.direct import Direct

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from colligate.bench.outcome import ROWS, Row
 from colligate.bench.provenance import RUN, Provenance
-from colligate.jobs import ModelRecord
+from colligate.jobs.identity import ModelRecord
 
 
 def write_rows(folder: Path, rows: Iterable[Row]) -> None:

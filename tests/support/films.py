@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from support.documents import make
 from support.prompts import passages_in
 

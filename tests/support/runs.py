@@ -10,7 +10,7 @@ from colligate.core import Run
 from colligate.core.budget import Budget
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, LabelOdds, Role
 from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter

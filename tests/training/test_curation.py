@@ -29,7 +29,7 @@ from colligate.errors import (
     NoDocuments,
     UsageError,
 )
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Message, Role
 from colligate.settings import Settings
 from colligate.testing import ScriptedModel

@@ -25,7 +25,7 @@ from colligate.documents.reading import read_file
 from colligate.documents.reading.text import text_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import FaultyRecord, UsageError
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role, Usage
 from colligate.models.metering import Meter
 from colligate.settings import Settings

@@ -21,7 +21,8 @@ from colligate.core.events import Noted
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, UsageError
-from colligate.library import AsyncLibrary, InMemorySources
+from colligate.library.in_memory import InMemorySources
+from colligate.library.library import AsyncLibrary
 from colligate.models import ChatRequest, Completion, Message, Role
 from colligate.models.metering import Meter
 from colligate.settings import Settings

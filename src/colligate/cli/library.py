@@ -23,7 +23,7 @@ from colligate.cli.display import (
 from colligate.errors import UnknownDocument, UsageError
 
 if TYPE_CHECKING:
-    from colligate.library import AsyncLibrary
+    from colligate.library.library import AsyncLibrary
 
 
 app = typer.Typer(
@@ -266,7 +266,7 @@ async def library_copy_command(
 ) -> int:
     """Copy a library to another place or engine; nothing is read or embedded again."""
     from colligate.core.events import pluralize
-    from colligate.library import AsyncLibrary
+    from colligate.library.library import AsyncLibrary
 
     async with (
         AsyncLibrary(source, wait=wait) as library,

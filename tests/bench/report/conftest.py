@@ -11,7 +11,8 @@ import pytest
 
 from colligate.bench.outcome import ROWS, Outcome, Piece, Row
 from colligate.bench.provenance import RUN, Provenance
-from colligate.jobs import Invocation, ModelRecord
+from colligate.jobs.identity import ModelRecord
+from colligate.jobs.job import Invocation
 
 METHODS = (
     ("full-context", "Vanilla LLM", 0.55, 3200),

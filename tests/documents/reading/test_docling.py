@@ -22,7 +22,7 @@ import pytest
 from colligate.documents import Basis, Document, Kind
 from colligate.documents.reading import Limits, read_file
 from colligate.errors import MissingExtra, ReadingError, TooLarge, UsageError
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from colligate.library.parsing import ParserPool
 from support.docling_report import RECORDED, install
 from support.documents import text_pdf

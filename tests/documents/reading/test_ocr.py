@@ -11,7 +11,7 @@ pytest.importorskip("PIL", reason="the extra `ocr` is not installed")
 from colligate.documents.reading import Limits, find_files, read_file
 from colligate.documents.reading.pdf.ocr import find_language_data
 from colligate.errors import CorruptFile, MissingExtra, NoText, UnsupportedFormat, UsageError
-from colligate.library import AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from support.documents import scanned, text_pdf
 from support.embedders import WordEmbedder
 

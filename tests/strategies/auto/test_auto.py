@@ -9,7 +9,7 @@ import pytest
 from colligate.core.events import Located
 from colligate.documents import Hit, Passage, Span
 from colligate.errors import BudgetExceeded, ServerFailed
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds
 from colligate.readers.pointwise import PointwiseReader
 from colligate.strategies.auto import Auto

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from colligate.core.events import Pruned
 from colligate.documents.tokens import token_spans
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.longllmlingua import LongLLMLingua, keep_best_share
 from support.documents import make_all
 from support.prompts import bodies, titles

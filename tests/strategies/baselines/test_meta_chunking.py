@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from colligate.core.token_scores import cut_runs
 from colligate.documents.tokens import token_spans
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, LabelOdds
 from colligate.strategies.baselines.meta_chunking import (
     MetaChunking,

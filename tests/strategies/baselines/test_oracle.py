@@ -3,7 +3,7 @@ import json
 import pytest
 
 from colligate.errors import UnknownDocument
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.oracle import Oracle
 from support.documents import make_all
 

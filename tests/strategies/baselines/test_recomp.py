@@ -5,7 +5,7 @@ import pytest
 
 from colligate.core.events import Scored
 from colligate.documents.sentences import sentence_spans
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines import recomp
 from colligate.strategies.baselines.recomp import Recomp
 from support.documents import make_all

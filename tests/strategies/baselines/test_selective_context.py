@@ -1,7 +1,7 @@
 import pytest
 
 from colligate.documents.tokens import token_spans
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.selective_context import SelectiveContext
 from support.documents import make_all
 from support.prompts import bodies

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.semantic_chunking import SemanticChunking
 from support.documents import make
 from support.prompts import bodies

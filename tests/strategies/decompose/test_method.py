@@ -11,7 +11,7 @@ from colligate.core.answer import NOT_FOUND
 from colligate.core.events import Retrieved
 from colligate.core.run import Run
 from colligate.errors import ServerFailed
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
 from colligate.models.base import LabelOdds
 from colligate.models.metering import Meter

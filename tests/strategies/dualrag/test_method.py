@@ -15,7 +15,7 @@ from colligate.core.parameters import set_parameters
 from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import BudgetExceeded, MissingCapability, ServerFailed
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
 from colligate.models.metering import Meter
 from colligate.readers.plain import PlainReader

@@ -9,7 +9,7 @@ import pytest
 from colligate.core.events import to_plain
 from colligate.documents import Span
 from colligate.errors import ContextTooSmall, MissingCapability
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.duquad import Signal, contrast, fuse_signals
 from colligate.strategies.duquad.signals import Weighted
 from support.documents import make

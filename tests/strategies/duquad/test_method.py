@@ -17,7 +17,7 @@ from colligate.core.events import Pruned
 from colligate.core.parameters import set_parameters
 from colligate.documents import Document
 from colligate.errors import BudgetExceeded, ContextTooSmall, ServerFailed, UsageError
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from colligate.readers.plain import PlainReader
 from colligate.readers.quoting import QuotingReader

@@ -7,7 +7,7 @@ from colligate.core.events import Measured, Noted, Retrieved
 from colligate.core.parameters import set_parameters
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingCapability, ServerFailed, UsageError
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds
 from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Selected, Structured, Weighed

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Hit
-from colligate.library import InMemorySources, SearchMode
+from colligate.library import SearchMode
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.longrefiner.method import (
     compute_global_scores,
     compute_local_scores,

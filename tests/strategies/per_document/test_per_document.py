@@ -9,7 +9,7 @@ import pytest
 
 from colligate.core.answer import COMPUTED, NOT_FOUND
 from colligate.errors import ServerFailed, UsageError
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from colligate.readers.checks import ModelCheck
 from colligate.readers.plain import PlainReader

@@ -11,7 +11,7 @@ from colligate.core.answer import NOT_FOUND
 from colligate.core.parameters import set_parameters
 from colligate.documents import Hit
 from colligate.errors import MissingCapability, ServerFailed, UsageError
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Completion
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed

@@ -20,7 +20,8 @@ from colligate.core.parameters import set_parameters
 from colligate.documents import Document, Hit, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, ServerFailed, UsageError
-from colligate.library import DocumentInfo, InMemorySources
+from colligate.library import DocumentInfo
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from colligate.readers.plain import PlainReader
 from colligate.strategies.spd_rag import SPDRAG

@@ -10,7 +10,7 @@ import pytest
 from colligate.core import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library import InMemorySources
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
 from colligate.models.metering import Meter
 from colligate.readers.quoting import QuotingReader
