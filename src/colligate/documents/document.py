@@ -305,7 +305,8 @@ def full_title(title: str, document_id: str, folder: str = "") -> str:
     'Netflix, Inc. (2015 10k)'
     """
     found = _FILE_IN_ID.fullmatch(document_id)
-    known = set(re.findall(r"[\w.]+", title.casefold()))
+    said = re.findall(r"[\w.]+", title.casefold())
+    known = {*said, "".join(said)}  # `house2` adds nothing to House 2
     words = found[1].split("-") if found else []
     new = [
         word for word in words if word not in known and (len(word) > 2 or _HAS_DIGIT.search(word))
