@@ -22,7 +22,7 @@ from colligate.errors import RequestRefused
 from colligate.models.decoding import GeneratedText, GenerationRequest
 from colligate.models.grammar import Grammars
 from colligate.models.hf.generate import BatchGenerator
-from support.tiny_models import TinyModel
+from support.tiny_models import TinyModel, finish
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -50,7 +50,7 @@ class Constrained(TinyModel):
         ]
         for request in requests:
             self.generator.submit(request)
-        return [self.generator.run(request) for request in requests]
+        return [finish(self.generator, request) for request in requests]
 
     def accepts(self, schema: dict[str, Any], text: str) -> bool:
         """Whether the decoding may write this text and end there."""

@@ -6,7 +6,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from colligate.models.decoding import GeneratedText, GenerationRequest
+    from colligate.models.hf.generate import BatchGenerator
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
@@ -143,3 +147,12 @@ class TinyModel:
             change(logits)
 
         return self.runtime.model.get_output_embeddings().register_forward_hook(hook)
+
+
+def finish(generator: BatchGenerator, request: GenerationRequest) -> GeneratedText:
+    """Decode until a submitted request is answered; raise what it failed by."""
+    while request.outcome is None:
+        generator.advance()
+    if isinstance(request.outcome, Exception):
+        raise request.outcome
+    return request.outcome

@@ -15,7 +15,7 @@ import torch
 from colligate.errors import ContextTooSmall, RequestRefused, ServerFailed
 from colligate.models.decoding import GeneratedText, GenerationRequest, PassStopped
 from colligate.models.hf.generate import BatchGenerator
-from support.tiny_models import ARCHITECTURES, TinyModel
+from support.tiny_models import ARCHITECTURES, TinyModel, finish
 
 # Of different lengths, within and beyond the sliding windows (16) of those that have one.
 PROMPTS = [
@@ -40,14 +40,6 @@ def start(model: TinyModel, *requests: GenerationRequest, limit: int = 8) -> Bat
     for request in requests:
         generator.submit(request)
     return generator
-
-
-def finish(generator: BatchGenerator, request: GenerationRequest) -> GeneratedText:
-    while request.outcome is None:
-        generator.advance()
-    if isinstance(request.outcome, Exception):
-        raise request.outcome
-    return request.outcome
 
 
 def answer(model: TinyModel, ids: list[int], max_tokens: int = 99, **options: Any) -> GeneratedText:
