@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from colligate.bench.datasets import load_records
+from colligate.bench.datasets.records import load_records
 from colligate.core.run import Run
 from colligate.documents import Document, Hit
 from colligate.library.library import AsyncLibrary

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from colligate.bench.datasets import load_records
+from colligate.bench.datasets.records import load_records
 from colligate.bench.significance import bootstrap, paired_bootstrap
 from colligate.core.events import Trace
 from colligate.core.run import Run

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colligate.bench.datasets import load_records
+from colligate.bench.datasets.records import load_records
 from colligate.bench.significance import paired_bootstrap
 from colligate.documents import Document, Hit, Span, flat_tree
 from colligate.library import SearchMode

@@ -29,7 +29,7 @@ from typing import Any
 
 from groups import spell_plainly
 
-from colligate.bench.datasets import load_records
+from colligate.bench.datasets.records import load_records
 from colligate.documents import Document, Span, flat_tree
 from colligate.documents.sentences import sentence_spans
 from colligate.models.pairs import join_title

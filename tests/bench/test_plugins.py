@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from colligate.bench.datasets import find_format, read_questions
-from colligate.bench.datasets.formats import all_formats
-from colligate.bench.metrics import Backends, all_groups, higher_is_better, measure, require_groups
+from colligate.bench.datasets import read_questions
+from colligate.bench.datasets.formats import all_formats, find_format
+from colligate.bench.metrics import Backends
+from colligate.bench.metrics.catalogue import all_groups, higher_is_better, measure, require_groups
 from colligate.bench.outcome import Outcome
 from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question

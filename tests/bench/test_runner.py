@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import pytest
 
 from colligate.bench.corpus import CorpusResolver
-from colligate.bench.metrics import Backends, MetricGroup, all_groups
+from colligate.bench.metrics import Backends, MetricGroup
+from colligate.bench.metrics.catalogue import all_groups
 from colligate.bench.outcome import (
     ROWS,
     Answerer,

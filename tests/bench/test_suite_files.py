@@ -9,7 +9,8 @@ from itertools import chain
 
 import pytest
 
-from colligate.bench.metrics import GROUPS, Backends, measure
+from colligate.bench.metrics import Backends
+from colligate.bench.metrics.catalogue import GROUPS, measure
 from colligate.bench.outcome import Outcome, Piece
 from colligate.bench.plan import configure_entries
 from colligate.bench.question import Question, QuestionReading, QuestionTask

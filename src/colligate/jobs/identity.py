@@ -25,6 +25,7 @@ from typing import Any, Protocol, runtime_checkable
 from colligate.core.parameters import list_parameters
 from colligate.errors import ColligateError, UsageError, WeightsUnavailable
 from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.base import memory_bytes
 from colligate.models.llama.libraries import LIBRARY, VERSION, find_libraries
 from colligate.models.names import OWN_NAMES, redact_name, split_adapter, split_name
 from colligate.models.weights import PINNED
@@ -314,11 +315,12 @@ _SECONDS = 10  # for a program that describes the machine
 
 def hardware() -> dict[str, Any]:
     """Return processor, cores, memory and graphics cards, as far as they are known. Blocks."""
+    memory = memory_bytes()
     return {
         "system": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "memory_gb": _memory_gb(),
+        "memory_gb": None if memory is None else round(memory / 1e9, 1),
         "gpus": _gpus(),
     }
 
@@ -355,13 +357,6 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _memory_gb() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
-    except (AttributeError, ValueError, OSError):  # not on every system
-        return None
 
 
 def _gpus() -> list[str]:

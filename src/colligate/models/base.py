@@ -518,14 +518,15 @@ def window(
     of the machine's memory.
     """
     context = min(trained or most, most)
-    memory = _memory_bytes()
+    memory = memory_bytes()
     if memory is not None and kv_bytes_per_token is not None:
         while context > _LEAST and context * parallel * kv_bytes_per_token > memory / 4:
             context //= 2
     return context
 
 
-def _memory_bytes() -> int | None:
+def memory_bytes() -> int | None:
+    """Return the memory of this machine, None where it is not known."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX system

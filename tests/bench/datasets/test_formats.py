@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.bench.datasets import FORMATS, find_format, read_questions
+from colligate.bench.datasets import read_questions
+from colligate.bench.datasets.formats import FORMATS, find_format
 from colligate.bench.question import Question, QuestionReading, QuestionTask
 from colligate.errors import FaultyRecord, MissingPath, UsageError
 

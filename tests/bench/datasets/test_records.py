@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.bench.datasets import load_records
+from colligate.bench.datasets.records import load_records
 from colligate.errors import FaultyRecord, MissingPath
 
 RECORDS = [{"n": 1}, {"text": 'two\u2028lines, ünï [] {} " \\'}, {"deep": {"list": [1, {}]}}]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from colligate.bench.metrics import GROUPS, Backends, higher_is_better, measure, require_groups
+from colligate.bench.metrics import Backends
+from colligate.bench.metrics.catalogue import GROUPS, higher_is_better, measure, require_groups
 from colligate.bench.metrics.groups import JudgeReads, MissingBackend
 from colligate.bench.outcome import Outcome, Piece
 from colligate.bench.question import Candidate, Question, QuestionReading, QuestionTask

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.bench.metrics import measure
 from colligate.bench.metrics.answers import normalise_dual
+from colligate.bench.metrics.catalogue import measure
 from colligate.bench.metrics.short_answers import (
     containment,
     containment_first_line,
