@@ -146,16 +146,7 @@ def check_strategy(kind: type[Strategy], models: Mapping[Role, RoleModel]) -> di
         "description": summarize(kind),
         "required": sorted(c.value for c in kind.needs.required),
         "optional": sorted(c.value for c in kind.needs.optional),
-        "needs": [
-            {
-                "capability": need.capability.value,
-                "required": need.required,
-                "met": need.met,
-                "role": need.role.value,
-                "model": models[need.role].name,
-            }
-            for need in needs
-        ],
+        "needs": [{**need.to_json(), "model": models[need.role].name} for need in needs],
         "searches": kind.needs.searches,
         "runs": runs,
         "why_not": why,

@@ -48,6 +48,11 @@ class Need:
     role: Role
     met: bool | None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        names = {"capability": self.capability.value, "role": self.role.value}
+        return {**names, "required": self.required, "met": self.met}
+
     def explain(self, model: str) -> str:
         """Return why it is not met, with a name for the model of its role."""
         whose = f"the {self.role.value} {model}"

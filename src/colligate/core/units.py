@@ -11,7 +11,7 @@ from colligate.core.run import Run
 from colligate.documents import Document, Hit, Passage
 from colligate.documents.chunking import Chunker
 from colligate.documents.tokens import estimate_tokens
-from colligate.library.sources import SearchMode
+from colligate.library.sources import DocumentInfo, SearchMode
 
 
 async def rank_documents(
@@ -33,6 +33,18 @@ async def rank_documents(
     if len(infos) <= count:
         found += [info.id for info in infos if info.id not in set(found)]
     return found[:count]
+
+
+async def list_best(
+    question: str, run: Run, count: int | None, mode: SearchMode
+) -> list[DocumentInfo]:
+    """Return the documents in view, of more than `count` the best by a search, in their order."""
+    infos = await run.infos()
+    if count is None or count >= len(infos):
+        return infos
+    best = set(await rank_documents(question, run, count, mode))
+    run.warn(f"{len(best)} of {len(infos)} documents are read, the best by a search")
+    return [info for info in infos if info.id in best]
 
 
 _RRF = 60  # the constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)

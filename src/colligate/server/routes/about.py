@@ -36,15 +36,7 @@ async def describe_server(server: State) -> dict[str, Any]:
                 # None: only the model's server knows, and was not asked.
                 "runs": not lacking or (None if all(n.met is None for n in lacking) else False),
                 "why_not": "; ".join(need.explain("model") for need in lacking),
-                "needs": [
-                    {
-                        "capability": need.capability.value,
-                        "required": need.required,
-                        "met": need.met,
-                        "role": need.role.value,
-                    }
-                    for need in needs
-                ],
+                "needs": [need.to_json() for need in needs],
                 "parameters": [each.to_json() for each in list_parameters(kind)],
             }
         )

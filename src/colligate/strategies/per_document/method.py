@@ -24,7 +24,7 @@ from colligate.core.fit import reserve_reading, split_by_tokens
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, show_ranked
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import rank_documents
+from colligate.core.units import list_best
 from colligate.errors import BudgetExceeded, ColligateError, ModelError, UsageError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Role
@@ -84,11 +84,7 @@ class PerDocument:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Ask every document, then say what follows."""
-        infos = await run.infos()
-        if self.documents is not None and self.documents < len(infos):
-            best = set(await rank_documents(question, run, self.documents, self.mode))
-            run.warn(f"{len(best)} of {len(infos)} documents are read, the best by a search")
-            infos = [info for info in infos if info.id in best]
+        infos = await list_best(question, run, self.documents, self.mode)
         if len(infos) < 2:
             hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
             return await run.read(question, show_ranked(hits), form=self.form)

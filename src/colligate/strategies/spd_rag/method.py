@@ -27,9 +27,9 @@ from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import rank_documents
+from colligate.core.units import list_best
 from colligate.errors import MalformedOutput, UsageError
-from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.library.sources import SearchMode
 from colligate.models import Role
 from colligate.strategies.spd_rag.agent import VERSION, AgentOutcome, DocumentAgent, FanOut, Status
 from colligate.strategies.spd_rag.events import Planned
@@ -108,7 +108,8 @@ class SPDRAG:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Plan, read every document, put the reports together."""
-        infos = await self._list_documents(question, run)
+        infos = await list_best(question, run, self.documents, self.mode)
+        await self._check_calls(len(infos), run)
         if not infos:
             return await run.read(question, [], form=self.form)
         with run.tokens.reserve(_reserve(len(infos), run)):
@@ -123,16 +124,6 @@ class SPDRAG:
             await agents.forget(infos)
             await asyncio.to_thread(run.store.put, self._hash_plan(question, run), None)
         return answer
-
-    async def _list_documents(self, question: str, run: Run) -> list[DocumentInfo]:
-        """Return the documents to read: all, or the best by a search."""
-        infos = await run.infos()
-        if self.documents is not None and self.documents < len(infos):
-            best = set(await rank_documents(question, run, self.documents, self.mode))
-            run.warn(f"{len(best)} of {len(infos)} documents are read, the best by a search")
-            infos = [info for info in infos if info.id in best]
-        await self._check_calls(len(infos), run)
-        return infos
 
     async def _check_calls(self, documents: int, run: Run) -> None:
         """Report how many calls a run takes; raise `UsageError` if nobody consents to too many."""
