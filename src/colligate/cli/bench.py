@@ -175,24 +175,8 @@ class BenchOptions:
             metavar="ray[:HOST:PORT]",
         ),
     ] = None
-    max_tokens_total: Annotated[
-        int | None,
-        options.option(
-            "The most tokens that this command may spend, input and output, judge included.",
-            options.LIMITS,
-            metavar="N",
-            min=1,
-        ),
-    ] = None
-    timeout: Annotated[
-        float | None,
-        options.option(
-            "The longest time for one answer; a slower answer counts as failed.",
-            options.LIMITS,
-            metavar="SECONDS",
-            min=0.001,
-        ),
-    ] = None
+    max_tokens_total: options.MaxTokensTotal = None
+    timeout: options.ItemTimeout = None
     dry_run: Annotated[
         bool,
         options.option(

@@ -232,6 +232,24 @@ Chunker = Annotated[
         metavar="NAME",
     ),
 ]
+MaxTokensTotal = Annotated[
+    int | None,
+    option(
+        "The most tokens that all model calls may take together, input and output.",
+        LIMITS,
+        metavar="N",
+        min=1,
+    ),
+]
+ItemTimeout = Annotated[
+    float | None,
+    option(
+        "The longest time for one question, or document; a slower one counts as failed.",
+        LIMITS,
+        metavar="SECONDS",
+        min=0.001,
+    ),
+]
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 
 
@@ -333,15 +351,7 @@ class RunOptions:
             metavar="NAME=VALUE",
         ),
     ] = None
-    max_tokens_total: Annotated[
-        int | None,
-        option(
-            "The most tokens that all model calls may take together, input and output.",
-            LIMITS,
-            metavar="N",
-            min=1,
-        ),
-    ] = None
+    max_tokens_total: MaxTokensTotal = None
     timeout: Annotated[
         float | None,
         option("The longest time the run may take.", LIMITS, metavar="SECONDS", min=0.001),

@@ -35,15 +35,6 @@ Concurrency = Annotated[
         "How many calls are made at once.", options.LIMITS, metavar="N", min=1, default=True
     ),
 ]
-MaxTokensTotal = Annotated[
-    int | None,
-    options.option(
-        "The most tokens that this command may spend, input and output. The same command resumes.",
-        options.LIMITS,
-        metavar="N",
-        min=1,
-    ),
-]
 
 
 class System(StrEnum):
@@ -146,16 +137,8 @@ class CurateOptions:
     reranker: options.Reranker = None
     config: options.Config = None
     concurrency: Concurrency = 1
-    max_tokens_total: MaxTokensTotal = None
-    timeout: Annotated[
-        float | None,
-        options.option(
-            "The longest time for one question, or document; a slower one counts as failed.",
-            options.LIMITS,
-            metavar="SECONDS",
-            min=0.001,
-        ),
-    ] = None
+    max_tokens_total: options.MaxTokensTotal = None
+    timeout: options.ItemTimeout = None
     retry_failed: Annotated[
         bool, options.option("Do again what failed before.", _DATA, "--retry-failed")
     ] = False
@@ -443,7 +426,7 @@ class EvaluateOptions:
     ] = 0
     config: options.Config = None
     concurrency: Concurrency = 4
-    max_tokens_total: MaxTokensTotal = None
+    max_tokens_total: options.MaxTokensTotal = None
     as_json: options.AsJson = False
 
 

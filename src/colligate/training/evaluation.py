@@ -7,7 +7,6 @@ and other adapters may be asked for later, and nothing is asked twice.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections import Counter
@@ -23,7 +22,7 @@ from pydantic import BaseModel
 from colligate.bench.participants import ModelNames
 from colligate.bench.question import draw_sample
 from colligate.bench.significance import Difference, paired_bootstrap
-from colligate.concurrency import in_thread
+from colligate.concurrency import in_thread, map_concurrent
 from colligate.core.events import Event, Listener, Noted, Progressed, Trace
 from colligate.core.prompts import Reasoning
 from colligate.core.run import Run
@@ -35,7 +34,6 @@ from colligate.errors import (
     MissingPath,
     RequestRefused,
     UsageError,
-    cause,
 )
 from colligate.jobs.files import lock_folder, write_whole
 from colligate.jobs.identity import file_digest, hardware, model_records, versions
@@ -246,10 +244,11 @@ async def _ask_all(
     if len(wanted) > MANY_CALLS:
         tokens = sum(estimate_tokens(m.content) for each, _ in wanted for m in each.messages)
         trace.emit(Noted(f"at most {len(wanted):,} calls, about {tokens:,} tokens"))
-    free, done = asyncio.Semaphore(concurrency), 0
+    done = 0
 
-    async def ask(sample: Sample, side: _Side) -> ScoredReply:
+    async def ask(asked: tuple[Sample, _Side]) -> ScoredReply:
         nonlocal done
+        sample, side = asked
         completion, error = Completion(""), ""
         try:
             completion = await ask_sample(sample, side.run)
@@ -270,16 +269,7 @@ async def _ask_all(
             completion.usage.output_tokens,
         )
 
-    asking: list[asyncio.Task[ScoredReply]] = []
-    try:
-        async with asyncio.TaskGroup() as group:
-            for sample, side in wanted:
-                await free.acquire()
-                asking.append(group.create_task(ask(sample, side)))
-                asking[-1].add_done_callback(lambda _: free.release())
-    except BaseExceptionGroup as group:
-        raise cause(group) from group
-    return [each.result() for each in asking]
+    return await map_concurrent(wanted, ask, concurrency)
 
 
 # The report: each metric of the base and of adapters, and whether they differ.
