@@ -28,35 +28,20 @@ __version__ = "0.1.0"
 
 # Where each public name lives. Loaded when first used: `colligate --help` needs none of them.
 _HOME = {
-    "Answer": "colligate.core.answer",
-    "AsyncLibrary": "colligate.library.library",
-    "Citation": "colligate.core.answer",
-    "ColligateError": "colligate.errors",
-    "Document": "colligate.documents",
-    "Engine": "colligate.engine",
-    "Evidence": "colligate.core.answer",
-    "InMemorySources": "colligate.library.in_memory",
-    "Hit": "colligate.documents",
-    "Library": "colligate.sync",
-    "LongRefiner": "colligate.strategies.longrefiner.method",
-    "Page": "colligate.documents",
-    "Passage": "colligate.documents",
-    "RDR2": "colligate.strategies.rdr2.method",
-    "Refined": "colligate.core.answer",
-    "Refiner": "colligate.strategies.longrefiner.method",
-    "Routes": "colligate.engine",
-    "Routing": "colligate.strategies.rdr2.method",
-    "Run": "colligate.core.run",
-    "Settings": "colligate.settings",
-    "Sources": "colligate.library.sources",
-    "Span": "colligate.documents",
-    "Strategy": "colligate.core.strategy",
-    "Tree": "colligate.documents",
-    "Turn": "colligate.readers.followup",
-    "aask": "colligate.engine",
-    "arefine": "colligate.engine",
-    "ask": "colligate.sync",
-    "refine": "colligate.sync",
+    **dict.fromkeys(("Answer", "Citation", "Evidence", "Refined"), "core.answer"),
+    **dict.fromkeys(("Document", "Hit", "Page", "Passage", "Span", "Tree"), "documents"),
+    **dict.fromkeys(("Engine", "Routes", "aask", "arefine"), "engine"),
+    **dict.fromkeys(("Library", "ask", "refine"), "sync"),
+    **dict.fromkeys(("LongRefiner", "Refiner"), "strategies.longrefiner.method"),
+    **dict.fromkeys(("RDR2", "Routing"), "strategies.rdr2.method"),
+    "AsyncLibrary": "library.library",
+    "ColligateError": "errors",
+    "InMemorySources": "library.in_memory",
+    "Run": "core.run",
+    "Settings": "settings",
+    "Sources": "library.sources",
+    "Strategy": "core.strategy",
+    "Turn": "readers.followup",
 }
 
 __all__ = [
@@ -95,8 +80,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'colligate' has no attribute {name!r}")
-    module, _, attribute = _HOME[name].partition(":")
-    return getattr(import_module(module), attribute or name)
+    return getattr(import_module(f"colligate.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -87,7 +87,7 @@ class LocalModel:
             model=self.name,
             finish_reason=generated.finish_reason,
             thinking=thinking,
-            warnings=() if backend.prompts.has_template else (_no_template(self.name),),
+            warnings=() if backend.prompts.has_template else (f"{self.name} {_NO_TEMPLATE}",),
         )
 
     def _encode(self, request: ChatRequest) -> tuple[GenerationRequest, bool]:
@@ -201,8 +201,7 @@ class LocalModel:
             await self._backend.aclose()
 
 
-def _no_template(name: str) -> str:
-    return f"{name} has no chat template: it is not an instruction model, and was given plain text"
+_NO_TEMPLATE = "has no chat template: it is not an instruction model, and was given plain text"
 
 
 class _GaveWay:

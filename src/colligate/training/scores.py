@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 from typing import TypeVar
 
@@ -107,8 +107,8 @@ def shown_subtree(shown: str, headings: Collection[int]) -> SubTree:
     `headings` are the ids of the lines that are headings: their words do not tell. ValueError if
     the text shows no nodes, or one twice.
     """
-    lines = list(_parse_lines(shown))
-    visible = {node: (depth, text) for node, depth, text in lines}
+    lines = [found for line in shown.split("\n") if (found := _LINE.fullmatch(line))]
+    visible = {int(found[2]): (len(found[1]), found[3]) for found in lines}
     if not visible or len(visible) < len(lines):
         raise ValueError("it shows no nodes" if not visible else "it shows a node twice")
     root = min(visible)
@@ -125,13 +125,6 @@ def shown_subtree(shown: str, headings: Collection[int]) -> SubTree:
 
 _LINE = re.compile(r"(\t*)(-?\d+): ?(.*)", re.DOTALL)
 _HIDDEN = 1 << 30  # deeper than any other node: a hidden node ends no section
-
-
-def _parse_lines(shown: str) -> Iterator[tuple[int, int, str]]:
-    """Yield node, depth and text of each line."""
-    for line in shown.split("\n"):
-        if found := _LINE.fullmatch(line):
-            yield int(found[2]), len(found[1]), found[3]
 
 
 # LongRefiner's three tasks. If W and F are both empty precision, recall and F1 are 1, if one is, 0.

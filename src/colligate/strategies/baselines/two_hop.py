@@ -20,7 +20,6 @@ from colligate.core.answer import Answer, Form
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
-from colligate.documents import Hit, Passage
 from colligate.library.ranking import titled_text
 from colligate.library.sources import SearchMode
 
@@ -54,7 +53,11 @@ class TwoHop:
         hits = await run.search(question, k=self.k, mode=self.mode)
         found = [Shown(hit.passage, hit.score, "found for the question") for hit in hits]
         # A search for a passage also finds that passage.
-        hops = await gather(self._hop(hit.passage, run) for hit in hits if self.more)
+        hops = await gather(
+            run.search(titled_text(hit.passage), k=self.more, mode=self.mode)
+            for hit in hits
+            if self.more
+        )
         for first, further in zip(hits, hops, strict=False):
             why = f"found for {first.passage.title}"
             found += [Shown(hit.passage, hit.score, why) for hit in further]
@@ -62,6 +65,3 @@ class TwoHop:
         for each in found:
             once.setdefault(each.passage.span, each)
         return await run.read(question, list(once.values()), form=self.form)
-
-    async def _hop(self, passage: Passage, run: Run) -> list[Hit]:
-        return await run.search(titled_text(passage), k=self.more, mode=self.mode)

@@ -557,7 +557,7 @@ def _leave_middle_out(
     spans = [span for span in spans if span[1] > span[0]]  # not marks that a tokenizer adds
     while 2 * tokens < len(spans):
         head_end = _find_word_end(line, spans[tokens - 1][1])
-        tail_start = _find_word_start(line, spans[-tokens][0])
+        tail_start = len(line) - _find_word_end(line[::-1], len(line) - spans[-tokens][0])
         if head_end >= tail_start:
             break
         head, tail = line[:head_end].rstrip(), line[tail_start:].lstrip()
@@ -663,8 +663,3 @@ def _find_word_end(line: str, place: int) -> int:
         return place
     rest = _LETTERS.match(line, place)
     return rest.end() if rest else place
-
-
-def _find_word_start(line: str, place: int) -> int:
-    """Return the start of the word that is cut at a place."""
-    return len(line) - _find_word_end(line[::-1], len(line) - place)

@@ -322,7 +322,7 @@ def _find_owners(document: Document, tree: Tree) -> list[_Owners]:
             continue
         owners, depth = found[node.parent], depths[node.parent]
         if node.id in sections and depth < len(_LEVELS):
-            if not begun and _is_abstract(node.title):
+            if not begun and _NOT_LETTERS.sub("", node.title).casefold() in _ABSTRACT_TITLES:
                 depth = len(_LEVELS)  # everything in it is abstract too
             else:
                 start = None if node.heading is None else node.heading.start
@@ -359,10 +359,6 @@ def _find_wrappers(document: Document, tree: Tree, sections: Collection[int]) ->
 
 _ABSTRACT_TITLES = frozenset({ABSTRACT, "summary"})
 _NOT_LETTERS = re.compile(r"[\W\d_]+")
-
-
-def _is_abstract(title: str) -> bool:
-    return _NOT_LETTERS.sub("", title).casefold() in _ABSTRACT_TITLES
 
 
 def _chunk(

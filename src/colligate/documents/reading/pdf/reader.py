@@ -123,7 +123,7 @@ def _lay_out(source: SourceFile, page_count: int) -> tuple[list[PageLayout], boo
             pages[layout.number - 1] = layout
         return pages, bool(layouts)
     parsed = _parse(source, page_count)
-    silent = [page.page_num for page in parsed if _is_silent(page)]
+    silent = [page.page_num for page in parsed if not any(i.text.strip() for i in page.text_items)]
     recognised = {page.page_num: page for page in _recognise(source, silent, began)}
     pages = build_layouts([recognised.get(page.page_num, page) for page in parsed])
     return pages, bool(recognised)
@@ -241,10 +241,6 @@ def _make_parser(**options: Any) -> LiteParse:
         continue_on_page_error=True,
         **options,
     )
-
-
-def _is_silent(page: ParsedPage) -> bool:
-    return not any(item.text.strip() for item in page.text_items)
 
 
 _OCR_BATCH = 5
