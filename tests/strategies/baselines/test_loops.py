@@ -110,7 +110,9 @@ async def test_the_budget_ends_the_rounds_and_leaves_room_for_the_answer(make_ru
 
 
 async def test_what_does_not_fit_a_small_window_is_said(make_run):
-    texts = {f"d{n}": f"# Harbour {n}\n\n{f'Silver Harbour film director {n}. ' * 30}" for n in range(8)}
+    texts = {
+        f"d{n}": f"# Harbour {n}\n\n{f'Silver Harbour film director {n}. ' * 30}" for n in range(8)
+    }
     run, model = make_run(given(**texts), read_after("So the answer is: x."), context_tokens=3500)
     await IRCoT(mode="sparse").answer(QUESTION, run)
     assert any("fit" in warning for warning in run.warnings)
