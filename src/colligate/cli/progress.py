@@ -237,7 +237,6 @@ class LineDisplay:
         self._calls = 0
 
     def show(self, event: Event) -> None:
-        """Show one event."""
         match event:
             case Noted(text=text, warning=warning):
                 (warn if warning else note)(text)
@@ -295,7 +294,6 @@ class BarDisplay:
         self._room = min(40, progress.console.width - 20)
 
     def show(self, event: Event) -> None:
-        """Show one event."""
         match event:
             case Noted(text=text, warning=warning):
                 line = to_one_line(f"warning: {text}" if warning else text)

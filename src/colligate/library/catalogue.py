@@ -38,7 +38,7 @@ _PRESENT = f"state != {DocumentState.REMOVING:d}"
 
 
 class Catalogue:
-    """A library's SQLite file. Calls block and may come from any thread.
+    """A library's SQLite file, a `DocumentStore`. Calls block and may come from any thread.
 
     Any call raises a `LibraryError` if the file is damaged, the disk full or the version another.
     """
@@ -53,7 +53,6 @@ class Catalogue:
     # Documents and passages
 
     def infos(self) -> list[DocumentInfo]:
-        """Return all documents that are not being removed, in the order they were added."""
         found = self._rows(
             "SELECT id, title, source, characters, page_count, passage_count, language, metadata"
             f" FROM documents WHERE {_PRESENT} ORDER BY number"
@@ -62,7 +61,6 @@ class Catalogue:
         return [DocumentInfo(*row) for row in rows]
 
     def numbers(self, ids: Iterable[str] | None = None) -> dict[str, int]:
-        """Return the numbers of these documents (None: of all), without unknown ones."""
         query = f"SELECT id, number FROM documents WHERE {_PRESENT}"
         if ids is None:
             return dict(self._rows(query + " ORDER BY number"))
@@ -71,12 +69,10 @@ class Catalogue:
         return dict(self._listed(query + " AND id IN (%s)", valid))
 
     def ids(self, numbers: Sequence[int]) -> list[str]:
-        """Return the ids of these documents, whatever their state."""
         found = self._listed("SELECT id FROM documents WHERE number IN (%s)", numbers)
         return [id_ for (id_,) in found]
 
     def in_state(self, state: DocumentState) -> list[int]:
-        """Return the numbers of the documents in a state, in order."""
         query = "SELECT number FROM documents WHERE state = ? ORDER BY number"
         return [number for (number,) in self._rows(query, state)]
 
@@ -85,22 +81,18 @@ class Catalogue:
         return self.in_state(DocumentState.REMOVING)
 
     def is_searchable(self) -> bool:
-        """Return whether any passage should be in the index."""
         query = "SELECT 1 FROM documents WHERE state = ? AND passage_count > 0 LIMIT 1"
         return bool(self._rows(query, DocumentState.INDEXED))
 
     def languages(self) -> list[str]:
-        """Return the languages of the searchable documents."""
         query = "SELECT DISTINCT language FROM documents WHERE state = ?"
         return [language for (language,) in self._rows(query, DocumentState.INDEXED)]
 
     def document(self, number: int) -> Document | None:
-        """Return one whole document."""
         found = self._rows(f"SELECT {_DOCUMENT} FROM documents WHERE number = ?", number)
         return to_document(found[0]) if found else None
 
     def text(self, number: int) -> StoredText | None:
-        """Return one document's text, without building its tree."""
         columns = "id, title, language, source, media_type, metadata, text"
         query = f"SELECT {columns} FROM documents WHERE number = ?"
         for id_, title, language, source, media_type, metadata, text in self._rows(query, number):
@@ -109,12 +101,10 @@ class Catalogue:
         return None
 
     def digest(self, number: int) -> str:
-        """Return the SHA-256 of a document's text as it was stored."""
         found = self._rows("SELECT digest FROM documents WHERE number = ?", number)
         return str(found[0][0]) if found else ""
 
     def passages(self, numbers: Sequence[int]) -> dict[int, StoredPassage]:
-        """Return the passages with these numbers that belong to searchable documents."""
         query = (
             f"SELECT {_PASSAGE} FROM passages p JOIN documents d ON d.number = p.document"
             " WHERE d.state = ? AND p.number IN (%s)"
@@ -123,12 +113,10 @@ class Catalogue:
         return {passage.number: passage for passage in found}
 
     def passages_of(self, document: int) -> list[StoredPassage]:
-        """Return all passages of one document, in order."""
         query = f"SELECT {_PASSAGE} FROM passages p WHERE document = ? ORDER BY number"
         return [_to_passage(row) for row in self._rows(query, document)]
 
     def passage_numbers(self, state: DocumentState) -> dict[int, int]:
-        """Return the passages of all documents in a state, each with its document."""
         query = (
             "SELECT p.number, p.document FROM passages p JOIN documents d ON d.number = p.document"
             " WHERE d.state = ?"
@@ -136,29 +124,24 @@ class Catalogue:
         return dict(self._rows(query, state))
 
     def count_passages(self, documents: Sequence[int]) -> int:
-        """Return how many passages these documents have together."""
         query = "SELECT passage_count FROM documents WHERE number IN (%s)"
         return sum(count for (count,) in self._listed(query, documents))
 
     # Files
 
     def file(self, path: Path) -> FileRecord | None:
-        """Return what is recorded of a file that was read, or could not be."""
         found = self._rows(f"SELECT {_FILE} FROM files WHERE path = ?", os.fsencode(path))
         return _to_file(found[0]) if found else None
 
     def files(self) -> list[Path]:
-        """Return the paths of all recorded files."""
         found = self._rows("SELECT path FROM files ORDER BY path")
         return [Path(os.fsdecode(path)) for (path,) in found]
 
     def files_of(self, document: int) -> list[FileRecord]:
-        """Return the files that a document was read from."""
         query = f"SELECT {_FILE} FROM files JOIN file_documents USING (path) WHERE document = ?"
         return [_to_file(row) for row in self._rows(query, document)]
 
     def documents_of(self, path: Path) -> list[str]:
-        """Return the ids of a file's documents, in the file's order."""
         found = self._rows(
             "SELECT d.id FROM file_documents f JOIN documents d ON d.number = f.document"
             " WHERE f.path = ? ORDER BY f.place",
@@ -167,7 +150,6 @@ class Catalogue:
         return [id_ for (id_,) in found]
 
     def copies_of(self, path: Path) -> list[set[Path]]:
-        """Return, for each document of a file, all files that have it."""
         copies: dict[int, set[Path]] = {}
         query = (
             "SELECT o.document, o.path FROM file_documents f JOIN file_documents o"
@@ -178,7 +160,6 @@ class Catalogue:
         return list(copies.values())
 
     def sources_only_of(self, numbers: Sequence[int]) -> list[str]:
-        """Return the files of these documents from which no remaining document was read."""
         found = self._listed("SELECT source FROM documents WHERE number IN (%s)", numbers)
         sources = {source for (source,) in found}
         others = self._rows(f"SELECT source FROM documents WHERE {_PRESENT}")
@@ -187,7 +168,6 @@ class Catalogue:
     # Changes, each in one transaction
 
     def note_file(self, file: FileRecord) -> None:
-        """Record how a file was found; its documents, if any, stay as they are."""
         with self._transaction() as db:
             _write_file(db, file)
 
@@ -215,7 +195,6 @@ class Catalogue:
             return [number for number in dict.fromkeys(stored) if _is_pending(db, number)]
 
     def forget_file(self, path: Path) -> None:
-        """Delete a file's record and remove the documents that no other file has."""
         with self._transaction() as db:
             before = _linked_documents(db, path)
             db.execute("DELETE FROM files WHERE path = ?", (os.fsencode(path),))
@@ -223,7 +202,6 @@ class Catalogue:
             _name_other_source(db, before)
 
     def remove(self, numbers: Collection[int]) -> None:
-        """Remove documents; their files are read again when they are added again."""
         each = [(number,) for number in numbers]
         holders = "path IN (SELECT path FROM file_documents WHERE document = ?)"
         with self._transaction() as db:
@@ -236,7 +214,6 @@ class Catalogue:
             _remove_unlinked(db, numbers)
 
     def mark(self, numbers: Collection[int], state: DocumentState) -> None:
-        """Move documents to a state, except those that are being removed."""
         with self._transaction() as db:
             db.executemany(
                 f"UPDATE documents SET state = ? WHERE number = ? AND {_PRESENT}",
@@ -259,12 +236,10 @@ class Catalogue:
     # The library itself
 
     def meta(self, key: str) -> str | None:
-        """Return one fact about the library."""
         found = self._rows("SELECT value FROM meta WHERE key = ?", key)
         return str(found[0][0]) if found else None
 
     def set_meta(self, **facts: str) -> None:
-        """Record facts about the library."""
         with self._transaction() as db:
             db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
 

@@ -39,7 +39,7 @@ _MOST = 1 << 31
 
 
 class EdgeIndex:
-    """Passages by vector and by words, in a folder. Calls block; one thread writes at a time."""
+    """A `PassageStore` in a folder, by vector and by words. Calls block; one thread writes."""
 
     def __init__(self, shard: qdrant.EdgeShard, path: Path) -> None:
         self._shard: qdrant.EdgeShard | None = shard
@@ -92,7 +92,6 @@ class EdgeIndex:
             ) from error
 
     def upsert(self, entries: Sequence[IndexEntry]) -> None:
-        """Add passages, or replace those with the same number."""
         points = [
             qdrant.Point(entry.passage, _to_vectors(entry), {_DOCUMENT: entry.document})
             for entry in entries
@@ -102,18 +101,15 @@ class EdgeIndex:
     def search_vector(
         self, vector: NDArray[np.float32], limit: int, scope: Scope
     ) -> list[ScoredPassage]:
-        """Return the passages with the largest cosine, best first."""
         return self._query(qdrant.Query.Nearest(vector.tolist(), using=_DENSE), limit, scope)
 
     def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
-        """Return the passages that share a term, by BM25 score, best first."""
         if not terms:
             return []
         query = qdrant.Query.Nearest(_to_sparse(terms), using=_SPARSE)
         return self._query(query, limit, scope)
 
     def entries(self, document: int) -> list[IndexEntry]:
-        """Return all that is stored of a document's passages, in order."""
         page = qdrant.ScrollRequest(
             limit=_MOST, filter=_make_filter(Scope([document])), with_vector=True
         )
@@ -129,18 +125,15 @@ class EdgeIndex:
         return sorted(found, key=lambda entry: entry.passage)
 
     def remove(self, documents: Collection[int]) -> None:
-        """Take all passages of these documents out of every search."""
         if documents:
             theirs = qdrant.Filter(must=[_match_any(documents)])
             self._update(qdrant.UpdateOperation.delete_points_by_filter(theirs))
 
     def remove_passages(self, passages: Collection[int]) -> None:
-        """Take these passages out of every search."""
         if passages:
             self._update(qdrant.UpdateOperation.delete_points(list(passages)))
 
     def passages(self) -> dict[int, int]:
-        """Return all passage numbers, each with its document's."""
         found: dict[int, int] = {}
         offset = None
         while True:
@@ -151,11 +144,9 @@ class EdgeIndex:
                 return found
 
     def count(self) -> int:
-        """Return the number of passages."""
         return int(self._open.count(qdrant.CountRequest(exact=True)))
 
     def flush(self) -> None:
-        """Return once all changes so far would survive the end of the process."""
         with _translate_errors(self._path):
             self._open.flush()
 

@@ -312,7 +312,6 @@ class NLIVerifier:
         self._contradicts = found.get("contra")
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
-        """Return the probabilities that a source supports a claim, contradicts it, or neither."""
         pair = encodable(f"{title}. {source}"), encodable(claim)
         with self._lock:
             [odds] = self._model.load().predict([pair], apply_softmax=True, show_progress_bar=False)

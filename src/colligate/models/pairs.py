@@ -102,7 +102,6 @@ class MiniLMVerifier:
         self._tokenizer, self._session = _read("verifier", folder)
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
-        """Return the probabilities that a source supports a claim, contradicts it, or neither."""
         inputs = {
             "question": cut_ids(self._tokenizer, claim, QUESTION_TOKENS),
             "passage": cut_ids(self._tokenizer, join_title(title, source), PASSAGE_TOKENS),

@@ -149,7 +149,6 @@ class PointwiseReader:
         self.together = QuotingReader(SMALL_FORMS)
 
     async def read(self, question: str, shown: Sequence[Shown], run: Run, task: Task) -> Answer:
-        """Return the checked answer; see `Run.read`."""
         odds = Capability.LABELS in run.model(Role.READER).capabilities
         alone = task.form in (Form.SHORT, Form.JOINED) and not (task.notes or task.instruction)
         if not (shown and odds and alone):

@@ -131,7 +131,6 @@ class QuotingReader:
         self.forms = forms
 
     async def read(self, question: str, shown: Sequence[Shown], run: Run, task: Task) -> Answer:
-        """Return the checked answer; see `Run.read`."""
         wanted = _limit_reply(self.forms[task.form], run)
         shown, task = await self._fit(question, shown, run, task, wanted)
         refused = Answer(question, "", NOT_FOUND, False, evidence=tuple(s.evidence for s in shown))
