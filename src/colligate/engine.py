@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -115,26 +115,15 @@ class Engine:
     _session: Session = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._session = Session(
-            settings=self.settings,
-            models={
-                Role.READER: self.model,
-                Role.WORKER: self.worker_model,
-                Role.SCORER: self.scorer,
-                Role.JUDGE: self.judge,
-            },
-            embedder=self.embedder,
-            reranker=self.reranker,
-            reader=self.reader,
-            check=self.check,
-            folder=self.library,
-            wait=self.wait,
-            cache=self.cache,
-            follow_links=self.follow_links,
-            ocr=self.ocr,
-            pdf=self.pdf,
-            chunker=self.chunker,
-        )
+        same = {each.name for each in fields(self)} & {each.name for each in fields(Session)}
+        given: dict[str, Any] = {name: getattr(self, name) for name in same}
+        models = {
+            Role.READER: self.model,
+            Role.WORKER: self.worker_model,
+            Role.SCORER: self.scorer,
+            Role.JUDGE: self.judge,
+        }
+        self._session = Session(models=models, folder=self.library, **given)
 
     async def __aenter__(self) -> Engine:
         return self

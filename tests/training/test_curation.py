@@ -33,7 +33,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Message, Role
 from colligate.settings import Settings
 from colligate.testing import ScriptedModel
-from colligate.training import Card, Curation, Sample, read_card, read_samples
+from colligate.training import Curation
 from colligate.training.curation import (
     CURATION,
     JOURNAL,
@@ -42,7 +42,15 @@ from colligate.training.curation import (
     open_curation,
     split_key,
 )
-from colligate.training.samples import HELD_OUT, TRAIN, CuratedItem
+from colligate.training.samples import (
+    HELD_OUT,
+    TRAIN,
+    Card,
+    CuratedItem,
+    Sample,
+    read_card,
+    read_samples,
+)
 from support.curation import write_jsonl
 from support.models import ask
 

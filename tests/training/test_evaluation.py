@@ -33,9 +33,9 @@ from colligate.strategies.longrefiner.method import scope_messages
 from colligate.strategies.longrefiner.structuring import structuring_messages
 from colligate.strategies.rdr2.router import router_messages
 from colligate.testing import ScriptedModel
-from colligate.training import Evaluation, Sample, evaluate, write_samples
+from colligate.training import Evaluation, evaluate
 from colligate.training.evaluation import EvaluationReport, Measure, ScoredReply, compare_sides
-from colligate.training.samples import HELD_OUT
+from colligate.training.samples import HELD_OUT, Sample, write_samples
 
 QUESTIONS = 12
 CHAT = (Capability.CHAT, Capability.STRUCTURED, Capability.ADAPTERS)

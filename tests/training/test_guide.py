@@ -16,7 +16,7 @@ from colligate.settings import Settings
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.rdr2 import RDR2
-from colligate.training import list_recipes
+from colligate.training.recipes import list_recipes
 from colligate.training.scores import SCORES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")

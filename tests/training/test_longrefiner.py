@@ -44,7 +44,7 @@ from colligate.strategies.longrefiner.structuring import (
     structuring_messages,
 )
 from colligate.testing import ScriptedModel
-from colligate.training import Card, Curation, Sample, curate_longrefiner, read_recipe
+from colligate.training import Curation, curate_longrefiner
 from colligate.training.longrefiner import (
     CUT_OFF,
     HEADED,
@@ -62,6 +62,8 @@ from colligate.training.longrefiner import (
     selection_sample,
     structuring_pairs,
 )
+from colligate.training.recipes import read_recipe
+from colligate.training.samples import Card, Sample
 from colligate.training.scores import (
     extract_text,
     make_plain_document,

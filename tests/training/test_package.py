@@ -20,7 +20,8 @@ def test_nothing_heavy_is_imported_before_training_begins() -> None:
     code = (
         "import sys\n"
         "from colligate.training import curate_dualrag, curate_longrefiner, curate_rdr2\n"
-        "from colligate.training import evaluate, export_llama_factory, read_samples\n"
+        "from colligate.training import evaluate\n"
+        "from colligate.training.recipes import export_llama_factory\n"
         f"print([m for m in {HEAVY} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

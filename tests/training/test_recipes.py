@@ -10,21 +10,17 @@ import pytest
 
 from colligate.errors import UsageError
 from colligate.models import Message
-from colligate.training import (
-    Sample,
-    export_llama_factory,
-    list_recipes,
-    read_recipe,
-    write_samples,
-)
 from colligate.training.recipes import (
     CONFIGURATION,
     DATASETS,
     apply_settings,
+    export_llama_factory,
     list_launch_files,
+    list_recipes,
     parse_recipe,
+    read_recipe,
 )
-from colligate.training.samples import HELD_OUT, TRAIN
+from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 
 LEAST = """
 title = "One"

@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 
 from colligate.errors import ColligateError, FaultyRecord, MissingPath
 from colligate.models import Message
-from colligate.training import Card, Sample, read_card, read_samples, write_samples
 from colligate.training.samples import (
     CARD_FILE,
     README_FILE,
+    Card,
     CuratedItem,
+    Sample,
     count_samples,
+    read_card,
+    read_samples,
     write_card,
+    write_samples,
 )
 
 SETTINGS = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])

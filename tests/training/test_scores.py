@@ -13,7 +13,6 @@ from colligate.documents.markdown import markdown_tree
 from colligate.models import Completion, Message, Usage
 from colligate.strategies.longrefiner.selection import selection_messages
 from colligate.strategies.longrefiner.structuring import build_article
-from colligate.training import Sample
 from colligate.training.longrefiner import (
     CurationSettings,
     Label,
@@ -21,6 +20,7 @@ from colligate.training.longrefiner import (
     selection_sample,
     structuring_pairs,
 )
+from colligate.training.samples import Sample
 from colligate.training.scores import average_values, score_reply, shown_subtree
 
 # The router, counted as RDR2's evaluation of its router does.

@@ -21,7 +21,7 @@ from colligate.strategies.dualrag.prompts import (
     clean_entities,
 )
 from colligate.testing import ScriptedModel
-from colligate.training import Curation, curate_dualrag, read_samples
+from colligate.training import Curation, curate_dualrag
 from colligate.training.dualrag import (
     GoldDocument,
     TitleMatching,
@@ -31,6 +31,7 @@ from colligate.training.dualrag import (
     match_entities,
     quote_statements,
 )
+from colligate.training.samples import read_samples
 from support.embedders import SameEmbedder
 
 SETTINGS = ("mode=sparse", "k=2")

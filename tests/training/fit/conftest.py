@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from colligate.models import Message
-from colligate.training import Sample, write_samples
-from colligate.training.samples import HELD_OUT, TRAIN
+from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from support.tiny_models import CHATML, make_tokenizer
 
 TEXT = """How many otters are there? Be brief. Answer 1, 2, 3, 4, 5, 6, 7, 8, 9 or none at all.

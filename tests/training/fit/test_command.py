@@ -12,8 +12,7 @@ import pytest
 
 from colligate.cli import main
 from colligate.models import Message
-from colligate.training import Sample, write_samples
-from colligate.training.samples import HELD_OUT, TRAIN
+from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 
 RECIPE = """
 title = "Otters"

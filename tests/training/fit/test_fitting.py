@@ -24,10 +24,10 @@ from colligate.errors import ColligateError, FaultyRecord, MissingExtra, UsageEr
 from colligate.models import Message
 from colligate.session import Session
 from colligate.settings import Named, Settings
-from colligate.training import Sample, fit, fitting, read_recipe, write_samples
+from colligate.training import fit, fitting
 from colligate.training.fitting import Fitted, Rank, catch_signals, read_rank
-from colligate.training.recipes import Recipe
-from colligate.training.samples import HELD_OUT, TRAIN
+from colligate.training.recipes import Recipe, read_recipe
+from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from colligate.training.trainer import (
     SEAL,
     Computation,

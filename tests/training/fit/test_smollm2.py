@@ -12,9 +12,9 @@ from colligate.core import Event
 from colligate.core.events import Progressed
 from colligate.models import Message
 from colligate.models.hf.model import HFModel
-from colligate.training import Sample, fit, write_samples
+from colligate.training import fit
 from colligate.training.fitting import read_curve
-from colligate.training.samples import HELD_OUT, TRAIN
+from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from support.models import ask
 
 pytestmark = pytest.mark.model

@@ -18,9 +18,9 @@ from colligate.models.hf.generate import BatchGenerator
 from colligate.models.hf.loading import find_source, load_tokenizer
 from colligate.models.hf.model import HFModel
 from colligate.models.hf.score import LikelihoodScorer
-from colligate.training import Sample, fit, trainer, write_samples
+from colligate.training import fit, trainer
 from colligate.training.recipes import TASKS
-from colligate.training.samples import HELD_OUT, TRAIN
+from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from colligate.training.trainer import (
     IGNORED,
     SEAL,
