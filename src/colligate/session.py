@@ -71,7 +71,6 @@ class Probed(Protocol):
 
     async def probe(self) -> frozenset[Capability]:
         """Ask the server; afterwards `capabilities` says what it offers."""
-        ...
 
 
 @dataclass

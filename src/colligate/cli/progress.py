@@ -200,11 +200,9 @@ class Display(Protocol):
 
     def show(self, event: Event) -> None:
         """Show one event."""
-        ...
 
     def paused(self) -> AbstractContextManager[None]:
         """Leave the terminal to a question as long as the context lasts."""
-        ...
 
 
 @contextmanager

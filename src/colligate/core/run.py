@@ -105,11 +105,9 @@ class KeyValueStore(Protocol):
 
     def get(self, key: str) -> Any | None:
         """Return the value of a key, or None."""
-        ...
 
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
         """Store a value; `tags` are the ids of the documents whose text it may repeat."""
-        ...
 
 
 class MemoryStore(dict[str, Any]):
@@ -156,7 +154,6 @@ class Reader(Protocol):
 
     async def read(self, question: str, shown: Sequence[Shown], run: Run, task: Task) -> Answer:
         """Return the checked answer; see `Run.read`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +181,9 @@ class Check(Protocol):
 
     async def judge(self, claims: Sequence[Claim], run: Run) -> list[Verdict]:
         """Return a verdict for each claim; a claim that cannot be judged is unclear."""
-        ...
 
     async def aclose(self) -> None:
         """Free what the check holds. Safe to call twice."""
-        ...
 
 
 class Embeds(Protocol):

@@ -126,7 +126,6 @@ class Strategy(Protocol):
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Answer one question. Hold no state between calls."""
-        ...
 
 
 @runtime_checkable
@@ -138,11 +137,9 @@ class RefiningStrategy(Protocol):
     @property
     def budget(self) -> int:
         """The most tokens of the refined text."""
-        ...
 
     async def refine(self, question: str, run: Run) -> Refined:
         """Return what a question needs of the documents in view."""
-        ...
 
 
 class DocumentRoute(Protocol):
@@ -151,11 +148,9 @@ class DocumentRoute(Protocol):
     @property
     def found(self) -> bool:
         """Return whether anything was accepted."""
-        ...
 
     def to_json(self) -> dict[str, Any]:
         """Return the routing for programs."""
-        ...
 
 
 @runtime_checkable
@@ -167,7 +162,6 @@ class RoutingStrategy(Protocol):
 
     async def route(self, question: str, run: Run) -> Sequence[DocumentRoute]:
         """Return the routing of each document, the one found first coming first."""
-        ...
 
 
 def estimate_calls(strategy: object) -> Calls:

@@ -28,7 +28,6 @@ class Chunker(Protocol):
 
     def __call__(self, document: Document) -> list[Span]:
         """Return the chunks, in document order."""
-        ...
 
 
 Tokenizer = Callable[[str], Sequence[tuple[int, int]]]

@@ -41,11 +41,9 @@ class SearchStore(Protocol):
 
     async def open_catalogue(self) -> DocumentStore:
         """Open the catalogue."""
-        ...
 
     async def open_index(self) -> PassageStore | None:
         """Open the index; None while nothing is indexed."""
-        ...
 
 
 class EmbedderSource(Protocol):
@@ -53,7 +51,6 @@ class EmbedderSource(Protocol):
 
     async def open(self, catalogue: DocumentStore) -> Embedder:
         """Return the embedder that made the catalogue's vectors."""
-        ...
 
 
 class Searcher:

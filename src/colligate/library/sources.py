@@ -33,7 +33,6 @@ class Sources(Protocol):
 
     async def documents(self) -> Sequence[DocumentInfo]:
         """Return all documents in view, in order."""
-        ...
 
     async def document(self, document_id: str) -> Document:
         """Return one whole document.
@@ -41,7 +40,6 @@ class Sources(Protocol):
         Raises:
             UnknownDocument: the document is not in view.
         """
-        ...
 
     async def search(
         self,
@@ -58,7 +56,6 @@ class Sources(Protocol):
         Raises:
             UnknownDocument: one of `documents` is not in view.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,6 @@ class ChatModel(Protocol):
     @property
     def context_tokens(self) -> int | None:
         """How many tokens prompt and answer may have together; None when unknown."""
-        ...
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
         """Make one call.
@@ -163,18 +162,15 @@ class ChatModel(Protocol):
         Raises:
             ModelError: one of its subclasses, after the bounded retries.
         """
-        ...
 
     async def count_tokens(self, text: str) -> int:
         """Count the tokens of a text: exactly with the backend's own tokenizer, else estimated."""
-        ...
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
         """Count the tokens of messages as the model reads them, with its template.
 
         Exact or estimated as `count_tokens`.
         """
-        ...
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the half-open character range of each token of a text, in order.
@@ -182,11 +178,9 @@ class ChatModel(Protocol):
         There are as many as `count_tokens` counts. Neither starts nor ends ever decrease. Tokens
         that share a character (bytes of a rare letter) overlap; blanks may belong to no token.
         """
-        ...
 
     async def aclose(self) -> None:
         """Stop calls in progress and free the model. Safe to call twice."""
-        ...
 
 
 class WrappedModel:
@@ -236,7 +230,6 @@ class LikelihoodModel(Protocol):
         What pairs share is computed once where the backend can: a prefix with many
         continuations, an instruction that many prefixes begin with.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -272,7 +265,6 @@ class LabelModel(Protocol):
             ValueError: there are no labels, or one is empty or given twice.
             MissingCapability: this model has no label odds, or none after a forced beginning.
         """
-        ...
 
 
 Prompt = str | Sequence[Message]
@@ -308,7 +300,6 @@ class AttentionModel(Protocol):
             ValueError: a span lies outside the text, the text or the query is empty, or no
                 layer lies between these depths.
         """
-        ...
 
 
 @runtime_checkable
@@ -324,7 +315,6 @@ class AdapterModel(Protocol):
         Raises:
             WeightsUnavailable: there is no such adapter, or it is made for another model.
         """
-        ...
 
 
 # Search
@@ -347,11 +337,9 @@ class Embedder(Protocol):
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
         """Return one row per text, float32, of unit length. Empty texts are allowed."""
-        ...
 
     async def aclose(self) -> None:
         """Free what the embedder holds. Safe to call twice."""
-        ...
 
 
 # Before queries and before passages, as the model cards say, by the model's name.
@@ -396,11 +384,9 @@ class Verifier(Protocol):
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
         """Return the probabilities that a source supports a claim, contradicts it, or neither."""
-        ...
 
     async def aclose(self) -> None:
         """Free what the verifier holds. Safe to call twice."""
-        ...
 
 
 @runtime_checkable
@@ -416,11 +402,9 @@ class Reranker(Protocol):
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return one score per text, in the order given."""
-        ...
 
     async def aclose(self) -> None:
         """Free what the reranker holds. Safe to call twice."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -188,15 +188,12 @@ class PromptTokenizer(Protocol):
         With `answer` the generation prompt follows. Without `think` the template is given
         `enable_thinking=False`.
         """
-        ...
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """Return the token ids; with `special` marks in the text become control tokens."""
-        ...
 
     def spans(self, text: str, *, special: bool) -> list[tuple[int, int]]:
         """Return the half-open character range of each of these tokens."""
-        ...
 
 
 def check_fits(tokens: int, context: int, name: str) -> None:

@@ -99,11 +99,9 @@ class AnswerService(Protocol):
 
     def unread(self, library: str = DEFAULT_LIBRARY) -> int:
         """Return how many files are still to be read; calls are answered without them."""
-        ...
 
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
         """Return what one library holds."""
-        ...
 
     async def answer(
         self,
@@ -118,7 +116,6 @@ class AnswerService(Protocol):
         on_event: OnEvent | None = None,
     ) -> dict[str, Any]:
         """Return the object of `ask --json`; the run stops when the caller is cancelled."""
-        ...
 
 
 @dataclass

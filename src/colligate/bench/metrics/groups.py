@@ -82,7 +82,6 @@ class Entails(Protocol):
 
     async def entails(self, premise: str, hypothesis: str) -> bool:
         """Tell whether the premise entails the hypothesis."""
-        ...
 
 
 class Reads(Protocol):
@@ -93,7 +92,6 @@ class Reads(Protocol):
 
     async def read(self, question: str, context: str) -> str:
         """Return the answer in the words of the text; empty where it holds none."""
-        ...
 
 
 # Entailment
