@@ -390,20 +390,12 @@ def _measure_task(
                 for ours, theirs, origin in both
                 if metric in ours and metric in theirs
             ]
-            yield Measure(
-                task,
-                metric,
-                len(pairs) or len(both),
-                alone.get(metric),
-                adapter,
-                adapted.get(metric),
-                _find_difference(pairs, seed) if pairs else None,
-            )
-
-
-def _find_difference(pairs: Sequence[tuple[float, float, str]], seed: int) -> Difference:
-    adapted, base, origins = zip(*pairs, strict=True)
-    return paired_bootstrap(adapted, base, seed, clusters=origins)
+            found = None
+            if pairs:
+                ours, theirs, origins = zip(*pairs, strict=True)
+                found = paired_bootstrap(ours, theirs, seed, clusters=origins)
+            asked, its = len(pairs) or len(both), adapted.get(metric)
+            yield Measure(task, metric, asked, alone.get(metric), adapter, its, found)
 
 
 def _find_origin(sample: Sample) -> str:

@@ -61,10 +61,7 @@ class GenGround:
     name: ClassVar[str] = "genground"
     needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(16)
-    PAPER: ClassVar[Mapping[str, str]] = {
-        "stop_early": "false",
-        "mode": "dense",
-    }
+    PAPER: ClassVar[Mapping[str, str]] = {"stop_early": "false", "mode": "dense"}
 
     iterations: int = 5  # DualRAG's code, as the next three
     pool: int = 50
