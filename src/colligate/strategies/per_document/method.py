@@ -24,7 +24,7 @@ from colligate.core.fit import reserve_reading, split_by_tokens
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, show_ranked
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import list_best
+from colligate.core.units import join_rankings, list_best
 from colligate.errors import BudgetExceeded, ColligateError, ModelError, UsageError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Role
@@ -91,7 +91,7 @@ class PerDocument:
         await self._check_size(len(infos), run)
         with reserve_reading(run):
             asked_each = await _ask_for_question(question, run)
-            told = await self._ask_all(asked_each, infos, run)
+            told = await self._ask_all((asked_each, question), infos, run)
             told = await _judge(asked_each, told, run)
         found = [each for each in told if each.statements]
         failed = [each for each in told if each.problem]
@@ -124,8 +124,13 @@ class PerDocument:
                 f"--yes or the parameter most_documents={documents} allows it",
             )
 
-    async def _ask_all(self, asked: str, infos: Sequence[DocumentInfo], run: Run) -> list[Told]:
-        """Return what each document says; none is begun after the token budget is spent."""
+    async def _ask_all(
+        self, asked: tuple[str, str], infos: Sequence[DocumentInfo], run: Run
+    ) -> list[Told]:
+        """Return what each document says; none is begun after the token budget is spent.
+
+        `asked` are the question for a document and the whole question: both search it.
+        """
         phase, done, spent = "reading documents", 0, False
         run.emit(Progressed(phase, 0, len(infos)))
 
@@ -145,7 +150,7 @@ class PerDocument:
 
         return await map_concurrent(infos, ask, self.concurrency)
 
-    async def _ask_one(self, asked: str, info: DocumentInfo, run: Run) -> Told:
+    async def _ask_one(self, asked: tuple[str, str], info: DocumentInfo, run: Run) -> Told:
         """Search and read one document; without a result, what the reader warned of is why."""
         alone, warnings = copy(run), []
 
@@ -157,10 +162,12 @@ class PerDocument:
 
         alone.trace = Trace([pass_on], keep=False)
         alone.check = None  # the findings of all documents are judged together
-        hits = await alone.search(
-            asked, k=self.k, pool=self.pool, mode=self.mode, documents=[info.id]
-        )
-        answer = await alone.read(asked, show_ranked(hits), form=self.form)
+        found = [
+            await alone.search(query, k=self.k, pool=self.pool, mode=self.mode, documents=[info.id])
+            for query in dict.fromkeys(asked)
+        ]
+        shown = show_ranked(join_rankings(found)[: self.k])
+        answer = await alone.read(asked[0], shown, form=self.form)
         problem = ""
         if answer.found:
             for warning in warnings:
