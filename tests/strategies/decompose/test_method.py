@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import date
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from colligate.models.metering import Meter
 from colligate.readers.pointwise import PointwiseReader
 from colligate.readers.quoting import QuotingReader
 from colligate.strategies.decompose import Decompose, QuestionSplit, StepAnswered
+from colligate.strategies.decompose.comparing import End, compare, read_value
 from colligate.strategies.decompose.method import split_question
 from colligate.strategies.decompose.prompts import check_plan, list_references, read_lines
 from colligate.testing import ScriptedModel
@@ -56,6 +58,8 @@ def ask(request):
             if labels == ["earlier", "later"]:
                 return LabelOdds({"earlier": 0.2, "later": 0.8}, 1.0)
             if "<facts>" in messages[1].content:
+                if isinstance(yes_or_no, Exception):
+                    raise yes_or_no
                 return LabelOdds({"Yes": 0.6, "No": 0.4}, 0.9 if yes_or_no else 0.02)
             quote, _ = answers.get(asked_in(messages[-1].content), ("-", ""))
             yes = 0.9 if quote in messages[-1].content else 0.05
@@ -178,6 +182,42 @@ async def test_whether_two_chains_found_the_same_is_told_by_identity(ask, questi
     answer, _, _ = await ask(question, list(steps), answers)
     assert (answer.found, answer.short) == (True, short)
     assert len(answer.citations) == 2
+
+
+@pytest.mark.parametrize("ask", ["small"], indirect=True)
+async def test_a_comparison_that_fails_leaves_what_the_chains_found(ask):
+    quote, _ = ANSWERS["When was Otto Lind born?"]
+    answers = {**ANSWERS, LATER: (quote, "Red Clay")}
+    answer, run, _ = await ask(LATER, CHAINS, answers, yes_or_no=ServerFailed("down"))
+    assert answer.found
+    assert any("not compared" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize(("said", "told"), [("film", "Yes"), ("no", "")])
+async def test_two_answers_of_no_make_no_yes(make_run, said, told):
+    def judge(messages, labels, forced):
+        return LabelOdds({"Yes": 0.9, "No": 0.1}, 0.95)
+
+    run, _ = make_run([], [], labels=judge)
+    ends = [End(step, step, said) for step in ("What is Red Clay?", "What is Silver Harbour?")]
+    assert await compare("Are both the same?", *ends, run) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3 May 1921", ("1921-05-03", "1921-05-03")),
+        ("May 1921", ("1921-05-01", "1921-05-31")),
+        ("1921", ("1921-01-01", "1921-12-31")),
+        ("01.03.2024", ("2024-01-03", "2024-03-01")),
+        ("between 1921 and 1934", None),
+        ("Lund", None),
+    ],
+)
+def test_a_date_is_all_the_days_that_it_may_mean(text, value):
+    found = read_value(text)
+    days = found and tuple(str(date.fromordinal(int(day))) for day in (found.low, found.high))
+    assert days == value
 
 
 async def test_a_step_that_fails_leaves_those_before_it(ask):

@@ -27,6 +27,7 @@ from colligate.core.prompts import enclose
 from colligate.core.run import Run, Shown, show_ranked
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Span
+from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
 from colligate.readers.citing import write_answer, write_checked
@@ -113,16 +114,8 @@ class Decompose:
         ends = [number for number in range(1, len(plan) + 1) if number not in referred]
         if len(ends) == 1:  # every step but the last leads to another
             return await _join(question, taken, run)
-        if len(ends) == 2 and Capability.LABELS in run.model(Role.READER).capabilities:
-            roots = [taken[find_root(plan, number) - 1].question for number in ends]
-            one, other = (
-                End(root, taken[number - 1].question, taken[number - 1].short or "")
-                for root, number in zip(roots, ends, strict=True)
-            )
-            with run.meter.step("compare"):
-                short = await compare(question, one, other, run)
-            if short:
-                return await _conclude(question, taken, ends, short, run)
+        if len(ends) == 2 and (short := await _compare(question, plan, taken, ends, run)):
+            return await _conclude(question, taken, ends, short, run)
         return await self._read_together(question, taken, run)
 
     async def _take(self, plan: Sequence[str], run: Run) -> list[Answer]:
@@ -205,6 +198,28 @@ async def _join(question: str, taken: Sequence[Answer], run: Run) -> Answer:
     cited = await write_checked(question, list(stated), run, taken[-1].short or "")
     evidence = tuple(_find_evidence(taken))
     return finish(Answer(question, "", NOT_FOUND, False, evidence=evidence), cited, run)
+
+
+async def _compare(
+    question: str, plan: Sequence[str], taken: Sequence[Answer], ends: Sequence[int], run: Run
+) -> str:
+    """Return what `compare` tells of two chains; nothing without label odds or if it fails."""
+    if Capability.LABELS not in run.model(Role.READER).capabilities:
+        return ""
+    one, other = (
+        End(
+            taken[find_root(plan, number) - 1].question,
+            taken[number - 1].question,
+            taken[number - 1].short or "",
+        )
+        for number in ends
+    )
+    try:
+        with run.meter.step("compare"):
+            return await compare(question, one, other, run)
+    except (BudgetExceeded, ModelError) as error:
+        run.warn(f"what was looked up is not compared: {error}")
+        return ""
 
 
 async def _conclude(
