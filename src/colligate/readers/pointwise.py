@@ -15,7 +15,7 @@ from pydantic import Field
 
 from colligate.concurrency import gather
 from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated, Verdict
-from colligate.core.events import Answered, Event, Said, pluralize
+from colligate.core.events import Answered, Event, Noted, Said, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.prompts import (
     build_messages,
@@ -246,7 +246,7 @@ async def _is_likely(answer: Answer, shown: Sequence[Shown], contains: float, ru
     likely = (_log_odds(contains) + _log_odds(says)) / 2 >= _log_odds(LEAST_ODDS)
     if not likely:
         said = answer.short or answer.text
-        run.warn(f"“{said}” is left out: the odds that a passage says it are {says:.2f}")
+        run.emit(Noted(f"“{said}” is left out: the odds that a passage says it are {says:.2f}"))
     return likely
 
 
