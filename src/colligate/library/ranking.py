@@ -67,14 +67,15 @@ def drop_titles(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def drop_repeats(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits without those whose title and text an earlier one has, but for spaces.
+    """Return the hits without those whose full title and text an earlier one has, but for spaces.
 
-    Copies of a document would take the places of other passages.
+    Copies of a document would take the places of other passages. Documents of one title that their
+    folders tell apart are none: the same clause of two contracts is a fact about each.
     """
     kept: dict[tuple[str, str], Hit] = {}
     for hit in hits:
         passage = hit.passage
-        kept.setdefault((passage.title, normalise(passage.text).text), hit)
+        kept.setdefault((passage.full_title, normalise(passage.text).text), hit)
     return list(kept.values())
 
 
