@@ -113,7 +113,7 @@ async def test_a_token_sees_its_own_runs_and_an_admins_all(serve, tokens, given)
         assert (await client.delete(run, headers=bearer(given["ask"]))).status_code == 204
 
 
-async def test_a_new_token_of_a_revoked_name_sees_no_run_of_the_old_one(serve, tokens):
+async def test_a_new_token_of_a_revoked_name_sees_no_run_of_the_old_one(serve, tokens, tmp_path):
     old = tokens.make("ana", [Right.ASK])
     body = {"question": QUESTION, "strategy": "retrieve-read"}
     async with serve(tokens=tokens.path, token=OWNER) as client:
@@ -128,6 +128,14 @@ async def test_a_new_token_of_a_revoked_name_sees_no_run_of_the_old_one(serve, t
         assert (await client.get(f"{DEFAULT}/runs", headers=bearer(new))).json() == []
         assert (await client.delete(f"/api/runs/{run}", headers=bearer(new))).status_code == 404
     async with serve(tokens=tokens.path, token=OWNER) as client:  # after a restart
+        assert (await client.get(f"/api/runs/{run}", headers=bearer(new))).status_code == 404
+        assert (await client.get(f"/api/runs/{run}", headers=bearer(OWNER))).status_code == 200
+    (file,) = tmp_path.rglob(f"{run}.json")  # as older releases kept it
+    kept = json.loads(file.read_text())
+    for name in ("where", "asked_by", "asked_with", "earlier"):
+        kept.pop(name, None)
+    file.write_text(json.dumps(kept))
+    async with serve(tokens=tokens.path, token=OWNER) as client:
         assert (await client.get(f"/api/runs/{run}", headers=bearer(new))).status_code == 404
         assert (await client.get(f"/api/runs/{run}", headers=bearer(OWNER))).status_code == 200
 

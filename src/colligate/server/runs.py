@@ -649,9 +649,12 @@ def _load_runs(library: str, folder: Path) -> list[RecordedRun]:
 
 def _load_run(library: str, files: RunFiles) -> RecordedRun:
     summary = files.read_summary()
-    names = "question strategy parameters documents where began state seconds found asked_by"
-    kept = [*names.split(), "asked_with", "earlier"]
-    run = RecordedRun(library=library, files=files, **{name: summary[name] for name in kept})
+    names = "question strategy parameters documents began state seconds found".split()
+    # Runs of older releases lack these; with tokens only an administrator sees such a run.
+    later: dict[str, Any] = {"where": [], "asked_by": None, "asked_with": None, "earlier": []}
+    kept = {name: summary[name] for name in names}
+    kept |= {name: summary.get(name, default) for name, default in later.items()}
+    run = RecordedRun(library=library, files=files, **kept)
     if not run.ended:
         run.state = "cancelled"
         files.events.touch()
