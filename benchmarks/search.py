@@ -1,6 +1,6 @@
 """Measure search: milliseconds, memory and disk by size, or how well two searches are joined.
 
-    python benchmarks/search.py --sizes 1000 20000 200000 [--engine edge|lance] [--questions 200]
+    python benchmarks/search.py --sizes 1000 20000 200000 [--engine sqlite|lance] [--questions 200]
         [--place s3://BUCKET/NAME]
     python benchmarks/search.py --data DIR --indexes CACHE
 
@@ -146,7 +146,7 @@ async def measure(size: int, engine: str, folder: Path, place: str, questions: i
         await library.index_pending()
     say(f"search {size}: building the index", time.perf_counter() - begun, "s")
     disk = sum(file.stat().st_blocks * 512 for file in path.rglob("*"))
-    name = "passages.lance" if engine == "lance" else "index"
+    name = "passages.lance" if engine == "lance" else "."
     index = sum(file.stat().st_blocks * 512 for file in (path / name).rglob("*"))
     say(f"search {size}: disk", disk / 1e6, "MB", f"index {index / 1e6:.0f} MB")
     say(f"search {size}: memory for building", _resident(), "MB", "resident, at most")
@@ -337,7 +337,7 @@ def _run(step: Step, size: int, engine: str, folder: Path, place: str, questions
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 20_000])
-    parser.add_argument("--engine", choices=["edge", "lance"], default="edge")
+    parser.add_argument("--engine", choices=["sqlite", "lance"], default="sqlite")
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--place", default="", help="a bucket for Lance tables: s3://BUCKET/NAME")
     parser.add_argument("--data", type=Path, help="a folder of data sets")
