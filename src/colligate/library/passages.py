@@ -62,7 +62,9 @@ class PassageIndex:
 
     def search_vector(self, vector: Floats, limit: int, scope: Scope) -> list[ScoredPassage]:
         rows = self._vectors.read()
-        return _take_best(rows.vectors @ vector, rows.numbers, rows.documents, limit, scope)
+        # Not by BLAS: its threads wait for each other where other processes use the cores.
+        scores = np.einsum("ij,j->i", rows.vectors, vector)
+        return _take_best(scores, rows.numbers, rows.documents, limit, scope)
 
     def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
         """Return the passages that share a term, by BM25 score as Qdrant counts it, best first.
@@ -85,10 +87,11 @@ class PassageIndex:
         weights = np.repeat(idf[term_of_row], lengths) * postings["weight"]
         scores = np.bincount(places, weights, len(blocks) * _BLOCK)
         # Every passage that is in the file has its place among the scores, or a score of 0.
-        at = np.searchsorted(blocks, rows.numbers // _BLOCK)
-        known = blocks[np.minimum(at, len(blocks) - 1)] == rows.numbers // _BLOCK
-        places = np.where(known, at, 0) * _BLOCK + rows.numbers % _BLOCK
-        own = np.where(known, scores[places], 0).astype(np.float32)
+        in_file = rows.numbers // _BLOCK
+        order = np.full(max(blocks[-1], in_file.max(initial=0)) + 1, len(blocks))
+        order[blocks] = np.arange(len(blocks))
+        scores = np.append(scores, np.zeros(_BLOCK))  # of the blocks without any of the terms
+        own = scores[order[in_file] * _BLOCK + rows.numbers % _BLOCK].astype(np.float32)
         return _take_best(own, np.where(own > 0, rows.numbers, 0), rows.documents, limit, scope)
 
     def entries(self, document: int) -> list[IndexEntry]:
