@@ -12,7 +12,7 @@ pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is no
 
 from axe_playwright_python.async_playwright import Axe
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.real]
 
 Do = Callable[..., Awaitable[Any]]
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}

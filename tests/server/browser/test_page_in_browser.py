@@ -18,7 +18,7 @@ from support.http_server import RULES, threaded
 from support.models import NOT_FOUND, one_by_one
 from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.real]
 
 Do = Callable[..., Awaitable[Any]]
 DAYS = "How many days to cure a violation after notice?"
