@@ -32,10 +32,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from colligate.bench.datasets.records import load_records
 from colligate.documents.chunking import Structural
 from colligate.documents.reading import find_files, read_file
 from colligate.errors import ColligateError
+from colligate.lab.bench.datasets.records import load_records
 from colligate.library.library import AsyncLibrary
 from colligate.library.sources import cut_passages, prepend_headings
 from colligate.models import Embedder
