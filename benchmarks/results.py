@@ -154,8 +154,8 @@ def render_runs(runs: Sequence[Row]) -> str:
 
 def render_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a table in Markdown."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    lines = ["| " + " | ".join(map(str, line)) + " |" for line in [columns, *rows]]
+    return "\n".join([lines[0], "|" + "---|" * len(columns), *lines[1:]])
 
 
 def render_origin(run: Row) -> str:
