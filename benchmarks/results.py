@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
+USUAL = ("2 cores without GPU, shared with other work", "November 2026")  # said once, on the page
 PLACE = re.compile(r"<!-- (result: ([\w -]+)|goals) -->\n.*?<!-- end -->", re.DOTALL)
 
 T = TypeVar("T")
@@ -163,8 +164,7 @@ def render_origin(run: Row) -> str:
     made = [
         f"n {run['n']:,}" if run["n"] else None,
         f"`{run['model']}`" if run["model"] else None,
-        run["machine"],
-        run["date"],
+        *(run[key] for key in ("machine", "date") if run[key] not in USUAL),
         f"commit {run['commit']}" if run["commit"] else None,
         f"`{run['command']}`" if run["command"] else None,
         f"script of commit {run['script_at']}" if "script_at" in run else None,
@@ -177,14 +177,17 @@ def _after(notes: str | None) -> str:
 
 
 def render_goals(runs: Sequence[Row]) -> str:
-    """Return the goals of these runs, what was measured, and whether that is enough."""
-    rows = []
+    """Return a table of the goals of these runs that were missed, and the others in one line."""
+    missed, met = [], []
     for run in runs:
         for goal in run.get("goals", ()):
-            met = "met" if goal["met"] else "**missed**"
-            link = f"[{met}](results/{run['name']}.json)"
-            rows.append([goal["what"], goal["goal"], goal["measured"], link])
-    return render_table(["what", "goal", "measured", ""], rows)
+            link = f"[{goal['what']}](results/{run['name']}.json)"
+            if goal["met"]:
+                met.append(f"{link} ({goal['measured']}; goal {goal['goal']})")
+            else:
+                missed.append([link, goal["goal"], goal["measured"]])
+    table = render_table(["missed", "goal", "measured"], missed)
+    return f"{table}\n\nMet: {'; '.join(met)}."
 
 
 def main() -> None:
