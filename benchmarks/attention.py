@@ -69,10 +69,14 @@ def reset_most() -> None:
 
 def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dict:
     """Measure the median seconds of one way on one prompt, and its bytes above the loaded model."""
-    from colligate.models.hf.loading import find_source, import_transformers, load_tokenizer
+    from colligate.models.hf.loading import (
+        HFTokenizer,
+        find_source,
+        import_transformers,
+        load_tokenizer,
+    )
     from colligate.models.hf.model import compute_row
     from colligate.models.hf.runtime import Runtime
-    from colligate.models.hf.tokenizer import HFTokenizer
     from colligate.models.local import read_question
     from colligate.models.prompts import Prompts
 

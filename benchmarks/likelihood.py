@@ -32,10 +32,9 @@ from typing import Any
 from colligate.concurrency import physical_cores
 from colligate.documents.chunking import Structural
 from colligate.documents.reading import read_file
-from colligate.models.hf.loading import find_source, load_tokenizer
+from colligate.models.hf.loading import HFTokenizer, find_source, load_tokenizer
 from colligate.models.hf.runtime import Runtime
 from colligate.models.hf.score import LikelihoodScorer
-from colligate.models.hf.tokenizer import HFTokenizer
 from colligate.models.llama.api import Context
 from colligate.models.llama.engine import ScoreRequest, log_probability
 from colligate.models.prompts import Prompts

@@ -32,13 +32,13 @@ from colligate.errors import (
 from colligate.jobs.files import JsonlReader, json_line, sync_path, write_whole
 from colligate.models import Message
 from colligate.models.hf.loading import (
+    HFTokenizer,
     ModelSource,
     cpu_has_bfloat16,
     import_transformers,
     load_model,
     load_pretrained,
 )
-from colligate.models.hf.tokenizer import HFTokenizer
 from colligate.models.prompts import Prompts
 from colligate.models.weights import hash_file
 from colligate.training.recipes import SCHEDULES, Recipe

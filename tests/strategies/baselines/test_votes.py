@@ -10,10 +10,10 @@ import pytest
 from colligate.core import Form
 from colligate.errors import BudgetExceeded, ContextTooSmall
 from colligate.models import Capability, LabelOdds
-from colligate.models.hf.reflection import ReflectedText
 from colligate.strategies.baselines import self_rag
 from colligate.strategies.baselines.asc import ASC
 from colligate.strategies.baselines.main_rag import MAINRAG
+from colligate.strategies.baselines.reflection import ReflectedText
 from colligate.strategies.baselines.self_rag import SelfRAG
 from colligate.strategies.baselines.tree_of_agents import TreeOfAgents
 from support.films import (

@@ -136,8 +136,8 @@ class TrainedEntails:
     """
 
     def __init__(self, name: str) -> None:
-        from colligate.models.hf.encoders import get_seq2seq
         from colligate.models.hf.loading import import_transformers
+        from colligate.strategies.baselines.encoders import get_seq2seq
 
         import_transformers()  # or say what is missing
         self._model = get_seq2seq(name)
@@ -198,7 +198,7 @@ class TrainedReads:
     """
 
     def __init__(self, name: str) -> None:
-        from colligate.models.hf.encoders import ExtractiveReader
+        from colligate.strategies.baselines.encoders import ExtractiveReader
 
         self._reader = ExtractiveReader(name)
         self.name = name

@@ -37,8 +37,8 @@ from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
-from colligate.models.hf.encoders import get_seq2seq
 from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
+from colligate.strategies.baselines.encoders import get_seq2seq
 from colligate.strategies.baselines.shared import StepReply
 
 T = TypeVar("T", bound=StepReply)

@@ -29,7 +29,7 @@ from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
 from colligate.documents.sentences import split_sentences
 from colligate.models import Role
-from colligate.models.hf.encoders import get_dual_encoder
+from colligate.strategies.baselines.encoders import get_dual_encoder
 from colligate.strategies.baselines.shared import DocumentMethod, require_weights, show_best
 
 

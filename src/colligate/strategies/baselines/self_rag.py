@@ -44,8 +44,8 @@ from colligate.documents import Passage
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role, Usage
-from colligate.models.hf.reflection import UTILITY_WEIGHTS, get_reflective_model
 from colligate.readers.lookup import Lookup, reserve_for_answer
+from colligate.strategies.baselines.reflection import UTILITY_WEIGHTS, get_reflective_model
 from colligate.strategies.direct import Direct
 
 
