@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from colligate.errors import ContextTooSmall, ModelError
+from colligate.errors import ModelError
 from colligate.models import (
     Capability,
     ChatModel,
     ChatRequest,
-    Completion,
     Embedder,
-    Message,
     Reranker,
 )
 from colligate.models.cache import CachedChat, ResponseCache
@@ -111,45 +109,6 @@ async def test_one_event_loop_after_another(chat_model):
 
     for _ in range(2):
         assert await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == here
-
-
-@real
-@pytest.mark.parametrize("model", IN_PROCESS.values())
-async def test_a_prompt_too_long_is_one_error(model, request):
-    with pytest.raises(ContextTooSmall):
-        await ask(request.getfixturevalue(model), [Message("user", "word " * 1100)])
-
-
-@real
-@pytest.mark.parametrize("model", IN_PROCESS.values())
-async def test_streams_side_by_side_are_whole(model, request):
-    model = request.getfixturevalue(model)
-    heard: dict[int, list[str]] = {40: [], 6: [], 12: []}
-
-    async def stream(length: int) -> Completion:
-        turns = [Message("user", f"Write a story about {length} ships.")]
-        return await ask(model, turns, max_tokens=length, on_token=heard[length].append)
-
-    answers = await asyncio.gather(*map(stream, heard))
-    for answer, (length, pieces) in zip(answers, heard.items(), strict=True):
-        assert "".join(pieces) == answer.text
-        assert len(pieces) > 1
-        assert answer.usage.output_tokens <= length
-
-
-@real
-@pytest.mark.parametrize("model", IN_PROCESS.values())
-async def test_a_short_answer_does_not_wait_for_a_long_one(model, request):
-    model = request.getfixturevalue(model)
-    ended: list[int] = []
-
-    async def answer(length: int) -> None:
-        turns = [Message("user", "Write a very long story about ships.")]
-        await ask(model, turns, max_tokens=length)
-        ended.append(length)
-
-    await asyncio.gather(answer(40), answer(4))
-    assert ended == [4, 40]
 
 
 EMBEDDERS = [pytest.param("minilm", marks=real), pytest.param("static", marks=real), "openai"]
