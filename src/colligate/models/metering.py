@@ -242,7 +242,7 @@ class Meter:
         self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
     ) -> Call:
         """Record a chat call."""
-        return self._record(Call(str(role), model, "chat", usage, seconds, None, cached=cached))
+        return self.record(Call(str(role), model, "chat", usage, seconds, None, cached=cached))
 
     def scoring(
         self,
@@ -255,7 +255,7 @@ class Meter:
         cached: bool = False,
     ) -> Call:
         """Record likelihoods, labels, attention or rerankings, `passes` of them."""
-        return self._record(Call(str(role), model, "scoring", usage, seconds, None, passes, cached))
+        return self.record(Call(str(role), model, "scoring", usage, seconds, None, passes, cached))
 
     def retrieval(self, seconds: float = 0.0) -> None:
         """Record a search that has just ended."""
@@ -266,7 +266,7 @@ class Meter:
         """Record the result of an answer that had to be JSON."""
         self.stages[stage] += 1
 
-    def _record(self, call: Call) -> Call:
+    def record(self, call: Call) -> Call:
         """Record one call at its price; warn once about a model without one."""
         usd: float | None = 0.0
         if not call.cached:
