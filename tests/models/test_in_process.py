@@ -162,6 +162,13 @@ async def test_a_call_can_be_given_up_while_others_go_on(model):
     assert (await other).text == whole.text
 
 
+async def test_one_event_loop_after_another(model):
+    here = (await ask(model, ASK)).text
+    for _ in range(2):
+        elsewhere = await asyncio.to_thread(lambda: asyncio.run(ask(model, ASK)))
+        assert elsewhere.text == here
+
+
 async def test_closing_ends_the_calls_under_way_and_refuses_others(model):
     begun, heard = asyncio.Event(), []
 
