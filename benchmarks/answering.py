@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from colligate.bench.metrics.answers import normalise_squad
 from colligate.core.answer import Answer
 from colligate.core.events import Asked, Retrieved
 from colligate.core.parameters import set_parameters
@@ -22,6 +21,7 @@ from colligate.core.strategy import Strategy, load_strategy
 from colligate.documents import Document, Span
 from colligate.documents.reading.text import text_tree
 from colligate.errors import ColligateError
+from colligate.lab.bench.metrics.answers import normalise_squad
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Message, Reranker, Role
 from colligate.models.metering import Call, Meter

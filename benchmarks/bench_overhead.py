@@ -21,16 +21,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from colligate.bench.corpus import CorpusResolver
-from colligate.bench.metrics.groups import Backends
-from colligate.bench.outcome import ROWS, Answerer, read_rows
-from colligate.bench.plan import configure_entries, plan
-from colligate.bench.provenance import RUN, Provenance
-from colligate.bench.run import Bench, RunJob
-from colligate.bench.suites import parse_suite
 from colligate.core.events import Trace
-from colligate.jobs.job import Job
-from colligate.jobs.spending import Spending
+from colligate.lab.bench.corpus import CorpusResolver
+from colligate.lab.bench.metrics.groups import Backends
+from colligate.lab.bench.outcome import ROWS, Answerer, read_rows
+from colligate.lab.bench.plan import configure_entries, plan
+from colligate.lab.bench.provenance import RUN, Provenance
+from colligate.lab.bench.run import Bench, RunJob
+from colligate.lab.bench.suites import parse_suite
+from colligate.lab.jobs.job import Job
+from colligate.lab.jobs.spending import Spending
 from colligate.models import Role
 from colligate.testing import ScriptedModel
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from colligate.bench.metrics.answers import normalise_squad
 from colligate.documents import Document, Page, Passage, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_file
 from colligate.documents.reading.text import text_tree
+from colligate.lab.bench.metrics.answers import normalise_squad
 
 Record = dict[str, Any]
 T = TypeVar("T")

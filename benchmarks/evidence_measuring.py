@@ -16,10 +16,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from colligate.bench.significance import bootstrap, paired_bootstrap
 from colligate.core.events import Trace
 from colligate.documents import Document, Node, Passage, Span
 from colligate.documents.chunking import Chunker
+from colligate.lab.bench.significance import bootstrap, paired_bootstrap
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.names import open_embedder, open_reranker

@@ -15,9 +15,9 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from colligate.bench.datasets.records import load_records
 from colligate.core.run import Run
 from colligate.documents import Document, Hit
+from colligate.lab.bench.datasets.records import load_records
 from colligate.library.library import AsyncLibrary
 from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter

@@ -30,7 +30,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from colligate.bench.datasets.records import load_records
+from colligate.lab.bench.datasets.records import load_records
 from colligate.models.embedders import MiniLM
 
 CHARACTERS, K = 5_000, 20

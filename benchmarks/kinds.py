@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from colligate.bench.significance import bootstrap
+from colligate.lab.bench.significance import bootstrap
 from colligate.models import LabelModel
 from colligate.models.names import open_model
 from colligate.strategies.auto.method import choose_kind

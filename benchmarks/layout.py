@@ -29,8 +29,8 @@ SOURCE = ROOT / "src" / "colligate"
 REGISTRIES = (
     "colligate.cli.app",
     "colligate.server.app",
-    "colligate.bench.datasets.formats",
-    "colligate.bench.metrics.catalogue",
+    "colligate.lab.bench.datasets.formats",
+    "colligate.lab.bench.metrics.catalogue",
     "colligate.documents.reading",
     "colligate.models.names",
 )

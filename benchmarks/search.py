@@ -38,16 +38,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colligate.bench.datasets.records import load_records
-from colligate.bench.significance import paired_bootstrap
 from colligate.documents import Document, Hit, Span, flat_tree
+from colligate.lab.bench.datasets.records import load_records
+from colligate.lab.bench.significance import paired_bootstrap
 from colligate.library import SearchMode
-from colligate.library.lance import LanceIndex, LanceStore
 from colligate.library.library import AsyncLibrary
 from colligate.library.protocols import FileRecord, Scope
 from colligate.library.ranking import standardise
 from colligate.library.store import LibraryStore
 from colligate.models.embedders import MiniLM
+from colligate.scale.index import LanceIndex
+from colligate.scale.lance import LanceStore
 
 DIMENSION = 384
 PASSAGES, WORDS, VOCABULARY = 50, 120, 50_000
@@ -203,7 +204,7 @@ SETS = {
     "2wikimultihopqa": "2wikimultihopqa",
     "hotpotqa": "hotpotqa",
 }
-READER = "colligate.bench.datasets.passages:read_corpus_file"
+READER = "colligate.lab.bench.datasets.passages:read_corpus_file"
 OTHERS = {"popqa": 2_600}
 DEPTH = 50  # passages of each search that are joined
 

@@ -15,7 +15,7 @@ import json
 import random
 from pathlib import Path
 
-from colligate.bench.metrics.answers import normalise_squad
+from colligate.lab.bench.metrics.answers import normalise_squad
 from evidence_data import Record, read_records, select_some
 
 

@@ -38,7 +38,25 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Usage:" in done.stdout
-    assert HEAVY & set(done.stderr.split()) == set()
+    loaded = done.stderr.split()
+    assert HEAVY.isdisjoint(loaded)
+    assert not [each for each in loaded if each.startswith(("colligate.lab", "colligate.scale"))]
+
+
+def test_a_question_is_answered_without_the_lab_and_the_cluster(
+    colligate: Any, openai_server: Any, tmp_path: Path
+) -> None:
+    code = (
+        "import sys\n"
+        "from colligate.cli import main\n"
+        f"main(['ask', 'Who may use it?', {str(LICENCES / 'BSD-3-Clause.txt')!r}, '--model',"
+        f" 'openai:x@{openai_server.url}', '--embedder', 'static'])\n"
+        "print([m for m in sys.modules if m.startswith(('colligate.lab', 'colligate.scale'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=colligate.environment, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_help_names_models_as_they_are_written(colligate: Any) -> None:

@@ -31,11 +31,9 @@ from support.embedders import WordEmbedder
 lance = pytest.importorskip("lance")
 pa = pytest.importorskip("pyarrow")
 
-from colligate.library.lance import (  # noqa: E402 (the extra)
-    LanceIndex,
-    TablesPlace,
-    check_conditional_put,
-)
+from colligate.scale.index import LanceIndex  # noqa: E402 (the extra)
+from colligate.scale.lance import check_conditional_put  # noqa: E402
+from colligate.scale.tables import TablesPlace  # noqa: E402
 
 # A part of the suite also runs over a bucket: each test there takes some seconds.
 EVERYWHERE = pytest.mark.parametrize("engine", ["edge", "lance", "s3"])
@@ -70,7 +68,7 @@ def count_rows(library):
 async def test_the_newest_version_is_not_looked_for_each_time_but_own_changes_are_seen(
     open_library, folder, monkeypatch
 ):
-    monkeypatch.setattr("colligate.library.lance._FRESH", 3600)
+    monkeypatch.setattr("colligate.scale.tables._FRESH", 3600)
     looks, plain = [], lance.LanceDataset.latest_version.fget
     counted = property(lambda dataset: looks.append(1) or plain(dataset))
     async with open_library() as library:
@@ -105,7 +103,7 @@ async def test_a_search_that_looks_for_the_newest_version_does_not_undo_a_change
         late = asyncio.create_task(asyncio.to_thread(table.refresh, again=True))
         await asyncio.to_thread(looking.wait, 60)
         await library.remove([first.id])
-        monkeypatch.setattr("colligate.library.lance._FRESH", 3600)
+        monkeypatch.setattr("colligate.scale.tables._FRESH", 3600)
         changed.set()
         await late
         assert len(await titles(library)) == 2
@@ -250,7 +248,7 @@ async def test_pages_of_one_text_and_many_titles_are_many_documents(open_library
 async def test_the_same_question_finds_the_same_passages(
     open_library, tmp_path, write, monkeypatch, indexed
 ):
-    monkeypatch.setattr("colligate.library.lance._INDEXED", indexed)  # passages
+    monkeypatch.setattr("colligate.scale.tables.INDEXED", indexed)  # passages
     late = write("late.md", "# Late\n\nA citation is verified after the index was built.\n")
     async with (
         open_library(embedder="static") as library,
@@ -358,7 +356,7 @@ async def test_a_question_reads_one_version_while_others_write(open_library, fol
 
 @SHARED
 async def test_a_snapshot_is_restored(open_library, folder, write, monkeypatch):
-    monkeypatch.setattr("colligate.library.lance._FRESH", 0)  # a restore may take less
+    monkeypatch.setattr("colligate.scale.tables._FRESH", 0)  # a restore may take less
     async with open_library() as library, open_library() as reader:
         await library.add(folder)
         before = await find(reader)

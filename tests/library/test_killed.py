@@ -152,7 +152,7 @@ def test_killed_anywhere_it_loses_nothing_finished(
 # A child adds files one after the other, and ends wherever it is when its time is up.
 WRITERS = """
 import asyncio, json, os, signal, sys
-import colligate.library.lance
+import colligate.scale.lance
 from colligate.library.library import AsyncLibrary
 from support.embedders import WordEmbedder
 

@@ -25,12 +25,12 @@ from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.strategy import estimate_calls, load_strategy
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.errors import ColligateError, ServerFailed
+from colligate.lab.baselines import llmlingua2, recomp
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Completion, LabelOdds, Role, Usage
 from colligate.models.metering import Meter
 from colligate.models.weights import pull
 from colligate.readers import make_reader
-from colligate.strategies.baselines import llmlingua2, recomp
 from colligate.testing import ScriptedModel
 from support.documents import make
 from support.embedders import SameEmbedder

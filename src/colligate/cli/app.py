@@ -27,6 +27,7 @@ from colligate.cli.command import (
     report_error,
 )
 from colligate.cli.display import prepare_streams
+from colligate.plugins import load_plugin, plugins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +73,8 @@ def _limit_exit(status: int) -> None:
     last.start()
 
 
-# Each command with the first line of its help: the module of its name has it as `app`.
+# Each command with the first line of its help: the module of its name has it as `app`, or what is
+# registered under its name as an entry point of `colligate.commands`.
 COMMANDS = {
     "ask": "Answer a question over files and folders, with citations.",
     "chat": "Ask questions one after another; each may point back to the ones before.",
@@ -106,6 +108,8 @@ class LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """Return the command of a name, imported."""
+    if name in plugins("commands"):
+        return get_command(load_plugin("commands", name, typer.Typer))
     return get_command(import_module(f"colligate.cli.{name}").app)
 
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from colligate import errors
 from colligate.concurrency import in_thread
@@ -41,11 +40,8 @@ from colligate.errors import (
 )
 from colligate.library.catalogue import resolve_path
 from colligate.library.parsing import ParserPool
-from colligate.library.protocols import DocumentStore, FileRecord, ReadFile
+from colligate.library.protocols import Cluster, DocumentStore, FileRecord, Parsers, ReadFile
 from colligate.library.sources import cut_passages
-
-if TYPE_CHECKING:
-    from colligate.library.ray import RayParsers, RayWorkers
 
 _RELEASE = version("colligate")
 
@@ -123,7 +119,7 @@ class Ingestion:
         reader: str,
         limits: Limits,
         on_progress: ProgressCallback,
-        cluster: RayWorkers | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._chunker = chunker
@@ -152,7 +148,7 @@ class Ingestion:
             jobs += await in_thread(self._compare_some, uncompared, result)
         if not jobs:
             return
-        parsers: ParserPool | RayParsers
+        parsers: Parsers
         if self._cluster:
             workers = min(self._cluster.count, len(jobs))
             parsers = self._cluster.parsers(self._reader, self._limits)
@@ -260,7 +256,7 @@ class Ingestion:
         result.failed.append((job.path, error))
         result.failed_before.add(job.path)
 
-    def _parse(self, parsers: ParserPool | RayParsers, job: _Job) -> _Parsed:
+    def _parse(self, parsers: Parsers, job: _Job) -> _Parsed:
         known = "" if job.known is None or job.is_outdated else job.known.sha256
         outcome = parsers.read(job.path, job.record.size, known)
         read: Reading | None = outcome.reading

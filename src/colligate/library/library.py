@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 from uuid import uuid4
 
 import numpy as np
@@ -51,7 +51,7 @@ from colligate.library.catalogue import (
 from colligate.library.index import Indexer
 from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCallback, choose_chunker
 from colligate.library.parsing import DEFAULT_READER
-from colligate.library.protocols import DocumentStore, FileRecord, PassageStore
+from colligate.library.protocols import Cluster, DocumentStore, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, require_known
 from colligate.library.sources import DocumentInfo, SearchMode
@@ -71,9 +71,7 @@ from colligate.library.web import (
 )
 from colligate.models import Embedder
 from colligate.models.weights import PINNED, OnProgress, home
-
-if TYPE_CHECKING:
-    from colligate.library.ray import RayWorkers
+from colligate.plugins import load_plugin, plugins
 
 # The index is rebuilt once this share of it is new or removed. While it has few passages, which
 # takes a second or two at most, it is rebuilt whenever some were removed: until then they count
@@ -90,7 +88,7 @@ OWN_EMBEDDERS = {
     "multilingual-e5-small-q4": MULTILINGUAL_EMBEDDER,
 }
 # What a library may keep its documents in, each with the file that shows it.
-ENGINES = {"edge": "catalogue.sqlite", "lance": "catalogue.lance"}
+ENGINES = {"edge": "catalogue.sqlite"} | {each: f"catalogue.{each}" for each in plugins("stores")}
 _MANY_FOREIGN = 0.2  # share of documents that are not in English
 
 Prune = Callable[[Missing], Awaitable[bool]]
@@ -626,7 +624,7 @@ class AsyncLibrary:
         catalogue: DocumentStore,
         stored: AsyncIterator[list[int]] | None,
         report: ProgressCallback,
-        cluster: RayWorkers | None = None,
+        cluster: Cluster | None = None,
     ) -> int:
         """Index pending and newly stored documents; return the number of passages embedded."""
 
@@ -753,29 +751,26 @@ def _open_store(given: Path | str, wait: float, engine: str | None) -> LibrarySt
         raise UsageError(
             f"cannot open {uri or path} with {engine}", f"it was made with {made}", hint
         )
-    if (made or engine) == "lance":
-        # Imported here: it needs the extra `scale`, and takes most of a second.
-        from colligate.library.lance import LanceStore
-
-        return LanceStore(path, wait, uri)
+    chosen = made or engine
+    if chosen in plugins("stores"):
+        store: LibraryStore = load_plugin("stores", chosen, type)(path, wait, uri)
+        return store
     return LibraryStore(path, wait)
 
 
 @asynccontextmanager
-async def open_cluster(workers: int | str | None) -> AsyncIterator[RayWorkers | None]:
-    """Open the Ray cluster that `workers` names; None if it names none."""
+async def open_cluster(workers: int | str | None) -> AsyncIterator[Cluster | None]:
+    """Open the cluster that `workers` names (`ray`, `ray:HOST:PORT`); None if it names none."""
     if not isinstance(workers, str):
         yield None
         return
     scheme, _, address = workers.partition(":")
-    if scheme != "ray":
+    if scheme not in plugins("workers"):
         raise UsageError(
             f"no workers {workers!r}", "its name is unknown", "give ray or ray:HOST:PORT"
         )
-    # Imported here: it needs the extra `scale`, and takes a second.
-    from colligate.library.ray import RayWorkers
-
-    cluster = await in_thread(RayWorkers, address)
+    opener = await in_thread(load_plugin, "workers", scheme, type)
+    cluster: Cluster = await in_thread(opener, address)
     try:
         yield cluster
     finally:

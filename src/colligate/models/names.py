@@ -20,7 +20,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -48,7 +47,7 @@ OPENAI_DEFAULT = "gpt-6-luna"
 
 MODEL_FORMS = tuple(
     "bundled[+ADAPTER] gguf:PATH[+ADAPTER] hf:NAME-OR-PATH[+ADAPTER] openai:MODEL[@BASE_URL]"
-    " openai/MODEL ollama/MODEL ray:bundled|gguf:...|hf:...".split()
+    " openai/MODEL ollama/MODEL".split()
 )
 EMBEDDER_FORMS = ("minilm", "static", "e5", "openai:MODEL[@BASE_URL]", "st:NAME-OR-PATH")
 RERANKER_FORMS = tuple(
@@ -102,20 +101,11 @@ def open_model(
         pinned = rest in _pinned_models() and not Path(rest).exists()
         target = str(pull(rest, on_progress)["model"]) if pinned else rest
         return HFModel(target, name=name, **options)
-    if kind == "ray" and split_name(rest)[0] in ("bundled", "gguf", "hf"):
-        from colligate.models.ray import RayCluster, RayModel
-
-        address = options.pop("address", os.environ.get("RAY_ADDRESS", "auto"))
-        copies = options.pop("copies", None)
-        # Here its tokens are counted: its weights are not loaded.
-        here = open_model(rest, on_progress=on_progress, options=options)
-        open_there = partial(open_model, rest, options=options)
-        return RayModel(RayCluster(address, ModelError), here, open_there, copies)
     if kind not in OPTIONS and kind in plugins("models") and rest:
         opener: Callable[..., ChatModel] = load_plugin("models", kind)
-        if "with_key" in inspect.signature(opener).parameters:
-            options["with_key"] = with_key
-        return opener(rest, **options)
+        takes = inspect.signature(opener).parameters
+        own = {"with_key": with_key, "on_progress": on_progress}
+        return opener(rest, **options, **{k: v for k, v in own.items() if k in takes})
     forms = (*MODEL_FORMS, *(f"{scheme}:NAME" for scheme in plugins("models")))
     raise _unknown("model", name, forms, ("bundled",))
 
@@ -523,7 +513,6 @@ OPTIONS: Mapping[str, Mapping[str, type]] = {
     "hf": {"context_tokens": int, "parallel": int, "device": str, "dtype": str},
     "openai": _ENDPOINT,
     "ollama": _ENDPOINT,
-    "ray": {"address": str, "copies": int, **_LLAMACPP, "device": str, "dtype": str},
 }
 """Backend -> option -> type. Numbers are above 0, `draft` may be 0; `timeout` is seconds without a
 byte arriving."""
@@ -534,12 +523,14 @@ _EXPECTED = {int: "a whole number above 0", float: "a number above 0", str: "a t
 def options_of(kind: str) -> Mapping[str, type] | None:
     """Return the options of a backend with their types; None if there is no such backend.
 
-    Those of a plug-in are the keyword-only parameters of its function that are annotated with
-    int, float or str.
+    Those of a plug-in are its `options`, or the keyword-only parameters of its function that are
+    annotated with int, float or str.
     """
     if kind in OPTIONS or kind not in plugins("models"):
         return OPTIONS.get(kind)
     opener = load_plugin("models", kind)
+    if isinstance(named := getattr(opener, "options", None), Mapping):
+        return named
     hints = get_type_hints(opener)
     return {
         name: hints[name]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from colligate.bench.outcome import collect_counts
 from colligate.core import Run
 from colligate.core.answer import NOT_FOUND
 from colligate.core.events import Asked, Retrieved
@@ -15,6 +14,7 @@ from colligate.core.parameters import set_parameters
 from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import BudgetExceeded, MissingCapability, ServerFailed
+from colligate.lab.bench.outcome import collect_counts
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
 from colligate.models.metering import Meter

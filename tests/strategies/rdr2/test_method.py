@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from colligate.bench.metrics.evidence import PASSAGES
-from colligate.bench.outcome import observe
-from colligate.bench.question import Question, QuestionReading
 from colligate.core.answer import NOT_FOUND
 from colligate.core.parameters import set_parameters
 from colligate.documents import Hit
 from colligate.errors import MissingCapability, ServerFailed, UsageError
+from colligate.lab.bench.metrics.evidence import PASSAGES
+from colligate.lab.bench.outcome import observe
+from colligate.lab.bench.question import Question, QuestionReading
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Completion
 from colligate.strategies.rdr2 import RDR2
