@@ -39,8 +39,7 @@ def read_epub(source: SourceFile) -> Document:
         chapters.append(parse_html(source, clean_text(decode(data)[0])).text)
     found = package.find("{*}metadata")
     metadata = read_properties(found) if found is not None else {}
-    text = "\n\n".join(chapters)
-    return make_document(source, text, title=metadata.get("title"), metadata=metadata)
+    return make_document(source, "\n\n".join(chapters), metadata=metadata)
 
 
 def read_notebook(source: SourceFile) -> Document:
@@ -91,8 +90,8 @@ def read_org(source: SourceFile) -> Document:
     text = _ORG_TABLE.sub(_write_org_table, _ORG_SETTING.sub("", text))
     text = _ORG_LINK.sub(lambda link: link[2] or link[1], text)
     text = _ORG_HEADING.sub(lambda found: f"{'#' * len(found[1])} {found[2]}", text)
-    metadata = {"authors": facts.get("author", ""), "date": facts.get("date", "")}
-    return make_document(source, text, title=facts.get("title"), metadata=metadata)
+    facts["authors"] = facts.pop("author", "")
+    return make_document(source, text, metadata=facts)
 
 
 def _write_org_table(found: re.Match[str]) -> str:
@@ -133,5 +132,4 @@ def read_legacy(source: SourceFile) -> Document:
         if value
     }
     tree = table_tree if source.format.media_type == _SHEETS else markdown_tree
-    title = metadata.get("title")
-    return make_document(source, found.content, tree=tree, title=title, metadata=metadata)
+    return make_document(source, found.content, tree=tree, metadata=metadata)

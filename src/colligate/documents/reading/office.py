@@ -31,6 +31,8 @@ class Archive:
         self._source = source
         self.names = check_archive(source.data, str(source.path), source.limits)
         self._zip = zipfile.ZipFile(io.BytesIO(source.data))
+        if self.parse("META-INF/manifest.xml").find(".//{*}encryption-data") is not None:
+            raise source.error(EncryptedFile, "it is encrypted", "remove its password")
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a member; none if it is missing or damaged."""
@@ -91,7 +93,7 @@ def read_properties(root: etree._Element) -> dict[str, str]:
     return found
 
 
-_CORE = "docProps/core.xml"
+CORE = "docProps/core.xml"
 _NOT_READ = {
     "ppt/notesSlides/": "the speaker's notes",
     "ppt/charts/": "the figures of charts",
@@ -141,14 +143,15 @@ def read_docx(source: SourceFile) -> Document:
         raise source.error(CorruptFile, f"it is damaged ({error})", _DAMAGED) from error
     if any(message.message.endswith(("oMath", "oMathPara")) for message in converted.messages):
         source.warn("equations are not read")
-    metadata = read_properties(archive.parse(_CORE))
+    metadata = read_properties(archive.parse(CORE))
     text = parse_html(source, converted.value).text
     titles = _TITLE.findall(converted.value)
     if len(titles) == 1 and text.startswith("# "):
         first, line_end, rest = text.partition("\n")
         text = first + line_end + _HEADING.sub("#", rest)  # the title is above the headings
-    title = metadata.get("title") if not titles else None
-    return make_document(source, text, title=title, metadata=metadata)
+    if titles:
+        metadata.pop("title", "")
+    return make_document(source, text, metadata=metadata)
 
 
 def _without_fields(archive: Archive) -> io.BytesIO:
@@ -205,9 +208,8 @@ def read_pptx(source: SourceFile) -> Document:
         text += content if content.startswith("## ") else f"## Slide {number}\n\n{content}"
         text += "\n\n"
         pages.append(Page(number, start, len(text)))
-    metadata = read_properties(archive.parse(_CORE))
-    title = metadata.get("title")
-    return make_document(source, text, title=title, metadata=metadata, pages=tuple(pages))
+    metadata = read_properties(archive.parse(CORE))
+    return make_document(source, text, metadata=metadata, pages=tuple(pages))
 
 
 def _write_slide(slide: etree._Element) -> str:
@@ -271,8 +273,6 @@ _DEEPEST_HEADING = 6
 def read_odt(source: SourceFile) -> Document:
     """Read an OpenDocument text: headings, lists, tables, and its notes at its end."""
     archive = Archive(source)
-    if archive.parse("META-INF/manifest.xml").find(".//{*}encryption-data") is not None:
-        raise source.error(EncryptedFile, "it is encrypted", "remove its password")
     body = archive.require("content.xml").find(".//{*}body/{*}text")
     written = ""
     if body is not None:
@@ -281,8 +281,7 @@ def read_odt(source: SourceFile) -> Document:
         written = _to_html(body, _ODT, _ODT_DROPPED.split())
         written += "".join(_to_html(note, _ODT, _ODT_DROPPED.split()) for note in notes)
     metadata = read_properties(archive.parse("meta.xml"))
-    text = parse_html(source, written).text
-    return make_document(source, text, title=metadata.get("title"), metadata=metadata)
+    return make_document(source, parse_html(source, written).text, metadata=metadata)
 
 
 def _mark_notes(body: etree._Element) -> Iterator[etree._Element]:

@@ -15,21 +15,14 @@ from lxml import etree  # type: ignore[import-untyped]
 
 from colligate.documents.document import Document
 from colligate.documents.markdown import format_table
-from colligate.documents.reading.office import Archive, read_properties
+from colligate.documents.reading.office import CORE, Archive, read_properties
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.documents.reading.tables import table_tree
-from colligate.errors import EncryptedFile
 
 _Rows = Iterator[tuple[int, dict[int, str]]]
 """Rows in order, each with its number from 0 and its cells by column; those without text are left
 out."""
 _WIDEST_GAP = 1_000  # blank rows or columns that are kept: more are a stray value's
-
-
-def _make_workbook(source: SourceFile, archive: Archive, core: str, text: str) -> Document:
-    metadata = read_properties(archive.parse(core))
-    title = metadata.get("title")
-    return make_document(source, text, tree=table_tree, title=title, metadata=metadata)
 
 
 def _write_sheet(name: str, rows: _Rows) -> str:
@@ -72,7 +65,8 @@ def read_xlsx(source: SourceFile) -> Document:
         source.warn(f"formulas without a stored value are blank: {reader.blank:,}")
     if hidden:
         source.warn(f"hidden sheets are read: {', '.join(hidden)}")
-    return _make_workbook(source, archive, "docProps/core.xml", text)
+    metadata = read_properties(archive.parse(CORE))
+    return make_document(source, text, tree=table_tree, metadata=metadata)
 
 
 _PLACE = re.compile(r"([A-Z]{1,3})(\d{1,7})\Z")
@@ -191,14 +185,13 @@ def _join_text(element: etree._Element) -> str:
 def read_ods(source: SourceFile) -> Document:
     """Read an OpenDocument workbook: its cells as they are shown."""
     archive = Archive(source)
-    if archive.parse("META-INF/manifest.xml").find(".//{*}encryption-data") is not None:
-        raise source.error(EncryptedFile, "it is encrypted", "remove its password")
     tables = archive.require("content.xml").iterfind(".//{*}body/{*}spreadsheet/{*}table")
     text = "".join(
         _write_sheet(each.xpath("string(@*[local-name()='name'])"), _iter_ods_rows(each))
         for each in tables
     )
-    return _make_workbook(source, archive, "meta.xml", text)
+    metadata = read_properties(archive.parse("meta.xml"))
+    return make_document(source, text, tree=table_tree, metadata=metadata)
 
 
 _REPEATED = "string(@*[local-name()='number-{}-repeated'])"
