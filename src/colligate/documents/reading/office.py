@@ -12,6 +12,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from lxml import etree  # type: ignore[import-untyped]
 
@@ -48,6 +49,17 @@ class Archive:
             return etree.fromstring(self.read(name), parser)
         except etree.XMLSyntaxError:
             return etree.Element("missing")
+
+    def iterate(self, name: str, tag: str) -> Iterator[etree._Element]:
+        """Yield the elements of a large member by their tag; each is emptied at the next."""
+        data = io.BytesIO(self.read(name))
+        found = etree.iterparse(data, tag=f"{{*}}{tag}", resolve_entities=False, huge_tree=True)
+        with suppress(etree.XMLSyntaxError):  # what comes before the damage is read
+            for _, element in found:
+                yield element
+                element.clear()
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
 
     def require(self, name: str) -> etree._Element:
         """Return the root of a member without which there is nothing to read."""

@@ -58,7 +58,7 @@ def read_xlsx(source: SourceFile) -> Document:
     for listed in book.iterfind(".//{*}sheets/{*}sheet"):
         name = listed.get("name", "")
         part = related.get(listed.xpath("string(@*[namespace-uri()])"), "")
-        text += _write_sheet(name, reader.iter_rows(archive.parse(part)))
+        text += _write_sheet(name, reader.iter_rows(archive.iterate(part, "row")))
         if listed.get("state", "visible") != "visible":
             hidden.append(name)
     if reader.blank:
@@ -84,8 +84,7 @@ class _CellReader:
 
     def __init__(self, archive: Archive, book: etree._Element) -> None:
         self.blank = 0
-        strings = archive.parse("xl/sharedStrings.xml").iterfind("{*}si")
-        self._strings = [_join_text(each) for each in strings]
+        self._strings = [_join_text(each) for each in archive.iterate("xl/sharedStrings.xml", "si")]
         styles = archive.parse("xl/styles.xml")
         own = {
             each.get("numFmtId"): each.get("formatCode", "") for each in styles.iter("{*}numFmt")
@@ -96,10 +95,10 @@ class _CellReader:
         since_1904 = properties is not None and properties.get("date1904") in ("1", "true")
         self._day_zero = datetime(1904, 1, 1) if since_1904 else datetime(1899, 12, 30)
 
-    def iter_rows(self, sheet: etree._Element) -> _Rows:
+    def iter_rows(self, rows: Iterator[etree._Element]) -> _Rows:
         """Yield the rows of a sheet; a cell that does not say where it is follows the last."""
         number = -1
-        for row in sheet.iterfind("{*}sheetData/{*}row"):
+        for row in rows:
             stated = row.get("r", "")
             number = int(stated) - 1 if stated.isdigit() else number + 1
             cells: dict[int, str] = {}
