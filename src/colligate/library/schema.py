@@ -233,6 +233,8 @@ def _prepare(connection: sqlite3.Connection, file: Path) -> None:
             _execute_all(connection, _CONVERT)
         connection.execute("COMMIT")
         shutil.rmtree(file.parent / "index", ignore_errors=True)
+        for name in ("lock", "holder.json", "server.json"):
+            (file.parent / name).unlink(missing_ok=True)
 
 
 def _execute_all(connection: sqlite3.Connection, statements: str) -> None:

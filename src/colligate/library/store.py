@@ -29,7 +29,7 @@ from colligate.library.search import SearchStore
 from colligate.library.web import WEB_FOLDER, folder_of, is_address
 from colligate.models.cache import ResponseCache
 from colligate.models.weights import home
-from colligate.private import make_private_folder
+from colligate.private import make_private_file, make_private_folder
 
 # These may repeat the library's text, so they are kept in it, and removal reaches them.
 RESPONSES_FILE = "responses.sqlite"
@@ -234,6 +234,7 @@ class LibraryStore:
         file = name_vectors(self.path, length)
         if not catalogue.is_searchable():
             # No vector counts yet: those of other lengths are another embedder's.
+            make_private_file(file)
             for other in set(list_vectors(self.path)) - {file}:
                 other.unlink(missing_ok=True)
         elif not file.exists():
@@ -255,9 +256,11 @@ class LibraryStore:
         self._delete_index()
 
     def _delete_index(self) -> None:
-        """Delete the vectors; words of passages that are indexed again are replaced."""
-        for file in list_vectors(self.path):
-            file.unlink(missing_ok=True)
+        assert isinstance(self._catalogue, Catalogue)
+        with self._catalogue.database.transaction() as db:
+            db.execute("DELETE FROM words")
+            for file in list_vectors(self.path):
+                file.unlink(missing_ok=True)
 
 
 # Files that may repeat a document: a server's runs, uploads, and what was fetched.
