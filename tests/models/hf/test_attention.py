@@ -253,6 +253,7 @@ def test_what_is_not_in_the_text_or_model_is_refused(llama, prompt, options, why
         ask(llama, prompt, **options)
 
 
+@pytest.mark.real
 @pytest.mark.model
 def test_a_real_model(smollm2_folder):
     real = TinyModel(smollm2_folder, context=1024)

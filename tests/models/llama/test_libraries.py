@@ -108,7 +108,7 @@ def machine(
     monkeypatch.setattr(libraries, "_try_loading", lambda folder: None)
     monkeypatch.setattr("platform.system", lambda: "Linux")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    monkeypatch.setattr("os.confstr", lambda name: "glibc 2.36")
+    monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.36"))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLLIGATE_NPM_URL", server.url)
@@ -282,7 +282,7 @@ with (
     mock.patch.object(libraries, "_try_loading", load),
     mock.patch("platform.system", lambda: "Linux"),
     mock.patch("platform.machine", lambda: "x86_64"),
-    mock.patch("os.confstr", lambda name: "glibc 2.36"),
+    mock.patch("platform.libc_ver", lambda: ("glibc", "2.36")),
 ):
     print(libraries.pull_libraries())
 """
@@ -352,7 +352,9 @@ def test_an_own_folder_is_used_as_it_is(server, machine, tmp_path, monkeypatch, 
         (own / name.replace("llama", part)).write_bytes(b"own")
     (own / name.replace("llama", "llama-common")).write_bytes(b"own")
     monkeypatch.setenv("COLLIGATE_LLAMA", str(own))
-    monkeypatch.setattr("os.confstr", lambda name: None)  # an own build runs with any C library
+    monkeypatch.setattr(
+        "platform.libc_ver", lambda: ("", "")
+    )  # an own build runs with any C library
     assert find_libraries() == pull_libraries() == own
     assert find_library_file(own, "llama") == own / name
     assert library_entry().present
@@ -387,11 +389,11 @@ def test_a_variant_is_chosen_by_its_name(server, machine, monkeypatch):
 @pytest.mark.parametrize(
     ("system", "processor", "libc", "why"),
     [
-        ("Linux", "x86_64", None, r"not GLIBC \(is it musl\?\), they need GLIBC 2.34"),
-        ("Linux", "x86_64", "glibc 2.31", "this system has GLIBC 2.31, they need 2.34"),
-        ("Linux", "riscv64", "glibc 2.39", "there is none for linux-riscv64"),
-        ("FreeBSD", "amd64", None, "there is none for freebsd-x64"),
-        ("Darwin", "arm64", None, "there is none for mac-arm64"),
+        ("Linux", "x86_64", ("", ""), r"not GLIBC \(is it musl\?\), they need GLIBC 2.34"),
+        ("Linux", "x86_64", ("glibc", "2.31"), "this system has GLIBC 2.31, they need 2.34"),
+        ("Linux", "riscv64", ("glibc", "2.39"), "there is none for linux-riscv64"),
+        ("FreeBSD", "amd64", ("", ""), "there is none for freebsd-x64"),
+        ("Darwin", "arm64", ("", ""), "there is none for mac-arm64"),
     ],
 )
 def test_where_nothing_fits_the_hint_names_the_ways_out(
@@ -399,7 +401,7 @@ def test_where_nothing_fits_the_hint_names_the_ways_out(
 ):
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: processor)
-    monkeypatch.setattr("os.confstr", lambda name: libc)
+    monkeypatch.setattr("platform.libc_ver", lambda: libc)
     with pytest.raises(WeightsUnavailable, match=why) as caught:
         pull_libraries()
     for way in ("COLLIGATE_LLAMA", "hf:", "openai:"):
@@ -408,7 +410,7 @@ def test_where_nothing_fits_the_hint_names_the_ways_out(
 
 
 def test_an_older_glibc_gets_the_source_that_it_can_run(server, machine, monkeypatch):
-    monkeypatch.setattr("os.confstr", lambda name: "glibc 2.34")
+    monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.34"))
     server.files |= {RELEASE_PATH: RELEASE, NPM_PATH: NPM}
     pull_libraries()
     assert [path for path, _ in server.requests] == [NPM_PATH]
