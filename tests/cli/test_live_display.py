@@ -52,13 +52,6 @@ def test_a_narrow_terminal_without_colour(
     assert max(len(line) for line in answer.splitlines() if "tokens" not in line) <= 30
 
 
-def test_the_model_taken_is_said(colligate: Any, tower_reader: Any, folder: Path) -> None:
-    colligate.environment["COLLIGATE_MODEL"] = f"openai:reader@{tower_reader.url}"
-    done = colligate.here("ask", "When was the tower built?", folder, "--embedder", "static")
-    assert done.returncode == 0, done.stderr
-    assert f"model: openai:reader@{tower_reader.url} (COLLIGATE_MODEL)" in done.stderr
-
-
 def test_the_model_asked_is_said_before_it_replies(
     colligate: Any, asked: Callable[..., Any], ask: Any, openai_server: Any, folder: Path
 ) -> None:

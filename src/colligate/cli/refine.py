@@ -26,9 +26,7 @@ async def refine_command(
         ),
     ] = None,
     where: options.Where = None,
-    follow_links: options.FollowLinks = False,
-    ocr: options.Ocr = False,
-    pdf: options.Pdf = None,
+    reading: options.ReadOptions,
     models: options.EngineOptions,
     run: options.RunOptions,
 ) -> int:
@@ -51,8 +49,7 @@ async def refine_command(
     settings = models.load_settings()
     with watch_run(run.trace) as watcher:
         trace = Trace([watcher.see], keep=False)
-        opened = models.engine(settings, follow_links=follow_links, ocr=ocr, pdf=pdf)
-        async with opened as engine:
+        async with models.engine(settings, **reading.given()) as engine:
             refined = await engine.refine(
                 question,
                 paths or [],

@@ -31,9 +31,8 @@ async def tree_command(
         ),
     ] = None,
     models: options.EngineOptions,
+    reading: options.ReadOptions,
     router_adapter: options.RouterAdapter = None,
-    ocr: options.Ocr = False,
-    pdf: options.Pdf = None,
     run: options.RunOptions,
 ) -> int:
     """Show the structure of a file: headings, pages, blocks, and how sure it is.
@@ -43,7 +42,7 @@ async def tree_command(
     """
     if route is None:
         _refuse_options_of_route(context)
-        return _show_structure(file, run.as_json, ocr=ocr, pdf=pdf)
+        return _show_structure(file, run.as_json, reading)
     from colligate.cli.drawing import draw_routes
     from colligate.cli.progress import require_text, watch_run
     from colligate.core.events import Event, Trace
@@ -57,7 +56,8 @@ async def tree_command(
     events: list[Event] = []
     with watch_run(run.trace) as watcher:
         strategy = configure(RDR2, settings, parameters, Trace([watcher.see], keep=False))
-        async with models.engine(settings, ocr=ocr, pdf=pdf, on_event=watcher.see) as engine:
+        more = {**reading.given(), "on_event": watcher.see}
+        async with models.engine(settings, **more) as engine:
             routes = await engine.route(
                 route,
                 [file],
@@ -84,7 +84,7 @@ def _refuse_options_of_route(context: typer.Context) -> None:
             raise UsageError(what, "it needs --route", "add --route QUESTION")
 
 
-def _show_structure(file: Path, as_json: bool, *, ocr: bool, pdf: str | None) -> int:
+def _show_structure(file: Path, as_json: bool, given: options.ReadOptions) -> int:
     from colligate.cli.drawing import draw_document
     from colligate.documents.document import tree_json
     from colligate.documents.reading import Limits, read_file
@@ -96,9 +96,9 @@ def _show_structure(file: Path, as_json: bool, *, ocr: bool, pdf: str | None) ->
         why, hint = "a web address is read only into a library", "see `colligate index`"
         raise UsageError("tree shows a file", why, hint)
     settings = Settings.load()
-    reader = pdf or (settings.pdf.name if settings.pdf else "")
+    reader = given.pdf or (settings.pdf.name if settings.pdf else "")
     require_reader(reader)
-    reading = read_file(file, Limits(ocr=settings.ocr_languages(asked=ocr), pdf=reader))
+    reading = read_file(file, Limits(ocr=settings.ocr_languages(asked=given.ocr), pdf=reader))
     for warning in reading.warnings:
         warn(warning)
     if as_json:
