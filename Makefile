@@ -73,11 +73,10 @@ test-real: setup
 
 bench: setup
 	$(BIN)/python benchmarks/overhead.py
-	$(BIN)/python benchmarks/bench_overhead.py
+	$(BIN)/python benchmarks/overhead.py --bench
 	$(BIN)/python benchmarks/search.py --sizes 1000 20000
 	$(BIN)/python benchmarks/concurrency.py --delay 1
 	$(BIN)/python benchmarks/speed.py --model smollm2-135m --quick
-	$(BIN)/python benchmarks/batching.py --model smollm2-135m --quick
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
