@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from colligate.core.events import Noted, Progressed, Trace, pluralize
 from colligate.documents.reading import find_files
 from colligate.errors import ColligateError, NoDocuments
 from colligate.library.ingest import Ingested, Progress
-from colligate.library.library import AsyncLibrary, Prune
+from colligate.library.library import AsyncLibrary
 from colligate.library.web import is_address
 from colligate.models.names import redact_name
 from colligate.models.weights import OnProgress
@@ -56,20 +56,18 @@ async def ingest(
     paths: Sequence[str | Path],
     trace: Trace,
     *,
-    index: bool,
-    workers: int | str | None = None,
     said: set[str] | None = None,
-    prune: bool | Prune = False,
+    **options: Any,
 ) -> Ingested:
     """Read files and folders into a library; the trace reports what was left out, and why.
+
+    `options` are those of `AsyncLibrary.add`.
 
     With `said`, the warnings that the session gave already, none is given twice, and several files
     that failed before as well are reported together. It is an error if nothing could be read, nor
     removed.
     """
-    ingested = await library.add(
-        paths, index=index, workers=workers, prune=prune, on_progress=report_ingestion(trace)
-    )
+    ingested = await library.add(paths, on_progress=report_ingestion(trace), **options)
     errors = [*ingested.problems, *(error for _, error in ingested.failed)]
     if not (ingested.document_ids or ingested.removed or ingested.kept):
         _raise_nothing_read(errors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,13 @@ from colligate.cli.display import note, print_json, print_result, warn
 from colligate.errors import UsageError
 
 app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True)
+class RouteOptions(options.ReadOptions):
+    """How the file is read, and the adapter of the router."""
+
+    router_adapter: options.RouterAdapter = None
 
 
 @command(app)
@@ -31,8 +39,7 @@ async def tree_command(
         ),
     ] = None,
     models: options.EngineOptions,
-    reading: options.ReadOptions,
-    router_adapter: options.RouterAdapter = None,
+    reading: RouteOptions,
     run: options.RunOptions,
 ) -> int:
     """Show the structure of a file: headings, pages, blocks, and how sure it is.
@@ -52,7 +59,7 @@ async def tree_command(
 
     require_text(route)
     settings = models.load_settings()
-    parameters = run.settings(router_adapter)
+    parameters = run.settings(reading.router_adapter)
     events: list[Event] = []
     with watch_run(run.trace) as watcher:
         strategy = configure(RDR2, settings, parameters, Trace([watcher.see], keep=False))

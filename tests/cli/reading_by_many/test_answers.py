@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +113,38 @@ def test_a_model_that_cannot_be_held_to_a_schema(
     said = json.loads(done.stdout)
     assert said["answer"] == expected["answer"]
     assert said["citations"] == expected["citations"]
+
+
+def test_interrupted_it_goes_on_where_it_was(colligate: Any, answers: Any, licences: Path) -> None:
+    """No document whose agent was done is asked again, nor the coordinator."""
+    server, done = answers.server, threading.Event()
+    model = f"openai:reader@{server.url}"
+    command = ["ask", QUESTION, licences, "--strategy", "spd-rag", "--model", model,
+               "--embedder", "static", "--set", "concurrency=1", "--json"]  # fmt: skip
+    go_on = threading.Event()
+
+    def agent(body: dict[str, Any]) -> Any:
+        if len(answers.at("agent")) > 2:  # the third document
+            done.set()
+            go_on.wait(30)
+        return answers.agent(body)
+
+    answers.say["agent"] = agent
+    process = colligate.start(*command)
+    assert done.wait(30)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, b""), err
+    assert b"is kept" in err
+    go_on.set()
+    answers.say["agent"] = answers.agent
+    answers.served.clear()
+
+    finished = colligate.here(*command)
+    assert finished.returncode == 0, finished.stderr
+    assert answers.counted() == {"agent": 3, "statements": 1}
+    assert len({c["document"] for c in json.loads(finished.stdout)["citations"]}) == 5
+    # What was kept is for going on alone: who asks again is answered anew.
+    answers.served.clear()
+    assert colligate.here(*command).returncode == 0
+    assert answers.counted() == {"coordinator": 1, "agent": 5, "statements": 1}
