@@ -29,9 +29,6 @@ async def test_about_names_models_strategies_and_limits(client):
     assert any(each["name"] == "k" for each in strategies["retrieve-read"]["parameters"])
     assert about["libraries"] == ["default"]
     assert about["limits"]["question_characters"] == 8000
-
-
-async def test_every_operation_has_a_name_of_its_own(client):
     paths = (await client.get("/api/openapi.json")).json()["paths"]
     ids = [each["operationId"] for methods in paths.values() for each in methods.values()]
     assert len(set(ids)) == len(ids)
@@ -113,15 +110,6 @@ async def test_a_question_over_documents_of_some_dates(client):
     assert [(each["source"], each["date"]) for each in located] == [("new.md", "2024-05-01")]
 
 
-async def test_what_a_search_finds_in_a_sheet_has_its_row(client):
-    rows = "".join(f"Tower {n},{1800 + n}\n" for n in range(2, 90))
-    await client.add({"towers.csv": f"name,built\n{rows}"})
-    query = {"q": "built tower 89", "k": 1}
-    (hit,) = (await client.get(f"{DEFAULT}/search", params=query)).json()
-    assert hit["row"] > 2
-    assert hit["text"].startswith(f"| Tower {hit['row']} |")
-
-
 async def test_parameters_of_a_strategy_and_what_no_question_may_be(client):
     answer = (await client.ask(strategy="retrieve-read", parameters={"k": 1})).json()
     assert len(answer["evidence"]) == 1
@@ -138,7 +126,7 @@ async def test_parameters_of_a_strategy_and_what_no_question_may_be(client):
     assert len(await client.listed("runs")) == 2  # one was answered, one began and was too dear
 
 
-async def test_no_client_names_a_model_or_a_folder_to_load(client):
+async def test_no_client_names_a_model_or_a_folder_to_load_that_was_not_allowed(serve, client):
     tried = 0
     for strategy in (await client.get("/api/about")).json()["strategies"]:
         for parameter in strategy["parameters"]:
@@ -149,9 +137,6 @@ async def test_no_client_names_a_model_or_a_folder_to_load(client):
                 assert "--allow-model" in response.json()["hint"]
                 tried += 1
     assert tried > 5
-
-
-async def test_models_that_were_allowed_may_be_named(serve):
     async with serve(files=RULES, allow_models=("hf:one",)) as client:
         for name, fits in (("hf:one", True), ("hf:two", False), (None, True)):
             response = await client.ask(strategy="rdr2", parameters={"router_adapter": name})
@@ -192,15 +177,12 @@ async def test_trees_pages_and_ranges(client):
     assert whole["text"].startswith("# Rules")
     beyond = (await client.get(f"{path}?start=10000&end=20000")).json()
     assert (beyond["text"], beyond["start"]) == ("", whole["characters"])
-
-
-async def test_long_texts_come_in_pieces(serve):
-    async with serve(files={"long.txt": "word " * 50_000}) as client:
-        path = f"{DEFAULT}/documents/{await client.document('long')}"
-        first = (await client.get(path)).json()
-        assert first["end"] == 200_000
-        rest = (await client.get(f"{path}?start={first['end']}")).json()
-        assert len(first["text"] + rest["text"]) == first["characters"]
+    await client.add({"long.txt": "word " * 50_000})
+    path = f"{DEFAULT}/documents/{await client.document('long')}"
+    first = (await client.get(path)).json()
+    assert first["end"] == 200_000
+    rest = (await client.get(f"{path}?start={first['end']}")).json()
+    assert len(first["text"] + rest["text"]) == first["characters"]
 
 
 async def test_libraries_are_apart(client):
@@ -326,17 +308,12 @@ async def test_a_run_that_a_killed_server_left_is_listed_as_cancelled(serve, tmp
         assert '"event": "retrieved"' in (await client.get(f"/api/runs/{run}/events")).text
 
 
-async def test_only_the_last_runs_are_kept(serve, tmp_path):
-    async with serve(files=RULES, kept_runs=2) as client:
-        ids = [(await client.ask()).json()["run"] for _ in range(4)]
-        assert [run["id"] for run in await client.listed("runs")] == ids[:1:-1]
+async def test_the_last_runs_and_the_first_events_of_each_are_kept(serve, tmp_path):
+    async with serve(files=RULES, run_bytes=300, kept_runs=2) as client:
+        ids = [(await client.ask()).json()["run"] for _ in range(3)]
+        assert [run["id"] for run in await client.listed("runs")] == ids[:0:-1]
         assert len(list((tmp_path / "papers" / "runs").iterdir())) == 4
-
-
-async def test_events_past_the_limit_are_not_recorded(serve):
-    async with serve(files=RULES, run_bytes=300) as client:
-        run = (await client.ask()).json()["run"]
-        streamed = await client.events(f"/api/runs/{run}/events")
+        streamed = await client.events(f"/api/runs/{ids[-1]}/events")
         assert streamed[-1][0] == "answer"
         assert "more events than are recorded" in streamed[-2][1]["text"]
 
