@@ -126,18 +126,19 @@ async def test_parameters_of_a_strategy_and_what_no_question_may_be(client):
     assert len(await client.listed("runs")) == 2  # one was answered, one began and was too dear
 
 
-async def test_no_client_names_a_model_or_a_folder_to_load_that_was_not_allowed(serve, client):
+async def test_no_client_names_a_model_or_a_folder_to_load_that_was_not_allowed(serve):
     tried = 0
-    for strategy in (await client.get("/api/about")).json()["strategies"]:
-        for parameter in strategy["parameters"]:
-            if NAMES_A_MODEL.search(parameter["name"]):
-                named = {parameter["name"]: "/etc"}
-                response = await client.ask(strategy=strategy["name"], parameters=named)
-                assert response.status_code == 422
-                assert "--allow-model" in response.json()["hint"]
-                tried += 1
+    async with serve(files=RULES) as client:
+        for strategy in (await client.get("/api/about")).json()["strategies"]:
+            for parameter in strategy["parameters"]:
+                if NAMES_A_MODEL.search(parameter["name"]):
+                    named = {parameter["name"]: "/etc"}
+                    response = await client.ask(strategy=strategy["name"], parameters=named)
+                    assert response.status_code == 422
+                    assert "--allow-model" in response.json()["hint"]
+                    tried += 1
     assert tried > 5
-    async with serve(files=RULES, allow_models=("hf:one",)) as client:
+    async with serve(allow_models=("hf:one",)) as client:
         for name, fits in (("hf:one", True), ("hf:two", False), (None, True)):
             response = await client.ask(strategy="rdr2", parameters={"router_adapter": name})
             assert ("--allow-model" in response.text) is not fits
