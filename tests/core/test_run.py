@@ -19,7 +19,6 @@ from colligate.errors import (
     BudgetExceeded,
     ContextTooSmall,
     MalformedOutput,
-    MissingCapability,
     RateLimited,
     ServerFailed,
 )
@@ -40,14 +39,6 @@ class City(BaseModel):
 
 def reply(text: str) -> Completion:
     return Completion(text, Usage(100, 10), "scripted")
-
-
-async def test_answers_that_came_to_nothing_are_metered(make_run) -> None:
-    run, _ = make_run(None, [reply("Paris."), reply("No.")])
-    with pytest.raises(MalformedOutput):
-        await run.structured(ASK, City, max_tokens=20)
-    assert run.meter.report().calls == 2
-    assert run.meter.tokens == 220
 
 
 async def test_what_was_spent_before_a_failure_is_metered(make_run) -> None:
@@ -173,13 +164,6 @@ async def test_what_became_of_structured_answers_is_counted_and_traced(make_run)
         "schema": "City",
         "stages": {"parsed": 0, "repaired": 1, "asked_again": 1, "failed": 0},
     }
-
-
-async def test_a_model_that_cannot_be_held_to_a_schema_is_told_it(make_run) -> None:
-    for capabilities, told in (([Capability.STRUCTURED], 0), ([], 1)):
-        run, model = make_run(None, ['{"name": "Paris"}'], capabilities=capabilities)
-        await run.structured(ASK, City, max_tokens=20)
-        assert model.calls[0].prompt.count('"name"') == told * 2  # a property, and required
 
 
 async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run) -> None:
@@ -321,13 +305,6 @@ async def test_an_adapter_is_on_one_roles_model_and_the_rest_is_shared() -> None
     assert run.meter.report().calls == 3
     assert len(run.trace.events) == len(router.trace.events) == 6
     assert router.tokens is run.tokens
-
-
-async def test_a_model_without_adapters_says_so() -> None:
-    model = ScriptedModel([], name="plain")
-    run = Run(InMemorySources([]), {Role.READER: model}, Meter())
-    with pytest.raises(MissingCapability, match="plain takes no adapter"):
-        await run.with_adapter(Role.WORKER, "some/adapter")
 
 
 class Counting:

@@ -130,13 +130,6 @@ async def test_few_short_documents_are_read_whole_without_a_kind(make_run):
     assert (answer.found, len(model.calls)) == (True, 1)
 
 
-async def test_a_library_without_documents_refuses_without_a_call(make_run):
-    async with InMemorySources([]) as sources:
-        run, model = make_run(sources)
-        answer = await Auto().answer(DIRECTOR, run)
-    assert (answer.found, model.calls) == (False, [])
-
-
 async def test_many_documents_are_read_only_with_consent(ask_auto):
     _, run, _ = await ask_auto("Which year is each film from?", "each", most_documents=2)
     assert any("of 3: --yes reads all" in warning for warning in run.warnings)

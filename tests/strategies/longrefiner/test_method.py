@@ -108,12 +108,6 @@ async def test_a_document_that_fits_is_kept_whole(make_run):
         assert words in refined.text
 
 
-async def test_the_same_twice(make_run):
-    one, _, _ = await refine(make_run, sparse(budget=300), choose("Machines"))
-    two, _, _ = await refine(make_run, sparse(budget=300), choose("Machines"))
-    assert one == two
-
-
 async def test_a_chosen_title_weighs_as_much_as_the_question_is_broad(make_run):
     kept = {}
     for scope in (0.0, 1.0):
@@ -191,30 +185,12 @@ async def test_a_reranker_scores_every_leaf(make_run):
     assert "wheel" not in {call.model for call in run.meter.calls}
 
 
-async def test_a_reranker_that_fails_after_a_paid_call_leaves_the_scores_of_the_search(make_run):
-    class Failing:
-        name = "failing"
-
-        async def score(self, query, texts):
-            raise ServerFailed("the reranker is down")
-
-    wanted, _, _ = await refine(make_run, sparse(budget=60))
-    refined, run, _ = await refine(make_run, sparse(budget=60), reranker=Failing())
-    assert refined.text == wanted.text != ""
-    assert any("the reranker is down" in warning for warning in run.warnings)
-
-
 @pytest.mark.parametrize("field", ["budget", "outline_tokens", "documents", "least_words"])
 def test_a_number_that_means_nothing_is_wrong_usage(field):
     with pytest.raises(UsageError, match=f"{field} is -1"):
         LongRefiner(**{field: -1})
     with pytest.raises(UsageError, match="most_words is 150"):
         Refiner(least_words=200)
-
-
-async def test_an_adapter_needs_a_model_that_takes_one(make_run):
-    with pytest.raises(MissingCapability, match="takes no adapter"):
-        await refine(make_run, sparse(selection_adapter="here"))
 
 
 # Query analysis
@@ -554,17 +530,6 @@ async def test_a_choice_of_titles_that_fails_leaves_the_scores_of_the_text(make_
         answer = await LongRefiner(mode="sparse").answer(QUESTION, run)
     assert answer.found
     assert any("by the scores of their text alone: it fell over" in w for w in run.warnings)
-
-
-async def test_what_was_kept_is_all_that_is_read(make_run, reply):
-    """There is no last search: parts that do not answer are a refusal."""
-    async with InMemorySources([MILL]) as sources:
-        run, model = make_run(sources, lambda call: reply(found=False), labels=odds(0.1))
-        strategy = LongRefiner(budget=25, least_words=5, mode="sparse", no_global=True)
-        answer = await strategy.answer("The wheel?", run)
-    assert not answer.found
-    assert len(model.calls) == 1
-    assert len(answer.evidence) == 1
 
 
 @pytest.mark.parametrize(

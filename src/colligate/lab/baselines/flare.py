@@ -29,6 +29,7 @@ from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
     enclose,
+    escape,
     parse_sentence,
     render_passages,
     render_question,
@@ -122,7 +123,7 @@ class FLARE:
 
     async def _mask(self, question: str, text: _Text, sentence: str, run: Run) -> tuple[bool, str]:
         """Return whether every token of a sentence is likely, and the sentence less the others."""
-        before = f"Question: {question.strip()}\nAnswer: {text}".rstrip()
+        before = escape(f"Question: {question.strip()}\nAnswer: {text}".rstrip())
         continuation = f" {sentence}"
         (tokens,) = await score_tokens(run, [(before, continuation)])
         unlikely = [token for token in tokens if math.exp(token.logprob) <= self.threshold]

@@ -132,7 +132,7 @@ class LongLLMLingua(DocumentMethod):
         self, question: str, documents: Sequence[tuple[Passage, float]], run: Run
     ) -> list[CompressedPassage]:
         """Cut each document to its best tokens, in the order given."""
-        asked = f"{question.strip()}\n\n"
+        asked = f"{escape(question.strip())}\n\n"
         before = ""
         found: list[CompressedPassage] = []
         for passage, share in documents:
@@ -151,9 +151,9 @@ class LongLLMLingua(DocumentMethod):
         kept: list[tuple[int, int]] = []
         tokens = await model.token_spans(passage.text)
         for start, end in cut_pieces(0, len(passage.text), tokens, self.block):
-            known = before + compress(passage, kept).text
+            known = escape(before + compress(passage, kept).text)
             context = await _fit_scorer(known, run, taken, end=True)
-            text = passage.text[start:end]
+            text = escape(passage.text[start:end])
             pairs = [(f"{asked}{context}", text), (context, text)]
             with_question, without = await score_tokens(run, pairs)
             gains = [
