@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.token_scores import cut_runs
+from colligate.lab.baselines.token_scores import cut_runs
 from colligate.documents.tokens import token_spans
 from colligate.lab.baselines.meta_chunking import (
     MetaChunking,

@@ -36,7 +36,7 @@ from colligate.core.prompts import (
 )
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import score_tokens
+from colligate.lab.baselines.token_scores import score_tokens
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role

@@ -22,7 +22,7 @@ from colligate.core.answer import Answer
 from colligate.core.parameters import require_min
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import group_words
+from colligate.lab.baselines.token_scores import group_words
 from colligate.documents import Passage
 from colligate.documents.compress import CompressedPassage, compress, keep_above_percentile
 from colligate.lab.baselines.shared import DocumentMethod, require_weights

@@ -28,7 +28,7 @@ from colligate.core.parameters import require_min
 from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import MARGIN, cut_pieces, score_tokens
+from colligate.lab.baselines.token_scores import MARGIN, cut_pieces, score_tokens
 from colligate.documents import Passage
 from colligate.documents.compress import CompressedPassage, compress
 from colligate.lab.baselines.shared import DocumentMethod

@@ -31,7 +31,7 @@ from colligate.core.prompts import build_messages, enclose
 from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import cut_pieces, cut_runs, score_running_tokens
+from colligate.lab.baselines.token_scores import cut_pieces, cut_runs, score_running_tokens
 from colligate.core.units import read_whole_documents
 from colligate.documents import Document, Passage
 from colligate.documents.chunking import Structural

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.token_scores import (
+from colligate.lab.baselines.token_scores import (
     cut_pieces,
     group_words,
     score_running_tokens,
