@@ -74,21 +74,6 @@ async def fit_window(
     return list(ranked[:kept])
 
 
-async def fit_prompt(
-    ranked: Sequence[T],
-    prompt: Callable[[Sequence[T]], list[Message]],
-    run: Run,
-    *,
-    max_tokens: int,
-    role: Role = Role.READER,
-    schema: type[BaseModel] | None = None,
-) -> list[Message]:
-    """Return the prompt of the first items that fit the window, as `fit_window` keeps them."""
-    return prompt(
-        await fit_window(ranked, prompt, run, max_tokens=max_tokens, role=role, schema=schema)
-    )
-
-
 async def fit_budget(ranked: Sequence[Passage], budget: int, run: Run) -> list[Passage]:
     """Return the first passages that have at most `budget` tokens together, titles included.
 

@@ -1,14 +1,14 @@
 """Tools for tests: a model with scripted replies, and suites of what the protocols promise.
 
-    from colligate.testing import backend_suite, strategy_suite
+from colligate.testing import backend_suite, strategy_suite
 
-    @pytest.mark.parametrize("check", backend_suite)
-    async def test_my_backend(check):
-        await check(MyModel("small"))
+@pytest.mark.parametrize("check", backend_suite)
+async def test_my_backend(check):
+    await check(MyModel("small"))
 
-    @pytest.mark.parametrize("check", strategy_suite(MyStrategy), ids=str)
-    async def test_my_strategy(check):
-        await check()
+@pytest.mark.parametrize("check", strategy_suite(MyStrategy), ids=str)
+async def test_my_strategy(check):
+    await check()
 """
 
 from colligate.testing.backends import (

@@ -13,11 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import random
 import re
-import tempfile
-import threading
 from collections import Counter
 from collections.abc import (
     Awaitable,
@@ -44,37 +41,23 @@ from colligate.core.strategy import SCORING, Strategy, estimate_calls
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import STRUCTURAL, parse_chunker
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.tokens import estimate_tokens, token_spans
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import (
     ColligateError,
-    MissingCapability,
-    ModelError,
     ServerFailed,
-    UsageError,
 )
 from colligate.library.sources import DocumentInfo, SearchMode, cut_passages
 from colligate.models.base import (
-    AdapterModel,
-    AttentionModel,
     Capability,
     ChatModel,
     ChatRequest,
     Completion,
-    Embedder,
-    LabelModel,
     LabelOdds,
-    LikelihoodModel,
-    Message,
-    OnToken,
-    Prompt,
-    Reranker,
     Role,
     Usage,
 )
 from colligate.models.metering import Meter
-from colligate.models.thinking import ThinkingFilter, split_thinking
 from colligate.readers import make_reader
-
 from colligate.testing.backends import Reply, ScriptedModel
 
 STRATEGY_QUESTION = "What is the rent of the mill?"

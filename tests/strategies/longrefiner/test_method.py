@@ -7,11 +7,11 @@ from colligate.core.events import Measured, Noted, Retrieved
 from colligate.core.parameters import set_parameters
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingCapability, ServerFailed, UsageError
+from colligate.lab.training.skeletons import write_skeleton
 from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds
 from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
-from colligate.strategies.longrefiner.skeleton import write_skeleton
 from support.documents import make
 from support.prompts import bodies, task_of
 from support.runs import document

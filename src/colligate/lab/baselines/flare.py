@@ -24,7 +24,6 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
-from colligate.core.fit import fit_prompt
 from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
@@ -36,11 +35,13 @@ from colligate.core.prompts import (
 )
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.lab.baselines.token_scores import score_tokens
 from colligate.documents import Passage
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import fit_prompt
+from colligate.lab.baselines.token_scores import score_tokens
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
-from colligate.readers.lookup import Lookup, reserve_for_answer
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,12 @@ from colligate.core.prompts import build_messages, enclose, render_passages, ren
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
-from colligate.lab.baselines.shared import StepReply
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import StepReply, find_grounds
 from colligate.library.sources import SearchMode
 from colligate.models import Message
-from colligate.readers.citing import Statement, find_grounds, locate_statements
-from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
+from colligate.readers.citing import Statement, locate_statements
+from colligate.readers.lookup import reserve_for_answer, try_structured
 
 
 @dataclass(frozen=True)
