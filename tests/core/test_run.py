@@ -28,7 +28,7 @@ from colligate.models import Capability, Completion, Message, Role, Usage
 from colligate.models.metering import Meter
 from colligate.testing import ScriptedModel
 from support.embedders import WordEmbedder
-from support.runs import document
+from support.runs import document, events
 
 ASK = [Message("user", "Which city?")]
 
@@ -87,7 +87,7 @@ async def test_the_first_search_of_all_documents_alone_shows_what_it_located(mak
         run, _ = make_run(InMemorySources([document(*each) for each in texts.items()]))
         for query in ("run", "sleep"):
             await run.search(query, k=1, mode=SearchMode.SPARSE, documents=names)
-        located = [event for _, event in run.trace.events if isinstance(event, Located)]
+        located = events(run, Located)
         assert [[each.title for each in event.passages] for event in located] == shown
 
 
@@ -145,7 +145,7 @@ async def test_after_a_cut_reply_the_next_may_be_twice_as_long_within_the_limits
 async def test_the_trace_has_each_prompt_as_it_was_asked(make_run) -> None:
     run, _ = make_run(None, [reply("Paris."), reply('{"name": "Paris"}')])
     assert (await run.structured(ASK, City, max_tokens=20)).value.name == "Paris"
-    first, second = [event for _, event in run.trace.events if isinstance(event, Asked)]
+    first, second = events(run, Asked)
     assert first.messages == tuple(ASK)
     assert [message.role for message in second.messages] == ["user", "assistant", "user"]
 
@@ -157,7 +157,7 @@ async def test_what_became_of_structured_answers_is_counted_and_traced(make_run)
         await run.structured(ASK, City, max_tokens=20)
     counts = {"parsed": 0, "repaired": 1, "asked_again": 2, "failed": 1}
     assert run.meter.report().to_json()["structured"] == counts
-    parsed = [event for _, event in run.trace.events if isinstance(event, Parsed)]
+    parsed = events(run, Parsed)
     assert [event.stages["failed"] for event in parsed] == [0, 1]
     assert parsed[0].to_json() == {
         "event": "parsed",
@@ -205,15 +205,15 @@ async def test_what_a_model_writes_is_counted_where_somebody_watches(make_run, m
         run.live = live
         reply = await run.chat(ASK, max_tokens=20)
         assert reply.text == "Paris, by the river"
-        events = [event for _, event in run.trace.events if isinstance(event, Writing)]
-        counted.append([event.tokens for event in events])
-        assert all((each.role, each.model) == (Role.READER, "scripted") for each in events)
+        written = events(run, Writing)
+        counted.append([event.tokens for event in written])
+        assert all((each.role, each.model) == (Role.READER, "scripted") for each in written)
     assert counted == [[], [2, 3, 4, 5]]
     monkeypatch.undo()  # usually not at each piece
     run, _ = make_run(None, ["Paris, by the river"])
     run.live = True
     await run.chat(ASK, max_tokens=20)
-    assert not [event for _, event in run.trace.events if isinstance(event, Writing)]
+    assert not events(run, Writing)
 
 
 async def test_the_progress_display_bears_every_event(make_run, capsys) -> None:

@@ -319,3 +319,25 @@ def test_places_with_different_verdicts_are_marked_as_unclear():
 def test_a_joined_statement_may_have_its_only_quote_beside_it():
     one = Joined.model_validate({"passage": 2, "quote": "one", "sentence": "It is one."})
     assert [(quote.passage, quote.quote) for quote in one.quotes] == [(2, "one")]
+
+
+async def test_a_long_quote_that_several_passages_have_is_of_the_first_and_a_short_one_of_none(
+    make_run,
+):
+    twins = [make(TEXT, "Lease", name) for name in ("one", "two")]
+    shown = {n: d.passage(Span(d.id, RENT.span.start, RENT.span.end)) for n, d in enumerate(twins)}
+    async with InMemorySources(twins) as sources:
+        run, _ = make_run(sources)
+        for quote, ids in ((PAYS, ["one"]), ("900 euros", [])):
+            found = await cite(QUESTION, [said(7, quote, "It is 900 euros.")], shown, run)
+            assert [each.span.document_id for each in found.citations] == ids
+
+
+async def test_of_a_sentence_without_end_the_quote_alone_is_cited(make_run):
+    words = " and ".join(f"clause {n} of the lease" for n in range(100))
+    endless = make(f"# Lease\n\nThe tenant pays for {words}.\n", "Lease", "endless")
+    passage = endless.passage(Span("endless", endless.text.index("The tenant"), len(endless)))
+    async with InMemorySources([endless]) as sources:
+        run, _ = make_run(sources)
+        found = await cite(QUESTION, [said(1, "clause 7 of the lease", "So.")], {1: passage}, run)
+    assert [each.quote for each in found.citations] == ["clause 7 of the lease"]

@@ -136,6 +136,7 @@ class Case:
         for _, event in run.trace.events:
             assert isinstance(event.line(), str)
             json.dumps(event.to_json())
+        json.dumps(answer.to_json())
 
     def reply(self, request: ChatRequest, dice: random.Random) -> str:
         """Return a valid reply."""

@@ -30,7 +30,8 @@ from colligate.strategies.dualrag.events import (
 from colligate.strategies.dualrag.knowledge import Fragment, Stop
 from colligate.strategies.dualrag.prompts import reasoner_messages
 from colligate.testing import ScriptedModel
-from support.runs import document
+from support.prompts import passages_in
+from support.runs import document, events
 
 TEXTS = {
     "film": "# Silver Harbour\n\nSilver Harbour is a film of 1971. Its director was Ada Mercer.\n",
@@ -77,11 +78,6 @@ async def learn(sources, make_run):
 def ask(learn):
     """`ask(world, ...)` answers the question."""
     return partial(learn, step="answer")
-
-
-def passages_in(prompt: str) -> dict[int, str]:
-    found = re.findall(r'<passage number="(\d+)"[^>]*>\n(.*?)\n</passage', prompt, re.DOTALL)
-    return {int(number): text for number, text in found}
 
 
 def outline_in(prompt: str) -> str:
@@ -152,10 +148,6 @@ class World:
         if "Sweden" in outline_in(call.prompt):
             return "So the answer is Sweden. And more."
         return f"{self.hop(call.prompt)[1]} Then one goes on."
-
-
-def events(run, kind_):
-    return [event for _, event in run.trace.events if isinstance(event, kind_)]
 
 
 def stopped(run) -> Stopped:
@@ -459,16 +451,6 @@ async def test_passages_are_reranked_for_the_entity(learn):
     reranker = Reranker("boats")
     await learn(World(Entities={"entities": []}), reranker=reranker, rounds=1)
     assert reranker.queries == [f"Missing: {QUERIES[0]}"]
-
-
-async def test_a_reranker_that_fails_after_a_paid_call_leaves_the_order_of_the_search(learn):
-    class Failing(Reranker):
-        async def score(self, query, texts):
-            raise ServerFailed("the reranker is down")
-
-    _, run, _ = await learn(World(Entities=TWO), reranker=Failing("boats"), rounds=1)
-    assert all(event.spans for event in events(run, Gathered))
-    assert any("the reranker is down" in warning for warning in run.warnings)
 
 
 async def test_without_a_reranker_the_rankings_of_the_queries_are_joined(learn):

@@ -25,6 +25,7 @@ from colligate.strategies.duquad.signals import Weighted
 from colligate.testing import ScriptedModel
 from support.documents import make
 from support.prompts import passages_in
+from support.runs import events
 
 QUESTION = "What is the rent of the mill?"
 MILL, HOUSE = "The rent of the mill is 900 euros.", "The rent of the house is 700 euros."
@@ -151,10 +152,6 @@ async def asked(
         run.reader = reader or QuotingReader()
         answer = await strategy.answer(question, run)
     return answer, run, model
-
-
-def events(run, of):
-    return [event for _, event in run.trace.events if isinstance(event, of)]
 
 
 def view(run, agent):

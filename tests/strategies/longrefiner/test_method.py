@@ -14,7 +14,7 @@ from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
 from support.documents import make
 from support.prompts import bodies, task_of
-from support.runs import document
+from support.runs import document, events
 
 FILL = ("The mill stands by the river and turns its wheel through the year. " * 8).strip()
 TEXT = f"""# The Mill
@@ -58,10 +58,6 @@ def odds(global_: float):
         return LabelOdds({"Local": 1 - global_, "Global": global_}, mass=1.0)
 
     return label
-
-
-def events(run, kind):
-    return [event for _, event in run.trace.events if isinstance(event, kind)]
 
 
 async def refine(make_run, refiner, replies=None, documents=(MILL,), store=None, **options):

@@ -16,7 +16,7 @@ from colligate.models import Completion
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed
 from support.prompts import bodies, task_of, titles
-from support.runs import document
+from support.runs import document, events
 
 PARK = """# Six Flags
 
@@ -102,8 +102,7 @@ async def route(sources, make_run, say, *hits, question=QUESTION, **fields):
     options = {"context_tokens": fields.pop("context_tokens")} if "context_tokens" in fields else {}
     run, model = make_run(sources, say, **options)
     routings = await RDR2(**fields).route(question, run, hits or (TOWER,))
-    events = [event for _, event in run.trace.events if isinstance(event, Routed)]
-    return routings, events, model
+    return routings, events(run, Routed), model
 
 
 def opened(routing) -> list[str]:
@@ -114,10 +113,9 @@ def opened(routing) -> list[str]:
 
 def decisions(run) -> list[tuple]:
     """What the router saw and said: document, round, heading, nodes, actions."""
-    found = [event for _, event in run.trace.events if isinstance(event, Routed)]
     return [
         (e.document, e.round, e.expanded, e.highlighted, [(a.tag.value, a.node) for a in e.actions])
-        for e in found
+        for e in events(run, Routed)
     ]
 
 
@@ -195,8 +193,8 @@ async def test_headings_are_expanded_in_the_order_of_discovery(sources, make_run
 async def test_a_heading_that_was_partly_seen_is_not_expanded(sources, make_run):
     """`Rides` is legal to expand from the subtree of `Prices`, but its record was seen before."""
     say = follow(("EXPAND", "==Prices=="), ("EXPAND", "==Rides=="))
-    (routing,), events, _ = await route(sources, make_run, say, RECORD)
-    assert 5 in {action.node for action in events[1].actions}
+    (routing,), routed, _ = await route(sources, make_run, say, RECORD)
+    assert 5 in {action.node for action in routed[1].actions}
     assert opened(routing) == ["Prices"]
 
 
@@ -212,15 +210,15 @@ async def test_a_heading_shown_since_it_was_named_is_skipped(make_run, named, ex
     park = document("park", text)
     async with InMemorySources([park]) as sources:
         say = follow(*(("EXPAND", heading) for heading in named))
-        (routing,), events, _ = await route(sources, make_run, say, hit("Superman", park))
+        (routing,), routed, _ = await route(sources, make_run, say, hit("Superman", park))
     assert opened(routing) == expanded
-    assert "river ride is wet" in events[-1].shown
+    assert "river ride is wet" in routed[-1].shown
 
 
 async def test_a_heading_named_from_two_subtrees_is_expanded_once(sources, make_run):
     say = follow(("EXPAND", "==Prices=="))
-    _, events, _ = await route(sources, make_run, say, TOWER, RECORD)
-    assert [event.round for event in events] == [0, 0, 1]
+    _, routed, _ = await route(sources, make_run, say, TOWER, RECORD)
+    assert [event.round for event in routed] == [0, 0, 1]
 
 
 @pytest.mark.parametrize("expansions", [0, 1, 2])
@@ -228,9 +226,9 @@ async def test_expansions_are_counted_per_document(sources, make_run, expansions
     names = ("Introduction", "Rides", "Prices", "Fish")
     say = follow(*(("EXPAND", f"=={name}==") for name in names))
     fish = hit("The lake lies", DOCUMENTS["lake"])
-    _, events, _ = await route(sources, make_run, say, TOWER, fish, expansions=expansions)
+    _, routed, _ = await route(sources, make_run, say, TOWER, fish, expansions=expansions)
     for name, headings in (("park", 3), ("lake", 1)):
-        rounds = [event.round for event in events if event.document == name]
+        rounds = [event.round for event in routed if event.document == name]
         assert rounds == list(range(min(expansions, headings) + 1))
 
 
@@ -238,10 +236,10 @@ async def test_expansions_are_counted_per_document(sources, make_run, expansions
 
 
 async def test_two_passages_of_one_section_are_one_subtree(sources, make_run):
-    _, events, _ = await route(sources, make_run, refuse, TOWER, SOLD)
-    assert len(events) == 1
-    _, events, _ = await route(sources, make_run, refuse, TOWER, PRICE)
-    assert len(events) == 2
+    _, routed, _ = await route(sources, make_run, refuse, TOWER, SOLD)
+    assert len(routed) == 1
+    _, routed, _ = await route(sources, make_run, refuse, TOWER, PRICE)
+    assert len(routed) == 2
 
 
 async def test_documents_come_by_their_best_passage(sources, make_run):
@@ -284,9 +282,9 @@ async def test_of_a_reply_that_was_cut_the_whole_lines_count(sources, make_run):
 
 
 async def test_without_the_router_what_was_found_is_accepted(sources, make_run):
-    (routing,), events, model = await route(sources, make_run, [], no_router=True)
+    (routing,), routed, model = await route(sources, make_run, [], no_router=True)
     assert not model.calls
-    assert not events
+    assert not routed
     assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
 
 
@@ -315,18 +313,18 @@ async def test_without_refusals_all_blocks_found_in_one_subtree_are_accepted(
 
 
 async def test_without_expansions_nothing_more_is_shown(sources, make_run):
-    _, events, _ = await route(sources, make_run, ["[EXPAND] 5: ==Rides=="], no_expand=True)
-    assert len(events) == 1
+    _, routed, _ = await route(sources, make_run, ["[EXPAND] 5: ==Rides=="], no_expand=True)
+    assert len(routed) == 1
 
 
 async def test_without_similarity_a_block_is_drawn_for_each_passage(make_run):
     twin = document("twin", PARK)
 
     async def draw(question, *found, seen=None):
-        _, events, _ = await route(
+        _, routed, _ = await route(
             sources, make_run, refuse, *found, question=question, no_similarity=True
         )
-        return [event.highlighted for event in events]
+        return [event.highlighted for event in routed]
 
     async with InMemorySources([*DOCUMENTS.values(), twin]) as sources:
         drawn = {question: await draw(question, TOWER) for question in map(str, range(40))}
@@ -343,11 +341,11 @@ async def test_without_similarity_what_was_found_is_not_seen_until_it_is_shown(s
     """The search found the block under History; a random one was shown in its place."""
     say = follow(("EXPAND", "==History=="), ("ANSWER", "In 2003 the park"))
     for number in map(str, range(10)):
-        (routing,), events, _ = await route(
+        (routing,), routed, _ = await route(
             sources, make_run, say, question=number, no_similarity=True
         )
         assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
-        assert ("In 2003" in events[0].shown) == (not routing.expanded)
+        assert ("In 2003" in routed[0].shown) == (not routing.expanded)
 
 
 async def test_headings_alone_can_all_be_expanded(sources, make_run):

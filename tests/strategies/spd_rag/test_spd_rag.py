@@ -29,6 +29,7 @@ from colligate.strategies.spd_rag.events import (
     Synthesised,
 )
 from colligate.testing import ScriptedModel
+from support.runs import events
 
 QUESTION = "How much rain did each station record in March?"
 SHOWN = re.compile(r'<passage number="(\d+)" title="([^"]*)"[^>]*>\n(.*?)\n</passage', re.DOTALL)
@@ -108,10 +109,6 @@ def unless(title, what):
         return what if who(call) == "agent" and document_of(call) == title else gauges(call)
 
     return say
-
-
-def events(run, kind):
-    return [event for _, event in run.trace.events if isinstance(event, kind)]
 
 
 def by_role(model) -> Counter:

@@ -26,7 +26,7 @@ from pydantic import Field
 
 from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
-from colligate.core.fit import fit_window
+from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
@@ -130,9 +130,7 @@ class GenGround:
         prompt = partial(_ground_messages, subquestion, guess)
         for start in range(0, len(passages), self.batch):
             batch = passages[start : start + self.batch]
-            shown = await fit_window(
-                batch, prompt, run, max_tokens=self.ground_tokens, schema=Grounded
-            )
+            shown = await fit_window(batch, prompt, run, Room(self.ground_tokens, schema=Grounded))
             reply = await try_structured(
                 prompt(shown),
                 Grounded,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from colligate.core.answer import Form, Stated
-from colligate.core.fit import fit_budget, fit_window
+from colligate.core.fit import HasSpan, Room, fit_budget, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, Shown, show_ranked
 from colligate.core.units import Units, choose_units
@@ -20,7 +20,7 @@ from colligate.errors import WeightsUnavailable
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 
-T = TypeVar("T")
+T = TypeVar("T", bound=HasSpan)
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,7 @@ async def fit_prompt(
     schema: type[BaseModel] | None = None,
 ) -> list[Message]:
     """Return the prompt of the first items that fit the window, as `fit_window` keeps them."""
-    return prompt(
-        await fit_window(ranked, prompt, run, max_tokens=max_tokens, role=role, schema=schema)
-    )
+    return prompt(await fit_window(ranked, prompt, run, Room(max_tokens, role, schema)))
 
 
 def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> Iterator[Passage]:

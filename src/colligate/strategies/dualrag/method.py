@@ -23,7 +23,7 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import NOT_FOUND, Answer, Form
-from colligate.core.fit import fit_window
+from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import Reasoning, parse_sentence
@@ -318,9 +318,7 @@ class DualRAG:
         said, fragments, readable = 0, list[Fragment](), True
         passages = list(sought.unseen)
         try:
-            passages = await fit_window(
-                passages, ask, run, max_tokens=SUMMARY_TOKENS, schema=schema
-            )
+            passages = await fit_window(passages, ask, run, Room(SUMMARY_TOKENS, schema=schema))
             write = write_freely if free else write_statements
             said, fragments = await write(knowledge.question, passages, ask(passages), run)
         except MalformedOutput as error:
