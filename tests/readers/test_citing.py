@@ -109,6 +109,7 @@ async def test_statements_on_the_same_place_share_a_number(cited):
         (said(1, "The  tenant pays\n900 euros", "The rent is 900 euros."), "normalised"),
         (said(2, PAYS, "The rent is 900 euros a month."), "exact"),  # not in the one it names
         (said(0, "tenant pays 900 euros", "The rent is 900 euros."), "exact"),
+        (said(1, "The tenant payed 900 euros a month", "The rent is 900 euros."), "fuzzy"),
     ],
 )
 async def test_a_quote_is_found_where_it_is(cited, statement, how):
@@ -122,6 +123,7 @@ async def test_a_quote_is_found_where_it_is(cited, statement, how):
         ("The landlord lives in Paris", 1, "passage 1 does not hold"),
         ("pays 950 euros a month", 7, "passage 7 does not exist"),
         ("The deposit is 2700 euros", 0, "no passage holds"),
+        ("The tenant payed 900 euros a month", 2, "passage 2 does not hold"),  # like one of 1
     ],
 )
 async def test_a_statement_without_a_located_quote_has_no_citation(cited, quote, passage, why):
