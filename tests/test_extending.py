@@ -15,9 +15,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from colligate.core.strategy import load_strategy
 from colligate.models import ChatRequest, Message
 from colligate.models.names import open_model
-from colligate.testing import ScriptedModel, backend_suite
+from colligate.testing import ScriptedModel, backend_suite, strategy_suite
 from support.http_server import parse_events, quoting, threaded
 from support.plugins import environment_with, in_use
 
@@ -205,3 +206,9 @@ async def test_the_backend_keeps_the_promises_of_a_chat_model(
 ) -> None:
     with in_use(package):
         await check(open_model("ollama-chat:llama3.2", options={"url": ollama}))
+
+
+async def test_the_method_passes_the_suite_as_the_guide_says(package: Path) -> None:
+    with in_use(package):
+        for check in strategy_suite(load_strategy("two-looks"), seeds=range(2)):
+            await check()

@@ -3,7 +3,6 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.token_scores import cut_runs
 from colligate.documents.tokens import token_spans
 from colligate.lab.baselines.meta_chunking import (
     MetaChunking,
@@ -11,6 +10,7 @@ from colligate.lab.baselines.meta_chunking import (
     margin_messages,
     merge_chunks,
 )
+from colligate.lab.baselines.token_scores import cut_runs
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, LabelOdds
 from support.documents import make

@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
-from colligate.core.fit import fit_prompt
 from colligate.core.linkage import average_linkage
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
@@ -35,9 +34,11 @@ from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.sentences import split_sentences
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import fit_prompt
 from colligate.library.sources import SearchMode
 from colligate.models import Message
-from colligate.readers.lookup import Lookup, reserve_for_answer
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)

@@ -29,17 +29,17 @@ from pydantic import Field
 
 from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
-from colligate.core.fit import fit_prompt
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.lab.baselines.encoders import get_seq2seq
-from colligate.lab.baselines.shared import StepReply
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import StepReply, fit_prompt
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
-from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
+from colligate.readers.lookup import reserve_for_answer, try_structured
 
 T = TypeVar("T", bound=StepReply)
 

@@ -34,6 +34,7 @@ from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
     enclose,
+    escape,
     parse_sentence,
     render_passages,
     render_question,
@@ -42,10 +43,11 @@ from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.tokens import estimate_tokens
+from colligate.lab.baselines.lookup import Lookup
 from colligate.lab.baselines.reflection import UTILITY_WEIGHTS, get_reflective_model
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role, Usage
-from colligate.readers.lookup import Lookup, reserve_for_answer
+from colligate.readers.lookup import reserve_for_answer
 from colligate.strategies.direct import Direct
 
 
@@ -187,7 +189,8 @@ class SelfRAG:
         sentence = parse_sentence(reply.text).thought
         if not sentence:
             return "", 0.0, 0.0
-        before = f"{passage.text.strip()}\n\nQuestion: {question.strip()}\nAnswer: {beam.text}"
+        before = f"{passage.text.strip()}\n\nQuestion: {question.strip()}\n"
+        before = escape(f"{before}Answer: {beam.text}")
         logprobs = (await run.likelihoods([(before.rstrip(), f" {sentence}")]))[0]
         likely = math.exp(sum(logprobs) / max(1, len(logprobs)))
         said = f"{beam.text} {sentence}".strip()

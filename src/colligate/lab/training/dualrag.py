@@ -46,7 +46,7 @@ from colligate.lab.training.trajectories import (
     replay,
 )
 from colligate.models import Message, Reranker
-from colligate.strategies.dualrag.knowledge import ELSE, Fragment, sort_name_words
+from colligate.strategies.dualrag.knowledge import ELSE, Fragment
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
@@ -721,3 +721,13 @@ def _shorten(text: str, longest: int) -> str:
         return text
     cut = text[: longest + 1].rpartition(" ")[0]
     return cut or text[:longest]
+
+
+def sort_name_words(name: str) -> tuple[str, ...]:
+    """Return the words of a name sorted, without case and punctuation.
+
+    >>> sort_name_words("Green (album)") == sort_name_words("green album")
+    True
+    """
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return tuple(sorted(re.findall(r"\w+", folded)))
