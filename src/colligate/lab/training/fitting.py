@@ -25,7 +25,7 @@ from typing import Any
 
 from colligate.core.events import Event, Listener, Noted, Trace
 from colligate.errors import ColligateError, UnknownModel, UsageError
-from colligate.lab.bench.figures import Chart, Panel, Point, Series, draw_lines
+from colligate.lab.bench.charts import Chart, Panel, Point, Series, draw_lines
 from colligate.lab.jobs.files import lock_folder, make_folder, write_whole
 from colligate.lab.jobs.identity import check_same, file_digest, versions, weights_digest
 from colligate.lab.jobs.job import Invocation, parse_known, utc_now

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from colligate.lab.bench.figures import (
+from colligate.lab.bench.charts import (
     COLOURS,
     Chart,
     Panel,

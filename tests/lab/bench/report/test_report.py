@@ -15,7 +15,7 @@ from lxml import html
 
 from colligate.errors import ColligateError, MissingPath
 from colligate.lab.bench import report as report_module
-from colligate.lab.bench.figures import COLOURS
+from colligate.lab.bench.charts import COLOURS
 from colligate.lab.bench.outcome import Outcome, Piece, Row, read_rows
 from colligate.lab.bench.report import write_report
 from support.bench import write_run
