@@ -125,33 +125,6 @@ def test_a_reply_of_blanks_teaches_nothing():
         sample("a", reply=" \n")
 
 
-def test_no_file_of_samples(tmp_path):
-    with pytest.raises(MissingPath, match="the file does not exist"):
-        list(read_samples(tmp_path / "train.jsonl"))
-
-
-def test_what_stood_there_stays_if_writing_breaks_off(tmp_path):
-    path = tmp_path / "train.jsonl"
-    write_samples(path, [sample("a")])
-
-    def breaking():
-        yield sample("b")
-        raise OSError("no space left")
-
-    with pytest.raises(OSError, match="no space left"):
-        write_samples(path, breaking())
-
-    assert [each.id for each in read_samples(path)] == ["a"]
-
-
-def test_half_a_surrogate_pair_can_be_written(tmp_path):
-    path = tmp_path / "train.jsonl"
-
-    write_samples(path, [sample("a", reply="b\ud83d")])
-
-    assert [each.target for each in read_samples(path)] == ["b\ufffd"]
-
-
 # The data card.
 
 
@@ -208,12 +181,6 @@ def test_samples_are_counted_by_task_class_and_split_and_the_rest_is_added_up() 
         "output_tokens": 0,
         "cost_usd": 0.5,
     }
-
-
-def test_dollars_are_unknown_where_one_price_is() -> None:
-    found = count_samples([CuratedItem(usage={"cost_usd": cost}) for cost in (0.5, None)], {})
-
-    assert found["usage"]["cost_usd"] is None
 
 
 def test_a_card_is_read_as_it_was_written(tmp_path: Path) -> None:

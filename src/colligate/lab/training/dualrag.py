@@ -35,7 +35,7 @@ from colligate.errors import UnknownDocument, UsageError
 from colligate.lab.bench.metrics.answers import normalise_dual
 from colligate.lab.bench.metrics.judging import implies
 from colligate.lab.bench.question import Question
-from colligate.lab.training.curation import Curation, CurationContext, open_curation
+from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
 from colligate.lab.training.samples import Card, CuratedItem, Sample
 from colligate.lab.training.trajectories import (
     EntityLookup,
@@ -85,15 +85,9 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
     tasks = request.choose_tasks(DualRAG.name, ROLES)
     request.require_questions("the teacher answers questions")
     strategy, matching = _configure(request.settings)
-    async with open_curation(
-        request,
-        on_event,
-        system=DualRAG.name,
-        needs=strategy.needs,
-        tasks=tasks,
-        prompts_of=(DualRAG,),
-        settings={**asdict(strategy), **asdict(matching)},
-    ) as context:
+    given = {**asdict(strategy), **asdict(matching)}
+    method = CuratedMethod(DualRAG.name, tasks, strategy.needs, (DualRAG,), given)
+    async with open_curation(request, on_event, method) as context:
         score_titles, over = matching.scores(context.reranker)
 
         async def work(question: Question) -> CuratedItem:
@@ -301,9 +295,24 @@ _CORRECTED = (_TOO_MUCH, _REPEATED)
 class RoleSamples:
     """The samples of a trajectory, why others were not made, and other counts."""
 
+    trajectory: Trajectory
     samples: list[Sample] = field(default_factory=list)
     discarded: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
+
+    def add(
+        self, task: str, name: str, messages: Sequence[Message], reply: BaseModel, label: str
+    ) -> None:
+        """Add a sample, unless its reply would be longer than a reply may be."""
+        text = json.dumps(reply.model_dump(), ensure_ascii=False)
+        if estimate_tokens(text) > _REPLY_TOKENS[task]:
+            self.discarded[f"{task}: the reply would be longer than a reply may be"] += 1
+            return
+        exchange = (*messages, Message("assistant", text))
+        run = self.trajectory.id
+        self.samples.append(
+            Sample(f"{run}/{task}/{name}", task, exchange, {"question": run, "class": label})
+        )
 
 
 async def draw_role_samples(
@@ -320,9 +329,9 @@ async def draw_role_samples(
     Without gold documents only the Reasoner is taught: which entities were the right ones to look
     for is then unknown. `score_titles` and `over` are those of `match_entities`.
     """
-    found = RoleSamples()
+    found = RoleSamples(trajectory)
     if "reasoner" in tasks:
-        _ReasonerSamples(trajectory, golds, found).draw()
+        _ReasonerSamples(golds, found).draw()
     if not golds:
         found.discarded["identifier and summarizer: no gold document is named"] += 1
         return found
@@ -332,9 +341,9 @@ async def draw_role_samples(
         how = match[entity].how if entity in match else "none"
         found.counts[f"entities, gold by {how}"] += 1
     if "identifier" in tasks:
-        _draw_identifier(trajectory, match, found)
+        _draw_identifier(match, found)
     if "summarizer" in tasks:
-        _draw_summarizer(trajectory, golds, match, answers, found)
+        _draw_summarizer(golds, match, answers, found)
     return found
 
 
@@ -349,9 +358,12 @@ class _ReasonerSamples:
     right, and nothing is missing. Otherwise it is left out.
     """
 
-    trajectory: Trajectory
     golds: Sequence[GoldDocument]
     found: RoleSamples
+
+    @property
+    def trajectory(self) -> Trajectory:
+        return self.found.trajectory
 
     def draw(self) -> None:
         steps = self.trajectory.steps
@@ -395,7 +407,7 @@ class _ReasonerSamples:
             return "a thought too long for the schema"
         reply = Reasoning(thought=thought, need_retrieve=need)
         messages = reasoner_messages(self.trajectory.question, state.outline, state.before)
-        _add(self.found, self.trajectory, "reasoner", f"{step.round}", messages, reply, label)
+        self.found.add("reasoner", f"{step.round}", messages, reply, label)
         return ""
 
     def _all_known(self, state: StepState) -> bool:
@@ -403,9 +415,7 @@ class _ReasonerSamples:
         return bool(self.golds) and all(gold.id in known for gold in self.golds)
 
 
-def _draw_identifier(
-    trajectory: Trajectory, match: Mapping[str, GoldMatch], found: RoleSamples
-) -> None:
+def _draw_identifier(match: Mapping[str, GoldMatch], found: RoleSamples) -> None:
     """(question, outline, thoughts, entities) -> entities and queries, for each step with lookups.
 
     If every entity means a gold document of its own, the run is used as it was. Otherwise it is
@@ -413,7 +423,7 @@ def _draw_identifier(
     mean one gold get the name of the best of them, and their knowledge is put together. If an
     entity is known and asked for again, a request that brought nothing new is left out.
     """
-    steps = trajectory.steps
+    trajectory, steps = found.trajectory, found.trajectory.steps
     called = _name_by_gold(_collect_spans(steps), match)
     linked = any(name != entity for entity, name in called.items())
     for step, state in zip(steps, replay(steps, called.get), strict=True):
@@ -440,7 +450,7 @@ def _draw_identifier(
             entities = [Wanted(entity=name, keywords=list(queries)) for name, queries in clean]
             label = "linked" if linked else "as it was"
             reply = Entities(entities=entities)
-            _add(found, trajectory, "identifier", f"{step.round}", messages, reply, label)
+            found.add("identifier", f"{step.round}", messages, reply, label)
 
 
 def _name_by_gold(
@@ -466,7 +476,6 @@ def _brought_new(looked: EntityLookup, state: StepState) -> bool:
 
 
 def _draw_summarizer(
-    trajectory: Trajectory,
     golds: Sequence[GoldDocument],
     match: Mapping[str, GoldMatch],
     answers: Sequence[str],
@@ -478,7 +487,7 @@ def _draw_summarizer(
     passages have the gold, the reply is a sentence of the gold; otherwise it is nothing. Of an
     entity that means no gold only findings from a gold document are kept.
     """
-    steps = trajectory.steps
+    trajectory, steps = found.trajectory, found.trajectory.steps
     ids = {gold.id for gold in golds}
     for step, state in zip(steps, replay(steps), strict=True):
         for number, looked in enumerate(step.looked, 1):
@@ -509,30 +518,7 @@ def _draw_summarizer(
                 looked.passages,
             )
             name = f"{step.round}.{number}"
-            _add(found, trajectory, "summarizer", name, messages, Summary(statements=said), label)
-
-
-def _add(
-    found: RoleSamples,
-    trajectory: Trajectory,
-    task: str,
-    name: str,
-    messages: Sequence[Message],
-    reply: BaseModel,
-    label: str,
-) -> None:
-    text = json.dumps(reply.model_dump(), ensure_ascii=False)
-    if estimate_tokens(text) > _REPLY_TOKENS[task]:
-        found.discarded[f"{task}: the reply would be longer than a reply may be"] += 1
-        return
-    found.samples.append(
-        Sample(
-            id=f"{trajectory.id}/{task}/{name}",
-            task=task,
-            messages=(*messages, Message("assistant", text)),
-            meta={"question": trajectory.id, "class": label},
-        )
-    )
+            found.add("summarizer", name, messages, Summary(statements=said), label)
 
 
 def _collect_spans(steps: Sequence[TrajectoryStep]) -> dict[str, list[Span]]:

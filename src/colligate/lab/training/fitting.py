@@ -38,6 +38,7 @@ from colligate.lab.training.trainer import (
     Device,
     Encoder,
     Encodings,
+    TrainedBase,
     TrainingObserver,
     build_dataset,
     check_seal,
@@ -93,8 +94,6 @@ def fit(
     out: Path,
     settings: Sequence[str] = (),
     on_event: Listener = lambda event: None,
-    *,
-    arguments: Mapping[str, Any] | None = None,
 ) -> Fitted:
     """Train on the samples in the folder `data`; an unfinished training in `out` is resumed.
 
@@ -110,13 +109,14 @@ def fit(
     """
     recipe = apply_settings(read_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
     inputs = _prepare(recipe, data, base, on_event)
+    arguments = {"recipe": recipe.name, "data": str(data), "base": base, "set": list(settings)}
     _check_out(out)
     with lock_folder(out) if inputs.rank.first else nullcontext():
         record = _open_record(inputs, out)
         if record.finished:
             inputs.emit(Noted(f"the training in {out} is finished: nothing is left to do"))
         else:
-            _train(inputs, out, record, dict(arguments or {}))
+            _train(inputs, out, record, arguments)
         return _summarise(inputs, out, record)
 
 
@@ -136,16 +136,12 @@ def _train(
     resume = _find_checkpoint(inputs, out) if inputs.rank.first else None
     _add_session(record, inputs, step_of(resume) if resume else 0, arguments)
     first, computation = inputs.rank.first, inputs.computation
-    with open_trainer(
-        inputs.recipe,
-        computation,
-        inputs.source,
-        inputs.tokenizer,
+    samples = (
         build_dataset(inputs.train.fitting, inputs.cutoff, packing=computation.packing),
         build_dataset(inputs.held_out.fitting, inputs.cutoff, packing=False),
-        out / CHECKPOINTS,
-        sharded=inputs.rank.sharded,
-    ) as trainer:
+    )
+    base = TrainedBase(inputs.source, inputs.tokenizer, inputs.rank.sharded)
+    with open_trainer(inputs.recipe, computation, base, samples, out / CHECKPOINTS) as trainer:
         trainer.accelerator.wait_for_everyone()
         if not first:
             resume = find_newest(out / CHECKPOINTS)  # the first process has checked it
