@@ -7,11 +7,15 @@ and `README.md` say what samples there are, where they come from, and how they w
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
+
+from jinja2 import ChainableUndefined, Environment
 
 from colligate.core.events import to_plain
 from colligate.errors import ColligateError, MissingPath
@@ -217,7 +221,15 @@ class Card:
 
     def markdown(self) -> str:
         """Return the card for people, with a head that `datasets.load_dataset` reads."""
-        return "\n".join(_page(self)) + "\n"
+        environment = Environment(undefined=ChainableUndefined, trim_blocks=True)
+        environment.filters["cell"] = _format_cell
+        template = resources.files(__package__).joinpath("templates", "card.md.j2")
+        text = environment.from_string(template.read_text("utf-8")).render(
+            card=self,
+            files=zip(SPLITS, (TRAIN, HELD_OUT), strict=True),
+            made_with=[*self.sources.items(), *_flatten(self.made_with)],
+        )
+        return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def count_samples(
@@ -282,70 +294,16 @@ def read_card(folder: Path) -> Card:
         raise ColligateError(f"{file} cannot be read", why, hint) from error
 
 
-def _page(card: Card) -> Iterable[str]:
-    yield from ("---", "configs:", "- config_name: default", "  data_files:")
-    for split, file in zip(SPLITS, (TRAIN, HELD_OUT), strict=True):
-        if card.total(split):  # loaders fail on an empty file
-            yield from (f"  - split: {split}", f"    path: {file}")
-    yield from ("---", "", f"# Samples for {card.system}", "")
-    items = card.items
-    yield (
-        f"{card.total('train'):,} samples to train on and {card.total('held_out'):,} held out, of "
-        f"{items['done']:,} of {items['asked']:,} items; {items['failed']:,} failed."
-    )
-    if not card.complete:
-        yield "**Unfinished**: the same command resumes."
-    yield ""
-    yield "Each line is one exchange in the `messages` form; its last message is to be learnt."
-    yield "The texts have the licences of their sources."
-    yield from ("", "## Samples", "")
-    yield from _table(("task", "class", "train", "held out"), card.rows())
-    yield from ("", "## Left out", "")
-    yield from _table(("reason", "samples"), _numbers(card.discarded)) if card.discarded else ["-"]
-    if card.counts:
-        yield from ("", "## Counts", "")
-        yield from _table(("what", "how many"), _numbers(card.counts))
-    yield from ("", "## How they were made", "")
-    yield from (f"- {sentence}" for sentence in card.filters)
-    yield from (f"- {what}: {value}" for what, value in card.split.items())
-    yield from ("", "## Made with", "")
-    yield from _table(("what", "value"), [*card.sources.items(), *_flatten(card.made_with)])
-    yield from ("", "## Cost", "")
-    dollars = card.usage.get("cost_usd")
-    yield (
-        f"{card.usage.get('calls', 0):,} calls, {card.usage.get('input_tokens', 0):,} tokens in, "
-        f"{card.usage.get('output_tokens', 0):,} out, "
-        + ("of unknown price" if dollars is None else f"{dollars:.4f} US dollars")
-        + "; failed items are not counted."
-    )
-    yield from ("", "## Commands", "")
-    for session in card.sessions:
-        arguments = json.dumps(session.get("arguments", {}), ensure_ascii=False)
-        yield f"- {session.get('began', '')}: `{_bare(arguments)}`"
-    yield from ("", "Versions: " + ", ".join(f"{name} {v}" for name, v in card.versions.items()))
-
-
-def _numbers(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    return [(what, f"{count:,}") for what, count in counts.items()]
-
-
-def _flatten(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what a folder was made with, without the many digests of prompts."""
     for name, inner in value.items():
-        if name == "prompts":  # many digests, which card.json has
-            continue
-        if isinstance(inner, Mapping):
-            found += _flatten(inner, f"{prefix}{name}: ")
-        elif inner not in ("", None, [], ()):
-            found.append((f"{prefix}{name}", str(inner)))
-    return found
+        if isinstance(inner, Mapping) and name != "prompts":
+            yield from _flatten(inner, f"{prefix}{name}: ")
+        elif name != "prompts" and inner not in ("", None, [], ()):
+            yield f"{prefix}{name}", inner
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
-    for cells in (head, ["---"] * len(head), *rows):
-        yield "| " + " | ".join(_bare(cell).replace("|", "\\|") for cell in cells) + " |"
-
-
-def _bare(text: str) -> str:
-    """Return a text on one line, without what would end a piece of code."""
-    return " ".join(text.split()).replace("`", "'")
+def _format_cell(value: Any) -> str:
+    """Return a cell of a table, or a piece of code, in one line that nothing in it ends."""
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return " ".join(text.split()).replace("`", "'").replace("|", "\\|")
