@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from colligate.lab.bench.participants import ModelNames
 from colligate.lab.bench.question import Question
 from colligate.lab.training import Curation, curate_rdr2
 from colligate.lab.training.rdr2 import draw_router_samples, format_reply
-from colligate.lab.training.samples import TRAIN, Card, Sample, read_card, read_samples
+from colligate.lab.training.samples import TRAIN, Card, Sample, read_samples
 from colligate.lab.training.scores import score_reply, shown_subtree
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Completion, Message, Role
@@ -195,7 +194,6 @@ def test_what_a_teacher_chose_is_counted_by_class(data: Path) -> None:
         kinds = {"answer": "[ANSWER]", "expand": "[EXPAND]", "refuse": REFUSAL}
         assert sample.target.startswith(kinds[sample.meta["class"]])
     assert len({sample.id for sample in samples}) == len(samples)
-    assert read_card(data / "out") == replace(card, sessions=tuple(card.sessions))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ and `README.md` say what samples there are, where they come from, and how they w
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 from jinja2 import ChainableUndefined, Environment
 
 from colligate.core.events import to_plain
-from colligate.errors import ColligateError, MissingPath
+from colligate.errors import MissingPath
 from colligate.lab.bench.datasets.records import load_records, record_error
 from colligate.lab.jobs.files import json_line, write_whole
 from colligate.lab.jobs.job import parse_known
@@ -213,12 +212,6 @@ class Card:
         """Return the card for programs."""
         return {**to_plain(self), "complete": self.complete}
 
-    @classmethod
-    def from_json(cls, card: Mapping[str, Any]) -> Card:
-        """Parse what `to_json` returned; KeyError or TypeError if it is something else."""
-        several = {name: tuple(card.get(name, ())) for name in ("filters", "sessions")}
-        return parse_known(cls, {**card, **several})
-
     def markdown(self) -> str:
         """Return the card for people, with a head that `datasets.load_dataset` reads."""
         environment = Environment(undefined=ChainableUndefined, trim_blocks=True)
@@ -275,23 +268,9 @@ def _of_splits(found: Mapping[str, int]) -> BySplit:
 
 def write_card(folder: Path, card: Card) -> None:
     """Write the card, for programs and for people. Blocks."""
-    text = json.dumps(card.to_json(), ensure_ascii=False, indent=1) + "\n"
+    text = json.dumps(card.to_json(), ensure_ascii=False, indent=1)
     for name, content in ((CARD_FILE, text), (README_FILE, card.markdown())):
         write_whole(folder / name, [content])
-
-
-def read_card(folder: Path) -> Card:
-    """Read the card of a folder of samples; MissingPath if it has none."""
-    file = folder / CARD_FILE
-    try:
-        return Card.from_json(json.loads(file.read_text("utf-8")))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        why, hint = f"it has no {CARD_FILE}", "colligate train curate --out makes one"
-        raise MissingPath(f"{folder} holds no samples", why, hint) from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why = f"{type(error).__name__}: {error}"
-        hint = "run the same curation again to write it anew"
-        raise ColligateError(f"{file} cannot be read", why, hint) from error
 
 
 def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
