@@ -6,6 +6,7 @@ and `README.md` say what samples there are, where they come from, and how they w
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
