@@ -13,11 +13,9 @@ from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.training import Curation, curate_dualrag
-from colligate.lab.training.dualrag import (
+from colligate.lab.training.dualrag import TitleMatching, contains_answer, draw_role_samples
+from colligate.lab.training.dualrag_golds import (
     GoldDocument,
-    TitleMatching,
-    contains_answer,
-    draw_role_samples,
     find_gold_statement,
     match_entities,
     quote_statements,
