@@ -31,7 +31,7 @@ from colligate.core.answer import Answer
 from colligate.core.run import allow
 from colligate.engine import Engine
 from colligate.errors import BudgetExceeded, ModelError
-from evidence_measuring import Row, Rows, say
+from results import Row, Rows, say
 
 DATA = Path(__file__).with_suffix(".toml")
 STRATEGIES = (

@@ -35,8 +35,8 @@ from colligate.core.prompts import build_messages, enclose, render_passages, ren
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
+from colligate.lab.baselines.encoders import get_seq2seq
 from colligate.lab.baselines.shared import LookupMethod, StepReply
-from colligate.lab.encoders import get_seq2seq
 from colligate.models import Message, Role
 from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
 
