@@ -9,14 +9,15 @@ INSTALLED := .venv/.installed
 # The browser is fetched while packages are installed, and types are checked while weights are.
 MAKEFLAGS += --jobs=2
 
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test test-real lint bench clean
 
 help:
-	@echo "make demo   set up, then answer a question over the licences in examples/"
-	@echo "make test   set up, then run every check CI runs"
-	@echo "make setup  create .venv with everything the tests need"
-	@echo "make lint   ruff, mypy and the import contract"
-	@echo "make bench  the quick benchmarks"
+	@echo "make demo       set up, then answer a question over the licences in examples/"
+	@echo "make test       set up, lint, then the quick tests, which need no network"
+	@echo "make test-real  set up, then the slow real components: browser, S3, Ray, training, models"
+	@echo "make setup      create .venv with everything the tests need"
+	@echo "make lint       ruff, mypy and the import contract"
+	@echo "make bench      the quick benchmarks"
 
 # The demo needs the package alone; the tests need their tools as well.
 .venv/bin/python:
@@ -63,9 +64,12 @@ compile: $(INSTALLED)
 
 # A process for each core; every test stands alone. Many start the command: compiled modules are
 # kept for them, whatever the environment says.
-test: export PYTHONDONTWRITEBYTECODE =
+test test-real: export PYTHONDONTWRITEBYTECODE =
 test: setup lint compile
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto --dist worksteal -m "not real"
+
+test-real: setup
+	$(BIN)/pytest -n auto --dist worksteal -m real
 
 bench: setup
 	$(BIN)/python benchmarks/overhead.py

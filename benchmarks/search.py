@@ -47,7 +47,8 @@ from colligate.library.protocols import FileRecord, Scope
 from colligate.library.ranking import standardise
 from colligate.library.store import LibraryStore
 from colligate.models.embedders import MiniLM
-from colligate.scale.lance import LanceIndex, LanceStore
+from colligate.scale.index import LanceIndex
+from colligate.scale.lance import LanceStore
 
 DIMENSION = 384
 PASSAGES, WORDS, VOCABULARY = 50, 120, 50_000

@@ -17,7 +17,7 @@ import pytest
 
 from colligate.models import ChatRequest, Message
 from colligate.models.names import open_model
-from colligate.testing import CHAT_MODEL_CHECKS, ScriptedModel
+from colligate.testing import ScriptedModel, backend_suite
 from support.http_server import parse_events, quoting, threaded
 from support.plugins import environment_with, in_use
 
@@ -199,7 +199,7 @@ def test_the_server_streams_the_methods_events(package: Path, tmp_path: Path) ->
     assert events[-1][1]["citations"][0]["quote"] == "It was built in 1901 by Ada Holm."
 
 
-@pytest.mark.parametrize("check", CHAT_MODEL_CHECKS)
+@pytest.mark.parametrize("check", backend_suite)
 async def test_the_backend_keeps_the_promises_of_a_chat_model(
     package: Path, ollama: str, check: Callable[..., Any]
 ) -> None:

@@ -52,6 +52,7 @@ from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
 from colligate.settings import Named, Settings
 
 T = TypeVar("T")
+G = TypeVar("G", Embedder, Reranker, Reader, Check)
 M = TypeVar("M", bound=ChatModel | Embedder | Reranker | Verifier)
 _Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 
@@ -191,8 +192,9 @@ class Session:
         if settings.library is not None and needs.reads:
             note_name("library", settings.library, trace)
         models = await self.open_models(trace)
-        if needs.searches and settings.reranker is not None and self._reranker_by_name:
-            note_name("reranker", settings.reranker, trace)
+        reranker = _choose(self.reranker, settings.reranker)
+        if needs.searches and isinstance(reranker, Named):
+            note_name("reranker", reranker, trace)
         for line in await self.check_models(name, needs, models):
             trace.emit(Noted(line, warning=True))
         return models
@@ -205,8 +207,9 @@ class Session:
         A server is asked what it offers only if that can matter to this strategy or its reranker.
         """
         required = needs.required
-        reranker = (await self.load_settings()).reranker
-        if needs.searches and self._reranker_by_name and reranker and reranker.name == "likelihood":
+        reranker = _choose(self.reranker, (await self.load_settings()).reranker)
+        by_likelihood = isinstance(reranker, Named) and reranker.name == "likelihood"
+        if needs.searches and by_likelihood:
             required = required | {Capability.LIKELIHOOD}
         unanswered: dict[Role, ColligateError] = {}
         scorer = Role.SCORER if Role.SCORER in models else Role.READER
@@ -284,10 +287,11 @@ class Session:
         default: str | None = None,
     ) -> Reranker | None:
         """Open the reranker that was given or named, else the default, if any."""
-        if not isinstance(self.reranker, str | None):
-            return self.reranker
-        named = (await self.load_settings()).reranker or (Named(default) if default else None)
-        if named is None or named.name == "none":
+        named = _choose(self.reranker, (await self.load_settings()).reranker)
+        named = named or (Named(default) if default else None)
+        if not isinstance(named, Named):
+            return named
+        if named.name == "none":
             return None
         if trace is not None:
             note_name("reranker", named, trace)
@@ -301,15 +305,14 @@ class Session:
 
     async def open_reader(self, model: ChatModel, trace: Trace) -> Reader:
         """Return the reader that was given or named, else the one that suits the model."""
-        if not isinstance(self.reader, str | None):
-            return self.reader
-        named = (await self.load_settings()).reading
-        if named is not None:
-            note_name("reader", named, trace)
-        if named is not None and named.name == "plain":
+        named = _choose(self.reader, (await self.load_settings()).reading) or Named("auto")
+        if not isinstance(named, Named):
+            return named
+        note_name("reader", named, trace)
+        if named.name == "plain":
             raise UsageError("the plain reader cites nothing", "only `bench run` can choose it")
         # A local model counts its weights in its file.
-        return await asyncio.to_thread(make_reader, named.name if named else "auto", model)
+        return await asyncio.to_thread(make_reader, named.name, model)
 
     async def open_check(self, reader: Reader, model: ChatModel, trace: Trace) -> Check | None:
         """Open the check that was given or named, else the default for a reader.
@@ -320,15 +323,14 @@ class Session:
         Raises:
             MissingCapability: `odds` was named and the model gives none.
         """
-        if not isinstance(self.check, str | None):
-            return self.check
-        named = (await self.load_settings()).check
         odds = Capability.LABELS in model.capabilities
-        if named is not None:
-            note_name("check", named, trace)
-        elif reader.name == "pointwise":
-            named = Named("odds" if odds else "none")
-        name = named.name if named else "none" if reader.name == "plain" else "model"
+        defaults = {"pointwise": "odds" if odds else "none", "plain": "none"}
+        named = _choose(self.check, (await self.load_settings()).check)
+        named = named or Named(defaults.get(reader.name, "model"))
+        if not isinstance(named, Named):
+            return named
+        note_name("check", named, trace)
+        name = named.name
         if name == "none":
             return None
         if name == "model":
@@ -345,30 +347,20 @@ class Session:
         return PairCheck(await self._open.open(("check", name, False), work))
 
     async def list_search_models(self) -> dict[str, str]:
-        """Return the names of the embedder, the reranker, the reader and the check; open nothing.
+        """Return the names of embedder, reranker, reader and check, opening nothing.
 
         A reranker that is not named is each strategy's own, "by strategy"; reader and check are
         chosen "by model".
         """
         settings = await self.load_settings()
-        reranker: Reranker | Named = settings.reranker or Named("by strategy")
-        if not isinstance(self.reranker, str | None):
-            reranker = self.reranker
-        reader: Reader | Named = settings.reading or Named("by model")
-        if not isinstance(self.reader, str | None):
-            reader = self.reader
-        check: Check | Named = settings.check or Named("by model")
-        if not isinstance(self.check, str | None):
-            check = self.check
-        embedder = await self._embedder_name()
         made = None if self._library is None else await self._library.embedder_name()
-        name = embedder.name if embedder else made or DEFAULT_EMBEDDER.name
-        return {
-            "embedder": name,
-            "reranker": reranker.name,
-            "reading": reader.name,
-            "check": check.name,
+        chosen = {
+            "embedder": await self._embedder_name() or Named(made or DEFAULT_EMBEDDER.name),
+            "reranker": _choose(self.reranker, settings.reranker) or Named("by strategy"),
+            "reading": _choose(self.reader, settings.reading) or Named("by model"),
+            "check": _choose(self.check, settings.check) or Named("by model"),
         }
+        return {what: each.name for what, each in chosen.items()}
 
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
@@ -487,14 +479,6 @@ class Session:
         """Return the store for what strategies learn about documents, in the library's folder."""
         return await self._response_cache() if needs.reads else MemoryStore()
 
-    async def configure(self, kind: type[T], trace: Trace) -> T:
-        """Make a strategy with its defaults and the adapters that the settings name."""
-        return configure(kind, await self.load_settings(), (), trace)
-
-    @property
-    def _reranker_by_name(self) -> bool:
-        return isinstance(self.reranker, str | None)
-
     async def _response_cache(self) -> ResponseCache:
         path = (await self.open_library()).responses
         if self._responses is None:
@@ -504,9 +488,7 @@ class Session:
 
     async def _embedder_name(self) -> Embedder | Named | None:
         """Return the embedder given, else its name; None if nobody named one."""
-        if isinstance(self.embedder, str | None):
-            return (await self.load_settings()).embedder
-        return self.embedder
+        return _choose(self.embedder, (await self.load_settings()).embedder)
 
     async def _pull_embedder(self, trace: Trace, library: AsyncLibrary | None = None) -> None:
         """Fetch missing weights here, where the progress can be shown.
@@ -556,6 +538,11 @@ class _OpenModels:
         self._opened.clear()
         self.probed.clear()
         await self._stack.aclose()
+
+
+def _choose(given: G | str | None, named: Named | None) -> G | Named | None:
+    """Return what was given as an object, else what the settings name."""
+    return named if isinstance(given, str | None) else given
 
 
 async def _narrow(sources: View, where: Sequence[str]) -> View:

@@ -31,15 +31,14 @@ from support.embedders import WordEmbedder
 lance = pytest.importorskip("lance")
 pa = pytest.importorskip("pyarrow")
 
-from colligate.scale.lance import (  # noqa: E402 (the extra)
-    LanceIndex,
-    TablesPlace,
-    check_conditional_put,
-)
+from colligate.scale.index import LanceIndex  # noqa: E402 (the extra)
+from colligate.scale.lance import check_conditional_put  # noqa: E402
+from colligate.scale.tables import TablesPlace  # noqa: E402
 
 # A part of the suite also runs over a bucket: each test there takes some seconds.
-EVERYWHERE = pytest.mark.parametrize("engine", ["edge", "lance", "s3"])
-SHARED = pytest.mark.parametrize("engine", ["lance", "s3"])
+S3 = pytest.param("s3", marks=pytest.mark.real)  # a server of its own
+EVERYWHERE = pytest.mark.parametrize("engine", ["edge", "lance", S3])
+SHARED = pytest.mark.parametrize("engine", ["lance", S3])
 DOCS = Path(__file__).parents[2] / "docs"
 KEYED = pa.schema(
     [pa.field("number", pa.int64(), False, {"lance-schema:unenforced-primary-key": "true"})]
@@ -70,7 +69,7 @@ def count_rows(library):
 async def test_the_newest_version_is_not_looked_for_each_time_but_own_changes_are_seen(
     open_library, folder, monkeypatch
 ):
-    monkeypatch.setattr("colligate.scale.lance._FRESH", 3600)
+    monkeypatch.setattr("colligate.scale.tables._FRESH", 3600)
     looks, plain = [], lance.LanceDataset.latest_version.fget
     counted = property(lambda dataset: looks.append(1) or plain(dataset))
     async with open_library() as library:
@@ -105,7 +104,7 @@ async def test_a_search_that_looks_for_the_newest_version_does_not_undo_a_change
         late = asyncio.create_task(asyncio.to_thread(table.refresh, again=True))
         await asyncio.to_thread(looking.wait, 60)
         await library.remove([first.id])
-        monkeypatch.setattr("colligate.scale.lance._FRESH", 3600)
+        monkeypatch.setattr("colligate.scale.tables._FRESH", 3600)
         changed.set()
         await late
         assert len(await titles(library)) == 2
@@ -250,7 +249,7 @@ async def test_pages_of_one_text_and_many_titles_are_many_documents(open_library
 async def test_the_same_question_finds_the_same_passages(
     open_library, tmp_path, write, monkeypatch, indexed
 ):
-    monkeypatch.setattr("colligate.scale.lance._INDEXED", indexed)  # passages
+    monkeypatch.setattr("colligate.scale.tables.INDEXED", indexed)  # passages
     late = write("late.md", "# Late\n\nA citation is verified after the index was built.\n")
     async with (
         open_library(embedder="static") as library,
@@ -358,7 +357,7 @@ async def test_a_question_reads_one_version_while_others_write(open_library, fol
 
 @SHARED
 async def test_a_snapshot_is_restored(open_library, folder, write, monkeypatch):
-    monkeypatch.setattr("colligate.scale.lance._FRESH", 0)  # a restore may take less
+    monkeypatch.setattr("colligate.scale.tables._FRESH", 0)  # a restore may take less
     async with open_library() as library, open_library() as reader:
         await library.add(folder)
         before = await find(reader)
@@ -413,7 +412,7 @@ async def test_what_keeps_no_versions_has_no_snapshots(library, folder):
         await library.restore("spring")
 
 
-@pytest.mark.parametrize("engine", ["s3"])
+@pytest.mark.parametrize("engine", [S3])
 async def test_two_add_the_same_files_at_once(open_library, folder, write_records):
     write_records("many.jsonl", **{f"r{n}": f"Record {n} of fish." for n in range(9)})
     async with open_library() as one, open_library() as two:
@@ -451,7 +450,7 @@ def read_objects(place):
     return b"".join(client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in keys)
 
 
-@pytest.mark.parametrize("engine", ["s3"])
+@pytest.mark.parametrize("engine", [S3])
 async def test_in_a_bucket_erasing_leaves_no_byte_of_what_was_removed(open_library, folder, place):
     async with open_library() as library, open_library() as reader:
         await library.add(folder)
@@ -514,7 +513,7 @@ async def test_others_ask_while_one_adds(open_library, folder, write, engine):
         assert "Shrews" in str(await other.search("shrews", k=1))
 
 
-@pytest.mark.parametrize("engine", ["s3"])
+@pytest.mark.parametrize("engine", [S3])
 async def test_nobody_erases_while_another_writes_unless_forced(open_library, folder):
     embedder = Interrupted()
     async with open_library(embedder=embedder) as writer, open_library() as other:
@@ -531,7 +530,7 @@ async def test_nobody_erases_while_another_writes_unless_forced(open_library, fo
         assert await find(other) == await find(writer) != []
 
 
-@pytest.mark.parametrize("engine", ["s3"])
+@pytest.mark.parametrize("engine", [S3])
 async def test_searching_writes_nothing_to_a_bucket(open_library, folder, place):
     async with open_library() as library:
         await library.add(folder)
@@ -556,7 +555,7 @@ asyncio.run(AsyncLibrary(sys.argv[1], embedder=Dies()).add(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize("engine", ["s3"])
+@pytest.mark.parametrize("engine", [S3])
 async def test_a_writer_that_was_killed_here_is_not_waited_for(open_library, folder, place):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", DIES, place, str(folder)]

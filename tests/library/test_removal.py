@@ -174,7 +174,7 @@ async def test_an_interrupted_removal_is_finished_by_the_next_change(
 
     index = EdgeIndex
     if engine == "lance":
-        from colligate.scale.lance import LanceIndex as index
+        from colligate.scale.index import LanceIndex as index
 
     with monkeypatch.context() as patch:
         patch.setattr(index, "optimise", fail)

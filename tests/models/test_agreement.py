@@ -19,7 +19,7 @@ from colligate.models.hf.model import HFModel
 from colligate.models.llama.model import LlamaCpp
 from support.models import ask
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.real]
 
 QUESTION = " When was the bridge at Lindholm opened?"
 DOCUMENTS = [

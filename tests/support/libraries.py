@@ -82,7 +82,7 @@ def s3_server(tmp_path_factory):
 def bucket(s3_server, monkeypatch, tmp_path):
     """A new place in the bucket, where small libraries have the indexes of large ones."""
     pytest.importorskip("lance")
-    monkeypatch.setattr("colligate.scale.lance._INDEXED", 1)
+    monkeypatch.setattr("colligate.scale.tables.INDEXED", 1)
     server = urlsplit(s3_server)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.username)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.password)

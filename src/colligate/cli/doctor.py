@@ -32,7 +32,7 @@ app = typer.Typer(add_completion=False)
 # Compiled packages may be installed and still not run here.
 _COMPILED = (
     *("numpy", "onnxruntime", "tokenizers", "qdrant_edge"),
-    *("kreuzberg", "liteparse", "pypdfium2"),
+    *("html_to_markdown", "liteparse", "pypdfium2"),
 )
 _LOCAL = ("torch", "transformers", "sentence_transformers")
 _PULL = "the first question fetches it, or now: colligate models pull {}"

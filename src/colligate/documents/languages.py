@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from typing import Any
 
 _UNKNOWN = "und"
-_FEWEST_LETTERS = 24  # of fewer, trigrams of an alphabet tell nothing
-_CONFIDENCE = 0.8
+_FEWEST_LETTERS = 24  # of fewer, letters of an alphabet tell nothing
+_CONFIDENCE = 0.7
 _CONFIDENCE_BEYOND_LATIN = 0.3  # few languages share another script
 _SHARE = 0.5
 
@@ -61,10 +63,10 @@ def detect_language(text: str) -> str:
     if letters < _FEWEST_LETTERS:
         return _UNKNOWN
     is_latin = len(_LATIN.findall(sample)) > _SHARE * letters
-    return _detect_by_trigrams(sample, _CONFIDENCE if is_latin else _CONFIDENCE_BEYOND_LATIN)
+    return _detect_by_letters(sample, _CONFIDENCE if is_latin else _CONFIDENCE_BEYOND_LATIN)
 
 
-_WINDOW = 4_000  # characters of each of three samples: the beginning, the middle, near the end
+_WINDOW = 2_000  # characters of each of three samples: the beginning, the middle, near the end
 
 
 def _take_sample(text: str) -> str:
@@ -74,30 +76,17 @@ def _take_sample(text: str) -> str:
     return "\n".join(text[start : start + _WINDOW] for start in starts)
 
 
-# The codes of kreuzberg's detector (whatlang), ISO 639-3, as ISO 639-1.
-_ISO_639_1 = dict(
-    pair.split(":")
-    for pair in (
-        "afr:af aka:ak amh:am ara:ar aze:az bel:be ben:bn bul:bg cat:ca ces:cs cmn:zh cym:cy "
-        "dan:da deu:de ell:el eng:en epo:eo est:et fin:fi fra:fr guj:gu heb:he hin:hi hrv:hr "
-        "hun:hu hye:hy ind:id ita:it jav:jv jpn:ja kan:kn kat:ka khm:km kor:ko lat:la lav:lv "
-        "lit:lt mal:ml mar:mr mkd:mk mya:my nep:ne nld:nl nob:no ori:or pan:pa pes:fa pol:pl "
-        "por:pt ron:ro rus:ru sin:si slk:sk slv:sl sna:sn spa:es srp:sr swe:sv tam:ta tel:te "
-        "tgl:tl tha:th tuk:tk tur:tr ukr:uk urd:ur uzb:uz vie:vi yid:yi zul:zu"
-    ).split()
-)
+@cache
+def _load_identifier() -> Any:
+    # Imported here: its model takes half a second.
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    identifier.set_languages([code for code in identifier.labels if len(code) == 2])
+    return identifier
 
 
-def _detect_by_trigrams(sample: str, confidence: float) -> str:
-    # Imported here: the library has 76 MB.
-    import kreuzberg
-
-    config = kreuzberg.ExtractionConfig(
-        use_cache=False,
-        enable_quality_processing=False,
-        language_detection=kreuzberg.LanguageDetectionConfig(min_confidence=confidence),
-    )
-    words = re.sub(r"https?://\S+|[\x00-\x1f\d|*_#`<>\[\](){}=/\\]+", " ", sample)
-    found = kreuzberg.extract_bytes_sync(words.encode("utf-8", "replace"), "text/plain", config)
-    codes = found.detected_languages
-    return _ISO_639_1.get(codes[0], _UNKNOWN) if codes else _UNKNOWN
+def _detect_by_letters(sample: str, confidence: float) -> str:
+    words = re.sub(r"https?://\S+|-{2,}|[\x00-\x1f\d|*_#`<>\[\](){}=/\\]+", " ", sample)
+    code, share = _load_identifier().classify(words)
+    return code if share >= confidence else _UNKNOWN

@@ -25,7 +25,7 @@ from colligate.concurrency import in_thread
 from colligate.documents import Document, Span
 from colligate.documents.chunking import STRUCTURAL, Chunker, Structural, parse_chunker
 from colligate.documents.reading import Limits, Reading
-from colligate.documents.reading.formats import PDF, known_format
+from colligate.documents.reading.formats import PDF, installed_readers, known_format
 from colligate.documents.reading.pdf.docling import DOCLING
 from colligate.documents.reading.pdf.ocr import NO_TEXT
 from colligate.documents.reading.source import os_error
@@ -42,7 +42,6 @@ from colligate.library.catalogue import resolve_path
 from colligate.library.parsing import ParserPool
 from colligate.library.protocols import Cluster, DocumentStore, FileRecord, Parsers, ReadFile
 from colligate.library.sources import cut_passages
-from colligate.plugins import plugins
 
 _RELEASE = version("colligate")
 
@@ -128,7 +127,7 @@ class Ingestion:
         self._limits = limits
         self._cluster = cluster  # which reads in the place of processes here
         self._readers = " ".join(
-            filter(None, [_RELEASE, *plugins("formats"), limits.ocr, limits.pdf])
+            filter(None, [_RELEASE, *installed_readers(), limits.ocr, limits.pdf])
         )
         self._report = on_progress
 

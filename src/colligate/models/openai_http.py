@@ -236,9 +236,7 @@ class Endpoint:
         if loop not in self._open:
             timeout = httpx2.Timeout(self.policy.timeout, connect=self.policy.connect_timeout)
             # `call` bounds the calls in flight; each may keep its connection for the next.
-            limits = httpx2.Limits(
-                max_connections=None, max_keepalive_connections=self.policy.in_flight
-            )
+            limits = httpx2.Limits(max_keepalive_connections=self.policy.in_flight)
             try:
                 http = httpx2.AsyncClient(
                     timeout=timeout,
@@ -357,10 +355,9 @@ class Failures:
     def without_status(self, error: Exception, timeout: float) -> ModelError:
         """Return the typed error for a lost connection, or an answer that cannot be used."""
         if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException):
+            why = f"nothing arrived for {timeout:g} s"
             return EndpointUnreachable(
-                f"no answer from {self.url}",
-                f"nothing arrived for {timeout:g} s",
-                "is the server overloaded?",
+                f"no answer from {self.url}", why, "is the server overloaded?"
             )
         if isinstance(error, openai.APIConnectionError | httpx2.RequestError):
             cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
@@ -370,17 +367,11 @@ class Failures:
         if isinstance(error, openai.APIError):  # an error event inside a stream
             if _CONTEXT.search(error.message):
                 return self._too_long(error.message)
-            return ServerFailed(
-                f"{self.url} did not finish its answer",
-                self.scrub(error.message),
-                "try again later",
-            )
-        why = str(error) if isinstance(error, Garbled) else "it is not valid JSON"
-        return MalformedOutput(
-            f"{self.url} sent an answer that cannot be used",
-            self.scrub(why),
-            "is it an OpenAI-compatible endpoint?",
-        )
+            what, why = f"{self.url} did not finish its answer", self.scrub(error.message)
+            return ServerFailed(what, why, "try again later")
+        what = f"{self.url} sent an answer that cannot be used"
+        why = self.scrub(str(error)) if isinstance(error, Garbled) else "it is not valid JSON"
+        return MalformedOutput(what, why, "is it an OpenAI-compatible endpoint?")
 
     def with_status(self, error: openai.APIStatusError) -> ModelError:
         """Return the typed error for an HTTP status."""
@@ -388,11 +379,8 @@ class Failures:
         attempts = int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
         after = f"HTTP {status} after {attempts} attempts: {message}"
         if status in (401, 403):
-            if self.key:
-                hint = f"check {self.key_variable}"
-                return NotAuthorised(f"{self.url} refuses the key", message, hint)
-            hint = f"set {self.key_variable}"
-            return NotAuthorised(f"{self.url} wants a key", message, hint)
+            what, verb = ("refuses the key", "check") if self.key else ("wants a key", "set")
+            return NotAuthorised(f"{self.url} {what}", message, f"{verb} {self.key_variable}")
         if target := error.response.headers.get("Location"):
             why, hint = self.scrub(target), "name that address if you trust it"
             return RequestRefused(f"{self.url} redirects to another address", why, hint)
@@ -406,9 +394,8 @@ class Failures:
         if status >= 500:
             hint = "try again later, or look at the server's log"
             return ServerFailed(f"{self.url} failed", after, hint)
-        return RequestRefused(
-            f"{self.url} refuses the request", f"HTTP {status}: {message}", "see its message"
-        )
+        why = f"HTTP {status}: {message}"
+        return RequestRefused(f"{self.url} refuses the request", why, "see its message")
 
     def not_found(
         self, error: openai.APIStatusError, model: str, served: Collection[str]
@@ -509,11 +496,8 @@ class Dialect:
             "stop": list(request.stop) or None,
             **extra,
         }
-        body |= {
-            name: value
-            for name, value in optional.items()
-            if value is not None and name not in self._dropped
-        }
+        taken = {name: value for name, value in optional.items() if self.takes(name)}
+        body |= {name: value for name, value in taken.items() if value is not None}
         if schema is None:
             return body
         if self.schema_form == "json_schema":
@@ -530,7 +514,8 @@ class Dialect:
         message = f"{error.param or ''} {error.code or ''} {error_message(error)}"
         known = [name for name in sent if name in _OPTIONAL + _LIMITS]
         if "response_format" in sent and error.param not in known and _SCHEMA_WORDS.search(message):
-            self._lower_schema_form(sent["response_format"]["type"])
+            if sent["response_format"]["type"] == self.schema_form:  # else learnt meanwhile
+                self._lower_schema_form()
             return True
         named = find_refused_parameter(error, known)
         if named is None or not _NO_SUCH.search(message):
@@ -547,10 +532,8 @@ class Dialect:
         self._limit_settled = True
         return True
 
-    def _lower_schema_form(self, refused: str) -> None:
-        if refused != self.schema_form:
-            return  # a call made at the same time has learnt it already
-        if refused == "json_schema":
+    def _lower_schema_form(self) -> None:
+        if self.schema_form == "json_schema":
             self.schema_form, now = "json_object", "JSON mode"
         else:
             self.schema_form, now = "prompt", "the prompt alone"

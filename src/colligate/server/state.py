@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePath
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ from sse_starlette import ServerSentEvent
 
 from colligate.concurrency import in_thread
 from colligate.documents import Document
-from colligate.engine import DEFAULT_STRATEGY, Engine
+from colligate.engine import Engine
 from colligate.errors import ReadingError
 from colligate.library.parsing import ParserPool
 from colligate.library.sources import Sources
@@ -24,8 +24,8 @@ from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.errors import Busy, NotHere
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
-from colligate.server.runs import AskRequest, RecordedRun, Runs
-from colligate.server.shapes import EarlierTurn
+from colligate.server.runs import RecordedRun, Runs
+from colligate.server.shapes import AskRequest, OnEvent
 from colligate.server.stream import EventStream
 from colligate.server.tokens import Right
 from colligate.server.uploads import UploadJobs
@@ -137,27 +137,10 @@ class ServerState:
         raise NotHere(f"cannot show {name}", f"the file {why}", hint)
 
     async def answer(
-        self,
-        question: str,
-        *,
-        library: str = DEFAULT_LIBRARY,
-        strategy: str = DEFAULT_STRATEGY,
-        where: Sequence[str] = (),
-        effort: str | None = None,
-        yes: bool = False,
-        history: Sequence[EarlierTurn] = (),
-        on_event: Callable[[Mapping[str, Any]], None] | None = None,
+        self, request: AskRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
     ) -> dict[str, Any]:
         """Return the answer of a recorded run, which is cancelled when the caller is."""
         require(Right.ASK)
-        request = AskRequest(
-            question=question,
-            strategy=strategy,
-            parameters={} if effort is None else {"effort": effort},
-            where=list(where),
-            yes=yes,
-            history=list(history),
-        )
         run = await self.runs.start(library, request)
         try:
             async for _, event in self.runs.follow(run):

@@ -552,10 +552,10 @@ def test_lines_of_html_that_would_underline_a_heading_are_text(tmp_path: Path) -
     for kept in (
         "Total\n\\=====\n900",
         "Landlord\n\\---",
-        "Fee\n\\-",
-        "2020 - 2021\n- **item**",
+        "Fee\n\n\\-",
+        "2020 - 2021\n\\- **item**",
         "x\n===\n# c\n",
-        "\n-----\n",
+        "\n\\-----\n",
         "# 5",
     ):
         assert kept in document.text

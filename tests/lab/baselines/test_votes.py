@@ -12,10 +12,10 @@ from colligate.errors import BudgetExceeded, ContextTooSmall
 from colligate.lab.baselines import self_rag
 from colligate.lab.baselines.asc import ASC
 from colligate.lab.baselines.main_rag import MAINRAG
+from colligate.lab.baselines.reflection import ReflectedText
 from colligate.lab.baselines.self_rag import SelfRAG
 from colligate.lab.baselines.tree_of_agents import TreeOfAgents
 from colligate.models import Capability, LabelOdds
-from colligate.models.hf.reflection import ReflectedText
 from support.films import (
     QUESTION,
     TEXTS,

@@ -78,7 +78,7 @@ def test_what_is_not_said_is_usual() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("rnk = 4", "one.toml: rnk: there is no such key; did you mean rank?"),
+        ("rnk = 4", "one.toml: rnk: unknown key; did you mean rank?"),
         ("rank = 0", "one.toml: rank: input should be greater than or equal to 1"),
         ("epochs = -1", "one.toml: epochs: "),
         ("warmup = 1.5", "one.toml: warmup: "),
@@ -87,7 +87,7 @@ def test_what_is_not_said_is_usual() -> None:
         ("evaluate_every = 2.5", "one.toml: evaluate_every: "),
         ("save_every = 0", "one.toml: save_every: "),
         ("dropout = nan", "one.toml: dropout: "),
-        ('name = "other"', "one.toml: name: there is no such key; the file name is the name"),
+        ('name = "other"', "one.toml: name: unknown key; the file's name is the name"),
         ("rank = = 4", "one.toml is not valid TOML"),
     ],
 )
@@ -243,7 +243,7 @@ def test_all_parameters_and_packing(tmp_path: Path, data: Path) -> None:
     assert table["finetuning_type"] == "full"
     assert (table["packing"], table["neat_packing"]) == (True, True)
     assert (table["gradient_accumulation_steps"], table["max_steps"]) == (64, 7)
-    assert "It counts packed sequences" in file.read_text("utf-8")
+    assert "has packed sequences" in file.read_text("utf-8")
     assert table["learning_rate"] == 3e-7
     assert not {"lora_rank", "eval_dataset"} & set(table)
 

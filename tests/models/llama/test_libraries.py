@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import tarfile
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,14 +94,14 @@ def server() -> Iterator[HubServer]:
 def machine(
     server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, dict[str, Archive]]:
-    """Linux on x64 with GLIBC 2.36, without npm; the builds it may get, which tests may change.
+    """Linux on x64 with GLIBC 2.36; the builds it may get, which tests may change.
 
     The archives hold no real libraries, so that loading them is not tried.
     """
     builds = {
         "linux-x64": {
-            "upstream": pin(RELEASE, url=server.url + RELEASE_PATH, glibc="2.35"),
-            "npm": pin(NPM, package="@npm/linux-x64", release="1.0.0", glibc="2.34"),
+            "upstream": pin(RELEASE, path=server.url + RELEASE_PATH, glibc="2.35"),
+            "npm": pin(NPM, path=NPM_PATH.lstrip("/"), glibc="2.34"),
         }
     }
     monkeypatch.setattr(libraries, "BUILDS", builds)
@@ -114,7 +113,6 @@ def machine(
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLLIGATE_NPM_URL", server.url)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("COLLIGATE_LLAMA", raising=False)
     return builds
 
@@ -158,7 +156,7 @@ def test_a_zip_archive_is_unpacked_alike(server, machine):
     files = {"llama.dll": LLAMA, "ggml.dll": GGML, "bin/ggml-base.dll": BASE, "llama.exe": b"no"}
     content = zipped(files)
     server.files[RELEASE_PATH] = content
-    machine["linux-x64"] = {"upstream": pin(content, url=server.url + RELEASE_PATH)}
+    machine["linux-x64"] = {"upstream": pin(content, path=server.url + RELEASE_PATH)}
     folder = pull_libraries()
     assert left_in(folder) == {"llama.dll", "ggml.dll", "ggml-base.dll", "manifest.json"}
 
@@ -178,7 +176,6 @@ def test_wrong_bytes_are_not_used(server, machine):
     line = str(caught.value)
     assert "the release: it sent other bytes than those pinned" in line
     assert "the npm registry: it sent other bytes than those pinned" in line
-    assert "npm pack: npm is not installed" in line
     assert "COLLIGATE_LLAMA" in line
     assert find_libraries() is None
     assert not list((home() / "llama").glob("*.partial"))
@@ -214,9 +211,7 @@ def test_a_damaged_beginning_is_fetched_anew(server, machine):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("../libggml-evil.so", b"evil"),
         ("/tmp/libggml-evil.so", b"evil"),
-        ("package/../../../libggml-evil.so", b"evil"),
         ("C:\\libggml-evil.so", b"evil"),
         ("package/bins/manifest.json", b'{"files": {}}'),
         ("package/.lock", b""),
@@ -225,7 +220,7 @@ def test_a_damaged_beginning_is_fetched_anew(server, machine):
 def test_no_name_leads_out_of_the_folder(server, machine, name, content):
     packed = tar({**NPM_FILES, name: content})
     server.files[RELEASE_PATH] = packed
-    machine["linux-x64"] = {"upstream": pin(packed, url=server.url + RELEASE_PATH)}
+    machine["linux-x64"] = {"upstream": pin(packed, path=server.url + RELEASE_PATH)}
     folder = pull_libraries()
     evil = set(home().parent.rglob("*evil*"))
     assert evil <= {folder / "libggml-evil.so"}
@@ -235,7 +230,10 @@ def test_no_name_leads_out_of_the_folder(server, machine, name, content):
 @pytest.mark.parametrize(
     "members",
     [
+        {"../libggml-evil.so": b"evil"},
+        {"package/../../../libggml-evil.so": b"evil"},
         {"libggml-evil.so": "/etc/passwd"},
+        {"one/libggml-evil.so": "two/libggml-base.so"},
         {"libggml-evil.so": "../../libggml-base.so"},
         {"other/libllama.v0.5.0.so": b"twice"},
     ],
@@ -243,17 +241,18 @@ def test_no_name_leads_out_of_the_folder(server, machine, name, content):
 def test_an_archive_with_such_a_member_is_not_used(server, machine, members):
     packed = tar({**NPM_FILES, **members})
     server.files[RELEASE_PATH] = packed
-    machine["linux-x64"] = {"upstream": pin(packed, url=server.url + RELEASE_PATH)}
+    machine["linux-x64"] = {"upstream": pin(packed, path=server.url + RELEASE_PATH)}
     with pytest.raises(WeightsUnavailable, match="its archive cannot be read"):
         pull_libraries()
     assert find_libraries() is None
+    assert not [path for path in home().parent.rglob("*evil*") if ".new" not in str(path)]
 
 
 @pytest.mark.parametrize(
     "content", [b"no archive", RELEASE[:40_000], tar({"a/libggml.so": b"only one"})]
 )
 def test_an_archive_of_no_use_makes_room_for_the_next_source(server, machine, content):
-    machine["linux-x64"]["upstream"] = pin(content, url=server.url + RELEASE_PATH)
+    machine["linux-x64"]["upstream"] = pin(content, path=server.url + RELEASE_PATH)
     server.files |= {RELEASE_PATH: content, NPM_PATH: NPM}
     assert find_library_file(pull_libraries(), "llama").name == "libllama.v0.5.0.so"
 
@@ -265,69 +264,6 @@ def test_libraries_that_cannot_be_loaded_are_not_used(server, machine, monkeypat
         pull_libraries()
     assert str(caught.value).count("its libraries cannot be loaded") == 2
     assert find_libraries() is None
-
-
-# npm pack
-
-
-@pytest.fixture
-def npm(tmp_path: Path) -> Path:
-    """A program called npm, which writes what it was asked into `asked` and packs `npm.tgz`."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "npm").write_text(
-        f"#!{sys.executable}\n"
-        "import pathlib, shutil, sys\n"
-        f"folder = pathlib.Path({str(folder)!r})\n"
-        "(folder / 'asked').write_text(' '.join(sys.argv[1:]))\n"
-        "if not (folder / 'npm.tgz').exists():\n"
-        "    sys.exit('npm error code E404')\n"
-        "shutil.copy(folder / 'npm.tgz', 'npm-linux-x64-1.0.0.tgz')\n"
-    )
-    (folder / "npm").chmod(0o755)
-    return folder
-
-
-def test_npm_itself_is_asked_last(server, machine, npm):
-    (npm / "npm.tgz").write_bytes(NPM)
-    folder = pull_libraries()
-    assert find_library_file(folder, "llama").read_bytes() == LLAMA
-    assert [path for path, _ in server.requests] == [RELEASE_PATH, NPM_PATH]
-    asked = (npm / "asked").read_text()
-    assert asked.startswith("pack @npm/linux-x64@1.0.0 --ignore-scripts")
-    assert f"--registry {server.url}" in asked
-    assert left_in(folder.parent) == {folder.name, f".{folder.name}.lock"}
-
-
-def test_npm_keeps_the_registry_of_its_settings(server, machine, npm, monkeypatch):
-    (npm / "npm.tgz").write_bytes(NPM)
-    monkeypatch.delenv("COLLIGATE_NPM_URL")
-    monkeypatch.setenv("npm_config_registry", f"{server.url}/")
-    pull_libraries()
-    assert "--registry" not in (npm / "asked").read_text()
-
-
-@pytest.mark.parametrize("content", [None, NPM[:-1] + b"!"])
-def test_npm_may_fail_too(server, machine, npm, content):
-    if content:
-        (npm / "npm.tgz").write_bytes(content)
-    why = "it sent other bytes than those pinned" if content else "npm error code E404"
-    with pytest.raises(WeightsUnavailable, match=f"npm pack: {why}"):
-        pull_libraries()
-
-
-def test_an_interrupt_stops_npm(server, machine, npm):
-    (npm / "npm").write_text(f"#!{sys.executable}\nimport signal\nsignal.pause()\n")
-    del machine["linux-x64"]["upstream"]
-
-    def interrupt(done: int, total: int, what: str) -> None:
-        raise KeyboardInterrupt
-
-    began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        pull_libraries(interrupt)
-    assert time.monotonic() - began < 30
-    assert not list((home() / "llama").glob(".npm-*"))
 
 
 # Several processes, killed ones, damaged files

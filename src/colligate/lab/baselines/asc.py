@@ -28,6 +28,7 @@ from colligate.concurrency import gather
 from colligate.core.answer import Answer, Form
 from colligate.core.events import Noted
 from colligate.core.fit import fit_prompt
+from colligate.core.linkage import average_linkage
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
@@ -189,16 +190,11 @@ def select_agreed(
 
 def _cluster(vectors: ArrayLike, distance: float) -> list[list[int]]:
     """Return the rows of each cluster, in the order of its first."""
-    from fastcluster import linkage  # imports scipy where it is installed: 0.3 s
-
     rows = np.asarray(vectors, dtype=np.float64)
     clusters = {at: [at] for at in range(len(rows))}
-    if len(rows) > 1:
-        above = np.triu_indices(len(rows), 1)
-        apart = np.maximum(0, 1 - (rows @ rows.T)[above])
-        merges = linkage(apart, method="average")  # the nearest first; the k-th makes node n + k
-        near = merges[merges[:, 2] <= distance, :2].astype(int)
-        for made, (left, right) in enumerate(near, len(rows)):
+    merges = average_linkage(np.maximum(0, 1 - rows @ rows.T)) if len(rows) else []
+    for made, (left, right, apart) in enumerate(merges, len(rows)):
+        if apart <= distance:
             clusters[made] = clusters.pop(left) + clusters.pop(right)
     return sorted(map(sorted, clusters.values()))
 

@@ -25,9 +25,9 @@ from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import group_words
 from colligate.documents import Passage
 from colligate.documents.compress import CompressedPassage, compress, keep_above_percentile
+from colligate.lab.baselines.encoders import TokenProbability, get_token_classifier
 from colligate.lab.baselines.shared import DocumentMethod, require_weights
 from colligate.models import Role
-from colligate.models.hf.encoders import TokenProbability, get_token_classifier
 from colligate.readers.lookup import show_shortened
 
 

@@ -35,10 +35,10 @@ from colligate.core.prompts import build_messages, enclose, render_passages, ren
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
+from colligate.lab.baselines.encoders import get_seq2seq
 from colligate.lab.baselines.shared import StepReply
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
-from colligate.models.hf.encoders import get_seq2seq
 from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
 
 T = TypeVar("T", bound=StepReply)

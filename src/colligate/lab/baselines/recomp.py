@@ -28,9 +28,9 @@ from colligate.core.units import chunk_documents
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
 from colligate.documents.sentences import split_sentences
+from colligate.lab.baselines.encoders import get_dual_encoder
 from colligate.lab.baselines.shared import DocumentMethod, require_weights, show_best
 from colligate.models import Role
-from colligate.models.hf.encoders import get_dual_encoder
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,9 @@ from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.tokens import estimate_tokens
+from colligate.lab.baselines.reflection import UTILITY_WEIGHTS, get_reflective_model
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role, Usage
-from colligate.models.hf.reflection import UTILITY_WEIGHTS, get_reflective_model
 from colligate.readers.lookup import Lookup, reserve_for_answer
 from colligate.strategies.direct import Direct
 

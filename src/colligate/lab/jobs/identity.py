@@ -53,14 +53,21 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) 
     """
     was, is_now = dict(before), json.loads(json.dumps(now))
     prompts = [each.pop(PROMPTS, {}) for each in (was, is_now)]
-    first, second = (dict(_flatten(each)) for each in (was, is_now))
-    wrong = [
-        _describe_difference(name, first.get(name), second.get(name))
-        for name in dict.fromkeys((*first, *second))
-        if first.get(name) != second.get(name)
-    ]
-    if wrong := [*wrong, *prompt_differences(*prompts)]:
+    if wrong := [*list_differences(was, is_now), *prompt_differences(*prompts)]:
         raise resume_error(folder, wrong)
+
+
+def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Say how each value differs from what it was."""
+    first, second = (dict(_flatten(each)) for each in (before, now))
+    for name in dict.fromkeys((*first, *second)):
+        was, is_now = first.get(name), second.get(name)
+        if was == is_now:
+            continue
+        if all(isinstance(each, str) and len(each) == _DIGEST for each in (was, is_now)):
+            yield f"{name} has changed"
+        else:
+            yield f"{name} was {_quote(was)} and is {_quote(is_now)}"
 
 
 def resume_error(folder: Path, differences: Sequence[str]) -> UsageError:
@@ -94,12 +101,6 @@ def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from _flatten(inner, f"{prefix}{name}: ")
         else:
             yield f"{prefix}{name}", inner
-
-
-def _describe_difference(name: str, was: Any, is_now: Any) -> str:
-    if all(isinstance(each, str) and len(each) == _DIGEST for each in (was, is_now)):
-        return f"{name} has changed"
-    return f"{name} was {_quote(was)} and is {_quote(is_now)}"
 
 
 def _quote(value: Any) -> str:
@@ -305,7 +306,7 @@ def _texts_digest(source: str) -> str:
 
 # Packages whose version can change an answer.
 _PACKAGES = (
-    *("colligate", "numpy", "fastcluster", "onnxruntime", "tokenizers", "qdrant-edge-py"),
+    *("colligate", "numpy", "onnxruntime", "tokenizers", "qdrant-edge-py"),
     *("torch", "transformers", "peft", "llguidance", "sentence-transformers"),
     *("accelerate", "datasets", "deepspeed", "flash-attn", "trl"),
     *("ir-measures", "rouge-score", "rouge"),

@@ -321,14 +321,9 @@ class Measure:
 
     def to_json(self) -> dict[str, Any]:
         """Return it for programs."""
-        found = self.difference
-        return {
-            **vars(self),
-            "adapter": self.adapter or None,
-            "difference": found.mean if found else None,
-            **{name: getattr(found, name, None) for name in ("low", "high", "p")},
-            "stars": found.stars if found else "",
-        }
+        nothing = {**dict.fromkeys(("difference", "low", "high", "p")), "stars": ""}
+        found = self.difference.to_json() if self.difference else nothing
+        return {**vars(self), "adapter": self.adapter or None, **found}
 
 
 @dataclass(frozen=True)

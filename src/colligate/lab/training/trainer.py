@@ -34,13 +34,13 @@ from colligate.lab.training.recipes import SCHEDULES, Recipe
 from colligate.lab.training.samples import Sample
 from colligate.models import Message
 from colligate.models.hf.loading import (
+    HFTokenizer,
     ModelSource,
     cpu_has_bfloat16,
     import_transformers,
     load_model,
     load_pretrained,
 )
-from colligate.models.hf.tokenizer import HFTokenizer
 from colligate.models.prompts import Prompts
 from colligate.models.weights import hash_file
 

@@ -24,8 +24,9 @@ from colligate.models.decoding import GeneratedText, GenerationRequest
 from colligate.models.gguf import read_header, read_shapes
 from colligate.models.llama.adapters import convert_adapter
 from colligate.models.llama.api import Model, load_library
+from colligate.models.llama.attention import AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
-from colligate.models.llama.engine import AttentionRequest, LlamaEngine, Request, ScoreRequest
+from colligate.models.llama.engine import LlamaEngine, Request, ScoreRequest
 from colligate.models.llama.libraries import VERSION, pull_libraries
 from colligate.models.local import LocalBackend, LocalModel, Pair, Work
 from colligate.models.prompts import Prompts

@@ -28,6 +28,7 @@ from colligate.concurrency import map_concurrent
 from colligate.core.answer import Answer, Form, Stated
 from colligate.core.events import Pruned
 from colligate.core.fit import reserve_reading, split_by_tokens
+from colligate.core.linkage import average_linkage
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import render_passages
 from colligate.core.run import Run, Shown
@@ -316,21 +317,11 @@ def build_merge_tree(vectors: ArrayLike) -> list[tuple[int, int]]:
     `vectors` is [n, d]. A merge joins two nodes: a text is its place, the k-th merge n + k. A
     vector without direction is at distance 1 from all others.
     """
-    from fastcluster import linkage  # imports scipy where it is installed: 0.3 s
-
     rows = np.asarray(vectors, dtype=np.float32)
-    count = len(rows)
-    if count < 2:
-        return []
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > _SHORTEST)
-    distances: NDArray[np.float64] = np.empty(count * (count - 1) // 2)
-    at = 0
-    for i in range(count - 1):  # row by row: the full matrix is never in memory
-        distances[at : at + count - 1 - i] = 1 - rows[i + 1 :] @ rows[i]
-        at += count - 1 - i
-    merges = linkage(np.maximum(distances, 0, out=distances), method="average")
-    return [(int(left), int(right)) for left, right in merges[:, :2]]
+    distances = np.maximum(0, 1 - rows @ rows.T).astype(np.float64)
+    return [(left, right) for left, right, _ in average_linkage(distances)]
 
 
 def group_by_tokens(

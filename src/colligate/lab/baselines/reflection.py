@@ -16,9 +16,8 @@ from typing import Any
 from colligate.concurrency import Threads
 from colligate.errors import WeightsUnavailable
 from colligate.models.base import blunt
-from colligate.models.hf.loading import find_source, load_tokenizer, read_sizes
+from colligate.models.hf.loading import HFTokenizer, find_source, load_tokenizer, read_sizes
 from colligate.models.hf.runtime import Runtime
-from colligate.models.hf.tokenizer import HFTokenizer
 from colligate.models.prompts import Prompts
 
 RETRIEVAL = ("[Retrieval]", "[No Retrieval]")

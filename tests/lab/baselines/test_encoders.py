@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from colligate.errors import UnknownModel, WeightsUnavailable
-from colligate.models.hf.encoders import (
+from colligate.lab.baselines.encoders import (
     DualEncoder,
     LoadedModel,
     Seq2Seq,

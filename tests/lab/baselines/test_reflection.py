@@ -7,7 +7,7 @@ import math
 import pytest
 
 from colligate.errors import WeightsUnavailable
-from colligate.models.hf.reflection import (
+from colligate.lab.baselines.reflection import (
     RELEVANCE,
     RETRIEVAL,
     SUPPORT,
