@@ -77,7 +77,7 @@ class Session:
 
     `models` maps roles to names or models. What is None or missing is taken from `settings`, or
     from the environment and `colligate.toml` if there are none. Whoever gives an object closes it.
-    `wait` is how many seconds to wait for a library that another process holds. `cache` keeps the
+    `wait` is how many seconds to wait while another process writes the library. `cache` keeps the
     models' replies in the library's folder. `follow_links` follows symbolic links that lead out of
     the folders named. `ocr` reads scanned PDFs and pictures, `pdf` names what reads PDFs, `chunker`
     what cuts documents into passages.

@@ -13,7 +13,7 @@ import colligate as package
 from colligate.cli.app import COMMANDS, load_command
 
 LICENCES = Path(__file__).parents[2] / "examples" / "licences"
-HEAVY = {"torch", "numpy", "onnxruntime", "llguidance", "qdrant_edge", "html_to_markdown", "openai",
+HEAVY = {"torch", "numpy", "onnxruntime", "llguidance", "mmh3", "html_to_markdown", "openai",
          "colligate.engine", "colligate.documents"}  # fmt: skip
 
 

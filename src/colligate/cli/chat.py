@@ -53,7 +53,7 @@ def chat_command(
                     break
                 try:
                     require_text(question)
-                    ask = loop.run(asker.choose(engine, watcher))
+                    ask = asker.choose(engine, watcher)
                     answer = loop.run(ask(question, history=history))
                 except ColligateError as error:
                     with watcher.paused():

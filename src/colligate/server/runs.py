@@ -103,6 +103,7 @@ class Runs:
 
     def get(self, run_id: str) -> RecordedRun:
         """Return a run; `NotHere` if there is none of this id that the caller may see."""
+        self._drop_erased()
         run = self._runs.get(run_id)
         if run is None or not run.visible:
             raise NotHere("no such run", "old runs are forgotten")
@@ -110,7 +111,14 @@ class Runs:
 
     def list_runs(self, library: str) -> list[RecordedRun]:
         """Return a library's runs, the newest first."""
+        self._drop_erased()
         return [run for run in reversed(self._runs.values()) if run.library == library]
+
+    def _drop_erased(self) -> None:
+        """Drop the runs whose files another process has erased with a document."""
+        for run in [run for run in self._runs.values() if run.ended and run.size]:
+            if not run.files.summary.exists():
+                del self._runs[run.id]
 
     async def follow(
         self, run: RecordedRun, after: int = 0, *, prompts: bool = False
@@ -218,7 +226,7 @@ class Runs:
             self._metrics.run_seconds.labels(run.strategy).observe(run.seconds)
         self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, state, outcome)
-        if run.removed:
+        if run.removed or not run.files.events.exists():  # erased by another process's removal
             holds_text: bool = await in_thread(run.holds_id, run.removed)
             if holds_text:
                 await self._delete(run)
