@@ -31,12 +31,13 @@ parsing.ParserPool.read = read
 # that has imported everything already.
 CHILDREN = """
 import asyncio, json, os, signal, sys
-from colligate.library import passages
+from colligate.library import ingest, passages
 from colligate.library.catalogue import Catalogue
 from colligate.library.library import AsyncLibrary
 from support.embedders import WordEmbedder
 
 steps = 0
+ingest._LATE = 600.0  # on a busy machine a file is not overtaken: their order is compared
 
 def step():
     global steps
