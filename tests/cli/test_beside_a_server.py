@@ -25,7 +25,7 @@ class Serving:
 
     def __init__(self, environment: dict[str, str], arguments: list[str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "colligate.cli", "serve", "--port", "0", *arguments],
+            [sys.executable, "-m", "colligate", "serve", "--port", "0", *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

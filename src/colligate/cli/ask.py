@@ -28,7 +28,7 @@ app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True)
-class AskOptions:
+class AskOptions(options.ReadOptions):
     """How questions are answered."""
 
     strategy: Annotated[
@@ -57,9 +57,6 @@ class AskOptions:
         ),
     ] = False
     where: options.Where = None
-    follow_links: options.FollowLinks = False
-    ocr: options.Ocr = False
-    pdf: options.Pdf = None
     chunker: options.Chunker = None
     judge: options.Judge = None
     router_adapter: options.RouterAdapter = None
@@ -155,13 +152,8 @@ class Asker:
 
     def open_engine(self) -> Engine:
         """Return the engine to ask with; the caller closes it."""
-        return self.models.engine(
-            self.settings.override(chunker=self.asked.chunker),
-            judge=self.asked.judge,
-            follow_links=self.asked.follow_links,
-            ocr=self.asked.ocr,
-            pdf=self.asked.pdf,
-        )
+        settings = self.settings.override(chunker=self.asked.chunker)
+        return self.models.engine(settings, judge=self.asked.judge, **self.asked.given())
 
     def choose(self, engine: Engine, watcher: Watcher) -> Ask:
         """Return what answers a question, with `history=`."""

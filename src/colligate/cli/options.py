@@ -254,6 +254,19 @@ AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 
 
 @dataclass(frozen=True)
+class ReadOptions:
+    """How files are found and read."""
+
+    follow_links: FollowLinks = False
+    ocr: Ocr = False
+    pdf: Pdf = None
+
+    def given(self) -> dict[str, Any]:
+        """Return them as fields of an engine."""
+        return {each.name: getattr(self, each.name) for each in fields(ReadOptions)}
+
+
+@dataclass(frozen=True)
 class RoleOptions:
     """The models of the roles that answer."""
 

@@ -8,16 +8,27 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import date
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from colligate.documents import Passage
+from colligate.documents import Passage, Span
 from colligate.documents.sentences import split_sentences
 from colligate.models import Message
 from colligate.models.escaping import escape as escape
 
-NumberedDocument = tuple[int, Passage]
-"""A document with its number in the full list, from 1: the same in every prompt of a run."""
+
+class NumberedDocument(NamedTuple):
+    """A document with its number in the full list, from 1: the same in every prompt of a run."""
+
+    number: int
+    passage: Passage
+
+    @property
+    def span(self) -> Span:
+        """The place of the document."""
+        return self.passage.span
+
 
 ANSWERED = "so the answer is"
 """The marker that ends a chain of reasoning sentences (IRCoT)."""

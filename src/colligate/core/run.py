@@ -131,6 +131,11 @@ class Shown:
     number: int = 0
 
     @property
+    def span(self) -> Span:
+        """The place of the passage."""
+        return self.passage.span
+
+    @property
     def evidence(self) -> Evidence:
         """The passage as evidence of the answer."""
         return Evidence(self.passage.span, self.score, self.reason)
@@ -491,7 +496,6 @@ class Run:
         schema: Mapping[str, Any] | None = None,
         temperature: float = 0.0,
         seed: int | None = None,
-        stop: Sequence[str] = (),
     ) -> Completion:
         """Make one chat call, greedy by default, and return any reply.
 
@@ -501,12 +505,7 @@ class Run:
         prompt = await model.count_prompt(messages)
         require_room(model, prompt, max_tokens)
         request = ChatRequest(
-            messages,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            stop=stop,
-            seed=seed,
-            schema=schema,
+            messages, max_tokens=max_tokens, temperature=temperature, seed=seed, schema=schema
         )
         async with self.tokens.hold(prompt + max_tokens):
             self.emit(Asking(role, model.name, "chat", prompt))

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from colligate.core.answer import NOT_FOUND, Answer, Form
 from colligate.core.events import Answered, Noted, Said
-from colligate.core.fit import fit_window
+from colligate.core.fit import Room, fit_window
 from colligate.core.prompts import escape, render_passages, render_question
 from colligate.core.run import Run, Shown, Task
 from colligate.documents import Document, Passage
@@ -200,10 +200,7 @@ class QuotingReader:
             shown,
             lambda kept: self.messages(question, kept, task),
             run,
-            max_tokens=wanted.tokens,
-            schema=wanted.reply,
-            span=lambda each: each.passage.span,
-            last=True,
+            Room(wanted.tokens, schema=wanted.reply, last=True),
         )
         if len(fit) == 1 and (excess := await find_excess(task)):
             fit = [await cut_passage(fit[0], excess, run)]

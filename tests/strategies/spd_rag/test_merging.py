@@ -56,22 +56,6 @@ def test_a_group_is_forced_only_where_no_two_neighbours_of_the_tree_fit(made, bu
         assert tokens[left] + tokens[right] > budget
 
 
-@pytest.mark.parametrize("count", [300, 900])
-def test_hundreds_of_texts_shrink_to_one_level_by_level(count):
-    chance = random.Random(count)
-    vectors = np.array([np.eye(8)[i % 8] + chance.random() / 9 for i in range(count)])
-    tokens = [chance.randint(20, 400) for _ in range(count)]
-    levels = 0
-    while len(tokens) > 1:
-        found = group_texts(vectors, tokens, 2000)
-        assert not found.forced
-        vectors = np.array([vectors[list(group)].mean(axis=0) for group in found.groups])
-        # A synthesis is shorter than what it is of.
-        tokens = [min(700, sum(tokens[i] for i in group)) for group in found.groups]
-        levels += 1
-    assert 3 <= levels <= 20
-
-
 def test_the_nearest_texts_are_put_together_first():
     east, north = [1.0, 0.0], [0.0, 1.0]
     vectors = [east, north, [0.99, 0.1], [0.1, 0.99]]

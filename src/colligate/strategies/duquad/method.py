@@ -28,7 +28,7 @@ from typing import ClassVar, Literal
 from colligate.concurrency import gather
 from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated
 from colligate.core.events import Answered
-from colligate.core.fit import fit_window, reserve_reading
+from colligate.core.fit import Room, fit_window, reserve_reading
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import NumberedDocument
@@ -157,7 +157,7 @@ class DuQUAD:
             )
         spans = tuple(passage.span for passage in passages)
         run.emit(Listed(units, spans, tuple(passage.full_title for passage in passages)))
-        return list(enumerate(passages, 1))
+        return [NumberedDocument(*each) for each in enumerate(passages, 1)]
 
     # 1. Local selection by the Structural Fusion Score
 
@@ -237,8 +237,7 @@ class DuQUAD:
             ranked,
             lambda shown: self._messages(question, agent, shown),
             run,
-            max_tokens=self.reply_tokens,
-            span=lambda numbered: numbered[1].span,
+            Room(self.reply_tokens),
         )
 
     def _unite(
@@ -250,7 +249,7 @@ class DuQUAD:
             run.warn("no agent named a document: the best by fused score are used")
             return list(ranked[: self.important])
         passages = dict(ranked)
-        return [(number, passages[number]) for number in numbers]
+        return [NumberedDocument(number, passages[number]) for number in numbers]
 
     # 3. The gate
 
@@ -269,8 +268,7 @@ class DuQUAD:
             important,
             lambda shown: doc_score_messages(question, shown, template),
             run,
-            max_tokens=self.reply_tokens,
-            span=lambda numbered: numbered[1].span,
+            Room(self.reply_tokens),
         )
         found: dict[int, DocScore] = {}
         problem = "no reply has a score"

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import Stated
 from colligate.core.events import Progressed
-from colligate.core.fit import fit_window
+from colligate.core.fit import Room, fit_window
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import escape, render_passages
 from colligate.core.run import Run
@@ -223,9 +223,7 @@ class DocumentAgent:
                 *_continue(action, render_passages(passages), last=True),
             ],
             run,
-            role=Role.WORKER,
-            max_tokens=self.tokens + _TURN,
-            schema=LastAction,
+            Room(self.tokens + _TURN, Role.WORKER, LastAction),
             least=0,
             warning="some agents' windows were full before they read all that they found",
         )

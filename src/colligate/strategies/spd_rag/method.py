@@ -33,7 +33,12 @@ from colligate.library.sources import SearchMode
 from colligate.models import Role
 from colligate.strategies.spd_rag.agent import VERSION, AgentOutcome, DocumentAgent, FanOut, Status
 from colligate.strategies.spd_rag.events import Planned
-from colligate.strategies.spd_rag.prompts import STEPS, WriteTodos, coordinator_messages
+from colligate.strategies.spd_rag.prompts import (
+    PLAN_TOKENS,
+    STEPS,
+    WriteTodos,
+    coordinator_messages,
+)
 from colligate.strategies.spd_rag.synthesis import Synthesis, Text
 
 
@@ -57,10 +62,7 @@ class SPDRAG:
         concurrency: agents, and syntheses, that work at a time
         merge_tokens: most tokens of reports that are merged at once; none: three quarters of the
             reader's window
-        plan_tokens: most tokens of the coordinator's reply
         agent_tokens: most tokens of an agent's reply, at most half its window
-        synthesis_tokens: most tokens of the reply of a synthesis below the last level
-        keep_findings: add the findings that the synthesis leaves out
         question_reaches: tell the agents the question, not their tasks alone
         prompts: file with prompts of the coordinator, the agents and the synthesis
     """
@@ -90,10 +92,7 @@ class SPDRAG:
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     concurrency: int = 16
     merge_tokens: int | None = None  # B; the paper: 750,000 of a million, three quarters
-    plan_tokens: int = 1050
     agent_tokens: int = 2500
-    synthesis_tokens: int = 8000
-    keep_findings: bool = False  # the paper adds none
     form: Form = Form.JOINED
     question_reaches: bool = True  # its code: no
     prompts: str | None = None
@@ -103,8 +102,7 @@ class SPDRAG:
     def __post_init__(self) -> None:
         apply_prompts(self, STEPS)
         require_min(self, documents=1, most_calls=1, searches=1, k=1, pool=1, evidence_tokens=1)
-        require_min(self, concurrency=1, merge_tokens=1)
-        require_min(self, plan_tokens=1, agent_tokens=1, synthesis_tokens=1)
+        require_min(self, concurrency=1, merge_tokens=1, agent_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Plan, read every document, put the reports together."""
@@ -159,7 +157,7 @@ class SPDRAG:
     async def _ask_coordinator(self, question: str, run: Run) -> WriteTodos:
         messages = coordinator_messages(question, self.templates.get("coordinator"))
         try:
-            asked = run.structured(messages, WriteTodos, max_tokens=self.plan_tokens)
+            asked = run.structured(messages, WriteTodos, max_tokens=PLAN_TOKENS)
             return (await asked).value
         except MalformedOutput as error:
             run.warn(f"the question is not split into tasks, every agent gets it whole: {error}")
@@ -199,8 +197,6 @@ class SPDRAG:
             directive=plan.synthesis_directive,
             form=self.form,
             merge_tokens=self.merge_tokens,
-            reply_tokens=self.synthesis_tokens,
-            keep_findings=self.keep_findings,
             concurrency=self.concurrency,
             template=self.templates.get("synthesis"),
         )
