@@ -120,7 +120,7 @@ def colligate(package: Path, ollama: str, tmp_path: Path) -> Callable[..., Any]:
     environment = environment_with(package) | {"COLLIGATE_LIBRARY": str(tmp_path / "library")}
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "colligate.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "colligate", *map(str, arguments)]
         done = subprocess.run(
             command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
         )

@@ -72,6 +72,7 @@ async def answer(model: LlamaCpp, text: str, options: dict[str, Any]) -> str:
     return (await ask(model, turns, max_tokens=20, **options)).text
 
 
+@pytest.mark.real
 @pytest.mark.model
 async def test_guesses_and_company_change_no_text(
     float32_gguf: Path, open_model: Open, batches: list[int], full_precision: None

@@ -13,10 +13,12 @@ from colligate.core.answer import Form, Stated
 from colligate.core.fit import HasSpan, Room, fit_budget, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, Shown, show_ranked
+from colligate.core.strategy import Needs
 from colligate.core.units import Units, choose_units
 from colligate.documents import Document, Hit, Passage
 from colligate.documents.chunking import Chunker
 from colligate.errors import WeightsUnavailable
+from colligate.lab.baselines.lookup import Lookup
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 
@@ -49,6 +51,31 @@ class DocumentMethod:
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         return [passage for passage in found if passage.text.strip()]
+
+
+@dataclass(frozen=True)
+class LookupMethod:
+    """A method that looks things up by searches of its own.
+
+    Attributes:
+        k: passages of each search
+        pool: passages that a search gives to the reranker, if there is one
+    """
+
+    needs: ClassVar[Needs] = Needs()
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
+
+    k: int = 10
+    pool: int = 50
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
+    form: Form = Form.SHORT
+
+    def __post_init__(self) -> None:
+        require_min(self, k=1, pool=1)
+
+    def look_up(self, run: Run) -> Lookup:
+        """Return what searches in a run and keeps what was found."""
+        return Lookup(run, self.k, self.pool, self.mode)
 
 
 async def show_best(

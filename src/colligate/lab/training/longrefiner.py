@@ -32,7 +32,7 @@ from colligate.documents.sentences import MOST_WORDS, word_spans
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MalformedOutput, UsageError
 from colligate.lab.bench.question import Question
-from colligate.lab.training.curation import Curation, CurationContext, open_curation
+from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
 from colligate.lab.training.samples import Card, CuratedItem, Sample
 from colligate.lab.training.scores import make_plain_document
 from colligate.lab.training.skeletons import write_skeleton
@@ -84,19 +84,14 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
     tasks = _choose_tasks(request)
     settings = set_parameters(CurationSettings, request.settings)
     asks = bool({SCOPE, SELECTION} & set(tasks))
-    async with open_curation(
-        request,
-        on_event,
-        system=LongRefiner.name,
-        needs=Needs(
-            required=frozenset({Capability.CHAT} if asks else ()),
-            searches=SELECTION in tasks,
-            reads=SELECTION in tasks,
-        ),
-        tasks=tasks,
-        prompts_of=(LongRefiner, Refiner, Label),
-        settings=asdict(settings),
-    ) as context:
+    needs = Needs(
+        required=frozenset({Capability.CHAT} if asks else ()),
+        searches=SELECTION in tasks,
+        reads=SELECTION in tasks,
+    )
+    prompts_of = (LongRefiner, Refiner, Label)
+    method = CuratedMethod(LongRefiner.name, tasks, needs, prompts_of, asdict(settings))
+    async with open_curation(request, on_event, method) as context:
         work = _ItemWork(context, settings, tasks)
         questions = list(context.questions) if asks else []
         documents: list[Document] = []

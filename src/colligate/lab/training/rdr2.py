@@ -16,7 +16,7 @@ from colligate.core.prompts import escape
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import UsageError
 from colligate.lab.bench.question import Question
-from colligate.lab.training.curation import Curation, CurationContext, open_curation
+from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
 from colligate.lab.training.samples import Card, CuratedItem, Sample
 from colligate.lab.training.scores import shown_subtree
 from colligate.models import Message
@@ -46,15 +46,8 @@ async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
         ColligateError: something cannot be opened or read.
     """
     strategy = _configure(request)
-    async with open_curation(
-        request,
-        on_event,
-        system=RDR2.name,
-        needs=RDR2.needs,
-        tasks=(_TASK,),
-        prompts_of=(RDR2,),
-        settings=asdict(strategy),
-    ) as context:
+    method = CuratedMethod(RDR2.name, (_TASK,), RDR2.needs, (RDR2,), asdict(strategy))
+    async with open_curation(request, on_event, method) as context:
 
         async def work(question: Question) -> CuratedItem:
             return await _curate_question(question, strategy, context)

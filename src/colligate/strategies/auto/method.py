@@ -39,7 +39,7 @@ Effort = Literal["low", "normal", "high"]
 _WHOLE = 16_000  # characters of all documents together that are read whole, in one prompt
 _KIND_TOKENS = 40
 
-# Odds from which a kind other than one fact counts (docs/benchmarks.md, "Kinds of questions").
+# Odds from which a kind other than one fact counts (docs/results/kinds.json).
 _LEAST_ODDS = {QuestionKind.STEPS: 0.65, QuestionKind.EACH: 0.75, QuestionKind.OVERVIEW: 0.5}
 
 
