@@ -162,7 +162,7 @@ def test_events_that_are_not_shown_are_ignored(capsys: Any) -> None:
         ),
         (Reasoned(1, "The height is missing.", True), "round 1: The height is missing."),
         (
-            Identified(2, (Link("a", "Ada", "new"), Link("b", "Bea", "exact")), (("q",), ("r",))),
+            Identified(2, (Link("a", "Ada", True), Link("b", "Bea", False)), (("q",), ("r",))),
             "round 2: looking up Ada, Bea",
         ),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from colligate.core.events import Pruned
@@ -82,6 +82,7 @@ async def test_half_of_a_small_budget_is_reserved(make_run, limit):
 
 
 @given(st.lists(st.integers(0, 900), min_size=1, max_size=60), st.integers(1, 1500))
+@example([50, 50, 1], 100)
 def test_runs_keep_the_order_and_the_budget(tokens, budget):
     runs = split_by_tokens(tokens, budget)
     assert [at for run in runs for at in run] == list(range(len(tokens)))
