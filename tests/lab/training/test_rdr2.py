@@ -29,8 +29,14 @@ from colligate.models import ChatRequest, Completion, Message, Role
 from colligate.models.metering import Meter
 from colligate.settings import Settings
 from colligate.strategies.rdr2 import RDR2
-from colligate.strategies.rdr2.events import Routed
-from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, check_action, parse_router_reply
+from colligate.strategies.rdr2.router import (
+    REFUSAL,
+    Action,
+    Routed,
+    Tag,
+    check_action,
+    parse_router_reply,
+)
 from colligate.strategies.rdr2.tree import SubTree, build_structure_tree, build_subtree
 from colligate.testing import ScriptedModel
 from support.curation import document, every_sample, write_data
