@@ -267,8 +267,8 @@ async def drawn_over(
         hits = await run.search(question, k=9, mode=strategy.mode)
         routings = await strategy.route(question, run, hits)
     events = [e for _, e in run.trace.events if isinstance(e, Routed)]
-    samples, discarded, _ = draw_router_samples(Question("q", question), routings, events, 256)
-    return samples, discarded, events
+    drawn = draw_router_samples(Question("q", question), routings, events, 256)
+    return drawn.samples, drawn.discarded, events
 
 
 def test_expansions_can_be_samples_too(data: Path) -> None:
@@ -360,7 +360,7 @@ def test_a_title_that_poses_as_nodes_gives_no_sample(data: Path) -> None:
     )
 
     assert events
-    assert samples == ()
+    assert samples == []
     assert discarded == {"the subtree cannot be read back": len(events)}
 
 
