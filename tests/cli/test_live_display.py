@@ -17,7 +17,7 @@ from colligate.core import Event
 from colligate.core.events import Asked, Asking, Measured, Progressed, Scored, Writing
 from colligate.documents import Span
 from colligate.models import Usage
-from colligate.strategies.auto.events import Classified, Escalated
+from colligate.strategies.auto.method import Classified, Escalated
 from colligate.strategies.dualrag.events import (
     Gathered,
     Identified,
@@ -29,7 +29,7 @@ from colligate.strategies.dualrag.events import (
 from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
 from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.longrefiner.events import NodeScore, Selected, Structured, Weighed
-from colligate.strategies.rdr2.events import Routed
+from colligate.strategies.rdr2.router import Routed
 from colligate.strategies.spd_rag.events import (
     AgentEnded,
     AgentTurn,
@@ -162,7 +162,7 @@ def test_events_that_are_not_shown_are_ignored(capsys: Any) -> None:
         ),
         (Reasoned(1, "The height is missing.", True), "round 1: The height is missing."),
         (
-            Identified(2, (Link("a", "Ada", "new"), Link("b", "Bea", "exact")), (("q",), ("r",))),
+            Identified(2, (Link("a", "Ada", True), Link("b", "Bea", False)), (("q",), ("r",))),
             "round 2: looking up Ada, Bea",
         ),
         (

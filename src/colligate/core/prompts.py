@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from colligate.documents import Passage, Span
+from colligate.documents import Document, Passage, Span
 from colligate.documents.sentences import split_sentences
 from colligate.models import Message
 from colligate.models.escaping import escape as escape
@@ -134,6 +135,14 @@ def build_attention_prompt(
 def render_body(passage: Passage) -> str:
     """Return a passage's title and text, as scoring prompts show them."""
     return f"{escape(passage.full_title)}\n{render_text(passage.text)}"
+
+
+def keep_table_head(passage: Passage, document: Document) -> Passage:
+    """Return a passage that continues a table with the table's head in its headings."""
+    head = document.table_head(passage.span)
+    if not head or passage.section[-1:] == (head,):
+        return passage
+    return replace(passage, section=(*passage.section, head))
 
 
 def render_passages(

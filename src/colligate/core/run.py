@@ -6,6 +6,8 @@ window and the token budget before the call, and records it in the meter and in 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from collections import Counter
@@ -260,6 +262,12 @@ class Run:
     def model(self, role: Role) -> ChatModel:
         """Return the model of a role; the reader fills roles that have none of their own."""
         return self.models.get(role) or self.models[Role.READER]
+
+    def key(self, role: Role, kind: str, *parts: Any) -> str:
+        """Return the SHA-256 of plain JSON values and of the model that a result depends on."""
+        model = self.model(role)
+        made = [kind, model.name, str(getattr(model, "version", "")), *parts]
+        return hashlib.sha256(json.dumps(made).encode()).hexdigest()
 
     async def with_adapter(self, role: Role, adapter: str | Path | None) -> Run:
         """Return this run with a LoRA adapter on a role's model; the run itself if it is None.

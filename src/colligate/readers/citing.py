@@ -17,6 +17,7 @@ from colligate.concurrency import check_in_thread
 from colligate.core.answer import (
     COMPUTED,
     UNCITED,
+    Answer,
     Citation,
     Place,
     Stated,
@@ -24,7 +25,7 @@ from colligate.core.answer import (
     describe_table,
     make_citation,
 )
-from colligate.core.events import Noted
+from colligate.core.events import Answered, Noted
 from colligate.core.run import Claim, Quoted, Run
 from colligate.documents import Document, Passage, Span
 from colligate.documents.compress import locate_quote, visible_text
@@ -301,6 +302,18 @@ def write_answer(stated: Sequence[Stated], documents: Mapping[str, Document]) ->
         for place, answer_spans in stretches.items()
     )
     return Cited(text, tuple(added), ())
+
+
+def finish(refused: Answer, cited: Cited, run: Run) -> Answer:
+    """Record the answer and return it; without a citation it is a refusal."""
+    for each in cited.dropped:
+        run.warn(each)
+    spans = tuple(citation.span for citation in cited.citations)
+    run.emit(Answered(bool(spans), cited.text, spans, cited.dropped))
+    if not spans:
+        return refused
+    short = cited.short or None
+    return replace(refused, text=cited.text, found=True, short=short, citations=cited.citations)
 
 
 async def documents_of(stated: Sequence[Stated], run: Run) -> dict[str, Document]:

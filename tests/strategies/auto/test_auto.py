@@ -13,8 +13,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds
 from colligate.readers.pointwise import PointwiseReader
 from colligate.strategies.auto import Auto
-from colligate.strategies.auto.events import Classified, Escalated
-from colligate.strategies.auto.method import spread
+from colligate.strategies.auto.method import Classified, Escalated, spread
 from support.runs import NOTHING, document, events
 
 LONG = "Boats lay in the harbour all summer, and nobody counted them. " * 120

@@ -628,15 +628,6 @@ async def test_whole_documents_where_they_are_few(make_run, strategy, units, fir
     assert len(listed.spans) <= strategy.documents
 
 
-async def test_given_passages_are_read_in_place_of_a_search(make_run):
-    async with InMemorySources(DOCUMENTS) as sources:
-        run, model = make_run(sources, Saying(), likelihood=BEST_FIRST)
-        given = [each.passage(each.span(0, len(each))) for each in DOCUMENTS]
-        await TWO.answer(QUESTION, run, given)
-    assert run.meter.retrieval_rounds == 0
-    assert numbers(model.calls[0]) == [1, 2, 3, 4]
-
-
 async def test_a_scorer_of_its_own_gives_the_signals(make_run):
     scorer = ScriptedModel(name="scorer", likelihood=BEST_FIRST, attention=SIGNALS["attention"])
     async with InMemorySources(DOCUMENTS) as sources:

@@ -14,7 +14,7 @@ from colligate.lab.bench.question import Question, QuestionReading
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Completion
 from colligate.strategies.rdr2 import RDR2
-from colligate.strategies.rdr2.events import Routed
+from colligate.strategies.rdr2.router import Routed
 from support.prompts import bodies, task_of, titles
 from support.runs import document, events
 

@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.fit import split_by_tokens
 from colligate.strategies.spd_rag.synthesis import (
     build_merge_tree,
     group_by_tokens,
@@ -113,12 +111,3 @@ def test_zero_vectors_and_equal_ones_break_nothing():
     vectors = [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
     assert build_merge_tree(vectors)[0] == (2, 3)
     assert group_texts(vectors, [10] * 4, 25).groups == ((0, 1), (2, 3))
-
-
-@given(COUNTS, st.integers(1, 1500))
-def test_runs_keep_the_order_and_the_budget(tokens, budget):
-    runs = split_by_tokens(tokens, budget)
-    assert [at for run in runs for at in run] == list(range(len(tokens)))
-    assert all(len(run) == 1 or sum(tokens[i] for i in run) <= budget for run in runs)
-    for one, other in pairwise(runs):  # no run could have been longer
-        assert sum(tokens[i] for i in one) + tokens[other[0]] > budget

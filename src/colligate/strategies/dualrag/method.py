@@ -36,9 +36,8 @@ from colligate.documents.sentences import split_sentences
 from colligate.errors import BudgetExceeded, ColligateError, MalformedOutput, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
-from colligate.readers.citing import Cited, locate_statements
+from colligate.readers.citing import Cited, finish, locate_statements
 from colligate.readers.lookup import reserve_for_answer
-from colligate.readers.quoting import finish
 from colligate.strategies.dualrag.events import (
     Gathered,
     Identified,

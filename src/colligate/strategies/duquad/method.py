@@ -121,11 +121,9 @@ class DuQUAD:
         if self.no_local and self.no_global:
             raise UsageError("no view is left", "no_local and no_global are both set")
 
-    async def answer(
-        self, question: str, run: Run, passages: Sequence[Passage] | None = None
-    ) -> Answer:
-        """Run Algorithm 1; `passages` are read in place of what a search finds."""
-        documents = await self._list_documents(question, run, passages)  # D_1 ... D_N
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Run Algorithm 1."""
+        documents = await self._list_documents(question, run)  # D_1 ... D_N
         if not documents:
             return _refuse(question, run)
         with reserve_reading(run):
@@ -146,15 +144,11 @@ class DuQUAD:
             evidence = _show_quoted(documents, known)
         return await self._judge(question, evidence, scores, logs, known, run)
 
-    async def _list_documents(
-        self, question: str, run: Run, passages: Sequence[Passage] | None
-    ) -> list[NumberedDocument]:
+    async def _list_documents(self, question: str, run: Run) -> list[NumberedDocument]:
         """Return D_1 ... D_N, numbered for all prompts of this run."""
-        units: Literal["documents", "passages"] = "passages"
-        if passages is None:
-            units, passages = await choose_units(
-                question, run, self.units, self.documents, pool=self.pool, mode=self.mode
-            )
+        units, passages = await choose_units(
+            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
+        )
         spans = tuple(passage.span for passage in passages)
         run.emit(Listed(units, spans, tuple(passage.full_title for passage in passages)))
         return [NumberedDocument(*each) for each in enumerate(passages, 1)]

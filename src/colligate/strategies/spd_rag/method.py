@@ -14,14 +14,12 @@ The method in the order of the paper (Akay et al., 2026):
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from colligate.core.answer import Answer, Form
-from colligate.core.events import Noted, pluralize
+from colligate.core.events import Noted, name_first, pluralize
 from colligate.core.fit import FOR_THE_ANSWER
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
@@ -120,7 +118,7 @@ class SPDRAG:
         if all(each.status in (Status.READ, Status.EMPTY) for each in outcomes):
             # Otherwise they stay: asked again, the run reads only the other documents.
             await agents.forget(infos)
-            await asyncio.to_thread(run.store.put, self._hash_plan(question, run), None)
+            await asyncio.to_thread(run.store.put, self._key_of_plan(question, run), None)
         return answer
 
     async def _check_calls(self, documents: int, run: Run) -> None:
@@ -142,7 +140,7 @@ class SPDRAG:
 
     async def _plan(self, question: str, run: Run, documents: int) -> WriteTodos:
         """Ask the coordinator; if it gives no task, the question is the task."""
-        key = self._hash_plan(question, run)
+        key = self._key_of_plan(question, run)
         kept = await asyncio.to_thread(run.store.get, key)
         if kept is not None:
             plan = WriteTodos.model_validate(kept)
@@ -163,12 +161,8 @@ class SPDRAG:
             run.warn(f"the question is not split into tasks, every agent gets it whole: {error}")
             return WriteTodos()
 
-    def _hash_plan(self, question: str, run: Run) -> str:
-        """Return the SHA-256 of what a plan depends on."""
-        reader = run.model(Role.READER)
-        version = str(getattr(reader, "version", ""))
-        made = ["spd-rag plan", VERSION, reader.name, version, self.prompts, question]
-        return hashlib.sha256(json.dumps(made).encode()).hexdigest()
+    def _key_of_plan(self, question: str, run: Run) -> str:
+        return run.key(Role.READER, "spd-rag plan", VERSION, self.prompts, question)
 
     def _make_agent(self, question: str, plan: WriteTodos, run: Run) -> DocumentAgent:
         window = run.model(Role.WORKER).context_tokens
@@ -203,7 +197,6 @@ class SPDRAG:
 
 
 _MANY = 300  # calls that are reported before they are made
-_NAMED = 3  # documents that a warning names
 _REPORT = 250  # tokens of a report, estimated before any is written
 
 
@@ -225,9 +218,8 @@ def _report(outcomes: Sequence[AgentOutcome], known: int, run: Run) -> None:
     if unread:
         run.warn(f"{len(unread)} of {total} documents were not read: the token budget is spent")
     if failed:
-        named = "; ".join(f"{each.title!r}: {each.problem}" for each in failed[:_NAMED])
-        more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-        run.warn(f"{len(failed)} of {total} documents could not be read: {named}{more}")
+        named = name_first([f"{each.title!r}: {each.problem}" for each in failed])
+        run.warn(f"{len(failed)} of {total} documents could not be read: {named}")
     if of[Status.EMPTY]:
         run.warn(f"{len(of[Status.EMPTY])} of {total} documents have no passage to read")
     if not any(each.sources for each in outcomes):
