@@ -154,7 +154,6 @@ async def serve_command(
     named = None if listen_at.tokens is None else TokenFile(listen_at.tokens)
     if named is not None:
         named.read()  # an error now, and not at the first request
-        token = token or make_token()  # for commands of the same person, in the library's folder
     elif token is None and not is_loopback(host):
         token = make_token()
         note(f"token: {token}")

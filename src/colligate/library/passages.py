@@ -29,7 +29,7 @@ Numbers = NDArray[np.uint32]
 Floats = NDArray[np.float32]
 
 # Passages of consecutive numbers have their words together, this many in a block.
-_BLOCK = 1024
+_BLOCK = 2048
 _POSTING = np.dtype([("place", "<u2"), ("weight", "<f4")])
 _SPARSE = 1 / 8  # share of removed rows from which the file of vectors is written anew
 
@@ -55,10 +55,13 @@ class PassageIndex:
             kept = self._list_kept({entry.document for entry in entries})
             entries = sorted((e for e in entries if e.document in kept), key=lambda e: e.passage)
             self._database.sign(db)
-            self._vectors.erase({entry.passage for entry in entries})
+            if self._vectors.exists():
+                stored = self._vectors.read().numbers
+                again = stored[_is_in(stored, [entry.passage for entry in entries])]
+                _erase(self._database, self._vectors, again)
             self._vectors.append(entries)
             for block, group in groupby(entries, lambda entry: entry.passage // _BLOCK):
-                _write_block(db, block, list(group))
+                _write_block(self._database, block, list(group))
 
     def search_vector(self, vector: Floats, limit: int, scope: Scope) -> list[ScoredPassage]:
         rows = self._vectors.read()
@@ -108,16 +111,20 @@ class PassageIndex:
 
     def remove(self, documents: Collection[int]) -> None:
         """Erase the passages of these documents, but for those that were added again meanwhile."""
-        with self._change() as db:
+        with self._change():
             gone = set(documents) - self._list_kept(documents)
             query = "SELECT number FROM passages WHERE document IN (%s)"
             stored = {number for (number,) in self._database.listed(query, list(gone))}
             rows = self._vectors.read()
-            _erase(db, self._vectors, stored.union(rows.numbers[_is_in(rows.documents, gone)]))
+            _erase(
+                self._database,
+                self._vectors,
+                stored.union(rows.numbers[_is_in(rows.documents, gone)]),
+            )
 
     def remove_passages(self, passages: Collection[int]) -> None:
-        with self._change() as db:
-            _erase(db, self._vectors, passages)
+        with self._change():
+            _erase(self._database, self._vectors, passages)
 
     def passages(self) -> dict[int, int]:
         rows = self._vectors.read()
@@ -159,7 +166,7 @@ class PassageIndex:
         """Return the words of a block; the last one is kept, as long as nobody writes."""
         ((version,),) = self._database.rows("PRAGMA data_version")
         if self._read is None or self._read[0] != (block, version):
-            rows = self._database.rows("SELECT term, postings FROM words WHERE block = ?", block)
+            rows = self._database.rows(_READ_BLOCK, block)
             self._read = (block, version), _Postings.of(rows)
         return self._read[1]
 
@@ -200,7 +207,7 @@ def _is_in(numbers: Numbers, chosen: Collection[int]) -> NDArray[np.bool_]:
 
 # Words
 
-_DROP_WORDS = "DELETE FROM words WHERE block = ?"
+_READ_BLOCK = "SELECT term, postings FROM words WHERE block = ?"
 
 
 @dataclass(frozen=True)
@@ -229,9 +236,15 @@ class _Postings:
         repeated = np.repeat(places, lengths)
         return cls(np.array(terms, np.uint32), repeated, np.array(weights, np.float32))
 
+    def of_terms(self, terms: Numbers) -> _Postings:
+        """Return those of these terms."""
+        return self._take(np.isin(self.terms, terms))
+
     def without(self, places: Iterable[int]) -> _Postings:
         """Return those of all passages but these."""
-        kept = ~np.isin(self.places, list(places))
+        return self._take(~np.isin(self.places, list(places)))
+
+    def _take(self, kept: NDArray[np.bool_]) -> _Postings:
         return _Postings(self.terms[kept], self.places[kept], self.weights[kept])
 
     def join(self, other: _Postings) -> _Postings:
@@ -254,27 +267,35 @@ class _Postings:
             yield term, data[start * size : end * size]
 
 
-def _write_block(db: Connection, block: int, entries: Sequence[IndexEntry]) -> None:
-    """Add passages to a block, in place of those with the same number."""
-    _change_block(db, block, [entry.passage % _BLOCK for entry in entries], entries)
+def _write_block(database: Database, block: int, entries: Sequence[IndexEntry]) -> None:
+    """Add passages to a block; a killed process may have left their words, which are the same."""
+    new = _Postings.of_entries(entries)
+    query = "SELECT term, postings FROM words WHERE block = ? AND term IN (%s)"
+    stored = list(database.listed(query, np.unique(new.terms).tolist(), block))
+    places = [entry.passage % _BLOCK for entry in entries]
+    _write_rows(database, block, _Postings.of(stored).without(places).join(new))
 
 
-def _change_block(
-    db: Connection, block: int, gone: Collection[int], entries: Sequence[IndexEntry] = ()
-) -> None:
-    stored = db.execute("SELECT term, postings FROM words WHERE block = ?", (block,)).fetchall()
-    new = _Postings.of(stored).without(gone).join(_Postings.of_entries(entries))
-    db.execute(_DROP_WORDS, (block,))
-    rows = ((block, term, postings) for term, postings in new.to_rows())
-    db.executemany("INSERT INTO words (block, term, postings) VALUES (?, ?, ?)", rows)
+def _erase_block(database: Database, block: int, places: Collection[int]) -> None:
+    """Erase passages from a block."""
+    postings = _Postings.of(database.rows(_READ_BLOCK, block))
+    changed = np.unique(postings.terms[np.isin(postings.places, list(places))])
+    rows = [(block, term) for term in changed.tolist()]
+    database.run_all("DELETE FROM words WHERE block = ? AND term = ?", rows)
+    _write_rows(database, block, postings.of_terms(changed).without(places))
 
 
-def _erase(db: Connection, vectors: VectorFile, passages: Iterable[int]) -> None:
+def _write_rows(database: Database, block: int, postings: _Postings) -> None:
+    rows = ((block, term, packed) for term, packed in postings.to_rows())
+    database.run_all("INSERT OR REPLACE INTO words (block, term, postings) VALUES (?, ?, ?)", rows)
+
+
+def _erase(database: Database, vectors: VectorFile, passages: Iterable[int]) -> None:
     """Erase passages from the file of vectors and from their blocks."""
     numbers = sorted(map(int, passages))
     vectors.erase(numbers)
     for block, group in groupby(numbers, lambda number: number // _BLOCK):
-        _change_block(db, block, [number % _BLOCK for number in group])
+        _erase_block(database, block, [number % _BLOCK for number in group])
 
 
 # Vectors
@@ -341,7 +362,7 @@ class VectorFile:
         if self.dimension:
             rows[:, 2:] = [entry.vector for entry in entries]
         with self._translate_errors():
-            self.make()
+            make_private_file(self._file)
             with self._file.open("r+b") as file:
                 whole = os.fstat(file.fileno()).st_size // (4 * self._width)
                 file.seek(whole * 4 * self._width)
@@ -349,13 +370,13 @@ class VectorFile:
                 file.flush()
                 os.fsync(file.fileno())
 
-    def make(self) -> None:
-        """Make an empty file unless there is one."""
-        make_private_file(self._file)
+    def exists(self) -> bool:
+        """Return whether there is a file."""
+        return self._file.exists()
 
     def erase(self, passages: Collection[int]) -> None:
         """Write zeros over the rows of these passages."""
-        if not passages or not self._file.exists():
+        if not passages or not self.exists():
             return
         places = np.flatnonzero(_is_in(self.read().numbers, passages)).tolist()
         if not places:
@@ -369,7 +390,7 @@ class VectorFile:
 
     def compact(self) -> None:
         """Write the file without its empty rows, once there are many."""
-        if not self._file.exists():
+        if not self.exists():
             return
         live = self.read().numbers > 0
         if np.count_nonzero(live) >= (1 - _SPARSE) * len(live):

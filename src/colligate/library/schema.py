@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
@@ -21,6 +21,7 @@ _APPLICATION = 0x434F4C4C  # "COLL"
 _BUSY_SECONDS = 10
 MEMORY = ":memory:"
 _LISTED = 500  # values in one SQL list
+_MAPPED = 1 << 30  # bytes of the file: reading them needs no call of the system
 _SIGNED_SECONDS = 60  # without a write, after which a process counts as killed
 
 
@@ -124,6 +125,10 @@ class Database:
             some = listed[at : at + _LISTED]
             yield from self.rows(query % ",".join("?" * len(some)), *values, *some)
 
+    def run_all(self, statement: str, values: Iterable[Any]) -> None:
+        """Run a statement with each of these values, inside a transaction."""
+        self._connection.executemany(statement, values)
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Do all that is written inside, or nothing; no other process writes meanwhile."""
@@ -207,6 +212,7 @@ def _connect(file: Path, target: Path | str, wait: float, *, writable: bool) -> 
         if writable:
             _prepare(connection, file)
         _check(connection, file)
+        connection.execute(f"PRAGMA mmap_size = {_MAPPED}")
     except BaseException:
         connection.close()
         raise

@@ -398,7 +398,7 @@ def _read_from_hub(file: str | None, start: int) -> Iterator[bytes]:
 @contextmanager
 def _open_client(url: str, seconds: float = 60.0) -> Iterator[httpx2.Client]:
     if not _resolves(url):
-        raise SourceFailed(f"{urlsplit(url).hostname} cannot be found")
+        raise SourceFailed(f"{urlsplit(url).hostname or 'its host'} cannot be found")
     timeout = httpx2.Timeout(seconds, connect=5)
     agent = {"User-Agent": "colligate"}
     try:

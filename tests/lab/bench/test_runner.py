@@ -32,7 +32,6 @@ from colligate.lab.bench.outcome import (
     ROWS,
     Answerer,
     collect_ratings,
-    collect_rounds,
     collect_stages,
     read_rows,
 )
@@ -49,8 +48,6 @@ from colligate.lab.jobs.spending import Spending
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Named, Settings
-from colligate.strategies.dualrag.events import Stopped
-from colligate.strategies.dualrag.knowledge import Stop
 from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.full_context import FullContext
 from colligate.testing import ScriptedModel
@@ -215,11 +212,6 @@ async def test_what_the_reader_said_is_kept_whatever_the_checks_make_of_it() -> 
     assert unread.said == unread.text == "a guess", "a strategy without a reader said its answer"
 
 
-def test_rounds_are_those_of_the_last_event_that_has_them() -> None:
-    assert collect_rounds([Noted("x"), Stopped(2, Stop.ENOUGH), Noted("y")]) == 2
-    assert collect_rounds([Noted("x")]) is None
-
-
 # The reader
 
 
@@ -272,11 +264,6 @@ async def test_whatever_a_strategy_raises_is_the_outcomes_error_with_what_it_cos
 
     assert outcome.error.startswith(said)
     assert (outcome.found, outcome.usage["calls"]) == (False, 1)
-
-
-async def test_what_stops_the_process_is_not_an_outcome() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        await outcome_of(raising(KeyboardInterrupt()), ScriptedModel(["hm"]))
 
 
 # Stages

@@ -151,6 +151,8 @@ def test_holm_multiplies_the_smallest_p_most_and_keeps_the_order() -> None:
     found = correct_for_many(made, 6)
     assert [each.corrected for each in found] == pytest.approx([0.12, 0.06, 0.1, 1.0])
     assert [each.p for each in found] == [0.03, 0.01, 0.02, 0.5]
+    close = correct_for_many([replace(made[0], p=p) for p in (0.02, 0.021)], 2)
+    assert [each.corrected for each in close] == pytest.approx([0.04, 0.04])  # never falling
     assert correct_for_many(made[1:2], 1)[0].stars == "*"
     assert correct_for_many([], 0) == []
 
@@ -214,6 +216,14 @@ def test_rounding_is_told_from_a_difference_at_any_size() -> None:
 def test_a_seed_gives_the_same_numbers_and_another_does_not() -> None:
     values = np.random.default_rng(0).random(40)
     assert bootstrap(values, 7) == bootstrap(values, 7) != bootstrap(values, 8)
+
+
+def test_an_interval_holds_95_of_100_means() -> None:
+    values = np.random.default_rng(3).normal(size=400)
+    values = (values - values.mean()) / values.std()
+    found = paired_bootstrap(values, np.zeros(400), seed=1)
+    assert (found.low, found.high) == pytest.approx((-1.96 / 20, 1.96 / 20), rel=0.04)
+    assert bootstrap(values, 1) == (found.low, found.high)
 
 
 @given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=30), st.integers(0, 9))

@@ -78,28 +78,6 @@ def test_a_file_that_is_not_there_is_named_before_anything_is_asked(
     assert not [each for each in keeper.requests if each["path"].endswith("completions")]
 
 
-def test_the_oracle_is_told_the_sentences_of_a_file_by_any_of_its_names(
-    own: Callable[..., Any], tmp_path: Path
-) -> None:
-    right = "The tower of Corrin was built in 1814 by its fishermen."
-    record = {
-        "id": "1",
-        "question": "When was the tower of Corrin built?",
-        "answers": ["1814"],
-        "documents": [],
-        "gold_document_ids": ["Corrin"],
-        "meta": {"evidence_text": [right]},
-    }
-    more = ("--strategies", "oracle", "--format", "plain")
-    done = own(json.dumps(record), *more, name="q.jsonl")
-
-    assert done.returncode == 0, done.stderr
-    outcome = rows_of(tmp_path / "out")["1"]["outcome"]
-    assert outcome["error"] == ""
-    assert [piece["text"] for piece in outcome["evidence"]] == [right]
-    assert outcome["short"] == "1814"
-
-
 def test_a_run_among_its_own_documents_is_refused(
     own: Callable[..., Any], towers: Path, keeper: Any, tmp_path: Path
 ) -> None:

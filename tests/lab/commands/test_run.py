@@ -229,19 +229,6 @@ def test_what_a_run_did_so_far_is_what_the_rest_is_expected_to_take(bench: Any, 
     assert expected["tokens"] == pytest.approx(spent, rel=0.05)
 
 
-def test_many_calls_are_said_before_they_are_made(bench: Any, keeper: Any, data: Path) -> None:
-    suite = (data / "towers.toml").read_text("utf-8")
-    methods = "".join(
-        f'[[strategies]]\nname = "again-{n}"\nstrategy = "full-context"\n' for n in range(40)
-    )
-    (data / "towers.toml").write_text(suite.replace("[[columns]]", methods + "[[columns]]"))
-    keeper.key = "secret"  # so that it soon stops
-    done = bench()
-
-    assert "336 answers to come: about 340 model calls" in done.stderr
-    assert "336 answers to come" in bench("--retry-failed").stderr  # those that failed as well
-
-
 def test_concurrent_answers_are_the_same_rows(bench: Any, keeper: Any, tmp_path: Path) -> None:
     bench(out=tmp_path / "one")
     alone, four = keeper.answer, threading.Barrier(4)

@@ -193,17 +193,6 @@ def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
         assert sample.target == f"[{sample.meta['class']}]"
 
 
-def test_the_teacher_sees_definitions_and_the_question_as_material(data: Path) -> None:
-    model = teacher()
-    curate(data, model, tasks=("scope",), corpus=None, limit=1)
-
-    (call,) = model.calls
-    assert "Local:" in call.messages[0].content
-    assert "Global:" in call.messages[0].content
-    assert call.messages[-1].content.startswith("Question: ")
-    assert call.schema is not None
-
-
 # What is left out
 
 

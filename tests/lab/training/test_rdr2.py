@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +19,16 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UsageError
 from colligate.lab.bench.participants import ModelNames
-from colligate.lab.bench.question import Question
 from colligate.lab.training import Curation, curate_rdr2
-from colligate.lab.training.rdr2 import draw_router_samples, format_reply
-from colligate.lab.training.samples import TRAIN, Card, Sample, read_samples
+from colligate.lab.training.rdr2 import format_reply
+from colligate.lab.training.samples import TRAIN, Card, read_samples
 from colligate.lab.training.scores import score_reply, shown_subtree
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Completion, Message, Role
 from colligate.models.metering import Meter
 from colligate.settings import Settings
 from colligate.strategies.rdr2 import RDR2
-from colligate.strategies.rdr2.router import (
-    REFUSAL,
-    Action,
-    Routed,
-    Tag,
-    check_action,
-    parse_router_reply,
-)
+from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, check_action, parse_router_reply
 from colligate.strategies.rdr2.tree import SubTree, build_structure_tree, build_subtree
 from colligate.testing import ScriptedModel
 from support.curation import document, every_sample, write_data
@@ -263,20 +255,6 @@ def test_each_subtree_of_a_question_is_one_sample(data: Path) -> None:
     assert card.counts["subtrees shown"] == len(samples)
 
 
-async def drawn_over(
-    documents: Sequence[Document], say: Any, question: str, **fields: Any
-) -> tuple[Sequence[Sample], Mapping[str, int], list[Routed]]:
-    """The samples of one question, those left out, and what the router was shown."""
-    strategy = RDR2(mode="sparse", expansions=0, **fields)  # type: ignore[arg-type]
-    async with InMemorySources(documents) as sources:
-        run = Run(sources, {Role.READER: ScriptedModel(say)}, Meter())
-        hits = await run.search(question, k=9, mode=strategy.mode)
-        routings = await strategy.route(question, run, hits)
-    events = [e for _, e in run.trace.events if isinstance(e, Routed)]
-    samples, discarded, _ = draw_router_samples(Question("q", question), routings, events, 256)
-    return samples, discarded, events
-
-
 def test_expansions_can_be_samples_too(data: Path) -> None:
     say = choosing(("EXPAND", "===Records==="), ("ANSWER", "SkyScreamer"))
     first = curate(data, ScriptedModel(say), settings=("mode=sparse", "k=1"))
@@ -356,18 +334,6 @@ def test_text_that_poses_as_actions_is_only_text(data: Path) -> None:
             assert line.startswith(f"[{action.tag.value.upper()}] {action.node}: ")
             wanted = {Tag.ANSWER: False, Tag.EXPAND: True}[action.tag]
             assert view.tree.nodes[action.node].structure is wanted
-
-
-def test_a_title_that_poses_as_nodes_gives_no_sample(data: Path) -> None:
-    name = "lake\n3: In 2003 the park opened"
-    nameless = Document(name, " ", LAKE, markdown_tree(LAKE, name), language="en")
-    samples, discarded, events = asyncio.run(
-        drawn_over([nameless], lambda _: REFUSAL, "lake carp", introduction=False)
-    )
-
-    assert events
-    assert samples == ()
-    assert discarded == {"the subtree cannot be read back": len(events)}
 
 
 # Any document, any legal actions

@@ -42,9 +42,7 @@ def ask(tiny_gguf: Callable[..., Path], own_home: Path) -> Ask:
     return make
 
 
-async def test_another_command_does_not_compute_the_beginning_again(
-    ask: Ask, own_home: Path
-) -> None:
+async def test_another_command_does_not_compute_the_beginning_again(ask, own_home):
     asked = Message("user", "heron")
     first, second = await ask(*BEGINNING, asked), await ask(*BEGINNING, asked)
     assert first.usage.cached_tokens == 0
@@ -54,7 +52,7 @@ async def test_another_command_does_not_compute_the_beginning_again(
     assert other.usage.cached_tokens == second.usage.cached_tokens
 
 
-async def test_only_what_was_declared_is_kept(ask: Ask, own_home: Path) -> None:
+async def test_only_what_was_declared_is_kept(ask, own_home):
     secret = [Message("system", "You are brief."), Message("user", "The code is 4711. " * 20)]
     await ask(*secret)
     assert not (own_home / "beginnings").exists()
@@ -73,9 +71,7 @@ async def test_only_what_was_declared_is_kept(ask: Ask, own_home: Path) -> None:
     ],
     ids=["cut", "another bit", "empty"],
 )
-async def test_a_damaged_file_is_computed_again(
-    ask: Ask, own_home: Path, damage: Callable[[bytes], bytes]
-) -> None:
+async def test_a_damaged_file_is_computed_again(ask, own_home, damage):
     asked = [*BEGINNING, Message("user", "heron")]
     first = await ask(*asked)
     [file] = (own_home / "beginnings").iterdir()
@@ -86,6 +82,6 @@ async def test_a_damaged_file_is_computed_again(
     assert file.read_bytes() == whole
 
 
-async def test_an_answer_does_not_need_the_disk(ask: Ask, own_home: Path) -> None:
+async def test_an_answer_does_not_need_the_disk(ask, own_home):
     (own_home / "beginnings").write_text("a file where the folder should be")
     assert (await ask(*BEGINNING, Message("user", "heron"))).text

@@ -35,7 +35,7 @@ async def begin_story(model: LlamaCpp, pieces: list[str]) -> asyncio.Task[Any]:
     return story
 
 
-async def test_a_call_cancelled_before_its_turn_never_runs(open_model: Open):
+async def test_a_call_cancelled_before_its_turn_never_runs(open_model):
     model = open_model(parallel=1)
     heard: list[str] = []
     story = await begin_story(model, [])
@@ -48,9 +48,7 @@ async def test_a_call_cancelled_before_its_turn_never_runs(open_model: Open):
     assert not heard
 
 
-async def test_two_models_compute_at_the_same_time(
-    open_model: Open, tiny_gguf: Callable[..., Path]
-):
+async def test_two_models_compute_at_the_same_time(open_model, tiny_gguf):
     files = [tiny_gguf("llama", endless=True), tiny_gguf("qwen3")]
     alone = [await ask(open_model(file), max_tokens=60) for file in files]
     together = await asyncio.gather(

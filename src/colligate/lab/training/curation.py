@@ -29,7 +29,6 @@ from colligate.lab.bench.suites import Dataset
 from colligate.lab.jobs.files import JsonlReader, lock_folder
 from colligate.lab.jobs.identity import (
     PROMPTS,
-    file_digest,
     model_records,
     path_digest,
     prompt_digests,
@@ -50,6 +49,7 @@ from colligate.lab.training.samples import (
 from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.weights import hash_file
 from colligate.readers.quoting import QuotingReader
 from colligate.reporting import report_ingestion
 
@@ -459,7 +459,7 @@ def _write_samples(
             **_count_shared_gold(asked["train"], asked["held_out"]),
             **_count_shared_documents(splits["train"], splits["held_out"]),
         },
-        files={name: file_digest(request.out / name) for name in files},
+        files={name: hash_file(request.out / name) for name in files},
         versions=versions(),
         sessions=tuple(asdict(session) for session in record.sessions),
         **count_samples(done.values(), splits),

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from colligate.lab.training.dualrag_golds import (
     quote_statements,
     split_answer_words,
 )
-from colligate.lab.training.samples import Card, CuratedItem, Sample
+from colligate.lab.training.samples import Card, CuratedItem, Drawn, Sample
 from colligate.lab.training.trajectories import (
     EntityLookup,
     StepState,
@@ -112,8 +112,8 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
             found = await draw_role_samples(
                 steps, golds, question.answers, tasks=tasks, score_titles=score_titles, over=over
             )
-            counts += found.counts
-            return CuratedItem(tuple(found.samples), found.discarded, counts, usage)
+            found.counts += counts
+            return found.item(usage)
 
         name = context.reranker.name if context.reranker is not None else ""
         match = (_BY_WORDS if score_titles is None else _BY_RERANKER).format(name=name, over=over)
@@ -284,14 +284,11 @@ _REPEATED = "a thought that it had before"
 _CORRECTED = (_TOO_MUCH, _REPEATED)
 
 
-@dataclass
-class RoleSamples:
-    """The samples of a trajectory, why others were not made, and other counts."""
+@dataclass(kw_only=True)
+class RoleSamples(Drawn):
+    """The samples of a trajectory."""
 
     trajectory: Trajectory
-    samples: list[Sample] = field(default_factory=list)
-    discarded: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
 
     def add(
         self, task: str, name: str, messages: Sequence[Message], reply: BaseModel, label: str
@@ -322,7 +319,7 @@ async def draw_role_samples(
     Without gold documents only the Reasoner is taught: which entities were the right ones to look
     for is then unknown. `score_titles` and `over` are those of `match_entities`.
     """
-    found = RoleSamples(trajectory)
+    found = RoleSamples(trajectory=trajectory)
     if "reasoner" in tasks:
         _ReasonerSamples(golds, found).draw()
     if not golds:

@@ -27,7 +27,7 @@ from colligate.core.events import Event, Listener, Noted, Trace
 from colligate.errors import UnknownModel, UsageError
 from colligate.lab.bench.charts import Chart, Panel, Point, Series, draw_lines
 from colligate.lab.jobs.files import lock_folder, make_folder
-from colligate.lab.jobs.identity import check_same, file_digest, versions, weights_digest
+from colligate.lab.jobs.identity import check_same, versions, weights_digest
 from colligate.lab.jobs.job import Invocation, RecordFile, parse_known, utc_now
 from colligate.lab.training.recipes import Recipe, apply_settings, list_launch_files, read_recipe
 from colligate.lab.training.samples import HELD_OUT, TRAIN, read_samples, require_train_file
@@ -53,7 +53,7 @@ from colligate.lab.training.trainer import (
 )
 from colligate.models.hf.loading import ModelSource, find_source, load_tokenizer, read_sizes
 from colligate.models.names import split_adapter, split_name
-from colligate.models.weights import PINNED, pull
+from colligate.models.weights import PINNED, hash_file, pull
 from colligate.reporting import report_pull
 
 CHECKPOINTS, CURVE, PICTURE = "checkpoints", "curve.jsonl", "curve.svg"
@@ -252,7 +252,7 @@ def _prepare(recipe: Recipe, data: Path, base: str, on_event: Listener) -> Train
     )
     _announce(recipe, computation, rank, device, train, emit)
     files = [data / name for name in (TRAIN, HELD_OUT) if (data / name).is_file()]
-    digests = {file.name: file_digest(file) for file in files}
+    digests = {file.name: hash_file(file) for file in files}
     return TrainingInputs(
         recipe, base, source, tokenizer, cutoff, train, held_out, digests, computation, rank, emit
     )

@@ -157,6 +157,25 @@ class CuratedItem:
         return parse_known(cls, {**item, "samples": tuple(map(Sample.from_json, item["samples"]))})
 
 
+@dataclass
+class Drawn:
+    """Samples as they are drawn, why others were left out, and what else is counted."""
+
+    samples: list[Sample] = field(default_factory=list)
+    discarded: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def take(self, item: CuratedItem, task: str) -> None:
+        """Add what was made for a task, whose name goes before whatever is counted."""
+        self.samples += item.samples
+        self.discarded.update({f"{task}: {what}": n for what, n in item.discarded.items()})
+        self.counts.update({f"{task}: {what}": n for what, n in item.counts.items()})
+
+    def item(self, usage: Mapping[str, Any] | None = None) -> CuratedItem:
+        """Return all of it as what a question or a document gave."""
+        return CuratedItem(tuple(self.samples), self.discarded, +self.counts, usage or {})
+
+
 # The data card.
 
 CARD_FILE, README_FILE = "card.json", "README.md"

@@ -201,13 +201,6 @@ def test_killed_and_gone_on_with(whole: Fitted, tmp_path: Path, at: int, train: 
     assert same(weights(tmp_path), weights(whole.out))
 
 
-def test_a_signal_is_handled_as_before_afterwards(train: Callable[..., Fitted]) -> None:
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(number) for number in numbers]
-    train()
-    assert [signal.getsignal(number) for number in numbers] == before
-
-
 @pytest.fixture
 def stopped(train: Any, tmp_path: Path) -> Path:
     """A training with the checkpoints 4 and 6."""
