@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Running = Callable[..., list[str | Path]]
 
 TIMES = 5
@@ -49,6 +51,7 @@ def key_of(body: dict[str, Any]) -> tuple[str, str]:
     return f"q-{tower}", "full-context" if "passage" in prompt else "nothing"
 
 
+@pytest.mark.real
 def test_killed_again_and_again_it_gives_the_rows_of_a_run_that_was_not(
     bench: Any, colligate: Any, running: Running, keeper: Any, tmp_path: Path, out: Path
 ) -> None:
