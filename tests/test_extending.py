@@ -15,9 +15,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from colligate.core.strategy import load_strategy
 from colligate.models import ChatRequest, Message
 from colligate.models.names import open_model
-from colligate.testing import ScriptedModel, backend_suite
+from colligate.testing import ScriptedModel, backend_suite, strategy_suite
 from support.http_server import parse_events, quoting, threaded
 from support.plugins import environment_with, in_use
 
@@ -119,7 +120,7 @@ def colligate(package: Path, ollama: str, tmp_path: Path) -> Callable[..., Any]:
     environment = environment_with(package) | {"COLLIGATE_LIBRARY": str(tmp_path / "library")}
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "colligate.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "colligate", *map(str, arguments)]
         done = subprocess.run(
             command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
         )
@@ -205,3 +206,9 @@ async def test_the_backend_keeps_the_promises_of_a_chat_model(
 ) -> None:
     with in_use(package):
         await check(open_model("ollama-chat:llama3.2", options={"url": ollama}))
+
+
+async def test_the_method_passes_the_suite_as_the_guide_says(package: Path) -> None:
+    with in_use(package):
+        for check in strategy_suite(load_strategy("two-looks"), seeds=range(2)):
+            await check()

@@ -37,7 +37,8 @@ from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import Meter, UsageReport
 from colligate.readers.followup import Turn, complete_question
-from colligate.session import Session, configure, require_paths
+from colligate.reporting import require_paths
+from colligate.session import Session, configure
 from colligate.settings import Settings
 
 DEFAULT_STRATEGY = "auto"

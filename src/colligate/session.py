@@ -7,21 +7,19 @@ The engine, the bench, training and the command line open models only here.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from colligate.concurrency import Slots
-from colligate.core.events import Noted, Progressed, Trace, pluralize
+from colligate.core.events import Noted, Trace
 from colligate.core.parameters import set_parameters
 from colligate.core.run import Check, KeyValueStore, MemoryStore, Reader
 from colligate.core.strategy import SCORING, Need, Needs, Strategy, check_needs
-from colligate.documents.reading import find_files
 from colligate.errors import (
     ColligateError,
     EndpointUnreachable,
@@ -30,10 +28,9 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.library.in_memory import InMemorySources
-from colligate.library.ingest import Ingested, Progress
+from colligate.library.ingest import Ingested
 from colligate.library.library import OWN_EMBEDDERS, AsyncLibrary, Prune, View
 from colligate.library.sources import Sources, parse_conditions, select_documents
-from colligate.library.web import is_address
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.names import (
@@ -43,12 +40,12 @@ from colligate.models.names import (
     open_model,
     open_reranker,
     pull_embedder,
-    redact_name,
     split_adapter,
 )
 from colligate.models.weights import OnProgress
 from colligate.readers import make_reader
 from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
+from colligate.reporting import ingest, note_name, report_ingestion, report_pull
 from colligate.settings import Named, Settings
 
 T = TypeVar("T")
@@ -80,7 +77,7 @@ class Session:
 
     `models` maps roles to names or models. What is None or missing is taken from `settings`, or
     from the environment and `colligate.toml` if there are none. Whoever gives an object closes it.
-    `wait` is how many seconds to wait for a library that another process holds. `cache` keeps the
+    `wait` is how many seconds to wait while another process writes the library. `cache` keeps the
     models' replies in the library's folder. `follow_links` follows symbolic links that lead out of
     the folders named. `ocr` reads scanned PDFs and pictures, `pdf` names what reads PDFs, `chunker`
     what cuts documents into passages.
@@ -570,96 +567,8 @@ def configure(kind: type[T], settings: Settings, given: Sequence[str], trace: Tr
     return made
 
 
-async def ingest(
-    library: AsyncLibrary,
-    paths: Sequence[str | Path],
-    trace: Trace,
-    *,
-    index: bool,
-    workers: int | str | None = None,
-    said: set[str] | None = None,
-    prune: bool | Prune = False,
-) -> Ingested:
-    """Read files and folders into a library; the trace reports what was left out, and why.
-
-    With `said`, the warnings that the session gave already, none is given twice, and several files
-    that failed before as well are reported together. It is an error if nothing could be read, nor
-    removed.
-    """
-    ingested = await library.add(
-        paths, index=index, workers=workers, prune=prune, on_progress=report_ingestion(trace)
-    )
-    errors = [*ingested.problems, *(error for _, error in ingested.failed)]
-    if not (ingested.document_ids or ingested.removed or ingested.kept):
-        _raise_nothing_read(errors)
-    before: Collection[str] = said or ()
-    left_out: dict[str, Path | None] = {f"left out: {each}": None for each in ingested.problems}
-    left_out |= {f"left out: {error}": path for path, error in ingested.failed}
-    new = {line: path for line, path in left_out.items() if line not in before}
-    known = [path for path in new.values() if path and path in ingested.failed_before]
-    lines = list(new)
-    if said is not None and len(known) > 1:
-        files = f"{pluralize(len(known), 'file')}, such as {known[0].name}"
-        lines = [line for line, path in new.items() if path not in known]
-        lines.insert(0, f"left out as before: {files}; colligate index says why")
-    if again := len(left_out) - len(new):
-        lines.append(f"still left out: {pluralize(again, 'file')}, named before")
-    lines += [warning for warning in ingested.warnings if warning not in before]
-    for line in lines:
-        trace.emit(Noted(line, warning=True))
-    if said is not None:
-        said.update(left_out, ingested.warnings)
-    return ingested
-
-
-def require_paths(paths: Sequence[str | Path]) -> None:
-    """Raise an error if none of the paths exists; ingestion reports the rest."""
-    if not any(is_address(path) or os.path.lexists(path) for path in paths):
-        found = find_files(paths)
-        if not found.files:
-            _raise_nothing_read(found.problems)
-
-
-def note_name(what: str, named: Named, trace: Trace) -> None:
-    """Note what was chosen, where it was named, and a key that is not sent to it."""
-    if not named.source:
-        return  # the caller named it
-    trace.emit(Noted(f"{what}: {redact_name(named.name)} ({named.source})"))
-    variable = "COLLIGATE_RERANKER_KEY" if what == "reranker" else "OPENAI_API_KEY"
-    if not named.with_key and os.environ.get(variable):
-        why = f"only the {named.source} found here names that address"
-        hint = f"--config {named.source} trusts the file"
-        trace.emit(Noted(f"{variable} is not sent there: {why}; {hint}"))
-
-
-def report_pull(trace: Trace) -> OnProgress:
-    """Return a callback that reports downloaded weights to the trace."""
-
-    def report(done_bytes: int, total_bytes: int, what: str) -> None:
-        trace.emit(Progressed("pulling", done_bytes, total_bytes, what))
-
-    return report
-
-
-def report_ingestion(trace: Trace) -> Callable[[Progress], None]:
-    """Return a callback that reports reading and embedding to the trace."""
-
-    def report(progress: Progress) -> None:
-        trace.emit(Progressed(progress.phase, progress.done, progress.total, progress.file))
-
-    return report
-
-
 def _hint(need: Need) -> str:
     if need.capability in SCORING:
         return "name a --scorer that does"
     flags = {Role.WORKER: "--worker-model", Role.JUDGE: "--judge"}
     return f"name a {flags.get(need.role, '--model')} that does"
-
-
-def _raise_nothing_read(errors: Sequence[ColligateError]) -> NoReturn:
-    if len(errors) == 1:
-        raise errors[0]
-    why = "; ".join(str(error) for error in errors[:3])
-    more = f"{len(errors) - 3} more failed" if len(errors) > 3 else ""
-    raise NoDocuments("nothing could be read", why, more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Callable
 from itertools import combinations
@@ -290,3 +291,48 @@ def close(one: Any, other: Any, scale: float) -> bool:
     texts, numbers = one if isinstance(one, tuple) else ([], one)
     others, found = other if isinstance(other, tuple) else ([], other)
     return texts == others and bool(found == pytest.approx(numbers, abs=scale))
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "mistral": {"sliding_window": None},
+    "qwen3": {},
+    # A sliding window of 16 tokens, and for Gemma 2 capped scores.
+    "gemma2": {"query_pre_attn_scalar": 8},
+    "gemma3": {"query_pre_attn_scalar": 8},
+}
+
+
+DOCUMENTS = [
+    "The bridge at Lindholm\nIt was opened in 1932 after six years of work.",
+    "Otters\nOtters eat fish, and sometimes crabs and frogs.",
+    "Bridges\nMost bridges in the region were built of stone; that at Lindholm is of steel.",
+    " When was the bridge at Lindholm opened?",
+]
+
+
+@pytest.mark.parametrize("architecture", OPTIONS)
+async def test_both_runtimes_give_the_same_numbers(tiny_folder, tiny_gguf, architecture):
+    """Random weights: large ones, so that half precision shows more than in a trained model."""
+    folder = tiny_folder(architecture, **OPTIONS[architecture])
+    one = HFModel(str(folder), name="hf:tiny", dtype="float32")
+    file = tiny_gguf(architecture, **OPTIONS[architecture])
+    other = LlamaCpp(file, name="gguf:tiny", context_tokens=512, threads=1)
+    question, text = DOCUMENTS[-1], "\n".join(DOCUMENTS)
+    pairs = [(text, question), (DOCUMENTS[0], DOCUMENTS[1]), (question, text)]
+    here, there = [await model.likelihoods(pairs) for model in (one, other)]
+    for expected, found in zip(here, there, strict=True):
+        assert found == pytest.approx(expected, abs=0.03)
+    spans = [(text.index(part), text.index(part) + len(part)) for part in DOCUMENTS]
+    middle = text.index("Otters")
+    for prompt in (text, [ASK[0], *user(text)]):
+        for query, layers in ((None, (0.0, 1.0)), (middle, (0.0, 0.5)), (0, (0.5, 1.0))):
+            here, there = [
+                await model.attention(prompt, spans, query=query, layers=layers)
+                for model in (one, other)
+            ]
+            assert there == pytest.approx(here, abs=2e-4)
+            assert max(here) - min(here) > 1e-3
+    await one.aclose()
+    await other.aclose()
+    gc.collect()

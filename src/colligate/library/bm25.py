@@ -152,6 +152,7 @@ _MARKS = r"\u0300-\u036f\u0483-\u0487\u0900-\u0963\u0966-\u0dff"  # Indic vowel 
 _RUN = re.compile(
     rf"(?P<unspaced>[{_UNSPACED}]+)|\d+(?:[.,]\d+)+|(?:(?![{_UNSPACED}])[\w{_MARKS}])+"
 )
+_ASCII_RUN = re.compile(r"\d+(?:[.,]\d+)+|\w+")
 _SINGLE = re.compile(rf"[{_HAN}]")
 _SILENT = re.compile(
     r"[\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed"
@@ -167,6 +168,9 @@ def split_words(text: str) -> Iterator[str]:
     >>> list(split_words("L’école, 3.5 % of 東京都"))
     ['L', 'école', '3.5', 'of', '東', '東京', '京', '京都', '都']
     """
+    if text.isascii():
+        yield from _ASCII_RUN.findall(text)
+        return
     folded = _SILENT.sub("", unicodedata.normalize("NFKC", text).translate(_FOLDED))
     for run in _RUN.finditer(folded):
         if run["unspaced"]:

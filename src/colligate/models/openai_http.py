@@ -16,12 +16,12 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from json import JSONDecodeError
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 from weakref import WeakKeyDictionary
 
-import httpx2
 import openai
 from openai import AsyncOpenAI, Omit
 
@@ -42,6 +42,11 @@ from colligate.errors import (
 from colligate.models.base import OPENAI_URL, ChatRequest, redact_url
 from colligate.models.structured import with_schema
 
+if TYPE_CHECKING:
+    import httpx2 as httpx
+else:  # openai 3 speaks httpx2, openai 2 httpx: where used here they are alike
+    httpx = import_module("httpx2" if int(openai.__version__.split(".")[0]) > 2 else "httpx")
+
 T = TypeVar("T")
 
 REFUSALS = (openai.BadRequestError, openai.UnprocessableEntityError)
@@ -59,7 +64,7 @@ UNUSABLE = (
     JSONDecodeError,
     UnicodeDecodeError,
     RecursionError,
-    httpx2.RequestError,  # the body of a refused stream breaks off
+    httpx.RequestError,  # the body of a refused stream breaks off
     openai.APIError,  # a stream breaks off, or an error event comes in it
 )
 """An answer arrives and cannot be read; `EndpointCall.retry` decides whether to ask again."""
@@ -234,17 +239,17 @@ class Endpoint:
     def _connect(self) -> _Connections:
         loop = asyncio.get_running_loop()
         if loop not in self._open:
-            timeout = httpx2.Timeout(self.policy.timeout, connect=self.policy.connect_timeout)
+            timeout = httpx.Timeout(self.policy.timeout, connect=self.policy.connect_timeout)
             # `call` bounds the calls in flight; each may keep its connection for the next.
-            limits = httpx2.Limits(max_keepalive_connections=self.policy.in_flight)
+            limits = httpx.Limits(max_keepalive_connections=self.policy.in_flight)
             try:
-                http = httpx2.AsyncClient(
+                http = httpx.AsyncClient(
                     timeout=timeout,
                     limits=limits,
                     follow_redirects=False,  # the prompt holds the user's documents
                     event_hooks={"response": [_prevent_useless_retries]},
                 )
-            except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            except (ImportError, ValueError, httpx.InvalidURL) as error:
                 raise EndpointUnreachable(
                     f"{self.url} cannot be asked through this proxy",
                     str(error),
@@ -312,7 +317,7 @@ class _Connections:
         await self.client.close()
 
 
-async def _prevent_useless_retries(response: httpx2.Response) -> None:
+async def _prevent_useless_retries(response: httpx.Response) -> None:
     """Tell the client not to retry a spent quota, a prompt that is too long, or 501."""
     if response.status_code != 429 and response.status_code < 500:
         return
@@ -354,12 +359,12 @@ class Failures:
 
     def without_status(self, error: Exception, timeout: float) -> ModelError:
         """Return the typed error for a lost connection, or an answer that cannot be used."""
-        if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException):
+        if isinstance(error, openai.APITimeoutError | httpx.TimeoutException):
             why = f"nothing arrived for {timeout:g} s"
             return EndpointUnreachable(
                 f"no answer from {self.url}", why, "is the server overloaded?"
             )
-        if isinstance(error, openai.APIConnectionError | httpx2.RequestError):
+        if isinstance(error, openai.APIConnectionError | httpx.RequestError):
             cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
             why = self.scrub(str(cause or "no connection"))
             hint = "is the server running, and the URL right?"

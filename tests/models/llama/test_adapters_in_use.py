@@ -60,7 +60,7 @@ def close(one: Any, other: Any, scale: float) -> bool:
     )
 
 
-async def test_they_compute_what_transformers_does(open_model: Open, tiny_folder, folders):
+async def test_they_compute_what_transformers_does(open_model, tiny_folder, folders):
     one = HFModel(str(tiny_folder("llama", endless=True)), name="hf:tiny", dtype="float32")
     other = open_model()
     measured = []
@@ -73,7 +73,7 @@ async def test_they_compute_what_transformers_does(open_model: Open, tiny_folder
     await one.aclose()
 
 
-async def test_a_file_in_gguf_is_the_same_adapter(open_model: Open, tiny_gguf, folders, tmp_path):
+async def test_a_file_in_gguf_is_the_same_adapter(open_model, tiny_gguf, folders, tmp_path):
     model = open_model()
     base = tiny_gguf("llama", endless=True)
     file = convert_adapter(folders[0], base, tmp_path / "converted")
@@ -84,7 +84,7 @@ async def test_a_file_in_gguf_is_the_same_adapter(open_model: Open, tiny_gguf, f
 
 
 async def test_another_file_at_the_same_path_is_another_adapter(
-    open_model: Open, tiny_gguf, folders, tmp_path
+    open_model, tiny_gguf, folders, tmp_path
 ):
     model, base, file = open_model(), tiny_gguf("llama", endless=True), tmp_path / "mine.gguf"
     scores = []
@@ -95,7 +95,7 @@ async def test_another_file_at_the_same_path_is_another_adapter(
 
 
 async def test_one_that_does_not_fit_leaves_the_model_usable(
-    open_model: Open, tiny_gguf, tiny_folder, folders, tmp_path
+    open_model, tiny_gguf, tiny_folder, folders, tmp_path
 ):
     model = open_model()
     before = await measure(model)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,10 +71,11 @@ async def answer(model: LlamaCpp, text: str, options: dict[str, Any]) -> str:
     return (await ask(model, turns, max_tokens=20, **options)).text
 
 
+@pytest.mark.real
 @pytest.mark.model
 async def test_guesses_and_company_change_no_text(
-    float32_gguf: Path, open_model: Open, batches: list[int], full_precision: None
-) -> None:
+    float32_gguf, open_model, batches, full_precision
+):
     """Alone and among nine of which one is cancelled, with shared beginnings and without."""
     texts, counts = [], []
     for draft in (0, 16):
@@ -115,9 +115,7 @@ def turns(number: int) -> list[Message]:
     return [Message("user", OTTERS * (number % 5) + f"Who signed the treaty of {number}?")]
 
 
-async def test_answers_that_need_more_cells_than_there_are_wait(
-    open_model: Open, full_precision: None
-) -> None:
+async def test_answers_that_need_more_cells_than_there_are_wait(open_model, full_precision):
     expected = [
         (await ask(open_model(), turns(number), max_tokens=100)).text for number in range(8)
     ]
@@ -137,9 +135,7 @@ async def test_answers_that_need_more_cells_than_there_are_wait(
     assert [each.usage.input_tokens for each in found] == prompts
 
 
-async def test_more_likelihoods_at_once_than_sequences(
-    open_model: Open, full_precision: None
-) -> None:
+async def test_more_likelihoods_at_once_than_sequences(open_model, full_precision):
     pairs = [
         (OTTERS * (number % 7) + f"{number}", f" {number} {OTTERS}" * 4) for number in range(70)
     ]
@@ -153,9 +149,7 @@ async def test_more_likelihoods_at_once_than_sequences(
         assert third == pytest.approx(one, abs=1e-4)
 
 
-async def test_a_likelihood_put_back_in_its_middle_is_begun_anew(
-    open_model: Open, full_precision: None
-) -> None:
+async def test_a_likelihood_put_back_in_its_middle_is_begun_anew(open_model, full_precision):
     pair = ("Otters", OTTERS * 44)
     expected = await likelihood(open_model(), *pair)
     assert len(expected) > 256  # more than one batch
@@ -176,7 +170,7 @@ async def test_a_likelihood_put_back_in_its_middle_is_begun_anew(
 # What was read before
 
 
-async def test_a_shared_beginning_is_read_once(open_model: Open, batches: list[int]) -> None:
+async def test_a_shared_beginning_is_read_once(open_model, batches):
     model, beginning = open_model(), OTTERS * 8
     await model.likelihoods([(beginning, f" {number}{number}") for number in range(10)])
     assert sum(batches) < 2 * await model.count_tokens(beginning)
@@ -187,8 +181,8 @@ async def test_a_shared_beginning_is_read_once(open_model: Open, batches: list[i
 
 @pytest.mark.parametrize("kind", ["chat", "likelihoods", "labels", "attention"])
 async def test_a_long_prompt_that_nobody_waits_for_is_not_read_to_its_end(
-    open_model: Open, batches: list[int], monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+    open_model, batches, monkeypatch, kind
+):
     model = open_model(context_tokens=8192)
     text = OTTERS * 600
     tokens = await model.count_tokens(text)
@@ -219,7 +213,7 @@ async def test_a_long_prompt_that_nobody_waits_for_is_not_read_to_its_end(
 # A model whose state is no list of tokens
 
 
-async def test_a_recurrent_model(open_model: Open, tmp_path: Path) -> None:
+async def test_a_recurrent_model(open_model, tmp_path):
     """Nothing is cut from its state: no beginnings are shared and nothing is guessed."""
     import torch
 
@@ -245,7 +239,7 @@ async def test_a_recurrent_model(open_model: Open, tmp_path: Path) -> None:
         await model.attention(text, [(0, 6)])
 
 
-async def test_a_clock_that_stands_still_for_a_batch_fails_no_call(open_model: Open, monkeypatch):
+async def test_a_clock_that_stands_still_for_a_batch_fails_no_call(open_model, monkeypatch):
     coarse = SimpleNamespace(process_time=time.process_time, perf_counter=time.perf_counter)
     coarse.monotonic = lambda: 1000.0  # Windows counts in steps of 16 ms
     monkeypatch.setattr(engine, "time", coarse)

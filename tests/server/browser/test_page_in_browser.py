@@ -503,6 +503,13 @@ async def test_what_was_located_can_be_opened_before_the_answer_is_there(page, f
     await page.get_by_role("button", name="Stop").click()
     await expect(page.locator(".run .state")).to_have_text("Stopped")
     await expect(page.locator(".said")).to_have_count(0)
+    await page.goto(f"{filled}#/runs")
+    stopped = page.locator(".run-list li", has_text="Please never reply")
+    await expect(stopped).to_contain_text("cancelled")
+    await page.reload()
+    await stopped.get_by_role("link").click()
+    await expect(page.locator(".run-head")).to_contain_text("Stopped")
+    await expect(page.get_by_role("alert")).to_have_count(0)
 
 
 class Writer(ScriptedModel):
@@ -555,22 +562,6 @@ async def test_a_kept_run_is_opened_and_followed_up(page, filled, ask):
     await page.locator(".outcome[aria-busy=false] .said").wait_for()
     await page.go_back()
     await expect(page.locator(".opened .said")).to_have_text(said or "")
-
-
-async def test_a_run_is_stopped(page, filled):
-    await page.goto(filled)
-    await page.get_by_label("Question").fill("Will you never reply about violations?")
-    await page.keyboard.press("Enter")
-    await page.locator(".run").get_by_text("Working").wait_for()
-    await page.get_by_role("button", name="Stop").click()
-    await expect(page.locator(".run-head")).to_contain_text("Stopped")
-    await page.goto(f"{filled}#/runs")
-    stopped = page.locator(".run-list li", has_text="Will you never reply")
-    await expect(stopped).to_contain_text("cancelled")
-    await page.reload()
-    await stopped.get_by_role("link").click()
-    await expect(page.locator(".run-head")).to_contain_text("Stopped")
-    await expect(page.get_by_role("alert")).to_have_count(0)
 
 
 async def test_a_connection_that_breaks_during_the_answer_is_reported(page, filled):

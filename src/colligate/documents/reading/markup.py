@@ -6,6 +6,7 @@ import asyncio
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain, zip_longest
 from typing import Any
 from urllib.parse import unquote
 
@@ -75,7 +76,8 @@ def _fence(code: str) -> str:
 
 _ORG_HEADING = re.compile(r"^(\*{1,6}) +(.*?)(?:[ \t]+:[\w@:]+:)?[ \t]*$", re.MULTILINE)
 _ORG_CODE = re.compile(
-    r"^[ \t]*#\+(?:begin|end)_(?:src|example)\b.*$", re.MULTILINE | re.IGNORECASE
+    r"^[ \t]*#\+begin_(?:src|example)\b.*\n((?:.*\n)*?)[ \t]*#\+end_(?:src|example)\b.*$",
+    re.MULTILINE | re.IGNORECASE,
 )
 _ORG_FACT = re.compile(r"^#\+(title|author|date):[ \t]*(.*)\n", re.MULTILINE | re.IGNORECASE)
 _ORG_SETTING = re.compile(r"^[ \t]*(?:#\+|# |:\w+:).*\n", re.MULTILINE)
@@ -86,12 +88,18 @@ _ORG_LINK = re.compile(r"\[\[([^]\n]+)\](?:\[([^]\n]+)\])?\]")
 def read_org(source: SourceFile) -> Document:
     """Read an Org file: its headings, lists, tables and code are written as Markdown has them."""
     facts = {name.lower(): value.strip() for name, value in _ORG_FACT.findall(source.text)}
-    text = _ORG_CODE.sub("```", source.text)
-    text = _ORG_TABLE.sub(_write_org_table, _ORG_SETTING.sub("", text))
-    text = _ORG_LINK.sub(lambda link: link[2] or link[1], text)
-    text = _ORG_HEADING.sub(lambda found: f"{'#' * len(found[1])} {found[2]}", text)
+    parts = _ORG_CODE.split(source.text)  # text and code by turns
+    texts = map(_write_org, parts[::2])
+    code = (_fence(each.rstrip("\n")) for each in parts[1::2])
+    text = "".join(chain.from_iterable(zip_longest(texts, code, fillvalue="")))
     facts["authors"] = facts.pop("author", "")
     return make_document(source, text, metadata=facts)
+
+
+def _write_org(text: str) -> str:
+    text = _ORG_TABLE.sub(_write_org_table, _ORG_SETTING.sub("", text))
+    text = _ORG_LINK.sub(lambda link: link[2] or link[1], text)
+    return _ORG_HEADING.sub(lambda found: f"{'#' * len(found[1])} {found[2]}", text)
 
 
 def _write_org_table(found: re.Match[str]) -> str:

@@ -268,7 +268,8 @@ def _nest_items(shape: etree._Element) -> None:
         while len(opened) <= level:
             above = opened[-1]
             opened.append(etree.SubElement(above[-1] if len(above) else above, kind))
-        etree.SubElement(opened[-1], "li").append(line)
+        line.tag = "li"
+        opened[-1].append(line)
 
 
 # ODT
@@ -315,6 +316,8 @@ def _spell_out(body: etree._Element, archive: Archive) -> None:
     """Write blanks, levels of headings and formulas, which are elements of their own, as text."""
     for element in body.iter("{*}s", "{*}tab"):
         element.text = _SPACES[etree.QName(element).localname]
+    for line in body.iterfind(".//{*}list-item/{*}p[1]"):
+        line.tag = "span"  # else each item is a paragraph apart
     for heading in body.iter("{*}h"):
         level = heading.xpath("string(@*[local-name()='outline-level'])")
         heading.tag = f"h{min(int(level) if level.isdigit() else 1, _DEEPEST_HEADING)}"

@@ -21,7 +21,6 @@ from pydantic import ConfigDict, Field
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.fit import fit_prompt
 from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
@@ -33,9 +32,10 @@ from colligate.core.prompts import (
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
-from colligate.lab.baselines.shared import LookupMethod, StepReply, require_all
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import LookupMethod, StepReply, fit_prompt, require_all
 from colligate.models import Message
-from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
+from colligate.readers.lookup import reserve_for_answer, try_structured
 
 
 @dataclass(frozen=True)

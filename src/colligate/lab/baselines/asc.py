@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.fit import fit_prompt
 from colligate.core.linkage import average_linkage
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
@@ -35,7 +34,7 @@ from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
 from colligate.documents.sentences import split_sentences
-from colligate.lab.baselines.shared import LookupMethod
+from colligate.lab.baselines.shared import LookupMethod, fit_prompt
 from colligate.models import Message
 from colligate.readers.lookup import reserve_for_answer
 

@@ -24,22 +24,23 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.fit import fit_prompt
 from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
     enclose,
+    escape,
     parse_sentence,
     render_passages,
     render_question,
 )
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import score_tokens
 from colligate.documents import Passage
-from colligate.lab.baselines.shared import LookupMethod
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import LookupMethod, fit_prompt
+from colligate.lab.baselines.token_scores import score_tokens
 from colligate.models import Capability, Message, Role
-from colligate.readers.lookup import Lookup, reserve_for_answer
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class FLARE(LookupMethod):
 
     async def _mask(self, question: str, text: _Text, sentence: str, run: Run) -> tuple[bool, str]:
         """Return whether every token of a sentence is likely, and the sentence less the others."""
-        before = f"Question: {question.strip()}\nAnswer: {text}".rstrip()
+        before = escape(f"Question: {question.strip()}\nAnswer: {text}".rstrip())
         continuation = f" {sentence}"
         (tokens,) = await score_tokens(run, [(before, continuation)])
         unlikely = [token for token in tokens if math.exp(token.logprob) <= self.threshold]

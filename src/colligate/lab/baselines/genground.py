@@ -26,16 +26,17 @@ from pydantic import Field
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.fit import fit_window
+from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
-from colligate.lab.baselines.shared import LookupMethod, StepReply
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import LookupMethod, StepReply, find_grounds
 from colligate.models import Message
-from colligate.readers.citing import Statement, find_grounds, locate_statements
-from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
+from colligate.readers.citing import Statement, locate_statements
+from colligate.readers.lookup import reserve_for_answer, try_structured
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,7 @@ class GenGround(LookupMethod):
         prompt = partial(_ground_messages, subquestion, guess)
         for start in range(0, len(passages), self.batch):
             batch = passages[start : start + self.batch]
-            shown = await fit_window(
-                batch, prompt, run, max_tokens=self.ground_tokens, schema=Grounded
-            )
+            shown = await fit_window(batch, prompt, run, Room(self.ground_tokens, schema=Grounded))
             reply = await try_structured(
                 prompt(shown),
                 Grounded,

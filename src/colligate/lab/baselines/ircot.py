@@ -20,7 +20,6 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.fit import fit_prompt
 from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
@@ -32,9 +31,10 @@ from colligate.core.prompts import (
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
-from colligate.lab.baselines.shared import LookupMethod
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import LookupMethod, fit_prompt
 from colligate.models import Message
-from colligate.readers.lookup import Lookup, reserve_for_answer
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)

@@ -29,16 +29,16 @@ from pydantic import Field
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.fit import fit_prompt
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
 from colligate.lab.baselines.encoders import get_seq2seq
-from colligate.lab.baselines.shared import LookupMethod, StepReply
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import LookupMethod, StepReply, fit_prompt
 from colligate.models import Message, Role
-from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
+from colligate.readers.lookup import reserve_for_answer, try_structured
 
 T = TypeVar("T", bound=StepReply)
 

@@ -35,6 +35,7 @@ from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
     enclose,
+    escape,
     parse_sentence,
     render_passages,
     render_question,
@@ -188,7 +189,8 @@ class SelfRAG(LookupMethod):
         sentence = parse_sentence(reply.text).thought
         if not sentence:
             return "", 0.0, 0.0
-        before = f"{passage.text.strip()}\n\nQuestion: {question.strip()}\nAnswer: {beam.text}"
+        before = f"{passage.text.strip()}\n\nQuestion: {question.strip()}\n"
+        before = escape(f"{before}Answer: {beam.text}")
         logprobs = (await run.likelihoods([(before.rstrip(), f" {sentence}")]))[0]
         likely = math.exp(sum(logprobs) / max(1, len(logprobs)))
         said = f"{beam.text} {sentence}".strip()

@@ -298,7 +298,7 @@ def _texts_digest(source: str) -> str:
 
 # Packages whose version can change an answer.
 _PACKAGES = (
-    *("colligate", "numpy", "onnxruntime", "tokenizers", "qdrant-edge-py"),
+    *("colligate", "numpy", "onnxruntime", "tokenizers", "py_rust_stemmers"),
     *("torch", "transformers", "peft", "llguidance", "sentence-transformers"),
     *("accelerate", "datasets", "deepspeed", "flash-attn", "trl"),
     *("ir-measures", "rouge-score", "rouge"),

@@ -51,7 +51,7 @@ from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.weights import hash_file
 from colligate.readers.quoting import QuotingReader
-from colligate.session import report_ingestion
+from colligate.reporting import report_ingestion
 
 I = TypeVar("I", bound=HasId)  # noqa: E741 (an item)
 

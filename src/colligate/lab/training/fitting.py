@@ -54,7 +54,7 @@ from colligate.lab.training.trainer import (
 from colligate.models.hf.loading import ModelSource, find_source, load_tokenizer, read_sizes
 from colligate.models.names import split_adapter, split_name
 from colligate.models.weights import PINNED, hash_file, pull
-from colligate.session import report_pull
+from colligate.reporting import report_pull
 
 CHECKPOINTS, CURVE, PICTURE = "checkpoints", "curve.jsonl", "curve.svg"
 

@@ -34,7 +34,7 @@ from colligate.lab.jobs.files import json_line, lock_folder
 from colligate.lab.jobs.identity import check_same, versions
 from colligate.lab.training.samples import HELD_OUT, TRAIN
 from colligate.models.weights import hash_file, pull
-from colligate.session import report_pull
+from colligate.reporting import report_pull
 
 try:
     import onnx

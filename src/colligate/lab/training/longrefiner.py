@@ -34,6 +34,7 @@ from colligate.lab.bench.question import Question
 from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
 from colligate.lab.training.samples import Card, CuratedItem, Drawn, Sample
 from colligate.lab.training.scores import make_plain_document
+from colligate.lab.training.skeletons import write_skeleton
 from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import Capability, Completion, Message, Role
@@ -51,7 +52,7 @@ from colligate.strategies.longrefiner.selection import (
     parse_titles,
     selection_messages,
 )
-from colligate.strategies.longrefiner.skeleton import recover, write_skeleton
+from colligate.strategies.longrefiner.skeleton import recover
 from colligate.strategies.longrefiner.structuring import (
     Article,
     Level,

@@ -19,11 +19,11 @@ from colligate.lab.training.curation import CuratedMethod, Curation, CurationCon
 from colligate.lab.training.samples import Card, CuratedItem, Drawn, Sample
 from colligate.lab.training.scores import shown_subtree
 from colligate.models import Message
-from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.method import RDR2, Routing
 from colligate.strategies.rdr2.router import (
     REFUSAL,
     Action,
+    Routed,
     Tag,
     parse_router_reply,
     router_messages,

@@ -41,12 +41,7 @@ from colligate.strategies.dualrag.events import (
     Stopped,
     Summarised,
 )
-from colligate.strategies.dualrag.knowledge import (
-    ELSE,
-    Fragment,
-    KnowledgeOutline,
-    sort_name_words,
-)
+from colligate.strategies.dualrag.knowledge import ELSE, Fragment, KnowledgeOutline
 from colligate.strategies.dualrag.prompts import (
     LONGEST_STATEMENT,
     MOST_STATEMENTS,
@@ -427,3 +422,13 @@ def split_answer_words(text: str) -> list[str]:
     """Return the words of a text, normalised as DualRAG does; each sign of Chinese is one."""
     # Composed again: Hangul and kana would be split within a character.
     return _WORD.findall(unicodedata.normalize("NFC", normalise_dual(text)))
+
+
+def sort_name_words(name: str) -> tuple[str, ...]:
+    """Return the words of a name sorted, without case and punctuation.
+
+    >>> sort_name_words("Green (album)") == sort_name_words("green album")
+    True
+    """
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return tuple(sorted(re.findall(r"\w+", folded)))

@@ -55,12 +55,24 @@ class ScoreRequest:
 Request = GenerationRequest | ScoreRequest | AttentionRequest
 
 
+@dataclass(frozen=True)
+class EngineLimits:
+    """Up to `parallel` answers are computed together; `context` is the window of each request.
+
+    Up to `draft` tokens of answers are guessed in each batch.
+    """
+
+    context: int
+    parallel: int
+    threads: int
+    draft: int
+
+
 class LlamaEngine:
-    """Computes up to `parallel` answers together. `context` is the window of each request.
+    """Computes the requests of any thread together, within its limits.
 
     The keys and values of all requests, and of those before that may share a beginning with the
-    next ones, are in as many cells as one window has; requests wait for free cells. Up to `draft`
-    tokens of answers are guessed in each batch.
+    next ones, are in as many cells as one window has; requests wait for free cells.
     """
 
     def __init__(
@@ -69,22 +81,18 @@ class LlamaEngine:
         path: Path,
         name: str,
         beginnings: Beginnings,
-        *,
-        context: int,
-        parallel: int,
-        threads: int,
-        draft: int,
+        limits: EngineLimits,
     ) -> None:
         self.model = Model(library, path)
         self.name = name
         self._beginnings = beginnings
-        self._limit = parallel
-        self._draft = 0 if self.model.recurrent else draft
-        self._threads = _ThreadCount(threads)
-        self._window = context
+        self._limit = limits.parallel
+        self._draft = 0 if self.model.recurrent else limits.draft
+        self._threads = _ThreadCount(limits.threads)
+        self._window = limits.context
         self._context = Context(
             self.model,
-            cells=context,
+            cells=limits.context,
             sequences=_MOST_SEQUENCES,
             batch=_BATCH_TOKENS,
             outputs=_MOST_OUTPUTS,

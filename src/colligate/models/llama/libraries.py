@@ -301,8 +301,13 @@ def _extract(archive: Path, folder: Path) -> None:
 _LOAD = """
 import sys
 from pathlib import Path
+from colligate.errors import WeightsUnavailable
 from colligate.models.llama.api import list_devices
-sys.exit(None if list_devices(Path(sys.argv[1])) else "they find no processor")
+try:
+    found = list_devices(Path(sys.argv[1]))
+except WeightsUnavailable as error:
+    sys.exit(error.why)
+sys.exit(None if found else "they find no processor")
 """
 
 

@@ -1,10 +1,4 @@
-"""Tools for tests: a model with scripted replies, and suites of what the protocols promise.
-
-    from colligate.testing import backend_suite
-
-    @pytest.mark.parametrize("check", backend_suite)
-    async def test_my_backend(check):
-        await check(MyModel("small"))
+"""A model with scripted replies, and suites of what models, embedders and rerankers promise.
 
 Each check of `backend_suite`, `embedder_suite` or `reranker_suite` takes such an object and raises
 AssertionError if a promise of its protocol is broken. A chat model under test should answer in a

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from colligate.documents import Document, Kind, Span, Tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import SpanError, UsageError
-from colligate.strategies.longrefiner.skeleton import recover, write_skeleton
+from colligate.lab.training.skeletons import write_skeleton
+from colligate.strategies.longrefiner.skeleton import recover
 from support.documents import block_spans, make
 
 TEXT = """# Treaty of Ghent

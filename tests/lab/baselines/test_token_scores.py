@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.token_scores import (
+from colligate.documents.tokens import token_spans
+from colligate.errors import MissingCapability
+from colligate.lab.baselines.token_scores import (
     cut_pieces,
     group_words,
     score_running_tokens,
     score_tokens,
 )
-from colligate.documents.tokens import token_spans
-from colligate.errors import MissingCapability
 from colligate.library.in_memory import InMemorySources
 
 TEXT = "One fish swims. Two birds fly away. Red deer run. Blue whales dive deep."

@@ -1,4 +1,4 @@
-"""One process at a time holds a library, and leaves its name and address for the others."""
+"""One process at a time writes Lance tables in a folder, and leaves its name for the others."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ _LOCK = "lock"
 # Whoever tries to take the lock empties its file, so the holder's name is in another one.
 _HOLDER = "holder.json"
 _NEW = "holder.new"
-_ADDRESS = "server.json"
-_NEW_ADDRESS = "server.new"
-OWN_FILES = (_LOCK, _HOLDER, _NEW, _ADDRESS, _NEW_ADDRESS)
+OWN_FILES = (_LOCK, _HOLDER, _NEW)
 
 _POLL = 0.1  # seconds
 
@@ -112,11 +110,6 @@ class Holder:
     command: str
     since: str
 
-    @property
-    def serves(self) -> bool:
-        """Whether it is `colligate serve`."""
-        return self.command.endswith(" serve")
-
     def __str__(self) -> str:
         return f"{self.command} (process {self.pid}) has been using it since {self.since}"
 
@@ -148,45 +141,3 @@ def _command() -> str:
     program = Path(sys.argv[0]).name or "python"
     first = sys.argv[1] if len(sys.argv) > 1 else ""
     return f"{program} {first}" if first.isalpha() and first.isascii() else program
-
-
-# Where the server that holds a library answers.
-#
-# The file is readable by its owner alone, since it has the server's token. It may outlive a server
-# that was killed, so its reader checks that the process holds the lock (`find_holder`), and asks
-# the address whether it is still the same `instance`.
-
-
-@dataclass(frozen=True)
-class Address:
-    """A server's URL (with a slash at its end), token if it wants one, instance and process."""
-
-    url: str
-    token: str | None
-    instance: str
-    pid: int
-
-
-def publish_address(library: Path, address: Address) -> None:
-    """Write a server's address into its library; raise OSError if that is not possible."""
-    new = library / _NEW_ADDRESS
-    new.unlink(missing_ok=True)
-    made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(made, "w", encoding="utf-8") as file:
-        json.dump(asdict(address), file)
-    new.replace(library / _ADDRESS)
-
-
-def withdraw_address(library: Path, address: Address) -> None:
-    """Delete the address, unless another server has published its own since."""
-    if read_address(library) == address:
-        with suppress(OSError):
-            (library / _ADDRESS).unlink(missing_ok=True)
-
-
-def read_address(library: Path) -> Address | None:
-    """Return the address of a library's server, or None if it is absent or unreadable."""
-    try:
-        return Address(**json.loads((library / _ADDRESS).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
