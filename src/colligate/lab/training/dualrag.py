@@ -501,8 +501,7 @@ def _draw_summarizer(
             messages = summarizer_messages(
                 trajectory.question,
                 state.thoughts,
-                looked.entity,
-                looked.queries,
+                (looked.entity, looked.queries),
                 looked.passages,
             )
             name = f"{step.round}.{number}"

@@ -217,7 +217,7 @@ async def _lookup(
     passages = [(await run.document(s.document_id)).passage(s) for s in gathered.unseen]
     while passages:
         messages = summarizer_messages(
-            question, thoughts, gathered.entity, gathered.queries, passages
+            question, thoughts, (gathered.entity, gathered.queries), passages
         )
         if _was_asked(calls, messages, Summary):
             break
