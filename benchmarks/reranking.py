@@ -36,7 +36,7 @@ from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter
 from colligate.models.pairs import MiniLMReranker
 from colligate.models.rerankers import EmbeddingReranker
-from colligate.session import ingest
+from colligate.reporting import ingest
 from heads.groups import has_answer, spell_plainly
 
 SEED = 0

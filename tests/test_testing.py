@@ -11,15 +11,15 @@ import pytest
 from colligate.errors import MissingCapability, UsageError
 from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message
 from colligate.testing import (
-    CHAT_MODEL_CHECKS,
-    EMBEDDER_CHECKS,
-    RERANKER_CHECKS,
     ScriptedModel,
+    backend_suite,
     check_completion,
     check_embedding,
     check_reranking,
     check_stream,
     check_token_spans,
+    embedder_suite,
+    reranker_suite,
 )
 from support.models import HELLO, ask, likelihood
 
@@ -112,7 +112,7 @@ class Blind(Silent):
     ],
 )
 async def test_a_broken_chat_model_fails(model, check):
-    assert check in CHAT_MODEL_CHECKS
+    assert check in backend_suite
     with pytest.raises(AssertionError):
         await check(model())
 
@@ -136,6 +136,6 @@ class Unscaled:
 
 @pytest.mark.parametrize("check", [check_embedding, check_reranking])
 async def test_a_broken_embedder_or_reranker_fails(check):
-    assert check in EMBEDDER_CHECKS + RERANKER_CHECKS
+    assert check in embedder_suite + reranker_suite
     with pytest.raises(AssertionError):
         await check(Unscaled())

@@ -31,8 +31,8 @@ parsing.ParserPool.read = read
 # that has imported everything already.
 CHILDREN = """
 import asyncio, json, os, signal, sys
+from colligate.library import passages
 from colligate.library.catalogue import Catalogue
-from colligate.library.edge import EdgeIndex
 from colligate.library.library import AsyncLibrary
 from support.embedders import WordEmbedder
 
@@ -53,10 +53,10 @@ def watch(owner, name):
 
 for name in ("store", "mark", "purge", "remove", "set_meta", "note_file"):
     watch(Catalogue, name)
-for name in ("upsert", "remove", "flush", "optimise"):
-    watch(EdgeIndex, name)
-create = EdgeIndex.create
-EdgeIndex.create = lambda *arguments: (step(), create(*arguments))[1]
+for name in ("append", "erase", "compact"):
+    watch(passages.VectorFile, name)
+for name in ("_write_block", "_erase"):
+    watch(passages, name)
 
 async def work_in(library, documents):
     async with AsyncLibrary(library, embedder=WordEmbedder()) as opened:

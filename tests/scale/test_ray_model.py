@@ -18,6 +18,8 @@ pytest.importorskip("ray")
 
 from colligate.scale.ray_model import RayCluster, RayModel
 
+pytestmark = pytest.mark.real
+
 NAME = "gguf:smollm2-135m"
 
 

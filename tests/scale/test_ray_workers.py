@@ -18,6 +18,8 @@ ray = pytest.importorskip("ray")
 
 from colligate.scale.ray_workers import RayWorkers  # noqa: E402 (it needs the extra)
 
+pytestmark = pytest.mark.real
+
 STUCK = "support.readers:stuck"
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from colligate.cli import main
 
-COMMAND = [sys.executable, "-m", "colligate.cli"]
+COMMAND = [sys.executable, "-m", "colligate"]
 
 
 class Colligate:

@@ -29,7 +29,7 @@ def engine():
 
     `COLLIGATE_TEST_ENGINE` runs the others over "lance" or "s3".
     """
-    return os.environ.get("COLLIGATE_TEST_ENGINE", "edge")
+    return os.environ.get("COLLIGATE_TEST_ENGINE", "sqlite")
 
 
 @pytest.fixture

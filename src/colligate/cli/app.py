@@ -27,7 +27,6 @@ from colligate.cli.command import (
     report_error,
 )
 from colligate.cli.display import prepare_streams
-from colligate.plugins import load_plugin, plugins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +98,9 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {name: TyperCommand(name, help=line) for name, line in COMMANDS.items()}
+        self.commands = {
+            name: TyperCommand(name, short_help=line) for name, line in COMMANDS.items()
+        }
 
     def resolve_command(self, ctx: Any, args: Sequence[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, list(args))
@@ -108,6 +109,8 @@ class LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """Return the command of a name, imported."""
+    from colligate.plugins import load_plugin, plugins
+
     if name in plugins("commands"):
         return get_command(load_plugin("commands", name, typer.Typer))
     return get_command(import_module(f"colligate.cli.{name}").app)
@@ -118,6 +121,7 @@ app = typer.Typer(
     cls=LazyGroup,
     help="Answer questions over many long documents, every claim cited to its exact place.",
     context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # rich takes as long to import as all else; a command's help has it
     pretty_exceptions_enable=False,
 )
 

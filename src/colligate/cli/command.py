@@ -15,7 +15,6 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
-from pydantic_core import ValidationError
 from typer.exceptions import TyperException
 
 from colligate.cli.display import note
@@ -136,6 +135,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
 
 def _explain_usage(error: TyperException) -> str:
     """Return what was expected and given; typer's own message leaves out what was given."""
+    from pydantic_core import ValidationError
+
     option, problem = getattr(error, "param", None), error.__cause__
     if option is not None and isinstance(problem, ValidationError):
         first = problem.errors(include_url=False)[0]

@@ -17,7 +17,7 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, command
 from colligate.cli.display import note, print_json, print_result, shorten_path, to_one_line, warn
-from colligate.cli.index import count_files, describe_ingested, open_to_change
+from colligate.cli.index import count_files, describe_ingested
 from colligate.errors import (
     ColligateError,
     LibraryLocked,
@@ -80,7 +80,7 @@ async def sync_command(
     """
     given = paths or []
     _require(given)
-    opened = partial(open_to_change, where, follow_links=follow_links, ocr=ocr, pdf=pdf)
+    opened = partial(where.engine, follow_links=follow_links, ocr=ocr, pdf=pdf)
     syncer = Syncer(given, opened, options.parse_workers(workers), yes, as_json)
     if watch:
         async with where.open() as library:

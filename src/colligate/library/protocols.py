@@ -1,7 +1,7 @@
 """What a library keeps its documents and passages in: two protocols, and the rows they exchange.
 
-`Catalogue` (SQLite) with `EdgeIndex` (Qdrant Edge) is one implementation, `LanceCatalogue` with
-`LanceIndex` the other. Terms, ranking and the order of equal scores are the library's own, so that
+`Catalogue` with `PassageIndex` (SQLite) is one implementation, `LanceCatalogue` with `LanceIndex`
+the other. Terms, ranking and the order of equal scores are the library's own, so that
 a question finds the same passages over both. Calls block and may come from any thread.
 """
 

@@ -30,7 +30,6 @@ from colligate.errors import (
     LibraryLocked,
     UsageError,
 )
-from colligate.library.lock import find_holder
 from colligate.library.protocols import (
     DocumentStore,
     PassageStore,
@@ -40,6 +39,7 @@ from colligate.library.store import LibraryStore
 from colligate.private import make_private_folder
 from colligate.scale.catalogue import LanceCatalogue
 from colligate.scale.index import LanceIndex
+from colligate.scale.lock import OWN_FILES, LibraryLock, find_holder
 from colligate.scale.tables import CATALOGUE, PASSAGES, TRIES, WORDS, Table, TablesPlace
 
 _WRITER, _ERASING = "writer:", "erasing: "
@@ -54,10 +54,11 @@ class LanceStore(LibraryStore):
     """
 
     catalogue_name = CATALOGUE
-    locks_to_search = False
+    own_names = frozenset({*LibraryStore.own_names, *OWN_FILES})
 
     def __init__(self, path: Path, wait: float, uri: str = "") -> None:
         super().__init__(path, wait)
+        self._lock: LibraryLock | None = None
         self.uri = uri or str(path)
         self._in_bucket = bool(uri)
         self._is_checked = self._is_erasing = False
@@ -79,10 +80,6 @@ class LanceStore(LibraryStore):
             await in_thread(self._register, catalogue, _ERASING, force=force)
             self._is_erasing = True
         return catalogue
-
-    @property
-    def is_shared(self) -> bool:
-        return self._in_bucket
 
     def is_written_elsewhere(self) -> bool:
         if self._in_bucket:
@@ -149,7 +146,10 @@ class LanceStore(LibraryStore):
 
     @property
     def _is_writing(self) -> bool:
-        return bool(self._writer) or super()._is_writing
+        return bool(self._writer) or (self._lock is not None and self._lock.held)
+
+    def _has_index(self) -> bool:
+        return self._is_writing
 
     def _is_alone(self) -> bool:
         return self._is_erasing if self._in_bucket else self._is_writing
@@ -178,11 +178,22 @@ class LanceStore(LibraryStore):
 
     async def _hold(self, on_wait: Callable[[str], None] | None = None) -> None:
         if not self._in_bucket:
-            await super()._hold(on_wait)
+            self._lock = self._lock or LibraryLock(self.path)
+            if not self._lock.held:
+                await super()._hold()
+                await self._lock.acquire(self._wait, on_wait)
         elif not self._is_checked:
             make_private_folder(self.path)
             await in_thread(check_conditional_put, self.uri)
             self._is_checked = True
+
+    def close(self) -> None:
+        """Close everything and release the lock. Safe to call twice."""
+        if self._catalogue is not None and self._lock is not None and self._lock.held:
+            self._catalogue.checkpoint()
+        super().close()
+        if self._lock is not None:
+            self._lock.release()
 
     def _check_folder(self) -> None:
         if not self._in_bucket:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,12 +16,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
-from colligate.errors import (
-    LibraryDamaged,
-    LibraryLocked,
-    MissingExtra,
-)
-from colligate.library.edge import check_space
+from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, MissingExtra
 from colligate.library.schema import disk_full, is_full
 
 # Lance would write lines of its own when a commit meets another writer's and is made again.
@@ -113,7 +109,7 @@ class TablesPlace:
     def check_space(self) -> None:
         """Raise `LibraryError` if the disk of a folder is nearly full."""
         if "://" not in self.uri:
-            check_space(Path(self.uri))
+            _check_space(Path(self.uri))
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -334,3 +330,17 @@ class Table:
 def any_of(column: str, numbers: Iterable[int]) -> str:
     """Return the condition that a column has one of these numbers."""
     return f"{column} IN ({','.join(map(str, numbers))})"
+
+
+_SPARE = 64 << 20  # bytes
+
+
+def _check_space(folder: Path) -> None:
+    """Raise `LibraryError` if the disk is nearly full: Lance may not say so."""
+    free = shutil.disk_usage(folder).free
+    if free < _SPARE:
+        raise LibraryError(
+            f"cannot write the passage index in {folder}",
+            f"{free >> 20} MB are free on its disk, and at least {_SPARE >> 20} MB are needed",
+            "free some space, or name a library elsewhere with --library",
+        )

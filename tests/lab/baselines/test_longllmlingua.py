@@ -86,15 +86,6 @@ async def test_the_order_given_can_be_kept(ask):
     assert list(shown_in(model)) == list(TEXTS)
 
 
-async def test_a_target_that_holds_everything_changes_nothing(ask):
-    scorer = Scorer()
-    _, _, model = await ask(
-        LongLLMLingua(target=10_000, dynamic=0), QUESTION, make_all(TEXTS), likelihood=scorer
-    )
-    assert shown_in(model) == {n: TEXTS[n] for n in ("treaty", "weather", "cattle")}
-    assert len(scorer.pairs) == 3  # ranks alone
-
-
 async def test_blocks_are_scored_after_what_was_kept_before(ask):
     scorer = Scorer()
     await ask(
@@ -129,18 +120,6 @@ async def test_a_small_window_is_never_exceeded(make_run, reply):
         await LongLLMLingua(block=20).answer(QUESTION, run)
     assert max(sizes) <= 100
     assert any("window" in warning for warning in run.warnings)
-
-
-async def test_it_is_said_where_nothing_is_left(ask):
-    answer, run, model = await ask(
-        LongLLMLingua(rate=0, dynamic=0),
-        QUESTION,
-        make_all(TEXTS),
-        likelihood=Scorer(),
-    )
-    assert not answer.found
-    assert model.calls == []
-    assert any("kept nothing" in warning for warning in run.warnings)
 
 
 @given(st.lists(st.floats(-9, 9), max_size=30), st.floats(-0.5, 1.5))

@@ -1,11 +1,7 @@
 import json
 
-import pytest
-
-from colligate.errors import UnknownDocument
 from colligate.lab.baselines.oracle import Oracle
 from colligate.library.in_memory import InMemorySources
-from support.documents import make_all
 
 QUESTION = "What is the rent, and where are bicycles kept?"
 RENT = "The tenant pays 900 euros a month for the flat in Mill Street."
@@ -49,36 +45,8 @@ async def test_whole_documents_where_that_is_asked_for_or_no_sentences_are_known
         assert "tenant" not in model.calls[0].prompt
 
 
-async def test_documents_are_those_of_the_sentences_too_and_blank_ones_none(make_run):
-    made = make_all({"blank": " \n", "rules": YARD})
-    oracle = Oracle(gold=("blank",), sentences=(("rules", "Bicycles"),), level="documents")
-    async with InMemorySources(made) as sources:
-        run, model = make_run(sources, [joined()])
-        answer = await oracle.answer(QUESTION, run)
-        assert [e.span.document_id for e in answer.evidence] == ["rules"]
-        assert YARD in model.calls[0].prompt
-        run, model = make_run(sources, [])
-        assert not (await Oracle(gold=("blank",)).answer(QUESTION, run)).found
-    assert model.calls == []
-
-
-async def test_a_gold_document_without_sentences_is_read_whole_beside_the_others(documents, ask):
-    oracle = Oracle(gold=("lease", "rules"), sentences=(("rules", YARD),))
-    _, _, model = await ask(oracle, QUESTION, documents, joined())
-    prompt = model.calls[0].prompt
-    assert "Dogs" not in prompt
-    assert prompt.index(YARD) < prompt.index("Either side may give notice")
-
-
 async def test_a_sentence_that_is_not_there_is_said(documents, ask):
     oracle = Oracle(sentences=(("rules", "Parrots may be kept in a cage on the balcony."),))
     _, run, model = await ask(oracle, QUESTION, documents, joined())
     assert "Dogs" in model.calls[0].prompt
     assert any("not in rules" in warning for warning in run.warnings)
-
-
-async def test_a_gold_document_that_is_not_in_view_is_an_error(documents, make_run):
-    async with InMemorySources(documents) as sources:
-        run, _ = make_run(sources, [])
-        with pytest.raises(UnknownDocument):
-            await Oracle(gold=("nowhere",)).answer(QUESTION, run)

@@ -52,13 +52,6 @@ async def test_a_budget_keeps_the_best_that_fit(ask):
     assert any(isinstance(e, Pruned) and "budget of 20" in e.reason for _, e in run.trace.events)
 
 
-async def test_of_a_document_over_the_budget_the_beginning_is_kept(ask):
-    answer, _, model = await ask(ReorderBM25(mode="sparse", budget=5), QUESTION, documents())
-    (only,) = answer.evidence
-    assert documents()[2].slice(only.span) == "Saturn is the planet"
-    assert "rings" not in model.calls[0].prompt.split("Question")[0]
-
-
 async def test_chunks_are_six_sentences_of_whole_documents(ask):
     text = " ".join(f"Sentence {n} says nothing new." for n in range(7)) + " Rings, at last."
     long = make(text, "Long", "long")

@@ -51,10 +51,6 @@ async def test_each_sentence_is_scored_from_its_own_beginning(ask):
     ]
 
 
-async def test_a_target_that_holds_everything_changes_nothing(ask):
-    assert await shown(ask, target=10_000) == [TEXT]
-
-
 async def test_a_sentence_longer_than_the_window_is_cut_not_refused(make_run, reply):
     long = " ".join(f"word{n}" for n in range(200))
     sizes = []
@@ -73,11 +69,3 @@ async def test_a_sentence_longer_than_the_window_is_cut_not_refused(make_run, re
         prompt = run.models["reader"].calls[0].prompt
     assert max(sizes) == 50
     assert bodies(prompt) == [long]
-
-
-async def test_a_quote_of_what_is_left_is_cited_as_it_stands(ask, reply):
-    said = reply((1, "Anna Keller signed treaty old hall", "Anna Keller signed it."))
-    answer, _, _ = await ask(
-        SelectiveContext(reduce=0.6), QUESTION, make_all({"a": TEXT}), said, likelihood=likelihood
-    )
-    assert [c.quote for c in answer.citations] == ["Anna Keller signed the treaty in the old hall."]

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from colligate.lab.baselines.semantic_chunking import SemanticChunking
 from colligate.library.in_memory import InMemorySources
@@ -64,22 +63,3 @@ async def test_no_chunk_is_longer_than_asked(make_run, reply):
             await SemanticChunking(how=how, tokens=12).answer(QUESTION, run)
         assert all(len(body.split()) <= 12 for body in bodies(model.calls[0].prompt))
         assert len(bodies(model.calls[0].prompt)) >= 3
-
-
-async def test_only_what_the_budget_holds_is_read(ask):
-    _, _, model = await ask(SemanticChunking(budget=25), QUESTION, [notes()])
-    (only,) = bodies(model.calls[0].prompt)
-    assert "Bridges" in only
-
-
-@pytest.mark.parametrize("how", ["structure", "meaning"])
-async def test_one_sentence_is_one_chunk_and_none_is_none(how, ask):
-    _, _, model = await ask(
-        SemanticChunking(how=how), QUESTION, [notes("Bridges rust.")], embedder=BySubject()
-    )
-    assert bodies(model.calls[0].prompt) == ["Bridges rust."]
-    answer, _, model = await ask(
-        SemanticChunking(how=how), QUESTION, [notes("  ")], embedder=BySubject()
-    )
-    assert not answer.found
-    assert model.calls == []

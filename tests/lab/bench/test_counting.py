@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from colligate.lab.bench.compare import collect_values, compare_runs
+from colligate.lab.bench.compare import collect_values
 from colligate.lab.bench.metrics.evidence import CUTS, evidence_measures
 from colligate.lab.bench.outcome import Outcome, Piece, Row
 from colligate.lab.bench.question import Question
-from colligate.lab.bench.tables import RunResults
-from support.bench import write_run
 
 QUESTION = Question("q", "?", ("y",), gold=("g",))
 CAME_THROUGH = Outcome(
@@ -73,14 +70,3 @@ def test_what_broke_is_a_search_in_vain_only_of_a_strategy_that_searches() -> No
     assert collect_values([reads, broken], "gold_any_retrieved") == {}
     assert collect_values([searches, broken], "recall_at_5") == {"1": 1.0, "2": 0.0}
     assert collect_values([broken], "recall_at_5") == {"2": 0.0}
-
-
-def test_comparisons_and_reports_count_so(tmp_path: Path) -> None:
-    rows = [row("1", CAME_THROUGH), row("2", BROKE)]
-    rows += [row(question, CAME_THROUGH, strategy="b") for question in "12"]
-    write_run(tmp_path, SUITE, rows)
-
-    [found] = compare_runs(tmp_path, metrics=["gold_any_kept"])
-    assert (found.means, found.missing) == ((0.5, 1.0), (0, 0))
-    asked = RunResults(tmp_path).values("d", "a", "gold_any_kept")
-    assert asked == {("d", "1"): 1.0, ("d", "2"): 0.0}

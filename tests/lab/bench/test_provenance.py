@@ -107,7 +107,7 @@ def test_more_questions_data_sets_and_strategies_may_be_asked_for(tmp_path: Path
             """a line was 'datasets = [{name = "d", file = "f"}]' and is""",
         ),
         ({"suite_text": SUITE + "paper = 'P'"}, """a line was '' and is "paper = 'P'\""""),
-        ({"settings": {"timeout": 3.0}}, "timeout was None and is 3.0"),
+        ({"settings": {"timeout": 3.0}}, "timeout was none and is 3.0"),
         ({"prompts": {"core/reader.py": "9"}}, "the prompts of core/reader.py have changed"),
         ({"prompts": {"core/other.py": "1"}}, "another version of colligate"),
         ({"prompts": {"evidence/reader.py": "1"}}, "another version of colligate"),  # an older one

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from colligate.errors import FaultyRecord, MissingPath
+from colligate.errors import FaultyRecord
 from colligate.lab.bench.outcome import ROWS, Key, Outcome, Piece, Row, read_rows
 from support.bench import write_rows
 
@@ -53,16 +52,3 @@ def test_a_line_that_is_not_a_row_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(FaultyRecord, match=r"line 1 of .*rows.jsonl is not a row: .*question"):
         read_rows(tmp_path)
-
-
-def test_a_folder_without_rows_is_not_a_run(tmp_path: Path) -> None:
-    with pytest.raises(MissingPath, match=r"is not a run: it has no rows.jsonl"):
-        read_rows(tmp_path)
-
-
-def test_rows_are_lines_of_plain_json(tmp_path: Path) -> None:
-    write_rows(tmp_path, [row()])
-
-    line = json.loads((tmp_path / ROWS.name).read_text("utf-8"))
-    assert {"dataset", "question", "strategy", "gold_at", "question_text", "answers"} <= set(line)
-    assert line["outcome"]["citations"][0]["answer_spans"] == [[0, 2]]

@@ -7,14 +7,14 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from colligate.core import Answer, Event, Evidence, Needs, Run, Trace
+from colligate.core import Answer, Event, Needs, Run, Trace
 from colligate.core.events import Noted
 from colligate.documents import Document, Span
 from colligate.documents.reading.text import text_tree
@@ -22,7 +22,6 @@ from colligate.errors import (
     BudgetExceeded,
     MissingCapability,
     MissingExtra,
-    MissingPath,
     ServerFailed,
     UsageError,
 )
@@ -33,7 +32,6 @@ from colligate.lab.bench.outcome import (
     ROWS,
     Answerer,
     collect_ratings,
-    collect_rounds,
     collect_stages,
     read_rows,
 )
@@ -50,14 +48,8 @@ from colligate.lab.jobs.spending import Spending
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Named, Settings
-from colligate.strategies.direct import Direct
-from colligate.strategies.dualrag.events import Identified, Reasoned, Stopped
-from colligate.strategies.dualrag.knowledge import Stop
 from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.full_context import FullContext
-from colligate.strategies.rdr2.events import Routed
-from colligate.strategies.rdr2.router import Action, Tag
-from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn, FoundThere
 from colligate.testing import ScriptedModel
 from support.embedders import SameEmbedder
 
@@ -220,39 +212,7 @@ async def test_what_the_reader_said_is_kept_whatever_the_checks_make_of_it() -> 
     assert unread.said == unread.text == "a guess", "a strategy without a reader said its answer"
 
 
-def test_rounds_are_those_of_the_last_event_that_has_them() -> None:
-    assert collect_rounds([Noted("x"), Stopped(2, Stop.ENOUGH), Noted("y")]) == 2
-    assert collect_rounds([Noted("x")]) is None
-
-
-def test_a_loop_that_failed_has_the_rounds_that_it_began() -> None:
-    began = [Identified(1, (), (("a", "b"),)), Reasoned(2, "and?", True), Noted("x")]
-    assert collect_rounds(began) == 2
-    assert collect_rounds([*began, Stopped(1, Stop.BUDGET)]) == 1, "it reports them itself"
-
-
 # The reader
-
-
-async def test_what_the_plain_reader_says_is_kept_and_scored_as_it_is() -> None:
-    model = ScriptedModel(["The mast is high. So the final answer is: 55 metres"])
-    outcome = await outcome_of(FullContext(), model, reader="plain")
-
-    assert model.calls[0].schema is None
-    assert (outcome.found, outcome.short, outcome.citations) == (True, "55 metres", ())
-    assert outcome.text == outcome.said == "The mast is high. So the final answer is: 55 metres"
-    assert [piece.text for piece in outcome.evidence] == [QUOTE]
-
-
-async def test_what_is_known_by_heart_is_scored_though_it_is_no_short_answer() -> None:
-    outcome = await outcome_of(Direct(), ScriptedModel(["41 metres"]))
-    assert (outcome.text, outcome.short) == ("41 metres", "")
-    assert (outcome.said, outcome.said_short) == ("41 metres", "41 metres")
-    question, scores = Question("q", "How high?", ("41 metres",)), {}
-    for group in (all_groups()[name] for name in ("short", "said")):
-        assert group.compute is not None
-        scores |= group.compute(question, outcome) or {}
-    assert (scores["em"], scores["em_raw"], scores["said_em"]) == (1.0, 1.0, 1.0)
 
 
 def test_a_suite_a_row_or_the_command_chooses_the_reader(data: Path, asked: Ask) -> None:
@@ -306,25 +266,6 @@ async def test_whatever_a_strategy_raises_is_the_outcomes_error_with_what_it_cos
     assert (outcome.found, outcome.usage["calls"]) == (False, 1)
 
 
-async def test_an_answer_that_cites_what_there_is_not_has_failed() -> None:
-    evidence = (Evidence(Span("nowhere", 0, 5), 1.0, "so"),)
-    strategy = Then(lambda *asked: replace(guess(*asked), evidence=evidence))
-    outcome = await outcome_of(strategy, ScriptedModel(["hm"]))
-
-    assert "nowhere" in outcome.error
-    assert (outcome.found, outcome.text, outcome.usage["calls"]) == (False, "", 1)
-
-
-async def test_what_stops_the_process_is_not_an_outcome() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        await outcome_of(raising(KeyboardInterrupt()), ScriptedModel(["hm"]))
-
-
-async def test_what_the_budget_refuses_is_not_an_outcome_even_if_the_strategy_continues() -> None:
-    with pytest.raises(BudgetExceeded, match="the limit is 50"):
-        await outcome_of(Then(guess, max_tokens=100), ScriptedModel(["hm"]), Spending(50))
-
-
 # Stages
 
 
@@ -353,22 +294,6 @@ def test_the_stages_of_duquad_are_documents_by_what_its_events_number() -> None:
     assert collect_ratings(events) == {"docscore": {"c": 0.9, "a": 0.1}}
 
 
-def test_a_stage_that_left_nothing_is_there_and_empty() -> None:
-    nothing = Routed("a", 0, None, (), "", (), "refused", (), (), ())
-    routed = replace(nothing, document="b", actions=(Action(Tag.ANSWER, 3),), verdict="routed")
-    turn = AgentTurn("a", "A", 1, action="finalize", query="")
-    ended = AgentEnded("a", "A", "done", (), 0.0, 1, 1, 0)
-
-    assert collect_stages([nothing]) == {"routed": ()}
-    assert collect_stages([nothing, routed]) == {"routed": ("b",)}
-    assert collect_stages([turn, ended]) == {"read": (), "found": ()}
-    found = replace(ended, document="b", findings=(FoundThere("x", of("b")),))
-    assert collect_stages([replace(turn, shown=of("a")), ended, found]) == {
-        "read": ("a",),
-        "found": ("b",),
-    }
-
-
 # Who is asked, and how
 
 
@@ -395,17 +320,6 @@ def test_questions_without_documents_are_for_strategies_that_read_none(data: Pat
     with pytest.raises(UsageError, match="full-context reads documents"):
         plan(suite(), data, entries=configure_entries(suite()))
     assert plan(suite(), data, entries=configure_entries(suite(), ["direct"])).answers == 1
-
-
-def test_only_who_reads_documents_needs_the_corpus(asked: Ask, data: Path) -> None:
-    text = UNJUDGED.replace('name = "d",', 'name = "d", over = "corpus", corpus = "none.jsonl",')
-    told = json.dumps({"answer": "It is 41 metres high.", "short_answer": "41 metres"})
-
-    with pytest.raises(MissingPath, match=r"no .*none\.jsonl"):
-        asked(ScriptedModel([]), text=text)
-    done = asked(ScriptedModel([told] * 3), text=text, strategies=["direct"])
-
-    assert [row.outcome.error for row in done.rows.values()] == ["", "", ""]
 
 
 # Metrics that ask a model
@@ -633,13 +547,3 @@ def test_runs_that_share_replies_ask_the_same_once_and_pay_for_it_once(
     assert again.metrics["tokens"] == first.metrics["tokens"] > 0
     assert (again.metrics["calls"], "seconds" in first.metrics) == (1, True)
     assert "seconds" not in again.metrics
-
-
-def test_strategies_whose_names_look_alike_in_a_path_keep_their_own_traces(
-    asked: Ask, data: Path
-) -> None:
-    done = asked(text=with_strategies(UNJUDGED, "a b", "a-b"), limit=1)
-
-    traces = {row.trace for row in done.rows.values()}
-    assert len(traces) == 2
-    assert all((data / "out" / str(trace)).is_file() for trace in traces)

@@ -38,19 +38,6 @@ def test_two_strategies_of_a_run_are_compared_over_their_questions(
     assert "1.0000" in table.stdout
 
 
-def test_large_numbers_are_written_out(colligate: Any, out: Path) -> None:
-    lines = (out / "rows.jsonl").read_text("utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
-    for row in rows:
-        row["metrics"]["tokens"] = 102_139.0 if row["strategy"] == "nothing" else 39.0
-    (out / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-
-    done = colligate.here("bench", "compare", out, "--metric", "tokens")
-
-    assert "102,139" in done.stdout
-    assert "-102,100 to -102,100" in done.stdout
-
-
 def test_two_runs_are_compared_over_common_questions_and_the_missing_are_said(
     bench: Any, colligate: Any, out: Path, tmp_path: Path
 ) -> None:

@@ -78,44 +78,6 @@ def test_a_file_that_is_not_there_is_named_before_anything_is_asked(
     assert not [each for each in keeper.requests if each["path"].endswith("completions")]
 
 
-def test_files_of_one_name_are_told_apart_by_their_folder(
-    own: Callable[..., Any], towers: Path, tmp_path: Path
-) -> None:
-    (towers / "north" / "Ard.md").write_text("# Ard\n\nNothing is known of it.\n", "utf-8")
-    header = "id,question,answer,documents\n"
-    ard = "When was the tower of Ard built?,1800"
-
-    unclear = own(f"{header}1,{ard},Ard.md|north/Corrin.md\n")
-    assert unclear.returncode == 0, unclear.stderr  # there is a path that is just so
-    clear = own(f"{header}1,{ard},north/Ard.md\n", "--out", str(tmp_path / "other"))
-    assert clear.returncode == 0, clear.stderr
-
-    assert rows_of(tmp_path / "out")["1"]["metrics"]["containment"] == 1.0
-    assert rows_of(tmp_path / "other")["1"]["metrics"]["containment"] == 0.0
-
-
-def test_the_oracle_is_told_the_sentences_of_a_file_by_any_of_its_names(
-    own: Callable[..., Any], tmp_path: Path
-) -> None:
-    right = "The tower of Corrin was built in 1814 by its fishermen."
-    record = {
-        "id": "1",
-        "question": "When was the tower of Corrin built?",
-        "answers": ["1814"],
-        "documents": [],
-        "gold_document_ids": ["Corrin"],
-        "meta": {"evidence_text": [right]},
-    }
-    more = ("--strategies", "oracle", "--format", "plain")
-    done = own(json.dumps(record), *more, name="q.jsonl")
-
-    assert done.returncode == 0, done.stderr
-    outcome = rows_of(tmp_path / "out")["1"]["outcome"]
-    assert outcome["error"] == ""
-    assert [piece["text"] for piece in outcome["evidence"]] == [right]
-    assert outcome["short"] == "1814"
-
-
 def test_a_run_among_its_own_documents_is_refused(
     own: Callable[..., Any], towers: Path, keeper: Any, tmp_path: Path
 ) -> None:
@@ -160,19 +122,6 @@ def test_a_shared_index_has_no_file_that_was_taken_out(
     assert [len(outcome["retrieved"]) for outcome in kept] == [3, 2]
 
 
-def test_a_shared_index_is_of_its_embedder(
-    own: Callable[..., Any], keeper: Any, tmp_path: Path
-) -> None:
-    question = "id,question\n1,When was the tower of Brack built?\n"
-    shared = ("--indexes", str(tmp_path / "indexes"))
-    own(question, *shared)
-    served = f"openai:embedder@{keeper.url}"
-    own(question, *shared, "--embedder", served, "--out", str(tmp_path / "other"))
-
-    kept = [rows_of(tmp_path / out)["1"]["outcome"] for out in ("out", "other")]
-    assert [outcome["error"] for outcome in kept] == ["", ""]
-
-
 def test_what_own_needs_is_said(colligate: Any, tmp_path: Path) -> None:
     without = colligate.here("bench", "run", "own", "--out", tmp_path / "out")
     assert (without.returncode, "give --questions FILE" in without.stderr) == (2, True)
@@ -209,52 +158,3 @@ def test_a_corpus_of_passages_is_indexed_once(
     rows = rows_of(tmp_path / "one")
     assert rows["q-Brack"]["outcome"]["retrieved"][0]["document"] == "p-Brack"
     assert rows["q-Brack"]["outcome"]["short"] == "1807"
-
-
-def test_a_document_that_is_nowhere_is_named_before_anything_is_asked(
-    colligate: Any, running: Callable[..., Any], data: Path, keeper: Any, tmp_path: Path
-) -> None:
-    lines = (data / "towers.jsonl").read_text("utf-8").splitlines()
-    last = json.loads(lines[-1])
-    last["documents"][1]["text"] = ""
-    (data / "towers.jsonl").write_text("\n".join([*lines[:-1], json.dumps(last)]), "utf-8")
-
-    done = colligate.here(*running(tmp_path / "out"))
-    assert done.returncode == 1
-    assert "its document 'doc-Hook' has no text and there is no corpus" in done.stderr
-
-    suite = (data / "towers.toml").read_text("utf-8")
-    corpus = 'file = "towers.jsonl"\ncorpus = "towers.corpus.jsonl"'
-    (data / "towers.toml").write_text(suite.replace('file = "towers.jsonl"', corpus))
-    (data / "towers.corpus.jsonl").write_text('{"id": "p1", "text": "Of oil."}\n', "utf-8")
-    done = colligate.here(*running(tmp_path / "out"))
-    assert done.returncode == 1
-    assert "its document 'doc-Hook' has no text and is not in " in done.stderr
-    assert not [each for each in keeper.requests if each["path"].endswith("completions")]
-
-
-def test_questions_of_ones_own_without_documents_need_a_folder(
-    colligate: Any, keeper: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "q.csv").write_text("question\nWhen was the tower of Ard built?\n", "utf-8")
-    done = colligate.here(
-        *("bench", "run", "own", "--questions", tmp_path / "q.csv", "--out", tmp_path / "out"),
-        *("--model", f"openai:keeper@{keeper.url}"),
-    )
-
-    assert done.returncode == 2
-    assert "--documents DIR for the suite own" in done.stderr
-
-
-def test_a_missing_corpus_is_said_before_anything_is_asked(
-    colligate: Any, running: Callable[..., Any], data: Path, keeper: Any, tmp_path: Path
-) -> None:
-    suite = (data / "towers.toml").read_text("utf-8")
-    over = 'file = "towers.jsonl"\nover = "corpus"\ncorpus = "none.jsonl"'
-    (data / "towers.toml").write_text(suite.replace('file = "towers.jsonl"', over))
-
-    done = colligate.here(*running(tmp_path / "out"))
-
-    assert done.returncode == 2
-    assert "none.jsonl" in done.stderr
-    assert keeper.requests == []

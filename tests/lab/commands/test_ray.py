@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("ray")
 
+pytestmark = pytest.mark.real
+
 _OF_THIS_RUN = {"began", "trace", "seconds", "online_seconds", "split", "attempt"}
 
 

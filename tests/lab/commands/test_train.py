@@ -248,17 +248,6 @@ def test_a_reader_that_was_not_named_as_teacher_is_none(
     assert not (tmp_path / "out").exists()
 
 
-def test_where_nothing_is_asked_no_teacher_is_named(
-    colligate: Any, data: Path, tmp_path: Path
-) -> None:
-    asked = ("--tasks", "structuring", "--corpus", data / "pages", "--held-out", "0")
-    done = colligate.here("train", "curate", "longrefiner", *asked, "--out", tmp_path, "--json")
-    assert done.returncode == 0, done.stderr
-    card = json.loads(done.stdout)
-    assert card["items"] == {"asked": len(TOWERS), "done": len(TOWERS), "failed": 0}
-    assert card["made_with"]["models"] == {}
-
-
 def test_help_loads_nothing_heavy() -> None:
     asking = "".join(f"main(['train', {name!r}, '--help']);" for name in COMMANDS)
     heavy = ("torch", "transformers", "trl", "peft", "datasets", "numpy", "openai")

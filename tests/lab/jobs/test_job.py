@@ -21,7 +21,6 @@ from colligate.errors import (
     EndpointUnreachable,
     FaultyRecord,
     MalformedOutput,
-    MissingPath,
     RateLimited,
     ServerFailed,
     UsageError,
@@ -330,15 +329,6 @@ async def test_what_was_begun_with_something_else_is_not_resumed(
     assert (tmp_path / RECORD.name).read_bytes() == before
 
 
-async def test_while_nothing_is_done_it_may_be_begun_with_anything(tmp_path: Path) -> None:
-    with pytest.raises(BudgetExceeded):
-        await do(tmp_path, Worker({"q0": BudgetExceeded("no")}))
-
-    await do(tmp_path, Worker(), identity={"seed": 5})
-
-    assert RECORD.read(tmp_path).identity == {"seed": 5}
-
-
 async def test_every_session_is_recorded(tmp_path: Path) -> None:
     for n in range(2):
         await do(tmp_path, Worker(), arguments={"n": n})
@@ -366,10 +356,3 @@ async def test_a_damaged_line_or_record_is_named(tmp_path: Path) -> None:
     (tmp_path / RECORD.name).write_text('{"identity": ', "utf-8")
     with pytest.raises(ColligateError, match=r"record.json cannot be read"):
         await do(tmp_path, Worker())
-
-
-def test_a_folder_without_a_record_is_not_a_job(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("", "utf-8")
-    for folder in (tmp_path, tmp_path / "file"):
-        with pytest.raises(MissingPath, match=r"is not a job: it has no record.json; the test"):
-            RECORD.read(folder)

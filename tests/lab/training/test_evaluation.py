@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from colligate.core import Event
-from colligate.core.events import Noted, Progressed
+from colligate.core.events import Progressed
 from colligate.errors import (
     BudgetExceeded,
     ContextTooSmall,
     EndpointUnreachable,
     MissingCapability,
-    MissingPath,
     UsageError,
 )
 from colligate.lab.bench.participants import ModelNames
@@ -350,14 +349,6 @@ async def test_a_model_that_was_trained_whole_is_opened_beside_the_base(
         )
 
 
-async def test_a_side_has_a_name_of_its_own(evaluated: Any, tmp_path: Path) -> None:
-    model = Student()
-    await evaluated(model, adapters=["good", "good"])
-    assert len((tmp_path / "out" / "replies.jsonl").read_bytes().splitlines()) == 2 * QUESTIONS
-    with pytest.raises(UsageError, match=r"--adapter base: .*; .* as \./base"):
-        await evaluated(model, adapters=["base"])
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -373,18 +364,3 @@ async def test_what_is_not_there_is_said_before_anything_is_asked(
     with pytest.raises(UsageError, match=said):
         await evaluated(model, **options)
     assert model.log == []
-
-
-async def test_a_folder_without_samples_is_said(curated: Any, tmp_path: Path) -> None:
-    request = Evaluation(tmp_path, tmp_path / "out")
-    with pytest.raises(MissingPath, match=r"it has no held_out\.jsonl"):
-        await evaluate(request, lambda _: None)
-    request = Evaluation(curated([]), tmp_path / "out")
-    with pytest.raises(UsageError, match="no samples: it is empty"):
-        await evaluate(request, lambda _: None)
-
-
-async def test_many_calls_are_said_before_they_are_made(evaluated: Any) -> None:
-    _, events = await evaluated(Student(), [*map(scope, range(160))], adapters=["good"])
-    first = next(event for event in events if isinstance(event, Noted))
-    assert first.text.startswith("at most 320 calls, about ")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from colligate.cli.app import load_command
 from colligate.lab.bench.plan import configure_entries
 from colligate.lab.bench.suites import parse_suite
 from colligate.lab.training.recipes import list_recipes
@@ -43,20 +41,6 @@ def test_its_python_names_what_there_is() -> None:
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     assert len(imports) > 2
     exec(compile(ast.Module(imports, []), "guide", "exec"), {})
-
-
-def test_its_commands_have_these_options() -> None:
-    whole = re.sub(r"\\\n\s+", "", GUIDE)  # of several lines
-    commands = re.findall(r"^    (colligate .*)$", whole, re.MULTILINE)
-    assert len(commands) > 8
-    for line in commands:
-        words = [word.split("|")[0] for word in shlex.split(line.replace("...", "it"))]
-        command, at = load_command(words[1]), 2
-        while hasattr(command, "commands"):
-            command, at = command.commands[words[at]], at + 1
-        known = {option for parameter in command.params for option in parameter.opts}
-        given = {word for word in words if word.startswith("--")}
-        assert given <= known, line
 
 
 @pytest.mark.parametrize("task", SCORES)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,12 @@ from colligate.core import Event, Run
 from colligate.core.events import Noted
 from colligate.documents import Document, Tree
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading import read_file
-from colligate.documents.reading.text import text_tree
 from colligate.documents.tokens import estimate_tokens
-from colligate.errors import FaultyRecord, UsageError
+from colligate.errors import UsageError
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.bench.question import Question
 from colligate.lab.training import Curation, curate_longrefiner
 from colligate.lab.training.longrefiner import (
-    CUT_OFF,
-    HEADED,
-    LONG,
     LONG_PAIRS,
     LOST,
     MADE_UP,
@@ -43,7 +37,6 @@ from colligate.lab.training.longrefiner import (
     selection_sample,
     structuring_pairs,
 )
-from colligate.lab.training.recipes import read_recipe
 from colligate.lab.training.samples import Card, Sample
 from colligate.lab.training.scores import (
     extract_text,
@@ -67,7 +60,6 @@ from colligate.strategies.longrefiner.skeleton import recover
 from colligate.strategies.longrefiner.structuring import (
     build_article,
     split_parts,
-    structuring_messages,
 )
 from colligate.testing import ScriptedModel
 from support.curation import document, every_sample, write_data
@@ -201,17 +193,6 @@ def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
         assert sample.target == f"[{sample.meta['class']}]"
 
 
-def test_the_teacher_sees_definitions_and_the_question_as_material(data: Path) -> None:
-    model = teacher()
-    curate(data, model, tasks=("scope",), corpus=None, limit=1)
-
-    (call,) = model.calls
-    assert "Local:" in call.messages[0].content
-    assert "Global:" in call.messages[0].content
-    assert call.messages[-1].content.startswith("Question: ")
-    assert call.schema is not None
-
-
 # What is left out
 
 
@@ -284,22 +265,6 @@ def completion(text: str, finish_reason: str = "stop") -> Completion:
     return Completion(text, Usage(1, 1), "teacher", finish_reason=finish_reason)  # type: ignore[arg-type]
 
 
-def test_a_reply_that_was_cut_off_is_left_out() -> None:
-    mill = build_article(document("mill", MILL))
-    messages = selection_messages("Who?", mill)
-    made = selection_sample(Question("q", "Who?"), mill, messages, completion("['Hist", "length"))
-    assert (made.samples, made.discarded) == ((), {CUT_OFF: 1})
-
-
-def test_more_titles_than_a_reply_holds_are_left_out() -> None:
-    text = "# Many\n\n" + "".join(f"## Part {i:03} of the document\n\nx\n\n" for i in range(299))
-    many = build_article(document("many", text))
-    every = str([node.title for node in many.nodes if node.title])
-    messages = selection_messages("Who?", many)
-    made = selection_sample(Question("q", "Who?"), many, messages, completion(every))
-    assert made.discarded == {LONG: 1}
-
-
 # Documents alone
 
 
@@ -334,31 +299,6 @@ def test_a_document_that_is_there_twice_is_taken_once(data: Path) -> None:
     assert card.items["asked"] == len(TEXTS)
     assert len(every_sample(data / "out")) == 1
     assert "1 of 4 documents are left out: others have the same text" in said
-
-
-def test_how_pairs_are_made_can_be_set_and_stays(data: Path) -> None:
-    cut = ("structuring_tokens=300", "joined_words=0")
-    curate(data, None, questions=None, settings=cut, held_out=0.0)
-    assert len(every_sample(data / "out")) > 3
-
-    with pytest.raises(UsageError, match="structuring_tokens was 300 and is 16000"):
-        curate(data, None, questions=None, held_out=0.0)
-
-
-def test_nothing_is_asked_twice(data: Path) -> None:
-    first = curate(data, teacher())
-    model = teacher()
-
-    again = curate(data, model)
-
-    assert model.calls == []
-    assert again.samples == first.samples
-    assert again.files == first.files
-
-
-def test_a_limit_holds_for_questions_and_for_documents(data: Path) -> None:
-    card = curate(data, teacher(), limit=2)
-    assert card.items["asked"] == 4
 
 
 @pytest.mark.parametrize(
@@ -535,13 +475,6 @@ def test_a_long_document_is_cut_as_inference_cuts_it_and_each_part_says_its_sect
     assert "<sub-section: The war & after>" in made.samples[2].target
 
 
-def test_a_sample_of_another_prompt_is_said():
-    (sample,) = structuring_pairs(sectioned(BOOK), CurationSettings()).samples
-    other = Message("user", sample.messages[0].content.replace("chapters", "parts"))
-    with pytest.raises(FaultyRecord, match="another version of the prompt"):
-        extract_text(replace(sample, messages=(other, sample.messages[1])))
-
-
 def test_what_inference_would_not_ask_about_is_no_sample():
     short = sectioned("# The Mill\n\n## A\n\nIt ground corn.\n\n## B\n\nIt burned down.\n")
     assert structuring_pairs(short, CurationSettings()).discarded == {SHORT: 1}
@@ -560,15 +493,6 @@ def test_what_inference_would_not_ask_about_is_no_sample():
 def test_a_document_without_sections_is_no_sample(text, most_tokens):
     made = structuring_pairs(sectioned(text), CurationSettings(most_tokens))
     assert (made.samples, made.discarded) == ((), {UNSECTIONED: 1})
-
-
-def test_a_body_that_would_be_read_with_headings_is_no_sample():
-    # In plain text a "#" is no heading; in a text of which nothing is known it is one.
-    parts = (f"CHAPTER {i}\n\n{paragraph('mill', 200)}\n\n# a comment\n\n" for i in range(3))
-    text = "".join(parts)
-    source = Document("mill", "The Mill", text, text_tree(text, "mill"))
-    assert [n.title for n in source.tree.sections if n.heading][1:] == ["CHAPTER 1", "CHAPTER 2"]
-    assert structuring_pairs(source, CurationSettings()).discarded == {HEADED: 1}
 
 
 def test_a_skeleton_that_inference_would_cut_off_is_no_sample():
@@ -597,52 +521,6 @@ def test_the_text_can_neither_close_its_place_nor_end_a_turn():
         whole = "".join(message.content for message in sample.messages)
         assert whole.count("</document>") == 1
         assert "<|im_end|>" not in whole
-
-
-def test_a_page_of_html_gives_what_its_headings_say(tmp_path):
-    body = "".join(
-        f"<h2>{title}</h2><p>{paragraph(title)}</p><p>{paragraph(title + ' later')}</p>"
-        for title in ("Origin", "Use")
-    )
-    page = tmp_path / "mill.html"
-    page.write_text(f"<title>The Mill</title><h1>The Mill</h1><p>{paragraph('mill')}</p>{body}")
-
-    (sample,) = structuring_pairs(read_file(page).documents[0], CurationSettings()).samples
-
-    assert re.findall(r"<(abstract|section: \w+)>", sample.target) == [
-        "abstract",
-        "section: Origin",
-        "section: Use",
-    ]
-    assert "Origin\n" not in extract_text(sample)
-
-
-@pytest.mark.parametrize("field", ["structuring_tokens", "edge_words"])
-def test_a_number_that_means_nothing_is_wrong_usage(field):
-    with pytest.raises(UsageError, match=f"{field} is 0: it must be 1 or more"):
-        CurationSettings(**{field: 0})
-
-
-def test_a_share_above_one_would_leave_everything_out():
-    with pytest.raises(UsageError, match="recovered is 99: expected a share of the text"):
-        CurationSettings(recovered=99)
-
-
-async def test_the_longest_pair_fits_the_recipe_and_is_what_its_base_is_shown():
-    most = CurationSettings().structuring_tokens
-    instruction = estimate_tokens(structuring_messages("")[0].content)
-    assert instruction + most + most // 2 <= read_recipe("longrefiner-structuring").cutoff
-
-    text = "\n\n".join(paragraph(f"wheel {i}", 200) for i in range(150))
-    model = ScriptedModel(
-        lambda _: "[]",
-        labels=lambda *_: LabelOdds({"Local": 0.5, "Global": 0.5}, mass=1.0),
-        context_tokens=32_768,  # of the recipe's base
-    )
-    async with InMemorySources([sectioned(text)]) as sources:
-        await Refiner(mode="sparse").refine("Who?", Run(sources, {Role.READER: model}, Meter()))
-    first = next(call.prompt for call in model.calls if structures(call))
-    assert most <= estimate_tokens(first) - instruction <= most + 400
 
 
 # Whatever the document

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,19 @@ from hypothesis import strategies as st
 
 from colligate.core import Event, Run
 from colligate.core.events import Noted
-from colligate.documents import Document, Span
+from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import BudgetExceeded, UsageError
+from colligate.errors import UsageError
 from colligate.lab.bench.participants import ModelNames
-from colligate.lab.bench.question import Question
 from colligate.lab.training import Curation, curate_rdr2
-from colligate.lab.training.rdr2 import draw_router_samples, format_reply
-from colligate.lab.training.samples import TRAIN, Card, Sample, read_card, read_samples
+from colligate.lab.training.rdr2 import format_reply
+from colligate.lab.training.samples import TRAIN, Card, read_samples
 from colligate.lab.training.scores import score_reply, shown_subtree
 from colligate.library.in_memory import InMemorySources
-from colligate.library.library import AsyncLibrary
 from colligate.models import ChatRequest, Completion, Message, Role
 from colligate.models.metering import Meter
 from colligate.settings import Settings
 from colligate.strategies.rdr2 import RDR2
-from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, check_action, parse_router_reply
 from colligate.strategies.rdr2.tree import SubTree, build_structure_tree, build_subtree
 from colligate.testing import ScriptedModel
@@ -196,7 +192,6 @@ def test_what_a_teacher_chose_is_counted_by_class(data: Path) -> None:
         kinds = {"answer": "[ANSWER]", "expand": "[EXPAND]", "refuse": REFUSAL}
         assert sample.target.startswith(kinds[sample.meta["class"]])
     assert len({sample.id for sample in samples}) == len(samples)
-    assert read_card(data / "out") == replace(card, sessions=tuple(card.sessions))
 
 
 @pytest.mark.parametrize(
@@ -260,29 +255,6 @@ def test_each_subtree_of_a_question_is_one_sample(data: Path) -> None:
     assert card.counts["subtrees shown"] == len(samples)
 
 
-async def drawn_over(
-    documents: Sequence[Document], say: Any, question: str, **fields: Any
-) -> tuple[Sequence[Sample], Mapping[str, int], list[Routed]]:
-    """The samples of one question, those left out, and what the router was shown."""
-    strategy = RDR2(mode="sparse", expansions=0, **fields)  # type: ignore[arg-type]
-    async with InMemorySources(documents) as sources:
-        run = Run(sources, {Role.READER: ScriptedModel(say)}, Meter())
-        hits = await run.search(question, k=9, mode=strategy.mode)
-        routings = await strategy.route(question, run, hits)
-    events = [e for _, e in run.trace.events if isinstance(e, Routed)]
-    samples, discarded, _ = draw_router_samples(Question("q", question), routings, events, 256)
-    return samples, discarded, events
-
-
-def test_two_documents_that_read_the_same_are_one_sample() -> None:
-    # A search lists a copy once; a title with two spaces makes it another document.
-    twins = [document("a", PARK), document("b", PARK.replace("Six Flags", "Six  Flags", 1))]
-    samples, discarded, events = asyncio.run(drawn_over(twins, TEACHER, QUESTION))
-
-    assert {event.document for event in events} == {"a", "b"}
-    assert discarded["the same subtree came before"] == len(events) // 2 == len(samples)
-
-
 def test_expansions_can_be_samples_too(data: Path) -> None:
     say = choosing(("EXPAND", "===Records==="), ("ANSWER", "SkyScreamer"))
     first = curate(data, ScriptedModel(say), settings=("mode=sparse", "k=1"))
@@ -299,120 +271,7 @@ def test_expansions_can_be_samples_too(data: Path) -> None:
 # Where the documents are
 
 
-def test_documents_may_come_with_their_question(data: Path) -> None:
-    lines = (data / "questions.jsonl").read_text("utf-8").splitlines()
-    record = json.loads(lines[0])
-    record["documents"] = [
-        {"id": "p1", "title": "Six Flags", "text": "In 2003 the park opened the Superman tower."},
-        {"id": "p2", "title": "Lake", "text": "Carp live in the lake, not in the park."},
-    ]
-    record["gold_document_ids"] = ["p1"]
-    (data / "own.jsonl").write_text(json.dumps(record) + "\n", "utf-8")
-    say = choosing(("ANSWER", "In 2003"))
-
-    card = curate(data, ScriptedModel(say), questions=data / "own.jsonl", corpus=None, held_out=0.0)
-
-    by_document = {sample.meta["document"]: sample for sample in every_sample(data / "out")}
-    assert by_document["p1"].target == "[ANSWER] 1: In 2003 the park opened"
-    assert by_document["p1"].prompt[0].content.count("==Introduction==") == 1
-    assert by_document["p2"].target == REFUSAL
-    assert set(card.made_with["data"]) == {"questions"}
-
-
-def test_a_folder_of_documents_with_headings(data: Path) -> None:
-    pages = data / "pages"
-    pages.mkdir()
-    (pages / "park.md").write_text(PARK, "utf-8")
-    (pages / "lake.md").write_text(LAKE, "utf-8")
-    (data / "own.csv").write_text(f"id,question\nq,{QUESTION}\n", "utf-8")
-
-    curate(data, ScriptedModel(TEACHER), questions=data / "own.csv", corpus=pages, held_out=0.0)
-
-    samples = every_sample(data / "out")
-    target = "[ANSWER] 3: In 2003 the park opened\n[EXPAND] 9: ==Prices=="
-    assert target in {sample.target for sample in samples}
-    assert all(sample.meta["question"] == "q" for sample in samples)
-
-
-def test_a_library_that_was_indexed_before(data: Path) -> None:
-    (data / "park.md").write_text(PARK, "utf-8")
-
-    async def index() -> None:
-        async with AsyncLibrary(data / "library", embedder=WordEmbedder()) as library:
-            await library.add(data / "park.md")
-
-    asyncio.run(index())
-    card = curate(data, ScriptedModel(TEACHER), corpus=None, library=data / "library")
-
-    assert card.total("train") + card.total("held_out") > 0
-    assert {s.meta["document"].split("-")[0] for s in every_sample(data / "out")} == {"park"}
-    assert set(card.made_with["data"]) == {"questions", "library"}
-
-
 # Stopped and resumed
-
-
-class Dying(BaseException):
-    """The process is killed."""
-
-
-def test_what_a_killed_process_had_done_is_not_asked_again(data: Path) -> None:
-    journal = data / "out" / "journal.jsonl"
-
-    def dying(call: ChatRequest) -> Any:
-        return Dying() if journal.stat().st_size else TEACHER(call)
-
-    with pytest.raises(Dying):
-        curate(data, ScriptedModel(dying))
-    assert journal.read_bytes().count(b"\n") == 1
-
-    second = ScriptedModel(TEACHER)
-    said: list[str] = []
-    curate(data, second, said)
-    resumed = every_sample(data / "out")
-
-    assert said == ["1 of 3 items are done"]
-    curate(data, ScriptedModel(TEACHER), out=data / "fresh")
-    fresh = every_sample(data / "fresh")
-    assert resumed == fresh
-    assert len(second.calls) < len(fresh)
-
-
-def test_a_spent_budget_ends_it_with_what_there_is(data: Path) -> None:
-    settings = ("mode=sparse", "reply_tokens=1024")
-    first = curate(data, ScriptedModel(TEACHER), limit=1, out=data / "first", settings=settings)
-    usage = first.usage
-    budget = usage["input_tokens"] + usage["output_tokens"] + 1200  # less than one more call
-
-    with pytest.raises(BudgetExceeded, match="the token budget is spent"):
-        curate(
-            data,
-            ScriptedModel(TEACHER),
-            max_tokens_total=budget,
-            held_out=0.0,
-            settings=settings,
-        )
-
-    card = read_card(data / "out")
-    assert not card.complete
-    assert card.items == {"asked": 3, "done": 1, "failed": 0}
-    assert {name: card.usage[name] for name in usage} == usage
-    assert len(every_sample(data / "out")) == card.total("train") > 0
-    assert "**Unfinished**" in (data / "out" / "README.md").read_text("utf-8")
-
-    whole = curate(data, ScriptedModel(TEACHER), held_out=0.0, settings=settings)
-
-    assert whole.complete
-    assert "Unfinished" not in (data / "out" / "README.md").read_text("utf-8")
-
-
-def test_another_teacher_or_setting_is_refused(data: Path) -> None:
-    curate(data, ScriptedModel(TEACHER))
-
-    with pytest.raises(UsageError, match="teacher: name was scripted and is other"):
-        curate(data, ScriptedModel(TEACHER, name="other"))
-    with pytest.raises(UsageError, match="settings: k was 5 and is 3"):
-        curate(data, ScriptedModel(TEACHER), settings=("mode=sparse", "k=3"))
 
 
 @pytest.mark.parametrize(
@@ -475,30 +334,6 @@ def test_text_that_poses_as_actions_is_only_text(data: Path) -> None:
             assert line.startswith(f"[{action.tag.value.upper()}] {action.node}: ")
             wanted = {Tag.ANSWER: False, Tag.EXPAND: True}[action.tag]
             assert view.tree.nodes[action.node].structure is wanted
-
-
-def test_a_title_that_poses_as_nodes_gives_no_sample(data: Path) -> None:
-    name = "lake\n3: In 2003 the park opened"
-    nameless = Document(name, " ", LAKE, markdown_tree(LAKE, name), language="en")
-    samples, discarded, events = asyncio.run(
-        drawn_over([nameless], lambda _: REFUSAL, "lake carp", introduction=False)
-    )
-
-    assert events
-    assert samples == ()
-    assert discarded == {"the subtree cannot be read back": len(events)}
-
-
-def test_a_text_without_blanks_makes_no_endless_reply() -> None:
-    text = "# 公园\n\n" + "公园在二零零三年开放了塔" * 200 + "\n"
-    tree = build_structure_tree(document("park", text))
-    view = build_subtree(tree, tree.map_span(Span("park", 10, 20)))
-    [block] = [node for node in view.visible if not tree.nodes[node].structure]
-
-    reply = format_reply([Action(Tag.ANSWER, block)], view)
-
-    assert len(reply) < 100
-    assert parse_router_reply(reply, view).answers == (block,)
 
 
 # Any document, any legal actions

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from colligate.errors import ColligateError, FaultyRecord, MissingPath
+from colligate.errors import FaultyRecord
 from colligate.lab.training.samples import (
     CARD_FILE,
     README_FILE,
@@ -19,7 +19,6 @@ from colligate.lab.training.samples import (
     CuratedItem,
     Sample,
     count_samples,
-    read_card,
     read_samples,
     write_card,
     write_samples,
@@ -125,33 +124,6 @@ def test_a_reply_of_blanks_teaches_nothing():
         sample("a", reply=" \n")
 
 
-def test_no_file_of_samples(tmp_path):
-    with pytest.raises(MissingPath, match="the file does not exist"):
-        list(read_samples(tmp_path / "train.jsonl"))
-
-
-def test_what_stood_there_stays_if_writing_breaks_off(tmp_path):
-    path = tmp_path / "train.jsonl"
-    write_samples(path, [sample("a")])
-
-    def breaking():
-        yield sample("b")
-        raise OSError("no space left")
-
-    with pytest.raises(OSError, match="no space left"):
-        write_samples(path, breaking())
-
-    assert [each.id for each in read_samples(path)] == ["a"]
-
-
-def test_half_a_surrogate_pair_can_be_written(tmp_path):
-    path = tmp_path / "train.jsonl"
-
-    write_samples(path, [sample("a", reply="b\ud83d")])
-
-    assert [each.target for each in read_samples(path)] == ["b\ufffd"]
-
-
 # The data card.
 
 
@@ -210,17 +182,12 @@ def test_samples_are_counted_by_task_class_and_split_and_the_rest_is_added_up() 
     }
 
 
-def test_dollars_are_unknown_where_one_price_is() -> None:
-    found = count_samples([CuratedItem(usage={"cost_usd": cost}) for cost in (0.5, None)], {})
-
-    assert found["usage"]["cost_usd"] is None
-
-
 def test_a_card_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_card(tmp_path, CARD)
 
-    assert read_card(tmp_path) == CARD
-    assert json.loads((tmp_path / CARD_FILE).read_text("utf-8"))["complete"] is False
+    written = json.loads((tmp_path / CARD_FILE).read_text("utf-8"))
+    assert written["samples"] == CARD.samples
+    assert written["complete"] is False
     assert {file.name for file in tmp_path.iterdir()} == {CARD_FILE, README_FILE}
 
 
@@ -246,11 +213,3 @@ def test_loaders_are_told_of_the_files_that_hold_something() -> None:
     none_held = replace(CARD, samples={"router": {"train": 1, "held_out": 0}})
     assert "    path: train.jsonl\n" in none_held.markdown()
     assert "held_out.jsonl" not in none_held.markdown()
-
-
-def test_no_card_and_a_broken_one_are_said(tmp_path: Path) -> None:
-    with pytest.raises(MissingPath, match=f"holds no samples: it has no {CARD_FILE}"):
-        read_card(tmp_path)
-    (tmp_path / CARD_FILE).write_text("{}", "utf-8")
-    with pytest.raises(ColligateError, match=f"{CARD_FILE} cannot be read: TypeError"):
-        read_card(tmp_path)

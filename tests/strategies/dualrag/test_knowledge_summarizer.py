@@ -31,12 +31,6 @@ def test_what_belongs_to_no_entity_is_asked_for_without_one():
     assert "owner; age" in prompt(ELSE)
 
 
-def test_passages_entity_and_queries_cannot_leave_their_place():
-    content = prompt("</passages>", ("<|im_end|>",), ("</thoughts>",))
-    assert content.count("</passages>") == content.count("</thoughts>") == 1
-    assert "<|im_end|>" not in content
-
-
 def test_no_statement_is_a_summary_and_no_list_is_none():
     assert Summary.model_validate({"statements": []}).statements == []
     with pytest.raises(ValidationError):

@@ -12,16 +12,15 @@ Here a step is JSON (a thought, an action, a query) because not every model call
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from colligate.core.answer import Answer, Form
+from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.fit import fit_prompt
 from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
@@ -31,16 +30,16 @@ from colligate.core.prompts import (
     render_thoughts,
 )
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Calls
 from colligate.documents import Passage
-from colligate.lab.baselines.shared import StepReply, require_all
-from colligate.library.sources import SearchMode
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import LookupMethod, StepReply, fit_prompt, require_all
 from colligate.models import Message
-from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
+from colligate.readers.lookup import reserve_for_answer, try_structured
 
 
 @dataclass(frozen=True)
-class AgenticRAG:
+class AgenticRAG(LookupMethod):
     """One model searches all documents, thinks, and searches again until it answers.
 
     Each step sees all passages found so far, the latest first, the thoughts and the queries. The
@@ -50,29 +49,25 @@ class AgenticRAG:
 
     Attributes:
         iterations: most steps of thinking and searching
-        pool: passages that a search gives to the reranker, if there is one
         k: passages that each search shows to the model
         step_tokens: most tokens that the model writes in one step
     """
 
     name: ClassVar[str] = "agentic-rag"
-    needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(6)
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
-    iterations: int = 10  # SPD-RAG's code, as the next two
+    iterations: int = 10  # SPD-RAG's code, as pool and k
     pool: int = 15
     k: int = 5
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     step_tokens: int = 500  # not in the paper
-    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        require_min(self, iterations=1, pool=1, k=1, step_tokens=1)
+        super().__post_init__()
+        require_min(self, iterations=1, step_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Search until the model answers, then read."""
-        found = Lookup(run, self.k, self.pool, self.mode)
+        found = self.look_up(run)
         thoughts: list[str] = []
         if await found.possible():
             with reserve_for_answer(run, lambda: found.passages):

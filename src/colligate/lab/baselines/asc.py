@@ -16,7 +16,7 @@ too little of it is published.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -25,23 +25,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from colligate.concurrency import gather
-from colligate.core.answer import Answer, Form
+from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.fit import fit_prompt
 from colligate.core.linkage import average_linkage
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Calls
 from colligate.documents import Passage
 from colligate.documents.sentences import split_sentences
-from colligate.library.sources import SearchMode
+from colligate.lab.baselines.shared import LookupMethod, fit_prompt
 from colligate.models import Message
-from colligate.readers.lookup import Lookup, reserve_for_answer
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)
-class ASC:
+class ASC(LookupMethod):
     """Many sampled answers to one question, and what enough of them say.
 
     The reader writes `samples` answers from the same passages. Clusters of sentences that a share
@@ -56,14 +55,11 @@ class ASC:
         support: share of the answers that must say something for it to be kept
         sentences: most statements that are kept
         k: passages that the answers are written from
-        pool: passages that a search gives to the reranker, if there is one
         sample_tokens: most tokens of each of these answers
     """
 
     name: ClassVar[str] = "asc"
-    needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(51)
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     samples: int = 50  # m; the paper
     temperature: float = 1.0  # not known, as the next three
@@ -72,19 +68,17 @@ class ASC:
     support: float = 0.3  # Theta; the paper tunes it
     sentences: int = 20  # not in the paper
     k: int = 5  # as the other baselines of RDR2
-    pool: int = 50
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     sample_tokens: int = 300  # not known
-    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        require_min(self, samples=1, temperature=0, distance=0, support=0, k=1, pool=1)
+        super().__post_init__()
+        require_min(self, samples=1, temperature=0, distance=0, support=0)
         require_min(self, sentences=1, sample_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Sample, cluster, read."""
         await run.embed([question], kind="query")  # fail before the first call without an embedder
-        found = Lookup(run, self.k, self.pool, self.mode)
+        found = self.look_up(run)
         passages = await found.search(question)
         samples: dict[int, str] = {}
         if passages:

@@ -22,7 +22,7 @@ from typing import ClassVar, Literal, TypeVar
 
 from colligate.core.answer import Answer, Form
 from colligate.core.events import Scored
-from colligate.core.fit import fit_window
+from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_attention_prompt,
@@ -136,9 +136,7 @@ async def _fit(question: str, ranked: Sequence[Shown], run: Run) -> list[Shown]:
         ranked,
         prompt,
         run,
-        max_tokens=_READER_TOKENS,
-        span=lambda each: each.passage.span,
-        last=True,
+        Room(_READER_TOKENS, last=True),
     )
 
 

@@ -17,33 +17,34 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
-from colligate.core.answer import Answer, Form
+from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.fit import fit_prompt
 from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
     enclose,
+    escape,
     parse_sentence,
     render_passages,
     render_question,
 )
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import score_tokens
 from colligate.documents import Passage
-from colligate.library.sources import SearchMode
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import LookupMethod, fit_prompt
+from colligate.lab.baselines.token_scores import score_tokens
 from colligate.models import Capability, Message, Role
-from colligate.readers.lookup import Lookup, reserve_for_answer
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)
-class FLARE:
+class FLARE(LookupMethod):
     """Write a sentence ahead; where a token of it is unlikely, look it up and write it again.
 
     The reader answers from the passages that were looked up; if the model was sure of everything,
@@ -54,32 +55,27 @@ class FLARE:
         tokens: tokens of the text after which no sentence is added
         look_ahead: most tokens of a sentence
         threshold: a word less likely than this is looked up
-        k: passages of each search
-        pool: passages that a search gives to the reranker, if there is one
         paragraphs: most passages that the last answer is read from
     """
 
     name: ClassVar[str] = "flare"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
     calls: ClassVar[Calls] = Calls(8)
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
-    rounds: int = 5  # FlashRAG, as the next four
+    rounds: int = 5  # FlashRAG, as k and the next three
     tokens: int = 256
     look_ahead: int = 64
     threshold: float = 0.2  # theta
     k: int = 5
-    pool: int = 50
     paragraphs: int = 10  # not in the paper
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        require_min(self, rounds=1, tokens=1, look_ahead=1, threshold=0, k=1, pool=1, paragraphs=1)
+        super().__post_init__()
+        require_min(self, rounds=1, tokens=1, look_ahead=1, threshold=0, paragraphs=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Write and look up in turn, then read."""
-        found = Lookup(run, self.k, self.pool, self.mode)
+        found = self.look_up(run)
         text = _Text()
         if await found.possible():
             with reserve_for_answer(run, lambda: text.sentences or found.passages):
@@ -122,7 +118,7 @@ class FLARE:
 
     async def _mask(self, question: str, text: _Text, sentence: str, run: Run) -> tuple[bool, str]:
         """Return whether every token of a sentence is likely, and the sentence less the others."""
-        before = f"Question: {question.strip()}\nAnswer: {text}".rstrip()
+        before = escape(f"Question: {question.strip()}\nAnswer: {text}".rstrip())
         continuation = f" {sentence}"
         (tokens,) = await score_tokens(run, [(before, continuation)])
         unlikely = [token for token in tokens if math.exp(token.logprob) <= self.threshold]

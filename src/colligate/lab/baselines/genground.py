@@ -24,23 +24,23 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from colligate.core.answer import Answer, Form
+from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.fit import fit_window
+from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Calls
 from colligate.documents import Passage
-from colligate.lab.baselines.shared import StepReply
-from colligate.library.sources import SearchMode
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import LookupMethod, StepReply, find_grounds
 from colligate.models import Message
-from colligate.readers.citing import Statement, find_grounds, locate_statements
-from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
+from colligate.readers.citing import Statement, locate_statements
+from colligate.readers.lookup import reserve_for_answer, try_structured
 
 
 @dataclass(frozen=True)
-class GenGround:
+class GenGround(LookupMethod):
     """Guess the answer to one simple question after another, and ground each guess in passages.
 
     The reader answers from the passages that ground the history, with the history as notes; if
@@ -49,7 +49,6 @@ class GenGround:
 
     Attributes:
         iterations: most simple questions that are asked
-        pool: passages that a search gives to the reranker, if there is one
         k: passages of the search for each simple question
         batch: passages that a guess is checked against at a time
         stop_early: end when a simple question is repeated, or is the question itself and was found
@@ -59,26 +58,22 @@ class GenGround:
     """
 
     name: ClassVar[str] = "genground"
-    needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(16)
     PAPER: ClassVar[Mapping[str, str]] = {"stop_early": "false", "mode": "dense"}
 
-    iterations: int = 5  # DualRAG's code, as the next three
-    pool: int = 50
-    k: int = 10
+    iterations: int = 5  # DualRAG's code, as k and pool
     batch: int = 3
     stop_early: bool = True  # the paper: false
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     deduce_tokens: int = 320  # not in the papers, as the next
     ground_tokens: int = 500
-    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        require_min(self, iterations=1, pool=1, k=1, batch=1, deduce_tokens=1, ground_tokens=1)
+        super().__post_init__()
+        require_min(self, iterations=1, batch=1, deduce_tokens=1, ground_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Deduce and ground in turn, then read."""
-        found = Lookup(run, self.k, self.pool, self.mode)
+        found = self.look_up(run)
         history = _History()
         if await found.possible():
             with reserve_for_answer(run, lambda: found.passages):
@@ -129,9 +124,7 @@ class GenGround:
         prompt = partial(_ground_messages, subquestion, guess)
         for start in range(0, len(passages), self.batch):
             batch = passages[start : start + self.batch]
-            shown = await fit_window(
-                batch, prompt, run, max_tokens=self.ground_tokens, schema=Grounded
-            )
+            shown = await fit_window(batch, prompt, run, Room(self.ground_tokens, schema=Grounded))
             reply = await try_structured(
                 prompt(shown),
                 Grounded,

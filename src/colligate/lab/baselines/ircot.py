@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
-from colligate.core.answer import Answer, Form
-from colligate.core.fit import fit_prompt
+from colligate.core.answer import Answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
@@ -30,15 +29,16 @@ from colligate.core.prompts import (
     render_thoughts,
 )
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Calls
 from colligate.documents import Passage
-from colligate.library.sources import SearchMode
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import LookupMethod, fit_prompt
 from colligate.models import Message
-from colligate.readers.lookup import Lookup, reserve_for_answer
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)
-class IRCoT:
+class IRCoT(LookupMethod):
     """One sentence of reasoning at a time, each the query of the next search.
 
     The passages of a search replace those before, or join them (`documents=cumulate`). The chain
@@ -48,8 +48,6 @@ class IRCoT:
 
     Attributes:
         iterations: most sentences of reasoning
-        pool: passages that a search gives to the reranker, if there is one
-        k: passages of each search
         documents: new passages replace those before (replace) or join them (cumulate)
         paragraphs: most passages that are shown at once
         temperature: how much the sentences vary from run to run; 0: not at all
@@ -58,27 +56,23 @@ class IRCoT:
     """
 
     name: ClassVar[str] = "ircot"
-    needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(6)
     PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense", "temperature": "0.3"}
 
-    iterations: int = 5  # DualRAG's code, as the next three
-    pool: int = 50
-    k: int = 10
+    iterations: int = 5  # DualRAG's code, as k and pool
     documents: Literal["replace", "cumulate"] = "replace"
     paragraphs: int = 15
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     temperature: float = 0.0  # the paper: 0.3
     seed: int = 0
     sentence_tokens: int = 100  # not in the papers
-    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        require_min(self, iterations=1, pool=1, k=1, paragraphs=1, temperature=0, sentence_tokens=1)
+        super().__post_init__()
+        require_min(self, iterations=1, paragraphs=1, temperature=0, sentence_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Reason and look up in turn, then read."""
-        found = Lookup(run, self.k, self.pool, self.mode)
+        found = self.look_up(run)
         thoughts: list[str] = []
         with reserve_for_answer(run, lambda: found.passages):
             await self._reason(question, found, thoughts)

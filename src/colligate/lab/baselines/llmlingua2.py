@@ -22,13 +22,13 @@ from colligate.core.answer import Answer
 from colligate.core.parameters import require_min
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import group_words
 from colligate.documents import Passage
 from colligate.documents.compress import CompressedPassage, compress, keep_above_percentile
+from colligate.lab.baselines.encoders import TokenProbability, get_token_classifier
+from colligate.lab.baselines.lookup import show_shortened
 from colligate.lab.baselines.shared import DocumentMethod, require_weights
+from colligate.lab.baselines.token_scores import group_words
 from colligate.models import Role
-from colligate.models.hf.encoders import TokenProbability, get_token_classifier
-from colligate.readers.lookup import show_shortened
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,13 @@ from colligate.core.parameters import require_min
 from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import MARGIN, cut_pieces, score_tokens
 from colligate.documents import Passage
 from colligate.documents.compress import CompressedPassage, compress
+from colligate.lab.baselines.lookup import show_shortened
 from colligate.lab.baselines.shared import DocumentMethod
+from colligate.lab.baselines.token_scores import MARGIN, cut_pieces, score_tokens
 from colligate.models import Capability, Role
-from colligate.readers.lookup import reserve_for_answer, show_shortened
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class LongLLMLingua(DocumentMethod):
         self, question: str, documents: Sequence[tuple[Passage, float]], run: Run
     ) -> list[CompressedPassage]:
         """Cut each document to its best tokens, in the order given."""
-        asked = f"{question.strip()}\n\n"
+        asked = f"{escape(question.strip())}\n\n"
         before = ""
         found: list[CompressedPassage] = []
         for passage, share in documents:
@@ -151,9 +152,9 @@ class LongLLMLingua(DocumentMethod):
         kept: list[tuple[int, int]] = []
         tokens = await model.token_spans(passage.text)
         for start, end in cut_pieces(0, len(passage.text), tokens, self.block):
-            known = before + compress(passage, kept).text
+            known = escape(before + compress(passage, kept).text)
             context = await _fit_scorer(known, run, taken, end=True)
-            text = passage.text[start:end]
+            text = escape(passage.text[start:end])
             pairs = [(f"{asked}{context}", text), (context, text)]
             with_question, without = await score_tokens(run, pairs)
             gains = [

@@ -31,13 +31,12 @@ from colligate.core.prompts import build_messages, enclose
 from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import cut_pieces, cut_runs, score_running_tokens
-from colligate.core.units import read_whole_documents
 from colligate.documents import Document, Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.sentences import split_sentences, word_spans
 from colligate.documents.tokens import estimate_tokens, token_spans
-from colligate.lab.baselines.shared import show_best
+from colligate.lab.baselines.shared import read_whole_documents, show_best
+from colligate.lab.baselines.token_scores import cut_pieces, cut_runs, score_running_tokens
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
 from colligate.readers.lookup import reserve_for_answer

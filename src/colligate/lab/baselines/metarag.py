@@ -20,32 +20,31 @@ sees them. In the paper the answer is the last one accepted; here it is the read
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
-from colligate.core.answer import Answer, Form
+from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.fit import fit_prompt
 from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Calls
 from colligate.documents import Passage
-from colligate.lab.baselines.shared import StepReply
-from colligate.library.sources import SearchMode
+from colligate.lab.baselines.encoders import get_seq2seq
+from colligate.lab.baselines.lookup import Lookup
+from colligate.lab.baselines.shared import LookupMethod, StepReply, fit_prompt
 from colligate.models import Message, Role
-from colligate.models.hf.encoders import get_seq2seq
-from colligate.readers.lookup import Lookup, reserve_for_answer, try_structured
+from colligate.readers.lookup import reserve_for_answer, try_structured
 
 T = TypeVar("T", bound=StepReply)
 
 
 @dataclass(frozen=True)
-class MetaRAG:
+class MetaRAG(LookupMethod):
     """Answer, compare with an expert's answer, and where they differ criticise and answer again.
 
     The paper's expert is `gaussalgo/T5-LM-Large_Canard-HotpotQA-rephrase`, and
@@ -58,8 +57,6 @@ class MetaRAG:
     Attributes:
         rounds: most times that the answer is written again
         threshold: cosine similarity with the expert's answer above which an answer is accepted
-        k: passages of each search
-        pool: passages that a search gives to the reranker, if there is one
         paragraphs: most passages that are shown at once
         query_characters: most characters of a search that the model writes
         expert: model that gives the second answer, a folder or a hub name; none: the worker
@@ -69,31 +66,27 @@ class MetaRAG:
     """
 
     name: ClassVar[str] = "metarag"
-    needs: ClassVar[Needs] = Needs()
     calls: ClassVar[Calls] = Calls(8)
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     rounds: int = 5  # DualRAG's port, as k; MetaRAG's own has 3 and 5
     threshold: float = 0.3  # cosine; the code
-    k: int = 10
     pool: int = 100
     paragraphs: int = 20  # not in the paper
     query_characters: int = 64  # the code
     expert: str | None = None
     nli: str | None = None
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     answer_tokens: int = 500  # not in the paper, as the next
     judge_tokens: int = 200
-    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        require_min(self, rounds=0, threshold=-1, k=1, pool=1, paragraphs=1, query_characters=1)
+        super().__post_init__()
+        require_min(self, rounds=0, threshold=-1, paragraphs=1, query_characters=1)
         require_min(self, answer_tokens=1, judge_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Answer, monitor, criticise, plan; then read."""
         await run.embed([question], kind="query")  # fail before the first call without an embedder
-        found = Lookup(run, self.k, self.pool, self.mode)
+        found = self.look_up(run)
         state = _State()
         with reserve_for_answer(run, lambda: found.passages):
             await self._work(question, found, state)

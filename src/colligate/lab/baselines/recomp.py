@@ -24,13 +24,17 @@ from colligate.core.events import Scored
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import chunk_documents
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
 from colligate.documents.sentences import split_sentences
-from colligate.lab.baselines.shared import DocumentMethod, require_weights, show_best
+from colligate.lab.baselines.encoders import get_dual_encoder
+from colligate.lab.baselines.shared import (
+    DocumentMethod,
+    chunk_documents,
+    require_weights,
+    show_best,
+)
 from colligate.models import Role
-from colligate.models.hf.encoders import get_dual_encoder
 
 
 @dataclass(frozen=True)

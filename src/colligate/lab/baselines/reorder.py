@@ -18,10 +18,10 @@ from colligate.core.parameters import require_min
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import choose_units, chunk_documents
+from colligate.core.units import choose_units
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
-from colligate.lab.baselines.shared import show_best
+from colligate.lab.baselines.shared import chunk_documents, show_best
 from colligate.library.sources import SearchMode
 
 Reordered = Literal["auto", "documents", "passages", "chunks"]

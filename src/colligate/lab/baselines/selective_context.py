@@ -22,13 +22,20 @@ from colligate.core.answer import Answer
 from colligate.core.parameters import require_min
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import MARGIN, TokenScore, cut_pieces, group_words, score_tokens
 from colligate.documents import Passage
 from colligate.documents.compress import CompressedPassage, compress, keep_above_percentile
 from colligate.documents.sentences import split_sentences
+from colligate.lab.baselines.lookup import show_shortened
 from colligate.lab.baselines.shared import DocumentMethod
+from colligate.lab.baselines.token_scores import (
+    MARGIN,
+    TokenScore,
+    cut_pieces,
+    group_words,
+    score_tokens,
+)
 from colligate.models import Capability, Role
-from colligate.readers.lookup import reserve_for_answer, show_shortened
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colligate.concurrency import gather
-from colligate.core.answer import Answer, Form
+from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
     enclose,
+    escape,
     parse_sentence,
     render_passages,
     render_question,
@@ -42,15 +43,15 @@ from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.tokens import estimate_tokens
-from colligate.library.sources import SearchMode
+from colligate.lab.baselines.reflection import UTILITY_WEIGHTS, get_reflective_model
+from colligate.lab.baselines.shared import LookupMethod
 from colligate.models import Capability, Message, Role, Usage
-from colligate.models.hf.reflection import UTILITY_WEIGHTS, get_reflective_model
-from colligate.readers.lookup import Lookup, reserve_for_answer
+from colligate.readers.lookup import reserve_for_answer
 from colligate.strategies.direct import Direct
 
 
 @dataclass(frozen=True)
-class SelfRAG:
+class SelfRAG(LookupMethod):
     """One sentence from each passage, scored by the model's own judgements; the best beam stays.
 
     The reader answers from the passages of the best beam, in their order, with its sentences as
@@ -63,7 +64,6 @@ class SelfRAG:
 
     Attributes:
         k: passages of the search; each continues the answer
-        pool: passages that a search gives to the reranker, if there is one
         depth: most sentences of the answer
         beam: answers that are kept after each sentence, the best
         relevance: weight of whether the passage is relevant
@@ -82,10 +82,8 @@ class SelfRAG:
         required=frozenset({Capability.CHAT, Capability.LIKELIHOOD, Capability.LABELS})
     )
     calls: ClassVar[Calls] = Calls(11)
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     k: int = 5  # the paper
-    pool: int = 50  # the paper has no reranker
     depth: int = 1
     beam: int = 2
     relevance: float = 1.0  # w_rel; weights of the released code
@@ -96,11 +94,10 @@ class SelfRAG:
     bonus: float = 0.0  # 0.2 in RDR2's Self-RAG*, which promotes going on
     segment_tokens: int = 100
     reflection: str | None = None
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        require_min(self, k=1, pool=1, depth=1, beam=1, threshold=0, segment_tokens=1)
+        super().__post_init__()
+        require_min(self, depth=1, beam=1, threshold=0, segment_tokens=1)
         if self.reflection is not None:  # that model judges
             object.__setattr__(self, "needs", Needs())
 
@@ -111,7 +108,7 @@ class SelfRAG:
             run.warn(f"self-rag has no model with reflection tokens: {scorer} judges in words")
         if not self.always_retrieve and not await self._wants_retrieval(question, run):
             return await Direct(form=self.form).answer(question, run)
-        found = Lookup(run, self.k, self.pool, self.mode)
+        found = self.look_up(run)
         passages = await found.search(question)
         best = _Beam()
         if passages:
@@ -187,7 +184,8 @@ class SelfRAG:
         sentence = parse_sentence(reply.text).thought
         if not sentence:
             return "", 0.0, 0.0
-        before = f"{passage.text.strip()}\n\nQuestion: {question.strip()}\nAnswer: {beam.text}"
+        before = f"{passage.text.strip()}\n\nQuestion: {question.strip()}\n"
+        before = escape(f"{before}Answer: {beam.text}")
         logprobs = (await run.likelihoods([(before.rstrip(), f" {sentence}")]))[0]
         likely = math.exp(sum(logprobs) / max(1, len(logprobs)))
         said = f"{beam.text} {sentence}".strip()

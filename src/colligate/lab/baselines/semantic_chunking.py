@@ -25,13 +25,12 @@ from colligate.core.parameters import require_min
 from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import cut_runs
-from colligate.core.units import chunk_documents, read_whole_documents
 from colligate.documents import Document, Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.sentences import split_sentences
 from colligate.documents.tokens import estimate_tokens
-from colligate.lab.baselines.shared import show_best
+from colligate.lab.baselines.shared import chunk_documents, read_whole_documents, show_best
+from colligate.lab.baselines.token_scores import cut_runs
 from colligate.library.sources import SearchMode
 
 

@@ -36,10 +36,10 @@ from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
-from colligate.lab.baselines.shared import StepReply
+from colligate.lab.baselines.shared import StepReply, find_grounds
 from colligate.library.sources import cut_passages
 from colligate.models import Message, Role
-from colligate.readers.citing import Statement, find_grounds, locate_statements
+from colligate.readers.citing import Statement, locate_statements
 from colligate.readers.lookup import reserve_for_answer, try_structured
 
 T = TypeVar("T", bound=StepReply)

@@ -47,11 +47,8 @@ class MetricComparison:
             "second": self.second,
             "first_mean": self.means[0],
             "second_mean": self.means[1],
-            "difference": self.difference.mean,
-            **{
-                name: getattr(self.difference, name)
-                for name in ("low", "high", "p", "stars", "questions")
-            },
+            **self.difference.to_json(),
+            "questions": self.difference.questions,
             "missing_first": self.missing[0],
             "missing_second": self.missing[1],
         }

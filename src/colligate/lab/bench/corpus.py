@@ -29,7 +29,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import Embedder
-from colligate.session import ingest
+from colligate.reporting import ingest
 
 INDEXES = "corpus"
 """The folder of indexed corpora, below that of a run or of samples."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -353,11 +354,10 @@ def collect_ratings(events: Iterable[Event]) -> Mapping[str, Mapping[str, float]
 
 def collect_counts(events: Iterable[Event]) -> Mapping[str, float]:
     """Return the sums of the numbers that events report, by name."""
-    sums: dict[str, float] = {}
+    sums: Counter[str] = Counter()
     for event in events:
-        for name, value in event.counts.items():
-            sums[name] = sums.get(name, 0) + value
-    return sums
+        sums.update(event.counts)
+    return dict(sums)
 
 
 async def _cut(run: Run, span: Span, answer_spans: tuple[tuple[int, int], ...] = ()) -> Piece:

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from colligate.lab.bench.suites import Suite, parse_suite
-from colligate.lab.jobs.identity import ADAPTER, ModelRecord, prompt_differences, resume_error
+from colligate.lab.jobs.identity import (
+    ADAPTER,
+    ModelRecord,
+    list_differences,
+    prompt_differences,
+    resume_error,
+)
 from colligate.lab.jobs.job import Invocation, RecordFile, parse_known
 
 CHECK = "check of"
@@ -94,34 +100,25 @@ def read_provenance(folder: Path) -> Provenance:
 
 
 def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
-    if before.suite != now.suite:
-        yield f"the suite was {before.suite} and is {now.suite}"
-    elif before.suite_text != now.suite_text:
+    yield from list_differences(
+        *({"the suite": of.suite, "the seed": of.seed, **of.settings} for of in (before, now))
+    )
+    if before.suite == now.suite and before.suite_text != now.suite_text:
         where = _find_first_difference(before.suite_text, now.suite_text)
         yield f"the text of the suite {now.suite} has changed ({where})"
-    if before.seed != now.seed:
-        yield f"the seed was {before.seed} and is {now.seed}"
     for dataset, count in before.questions.items():
-        if now.questions.get(dataset, count) < count:
-            fewer = now.questions[dataset]
+        if (fewer := now.questions.get(dataset, count)) < count:
             yield f"{count} questions of {dataset} were asked and now {fewer}: they may only grow"
     for role in sorted({*before.models, *now.models}):
         first, second = before.models.get(role), now.models.get(role)
         # Models that only some strategies need may come and go with them; roles may not.
-        if role.startswith(_WITH_STRATEGIES) and (first is None or second is None):
-            continue
-        if first != second:
+        if first != second and ((first and second) or not role.startswith(_WITH_STRATEGIES)):
             nobody = "the reader" if role in _READER_BY_DEFAULT else "none"
             was, is_now = (_describe_model(each) if each else nobody for each in (first, second))
             yield f"the {role} was {was} and is {is_now}"
-    for name in dict.fromkeys((*before.settings, *now.settings)):
-        value, other = before.settings.get(name), now.settings.get(name)
-        if value != other:
-            yield f"{name} was {value} and is {other}"
     yield from prompt_differences(before.prompts, now.prompts, partial=True)
-    for file, digest in before.data.items():
-        if now.data.get(file, digest) != digest:
-            yield f"{file} has changed"
+    changed = (file for file in before.data if before.data[file] != now.data.get(file))
+    yield from (f"{file} has changed" for file in changed if file in now.data)
 
 
 def _find_first_difference(before: str, now: str) -> str:

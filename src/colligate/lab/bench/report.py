@@ -25,10 +25,10 @@ from jinja2 import Environment, StrictUndefined
 from colligate import __version__
 from colligate.core.events import pluralize
 from colligate.errors import ColligateError
+from colligate.lab.bench.charts import can_draw
 from colligate.lab.bench.figures import (
     VERDICTS,
     ReportFigure,
-    can_draw,
     make_difference_figure,
     make_figures,
     make_verdict_figure,

@@ -46,7 +46,7 @@ from colligate.lab.bench.provenance import RUN, Provenance
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.remote import Answerers, Opening
 from colligate.lab.bench.suites import Dataset, Suite
-from colligate.lab.bench.totals import Totals, forget_totals, read_totals, take_totals
+from colligate.lab.bench.totals import forget_totals, take_totals
 from colligate.lab.jobs.files import lock_folder
 from colligate.lab.jobs.identity import adapter_records, path_digest, prompt_digests, versions
 from colligate.lab.jobs.job import Job, utc_now
@@ -97,14 +97,13 @@ class BenchRequest:
 
 @dataclass(frozen=True)
 class SuiteRun:
-    """The rows that a request asked for, the metrics of the whole run, and what this process did.
+    """The rows that a request asked for, and what this process did.
 
     `asked` is how many rows this process wrote, `tokens` what it spent.
     """
 
     plan: Plan
     rows: Mapping[Key, Row]
-    totals: Totals
     asked: int
     tokens: int
 
@@ -181,8 +180,7 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
             problems = await in_thread(take_totals, request.out, planned, rows)
             for metric, why in problems.items():
                 trace.emit(Noted(f"without {metric}: {why}", warning=True))
-            totals = await in_thread(read_totals, request.out)
-    return SuiteRun(planned, rows, totals, job.done, spending.tokens)
+    return SuiteRun(planned, rows, job.done, spending.tokens)
 
 
 def _check_places(request: BenchRequest, planned: Plan) -> None:

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,6 +52,11 @@ class Difference:
         """
         p = self.p if self.corrected is None else self.corrected
         return next((stars for below, stars in _STARS if p < below), "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the difference for programs."""
+        names = ("low", "high", "p", "stars")
+        return {"difference": self.mean, **{name: getattr(self, name) for name in names}}
 
 
 def bootstrap(

@@ -7,12 +7,10 @@ named by its path (docs/bench.md, "A suite of your own").
 from __future__ import annotations
 
 import json
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -20,7 +18,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from colligate.core.answer import Form
 from colligate.documents.chunking import parse_chunker
-from colligate.errors import UsageError, closest
+from colligate.errors import UsageError
+from colligate.lab.bench.toml_files import TomlFolder, explain_invalid, parse_toml, suggest
 from colligate.readers import READER_NAMES, ReaderName
 
 Over = Literal["candidates", "corpus", "documents"]
@@ -62,8 +61,7 @@ class Suite(_Part):
         """Return the data set of a name."""
         known = {each.name: each for each in self.datasets}
         if name not in known:
-            near = closest(name, list(known))
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+            hint = suggest(name, list(known))
             raise UsageError(f"{self.name} has no data set {name!r}", "", hint)
         return known[name]
 
@@ -171,32 +169,13 @@ def read_suite(name: str) -> Suite:
     Raises:
         UsageError: there is no such suite, or its file is not valid.
     """
-    if name in list_suites():
-        text = _folder().joinpath(f"{name}.toml").read_text("utf-8")
-        return parse_suite(text, name, f"{name}.toml")
-    file = Path(name)
-    if file.suffix != ".toml":
-        near = closest(name, list_suites())
-        hint = f"did you mean {near}?" if near else "colligate bench suites lists them"
-        hint = f"{hint}; a file of yours ends in .toml"
-        raise UsageError(f"there is no suite {name!r}", "", hint)
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot read the suite {file}", why) from error
-    return parse_suite(text, file.stem, str(file))
+    return parse_suite(*_SUITES.read(name))
 
 
 @cache
 def list_suites() -> tuple[str, ...]:
     """Return the names of the suites that come with colligate."""
-    found = (each.name for each in _folder().iterdir() if each.name.endswith(".toml"))
-    return tuple(sorted(name.removesuffix(".toml") for name in found))
-
-
-def _folder() -> Any:
-    return resources.files(__package__).joinpath("suites")
+    return _SUITES.names()
 
 
 def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suite:
@@ -204,19 +183,13 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
 
     Without `strict`, keys that this version does not know are left out: another version wrote them.
     """
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is not valid TOML", str(error)) from error
-    for key in ("name", "text"):
-        if key in table:
-            raise UsageError(f"{file}: {key}", "unknown key", "the file's name is the suite's")
+    table = parse_toml(text, file)
     try:
         known = table if strict else _drop_unknown(table)
         extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
         suite = _SUITE.validate_python(_expand_published(known, file), extra=extra)
     except ValidationError as error:
-        raise UsageError(*_explain(file, error)) from error
+        raise explain_invalid(f"{file}: ", error, _KEYS) from error
     reader: ReaderName = suite.reader or ("quoting" if suite.paper else "auto")
     suite = replace(
         suite,
@@ -276,22 +249,6 @@ def _expand_published(table: Mapping[str, Any], file: str) -> Mapping[str, Any]:
     return {**table, "published": published}
 
 
-def _explain(file: str, error: ValidationError) -> tuple[str, str, str]:
-    """Return the first fault: file and key, why, and a hint."""
-    unknown = ("extra_forbidden", "unexpected_keyword_argument")
-    every = error.errors()
-    # A misspelt key is reported before the key that is missing because of it.
-    first = next((each for each in every if each["type"] in unknown), every[0])
-    where = [str(part + 1) if isinstance(part, int) else str(part) for part in first["loc"]]
-    key = ".".join(where)
-    if first["type"] in unknown:
-        known = _KEYS.get(where[0] if len(where) > 1 else "", ())
-        near = closest(where[-1], known)
-        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
-        return f"{file}: {key}", "unknown key", hint
-    return f"{file}: {key}", first["msg"][0].lower() + first["msg"][1:], ""
-
-
 def _check(suite: Suite, file: str) -> None:
     """Check that the parts of a suite fit each other."""
 
@@ -342,6 +299,7 @@ def _list_keys(kind: type) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind))
 
 
+_SUITES = TomlFolder(__package__, "suites", "suite")
 _SUITE = TypeAdapter(Suite)
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "": tuple(key for key in _list_keys(Suite) if key not in ("name", "text")),

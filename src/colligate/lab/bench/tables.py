@@ -111,6 +111,17 @@ class RunResults:
         values = [each[metric] for each in found if metric in each]
         return fmean(values) if values else None
 
+    def means(self, dataset: str, method: str) -> dict[str, float | None]:
+        """Return the mean of each metric of a data set, and those of the whole run."""
+        names = dict.fromkeys(name for row in self.rows_of(dataset, method) for name in row.metrics)
+        values = {name: self.values(dataset, method, name).values() for name in names}
+        means = {name: fmean(found) if found else None for name, found in values.items()}
+        return {**means, **self._totals.get((dataset, method), {})}
+
+    def count_failed(self, dataset: str, method: str) -> int:
+        """Return how many answers of a strategy failed."""
+        return sum(bool(row.error) for row in self.rows_of(dataset, method))
+
     def metrics_of(self, dataset: str) -> tuple[str, ...]:
         """Return the names of a data set's metrics, in the order in which they first came."""
         rows = (row for method in self.methods for row in self.rows_of(dataset, method.name))
@@ -434,11 +445,11 @@ def make_measure_tables(results: RunResults) -> tuple[TextTable, ...]:
     tables = []
     for dataset in results.datasets:
         methods = [each for each in results.methods if results.rows_of(dataset, each.name)]
-        rows = []
-        for metric in results.metrics_of(dataset):
-            values = [results.values(dataset, each.name, metric).values() for each in methods]
-            means = (format_number(fmean(each) if each else None) for each in values)
-            rows.append((metric, *means))
+        means = [results.means(dataset, each.name) for each in methods]
+        rows = [
+            (metric, *(format_number(each.get(metric)) for each in means))
+            for metric in results.metrics_of(dataset)
+        ]
         tables.append(((dataset, *(each.label for each in methods)), *rows))
     return tuple(tables)
 

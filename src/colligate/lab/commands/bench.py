@@ -12,12 +12,13 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, INTERRUPTED, command
 from colligate.cli.display import make_table, note, print_json, print_result, warn
+from colligate.lab.commands import pick
 
 if TYPE_CHECKING:
     from colligate.lab.bench.compare import MetricComparison
-    from colligate.lab.bench.outcome import Row
     from colligate.lab.bench.run import SuiteRun
     from colligate.lab.bench.suites import Suite
+    from colligate.lab.bench.tables import RunResults
 
 app = typer.Typer(help="Compare strategies on data sets, or on your own questions.")
 
@@ -211,6 +212,7 @@ def bench_run_command(
     from colligate.cli.progress import run_resumable
     from colligate.lab.bench.participants import ModelNames
     from colligate.lab.bench.run import BenchRequest, estimate_run, run_suite
+    from colligate.lab.bench.tables import RunResults
 
     settings = models.load_settings().override(
         **models.names(), judge=bench.judge, chunker=bench.chunker
@@ -228,27 +230,17 @@ def bench_run_command(
     }
     if bench.parameters is not None:
         arguments["set"] = bench.parameters
-    request = BenchRequest(
-        suite=_read_suite(suite, bench),
-        data=bench.data or Path(),
-        out=bench.out,
-        names=ModelNames(settings, nli=bench.nli, qa=bench.qa),
-        strategies=options.split_names(bench.strategies),
-        datasets=options.split_names(bench.datasets),
-        settings=bench.parameters or (),
-        reader=models.reader,
-        limit=bench.limit,
-        seed=bench.seed,
-        concurrency=bench.concurrency,
-        max_tokens_total=bench.max_tokens_total,
-        timeout=bench.timeout,
-        retry_failed=bench.retry_failed,
-        traces=bench.traces,
-        indexes=bench.indexes,
-        replies=bench.replies,
-        workers=bench.workers,
-        arguments=arguments,
-    )
+    chosen = {
+        "suite": _read_suite(suite, bench),
+        "data": bench.data or Path(),
+        "names": ModelNames(settings, nli=bench.nli, qa=bench.qa),
+        "strategies": options.split_names(bench.strategies),
+        "datasets": options.split_names(bench.datasets),
+        "settings": bench.parameters or (),
+        "reader": models.reader,
+        "arguments": arguments,
+    }
+    request = BenchRequest(**{**pick(bench, BenchRequest), **chosen})
     if bench.dry_run:
         expected = estimate_run(request)
         if bench.as_json:
@@ -259,10 +251,11 @@ def bench_run_command(
     done = run_resumable(lambda see: run_suite(request, see), bench.out)
     if done is None:
         return INTERRUPTED
+    results = RunResults(bench.out)
     if bench.as_json:
-        print_json(collect_means(done))
+        print_json(collect_means(done, results))
     else:
-        show_results(done)
+        show_results(done, results)
     _note_problems(done, bench)
     return ANSWERED
 
@@ -420,58 +413,42 @@ def bench_suites_command(as_json: options.AsJson = False) -> int:
 _SHOWN = ("containment", "f1", "em", "str_em", "claim_recall", "tokens", "seconds")
 
 
-def collect_means(done: SuiteRun) -> dict[str, Any]:
+def collect_means(done: SuiteRun, results: RunResults) -> dict[str, Any]:
     """Return the means by data set and strategy, as JSON values."""
-    cells = []
-    for asked in done.plan.datasets:
-        for entry in done.plan.entries:
-            cell = (asked.dataset.name, entry.method.name)
-            rows, means = _measure(done, *cell)
-            cells.append(
-                {
-                    "dataset": cell[0],
-                    "strategy": cell[1],
-                    "questions": len(rows),
-                    "failed": sum(bool(row.error) for row in rows),
-                    "metrics": means,
-                }
-            )
+    cells = [
+        {
+            "dataset": dataset,
+            "strategy": strategy,
+            "questions": len(results.rows_of(dataset, strategy)),
+            "failed": results.count_failed(dataset, strategy),
+            "metrics": results.means(dataset, strategy),
+        }
+        for asked in done.plan.datasets
+        for entry in done.plan.entries
+        for dataset, strategy in [(asked.dataset.name, entry.method.name)]
+    ]
     return {"suite": done.plan.suite.name, "asked": done.asked, "cells": cells}
 
 
-def show_results(done: SuiteRun) -> None:
+def show_results(done: SuiteRun, results: RunResults) -> None:
     """Print a table for each data set: the suite's columns that were measured, or the main ones."""
     for asked in done.plan.datasets:
         name = asked.dataset.name
-        found = [
-            (each.method.label, *_measure(done, name, each.method.name))
-            for each in done.plan.entries
-        ]
-        measured = {metric for _, _, means in found for metric in means}
+        methods = [each.method for each in done.plan.entries]
+        means = {each.name: results.means(name, each.name) for each in methods}
+        measured = {metric for each in means.values() for metric in each}
         columns = [(c.metric, c.label, c.scale) for c in done.plan.suite.columns_of(name)]
         columns = [each for each in columns if each[0] in measured]
         columns = columns or [(each, each, 1.0) for each in _SHOWN if each in measured]
         cells = []
-        for label, rows, means in found:
-            values = [_format_scaled(means.get(metric), scale) for metric, _, scale in columns]
-            failed = sum(bool(row.error) for row in rows)
-            cells.append((label, *values, str(len(rows)), str(failed or "")))
+        for each in methods:
+            found = means[each.name]
+            values = [_format_scaled(found.get(metric), scale) for metric, _, scale in columns]
+            failed = results.count_failed(name, each.name)
+            asked_of = len(results.rows_of(name, each.name))
+            cells.append((each.label, *values, str(asked_of), str(failed or "")))
         headings = [label for _, label, _ in columns]
         print_result(make_table([name, *headings, "questions", "failed"], cells))
-
-
-def _measure(
-    done: SuiteRun, dataset: str, strategy: str
-) -> tuple[list[Row], dict[str, float | None]]:
-    """Return the rows of a strategy on a data set, and its means and metrics of the whole run."""
-    from colligate.lab.bench.compare import collect_values
-
-    rows = [r for r in done.rows.values() if (r.dataset, r.strategy) == (dataset, strategy)]
-    means: dict[str, float | None] = {}
-    for name in dict.fromkeys(name for row in rows for name in row.metrics):
-        values = collect_values(rows, name).values()
-        means[name] = sum(values) / len(values) if values else None
-    return rows, {**means, **done.totals.get((dataset, strategy), {})}
 
 
 def show_comparison(found: Sequence[MetricComparison]) -> None:

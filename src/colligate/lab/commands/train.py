@@ -12,6 +12,7 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, INTERRUPTED, command
 from colligate.cli.display import make_table, note, print_json, print_result, warn
+from colligate.lab.commands import pick
 
 if TYPE_CHECKING:
     from colligate.lab.training.evaluation import EvaluationReport, Measure
@@ -193,24 +194,13 @@ def train_curate_command(
         arguments["set"] = given.parameters
     if given.retry_failed:
         arguments["retry_failed"] = True
-    request = Curation(
-        out=given.out,
-        questions=given.questions,
-        format=given.format,
-        library=given.library,
-        corpus=given.corpus,
-        names=ModelNames(settings),
-        tasks=options.split_names(given.tasks),
-        limit=given.limit,
-        seed=given.seed,
-        held_out=given.held_out,
-        concurrency=given.concurrency,
-        max_tokens_total=given.max_tokens_total,
-        timeout=given.timeout,
-        retry_failed=given.retry_failed,
-        settings=tuple(given.parameters or ()),
-        arguments=arguments,
-    )
+    chosen = {
+        "names": ModelNames(settings),
+        "tasks": options.split_names(given.tasks),
+        "settings": tuple(given.parameters or ()),
+        "arguments": arguments,
+    }
+    request = Curation(**{**pick(given, Curation), **chosen})
     curate = getattr(training, f"curate_{system}")
     card: Card | None = run_resumable(lambda see: curate(request, see), given.out)
     if card is None:
@@ -227,6 +217,38 @@ def train_curate_command(
     return FAULT if failed and failed == card.items["done"] else ANSWERED
 
 
+@dataclass(frozen=True)
+class FitOptions:
+    """The options of `train fit`."""
+
+    data: Annotated[
+        Path, options.option("A folder of curated samples.", _DATA, "--data", metavar="DIR")
+    ]
+    base: Annotated[
+        str,
+        options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL"),
+    ]
+    out: Out
+    parameters: Annotated[
+        list[str] | None,
+        options.option(
+            "Replace a number of the recipe, such as epochs=2; may be repeated.",
+            _DATA,
+            "--set",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+    export: Annotated[
+        str | None,
+        options.option(
+            "Train nothing; write the same training into --out for another trainer: llama-factory.",
+            options.OUTPUT,
+            metavar="FORM",
+        ),
+    ] = None
+    as_json: options.AsJson = False
+
+
 @command(app, "fit")
 def train_fit_command(
     recipe: Annotated[
@@ -238,32 +260,7 @@ def train_fit_command(
         ),
     ],
     *,
-    data: Annotated[
-        Path, options.option("A folder of curated samples.", _DATA, "--data", metavar="DIR")
-    ],
-    base: Annotated[
-        str,
-        options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL"),
-    ],
-    out: Out,
-    parameters: Annotated[
-        list[str] | None,
-        options.option(
-            "Replace a number of the recipe, such as epochs=2; may be repeated.",
-            _DATA,
-            "--set",
-            metavar="NAME=VALUE",
-        ),
-    ] = None,
-    export: Annotated[
-        str | None,
-        options.option(
-            "Train nothing; write the same training into --out for another trainer: llama-factory.",
-            options.OUTPUT,
-            metavar="FORM",
-        ),
-    ] = None,
-    as_json: options.AsJson = False,
+    given: FitOptions,
 ) -> int:
     """Train an adapter, or a whole model, on curated samples (extra `train`).
 
@@ -277,30 +274,29 @@ def train_fit_command(
     from colligate.errors import UsageError
     from colligate.lab.training.recipes import export_llama_factory
 
-    settings = parameters or []
-    if export is not None:
-        if export != "llama-factory":
-            raise UsageError(f"--export must be llama-factory, got {export}")
-        file = str(export_llama_factory(recipe, data, base, out, tuple(settings)))
-        if as_json:
+    training = (recipe, given.data, given.base, given.out, tuple(given.parameters or ()))
+    if given.export is not None:
+        if given.export != "llama-factory":
+            raise UsageError(f"--export must be llama-factory, got {given.export}")
+        file = str(export_llama_factory(*training))
+        if given.as_json:
             print_json({"file": file})
         else:
             print_result(file)
         return ANSWERED
     from colligate.lab.training.fitting import fit, read_rank
 
-    arguments = {"recipe": recipe, "data": str(data), "base": base, "set": settings}
     # Not on an event loop: training is one long piece of work in the main thread.
     with watch_run() as watcher:
-        fitted = fit(recipe, data, base, out, settings, watcher.see, arguments=arguments)
+        fitted = fit(*training, watcher.see)
     status = ANSWERED if fitted.finished else INTERRUPTED
     if not read_rank().first:
         return status
-    if as_json:
+    if given.as_json:
         print_json(fitted.to_json())
     else:
         rows = [(n, _format_value(v)) for n, v in fitted.to_json().items() if n != "out"]
-        print_result(make_table(["", str(out)], [row for row in rows if row[1]]))
+        print_result(make_table(["", str(given.out)], [row for row in rows if row[1]]))
     if not fitted.finished:
         note(f"stopped after step {fitted.step:,} of {fitted.steps:,}; the same command resumes")
     return status
@@ -455,21 +451,16 @@ def train_evaluate_command(
     from colligate.lab.training.evaluation import Evaluation, evaluate
     from colligate.settings import Settings
 
-    request = Evaluation(
-        data=data,
-        out=given.out,
-        names=ModelNames(Settings.load(given.config).override(reader=given.model)),
-        adapters=tuple(given.adapter or ()),
-        tasks=options.split_names(given.tasks),
-        split=given.split,
-        limit=given.limit,
-        seed=given.seed,
-        concurrency=given.concurrency,
-        max_tokens_total=given.max_tokens_total,
-        arguments=options.collect_given(
+    chosen = {
+        "data": data,
+        "names": ModelNames(Settings.load(given.config).override(reader=given.model)),
+        "adapters": tuple(given.adapter or ()),
+        "tasks": options.split_names(given.tasks),
+        "arguments": options.collect_given(
             given, "model", "adapter", "tasks", "limit", "split", "seed"
         ),
-    )
+    }
+    request = Evaluation(**{**pick(given, Evaluation), **chosen})
     report = run_resumable(lambda see: evaluate(request, see), given.out)
     if report is None:
         return INTERRUPTED

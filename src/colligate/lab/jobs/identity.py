@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module, resources
+from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -28,7 +28,7 @@ from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.base import memory_bytes
 from colligate.models.llama.libraries import LIBRARY, VERSION, find_libraries
 from colligate.models.names import OWN_NAMES, redact_name, split_adapter, split_name
-from colligate.models.weights import PINNED
+from colligate.models.weights import PINNED, hash_file
 
 PROMPTS = "prompts"
 """The key of an identity that holds `prompt_digests`."""
@@ -53,14 +53,21 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) 
     """
     was, is_now = dict(before), json.loads(json.dumps(now))
     prompts = [each.pop(PROMPTS, {}) for each in (was, is_now)]
-    first, second = (dict(_flatten(each)) for each in (was, is_now))
-    wrong = [
-        _describe_difference(name, first.get(name), second.get(name))
-        for name in dict.fromkeys((*first, *second))
-        if first.get(name) != second.get(name)
-    ]
-    if wrong := [*wrong, *prompt_differences(*prompts)]:
+    if wrong := [*list_differences(was, is_now), *prompt_differences(*prompts)]:
         raise resume_error(folder, wrong)
+
+
+def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Say how each value differs from what it was."""
+    first, second = (dict(_flatten(each)) for each in (before, now))
+    for name in dict.fromkeys((*first, *second)):
+        was, is_now = first.get(name), second.get(name)
+        if was == is_now:
+            continue
+        if all(isinstance(each, str) and len(each) == _DIGEST for each in (was, is_now)):
+            yield f"{name} has changed"
+        else:
+            yield f"{name} was {_quote(was)} and is {_quote(is_now)}"
 
 
 def resume_error(folder: Path, differences: Sequence[str]) -> UsageError:
@@ -94,12 +101,6 @@ def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from _flatten(inner, f"{prefix}{name}: ")
         else:
             yield f"{prefix}{name}", inner
-
-
-def _describe_difference(name: str, was: Any, is_now: Any) -> str:
-    if all(isinstance(each, str) and len(each) == _DIGEST for each in (was, is_now)):
-        return f"{name} has changed"
-    return f"{name} was {_quote(was)} and is {_quote(is_now)}"
 
 
 def _quote(value: Any) -> str:
@@ -197,21 +198,19 @@ def weights_digest(name: str) -> str:
 def _digest_at(place: str) -> str:
     path = Path(place).expanduser()
     if path.is_file():
-        return file_digest(path)
+        return hash_file(path)
     if path.is_dir():
         files = sorted(file for pattern in _WEIGHTS for file in path.glob(pattern))
-        return _combine_digests(map(file_digest, files)) if files else ""
+        return _combine_digests(map(hash_file, files)) if files else ""
     return _hub_commit(place)
 
 
 def _hub_commit(name: str) -> str:
     """Return the commit of the local copy of a hub's repository; empty without one."""
+    from huggingface_hub import try_to_load_from_cache  # takes long to import
+
     try:
-        hub = import_module("huggingface_hub")
-    except ImportError:
-        return ""
-    try:
-        file = hub.try_to_load_from_cache(name, "config.json")
+        file = try_to_load_from_cache(name, "config.json")
     except ValueError:  # not the name of a repository
         return ""
     return Path(file).parent.name if isinstance(file, str) else ""
@@ -220,23 +219,17 @@ def _hub_commit(name: str) -> str:
 # Files of data.
 
 
-def file_digest(file: Path) -> str:
-    """Return the SHA-256 of a file. Blocks."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def path_digest(path: Path) -> str:
     """Return the SHA-256 of a file, or of a folder's files with their names below it. Blocks.
 
     Hidden files of a folder do not count: no strategy reads them, and systems write their own.
     """
     if path.is_file():
-        return file_digest(path)
+        return hash_file(path)
     files = sorted(file for file in path.rglob("*") if file.is_file())
     below = [(file.relative_to(path), file) for file in files]
     seen = [(name, file) for name, file in below if not any(p.startswith(".") for p in name.parts)]
-    return _combine_digests(f"{name.as_posix()} {file_digest(file)}" for name, file in seen)
+    return _combine_digests(f"{name.as_posix()} {hash_file(file)}" for name, file in seen)
 
 
 def _combine_digests(texts: Iterable[str]) -> str:
@@ -305,7 +298,7 @@ def _texts_digest(source: str) -> str:
 
 # Packages whose version can change an answer.
 _PACKAGES = (
-    *("colligate", "numpy", "onnxruntime", "tokenizers", "qdrant-edge-py"),
+    *("colligate", "numpy", "onnxruntime", "tokenizers", "py_rust_stemmers"),
     *("torch", "transformers", "peft", "llguidance", "sentence-transformers"),
     *("accelerate", "datasets", "deepspeed", "flash-attn", "trl"),
     *("ir-measures", "rouge-score", "rouge"),

@@ -45,7 +45,13 @@ class Result(Protocol):
     def error(self) -> str: ...
 
 
-class JobRecord(Protocol):
+class Written(Protocol):
+    """What a file of JSON holds."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class JobRecord(Written, Protocol):
     """A record of what the results of a folder are made with; a frozen dataclass.
 
     `resume` returns the record of a folder that is resumed with what is asked for `now`, and
@@ -57,14 +63,13 @@ class JobRecord(Protocol):
 
     def resume(self, now: Self, folder: Path) -> Self: ...
 
-    def to_json(self) -> dict[str, Any]: ...
-
 
 I = TypeVar("I")  # noqa: E741 (an item)
 K = TypeVar("K")
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
 Rec = TypeVar("Rec", bound=JobRecord)
+W = TypeVar("W", bound=Written)
 
 
 @dataclass(eq=False)
@@ -244,7 +249,7 @@ class IdentityRecord:
 
 
 @dataclass(frozen=True)
-class RecordFile(Generic[Rec]):
+class RecordFile(Generic[W]):
     """The file of a folder that says what its results are made with.
 
     `parse` makes a record of its JSON. `what` names such a folder for errors ("a run"), `made_by`
@@ -252,11 +257,11 @@ class RecordFile(Generic[Rec]):
     """
 
     name: str
-    parse: Callable[[Mapping[str, Any]], Rec]
+    parse: Callable[[Mapping[str, Any]], W]
     what: str
     made_by: str
 
-    def read(self, folder: Path) -> Rec:
+    def read(self, folder: Path) -> W:
         """Read the record of a folder; MissingPath if there is none. Blocks."""
         file = folder / self.name
         try:
@@ -269,7 +274,7 @@ class RecordFile(Generic[Rec]):
             hint = "restore the file, or name another --out"
             raise ColligateError(f"{file} cannot be read", why, hint) from error
 
-    def write(self, folder: Path, record: Rec) -> None:
+    def write(self, folder: Path, record: W) -> None:
         """Write the record whole: a process killed meanwhile leaves the former one. Blocks."""
         text = json.dumps(record.to_json(), ensure_ascii=False, indent=1)
         write_whole(folder / self.name, [text])

@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from colligate.core.budget import Budget, TokenBudget
 from colligate.errors import BudgetExceeded
@@ -67,13 +66,12 @@ class _RunMeter(Meter):
     total: Meter = field(default_factory=Meter)
     remembered: int = 0
 
-    def record(self, *arguments: Any, cached: bool = False, **options: Any) -> Call:
-        call = super().record(*arguments, **options)
-        if cached:
+    def record(self, call: Call) -> Call:
+        if call.cached:
             self.remembered += call.passes or 1
         else:
             self.total.tokens += call.usage.input_tokens + call.usage.output_tokens
-        return call
+        return super().record(replace(call, cached=False))
 
     def report(self, *, seconds: float | None = None) -> UsageReport:
         return replace(super().report(seconds=seconds), remembered=self.remembered)

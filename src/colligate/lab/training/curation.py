@@ -29,7 +29,6 @@ from colligate.lab.bench.suites import Dataset
 from colligate.lab.jobs.files import JsonlReader, lock_folder
 from colligate.lab.jobs.identity import (
     PROMPTS,
-    file_digest,
     model_records,
     path_digest,
     prompt_digests,
@@ -50,8 +49,9 @@ from colligate.lab.training.samples import (
 from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.weights import hash_file
 from colligate.readers.quoting import QuotingReader
-from colligate.session import report_ingestion
+from colligate.reporting import report_ingestion
 
 I = TypeVar("I", bound=HasId)  # noqa: E741 (an item)
 
@@ -109,23 +109,28 @@ class Curation:
             raise UsageError("no questions are named", why, "give --questions FILE")
 
 
-@asynccontextmanager
-async def open_curation(
-    request: Curation,
-    on_event: Listener,
-    *,
-    system: str,
-    needs: Needs,
-    tasks: Sequence[str],
-    prompts_of: Sequence[type] = (),
-    settings: Mapping[str, Any] | None = None,
-) -> AsyncIterator[CurationContext]:
-    """Lock the folder and open models and documents, until the end.
+@dataclass(frozen=True)
+class CuratedMethod:
+    """The method that samples are made for.
 
     The teacher must meet `needs`, which also say whether documents are read and searched at all;
     if nothing is required no teacher is opened. `prompts_of` are the classes whose modules write
     prompts, `settings` the configuration of the system: both belong to the identity.
     """
+
+    system: str
+    tasks: Sequence[str]
+    needs: Needs
+    prompts_of: Sequence[type] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def open_curation(
+    request: Curation, on_event: Listener, method: CuratedMethod
+) -> AsyncIterator[CurationContext]:
+    """Lock the folder and open models and documents, until the end."""
+    system, needs = method.system, method.needs
     reader = request.names.models.get(Role.READER) or request.names.settings.reader
     if needs.required and reader is None:
         # A model that was chosen by default is not one to learn from.
@@ -156,15 +161,15 @@ async def open_curation(
                 asked = [await corpora.resolve(dataset, question) for question in asked]
         identity = {
             "system": system,
-            "tasks": sorted(tasks),
-            "settings": to_plain(settings or {}),
+            "tasks": sorted(method.tasks),
+            "settings": to_plain(method.settings),
             "seed": request.seed,
             "models": {
                 _TEACHER if role == Role.READER else role: asdict(each)
                 for role, each in records.items()
             },
             "data": await _digest_sources(request, library),
-            PROMPTS: await in_thread(prompt_digests, prompts_of),
+            PROMPTS: await in_thread(prompt_digests, method.prompts_of),
         }
         yield CurationContext(
             request,
@@ -454,7 +459,7 @@ def _write_samples(
             **_count_shared_gold(asked["train"], asked["held_out"]),
             **_count_shared_documents(splits["train"], splits["held_out"]),
         },
-        files={name: file_digest(request.out / name) for name in files},
+        files={name: hash_file(request.out / name) for name in files},
         versions=versions(),
         sessions=tuple(asdict(session) for session in record.sessions),
         **count_samples(done.values(), splits),

@@ -12,31 +12,36 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import re
-import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel
 
 from colligate.concurrency import in_thread
 from colligate.core.events import Listener
 from colligate.core.parameters import list_parameters, set_parameters
-from colligate.core.prompts import Reasoning, escape
+from colligate.core.prompts import Reasoning
 from colligate.core.run import Run
-from colligate.documents import Document, Passage, Span
-from colligate.documents.languages import detect_language
+from colligate.documents import Document, Span
 from colligate.documents.sentences import split_sentences
-from colligate.documents.tokens import CJK, estimate_tokens
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import UnknownDocument, UsageError
-from colligate.lab.bench.metrics.answers import normalise_dual
 from colligate.lab.bench.metrics.judging import implies
 from colligate.lab.bench.question import Question
-from colligate.lab.training.curation import Curation, CurationContext, open_curation
-from colligate.lab.training.samples import Card, CuratedItem, Sample
+from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
+from colligate.lab.training.dualrag_golds import (
+    GoldDocument,
+    GoldMatch,
+    TitleScorer,
+    find_gold_statement,
+    match_entities,
+    quote_statements,
+    split_answer_words,
+)
+from colligate.lab.training.samples import Card, CuratedItem, Drawn, Sample
 from colligate.lab.training.trajectories import (
     EntityLookup,
     StepState,
@@ -46,17 +51,14 @@ from colligate.lab.training.trajectories import (
     replay,
 )
 from colligate.models import Message, Reranker
-from colligate.strategies.dualrag.knowledge import ELSE, Fragment, sort_name_words
+from colligate.strategies.dualrag.knowledge import ELSE
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
-    LONGEST_STATEMENT,
-    MOST_STATEMENTS,
     REASONER_TOKENS,
     SUMMARY_TOKENS,
     Entities,
     Summary,
-    SummaryStatement,
     Wanted,
     clean_entities,
     identifier_messages,
@@ -85,15 +87,9 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
     tasks = request.choose_tasks(DualRAG.name, ROLES)
     request.require_questions("the teacher answers questions")
     strategy, matching = _configure(request.settings)
-    async with open_curation(
-        request,
-        on_event,
-        system=DualRAG.name,
-        needs=strategy.needs,
-        tasks=tasks,
-        prompts_of=(DualRAG,),
-        settings={**asdict(strategy), **asdict(matching)},
-    ) as context:
+    given = {**asdict(strategy), **asdict(matching)}
+    method = CuratedMethod(DualRAG.name, tasks, strategy.needs, (DualRAG,), given)
+    async with open_curation(request, on_event, method) as context:
         score_titles, over = matching.scores(context.reranker)
 
         async def work(question: Question) -> CuratedItem:
@@ -116,8 +112,8 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
             found = await draw_role_samples(
                 steps, golds, question.answers, tasks=tasks, score_titles=score_titles, over=over
             )
-            counts += found.counts
-            return CuratedItem(tuple(found.samples), found.discarded, counts, usage)
+            found.counts += counts
+            return found.item(usage)
 
         name = context.reranker.name if context.reranker is not None else ""
         match = (_BY_WORDS if score_titles is None else _BY_RERANKER).format(name=name, over=over)
@@ -249,7 +245,7 @@ def contains_answer(answer: str, short: str, gold: str) -> bool:
 
     Yes and no are in many sentences: for them the short answer's first word counts.
     """
-    wanted, said, cut = map(_split_words, (gold, answer, short))
+    wanted, said, cut = map(split_answer_words, (gold, answer, short))
     if not wanted:
         return False
     if wanted in (["yes"], ["no"]):
@@ -259,15 +255,6 @@ def contains_answer(answer: str, short: str, gold: str) -> bool:
         for words in (said, cut)
         for at in range(len(words) - len(wanted) + 1)
     )
-
-
-# Chinese and Japanese have no blanks between words, and signs of their own.
-_WORD = re.compile(rf"[{CJK}]|[^\s{CJK}\u3001-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f]+")
-
-
-def _split_words(text: str) -> list[str]:
-    # Composed again: Hangul and kana would be split within a character.
-    return _WORD.findall(unicodedata.normalize("NFC", normalise_dual(text)))
 
 
 _COMPRESSION = 3
@@ -297,13 +284,25 @@ _REPEATED = "a thought that it had before"
 _CORRECTED = (_TOO_MUCH, _REPEATED)
 
 
-@dataclass
-class RoleSamples:
-    """The samples of a trajectory, why others were not made, and other counts."""
+@dataclass(kw_only=True)
+class RoleSamples(Drawn):
+    """The samples of a trajectory."""
 
-    samples: list[Sample] = field(default_factory=list)
-    discarded: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
+    trajectory: Trajectory
+
+    def add(
+        self, task: str, name: str, messages: Sequence[Message], reply: BaseModel, label: str
+    ) -> None:
+        """Add a sample, unless its reply would be longer than a reply may be."""
+        text = json.dumps(reply.model_dump(), ensure_ascii=False)
+        if estimate_tokens(text) > _REPLY_TOKENS[task]:
+            self.discarded[f"{task}: the reply would be longer than a reply may be"] += 1
+            return
+        exchange = (*messages, Message("assistant", text))
+        run = self.trajectory.id
+        self.samples.append(
+            Sample(f"{run}/{task}/{name}", task, exchange, {"question": run, "class": label})
+        )
 
 
 async def draw_role_samples(
@@ -320,9 +319,9 @@ async def draw_role_samples(
     Without gold documents only the Reasoner is taught: which entities were the right ones to look
     for is then unknown. `score_titles` and `over` are those of `match_entities`.
     """
-    found = RoleSamples()
+    found = RoleSamples(trajectory=trajectory)
     if "reasoner" in tasks:
-        _ReasonerSamples(trajectory, golds, found).draw()
+        _ReasonerSamples(golds, found).draw()
     if not golds:
         found.discarded["identifier and summarizer: no gold document is named"] += 1
         return found
@@ -332,9 +331,9 @@ async def draw_role_samples(
         how = match[entity].how if entity in match else "none"
         found.counts[f"entities, gold by {how}"] += 1
     if "identifier" in tasks:
-        _draw_identifier(trajectory, match, found)
+        _draw_identifier(match, found)
     if "summarizer" in tasks:
-        _draw_summarizer(trajectory, golds, match, answers, found)
+        _draw_summarizer(golds, match, answers, found)
     return found
 
 
@@ -349,9 +348,12 @@ class _ReasonerSamples:
     right, and nothing is missing. Otherwise it is left out.
     """
 
-    trajectory: Trajectory
     golds: Sequence[GoldDocument]
     found: RoleSamples
+
+    @property
+    def trajectory(self) -> Trajectory:
+        return self.found.trajectory
 
     def draw(self) -> None:
         steps = self.trajectory.steps
@@ -395,7 +397,7 @@ class _ReasonerSamples:
             return "a thought too long for the schema"
         reply = Reasoning(thought=thought, need_retrieve=need)
         messages = reasoner_messages(self.trajectory.question, state.outline, state.before)
-        _add(self.found, self.trajectory, "reasoner", f"{step.round}", messages, reply, label)
+        self.found.add("reasoner", f"{step.round}", messages, reply, label)
         return ""
 
     def _all_known(self, state: StepState) -> bool:
@@ -403,9 +405,7 @@ class _ReasonerSamples:
         return bool(self.golds) and all(gold.id in known for gold in self.golds)
 
 
-def _draw_identifier(
-    trajectory: Trajectory, match: Mapping[str, GoldMatch], found: RoleSamples
-) -> None:
+def _draw_identifier(match: Mapping[str, GoldMatch], found: RoleSamples) -> None:
     """(question, outline, thoughts, entities) -> entities and queries, for each step with lookups.
 
     If every entity means a gold document of its own, the run is used as it was. Otherwise it is
@@ -413,7 +413,7 @@ def _draw_identifier(
     mean one gold get the name of the best of them, and their knowledge is put together. If an
     entity is known and asked for again, a request that brought nothing new is left out.
     """
-    steps = trajectory.steps
+    trajectory, steps = found.trajectory, found.trajectory.steps
     called = _name_by_gold(_collect_spans(steps), match)
     linked = any(name != entity for entity, name in called.items())
     for step, state in zip(steps, replay(steps, called.get), strict=True):
@@ -440,7 +440,7 @@ def _draw_identifier(
             entities = [Wanted(entity=name, keywords=list(queries)) for name, queries in clean]
             label = "linked" if linked else "as it was"
             reply = Entities(entities=entities)
-            _add(found, trajectory, "identifier", f"{step.round}", messages, reply, label)
+            found.add("identifier", f"{step.round}", messages, reply, label)
 
 
 def _name_by_gold(
@@ -466,7 +466,6 @@ def _brought_new(looked: EntityLookup, state: StepState) -> bool:
 
 
 def _draw_summarizer(
-    trajectory: Trajectory,
     golds: Sequence[GoldDocument],
     match: Mapping[str, GoldMatch],
     answers: Sequence[str],
@@ -478,7 +477,7 @@ def _draw_summarizer(
     passages have the gold, the reply is a sentence of the gold; otherwise it is nothing. Of an
     entity that means no gold only findings from a gold document are kept.
     """
-    steps = trajectory.steps
+    trajectory, steps = found.trajectory, found.trajectory.steps
     ids = {gold.id for gold in golds}
     for step, state in zip(steps, replay(steps), strict=True):
         for number, looked in enumerate(step.looked, 1):
@@ -509,30 +508,7 @@ def _draw_summarizer(
                 looked.passages,
             )
             name = f"{step.round}.{number}"
-            _add(found, trajectory, "summarizer", name, messages, Summary(statements=said), label)
-
-
-def _add(
-    found: RoleSamples,
-    trajectory: Trajectory,
-    task: str,
-    name: str,
-    messages: Sequence[Message],
-    reply: BaseModel,
-    label: str,
-) -> None:
-    text = json.dumps(reply.model_dump(), ensure_ascii=False)
-    if estimate_tokens(text) > _REPLY_TOKENS[task]:
-        found.discarded[f"{task}: the reply would be longer than a reply may be"] += 1
-        return
-    found.samples.append(
-        Sample(
-            id=f"{trajectory.id}/{task}/{name}",
-            task=task,
-            messages=(*messages, Message("assistant", text)),
-            meta={"question": trajectory.id, "class": label},
-        )
-    )
+            found.add("summarizer", name, messages, Summary(statements=said), label)
 
 
 def _collect_spans(steps: Sequence[TrajectoryStep]) -> dict[str, list[Span]]:
@@ -542,182 +518,3 @@ def _collect_spans(steps: Sequence[TrajectoryStep]) -> dict[str, list[Span]]:
         for looked in step.looked:
             spans[looked.entity] += [s for each in looked.fragments for s in each.spans]
     return spans
-
-
-# Which gold document an entity means.
-#
-# The paper asks a reranker: the gold title with the best score, if that is above 0 (of logits). So
-# does this if a cross-encoder is named. Without one a title is meant if all words of the shorter of
-# the two are in the longer, and the same numbers. If no title is meant, the spans that our outline
-# keeps decide: most of what is known of the entity is from one gold document.
-
-TitleScorer = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
-"""Scores each title for a name, as a reranker does."""
-
-_MOSTLY = 0.5
-_ROMAN = re.compile(r"[IVX]+")
-_QUALIFIED = re.compile(r"\s*\([^()]*\)\s*$")  # "Silver Harbour (film)"
-
-
-@dataclass(frozen=True)
-class GoldDocument:
-    """A document with a part of the answer, and the sentences of it that the data set names."""
-
-    id: str
-    title: str
-    sentences: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class GoldMatch:
-    """The gold document that an entity means. Scores compare within one `how`."""
-
-    gold: GoldDocument
-    how: Literal["reranker", "words", "knowledge"]
-    score: float
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """A sort key, best last: a match by name is better than one by knowledge."""
-        return self.how != "knowledge", self.score
-
-
-async def match_entities(
-    known: Mapping[str, Sequence[Span]],
-    golds: Sequence[GoldDocument],
-    *,
-    score_titles: TitleScorer | None = None,
-    over: float = 0.0,
-) -> dict[str, GoldMatch]:
-    """Return the gold document of each entity that means one.
-
-    `known` has the spans from which each entity is known. With `score_titles`, a reranker's, the
-    best title counts if its score is above `over`.
-    """
-    found = {}
-    for entity, spans in known.items():
-        match = None if entity == ELSE else await _match_name(entity, golds, score_titles, over)
-        match = match or _match_knowledge(spans, golds)
-        if match is not None:
-            found[entity] = match
-    return found
-
-
-async def _match_name(
-    entity: str, golds: Sequence[GoldDocument], score_titles: TitleScorer | None, over: float
-) -> GoldMatch | None:
-    titled = [gold for gold in golds if gold.title]
-    if not titled:
-        return None
-    how: Literal["reranker", "words"]
-    if score_titles is None:
-        how, over, scores = "words", 0.0, [_score_words(entity, gold.title) for gold in titled]
-    else:
-        how, scores = "reranker", list(await score_titles(entity, [gold.title for gold in titled]))
-    best = max(range(len(titled)), key=scores.__getitem__)
-    return GoldMatch(titled[best], how, scores[best]) if scores[best] > over else None
-
-
-def _score_words(name: str, title: str) -> float:
-    """Return the F1 of the words of name and title if one has all of the other's, otherwise 0.
-
-    Brackets at the end of a title only count if the name has brackets too. Numbers must agree:
-    those of the name must be in the title, those of the title before its brackets in the name.
-    """
-    bare = title if _QUALIFIED.search(name) else _QUALIFIED.sub("", title) or title
-    if not _find_numbers(bare) <= _find_numbers(name) <= _find_numbers(title):
-        return 0.0
-    return max(
-        _overlap_f1(set(sort_name_words(name)), set(sort_name_words(each)))
-        for each in (title, bare)
-    )
-
-
-def _overlap_f1(one: set[str], other: set[str]) -> float:
-    if not one or not other or not (one <= other or other <= one):
-        return 0.0
-    return 2 * min(len(one), len(other)) / (len(one) + len(other))
-
-
-def _find_numbers(text: str) -> set[str]:
-    """Return the numbers in a text, also Roman ones; a lone I, V or X is one of them."""
-    return {w for w in re.findall(r"\w+", text) if any(map(str.isdigit, w)) or _ROMAN.fullmatch(w)}
-
-
-def _match_knowledge(spans: Sequence[Span], golds: Sequence[GoldDocument]) -> GoldMatch | None:
-    counted = Counter(span.document_id for span in spans)
-    shares = [(counted[gold.id] / len(spans), gold) for gold in golds] if spans else []
-    share, gold = max(shares, key=lambda pair: pair[0], default=(0.0, None))
-    return GoldMatch(gold, "knowledge", share) if gold is not None and share > _MOSTLY else None
-
-
-# Quotes in a wanted reply: copied word for word from where they are.
-
-
-def quote_statements(
-    fragments: Sequence[Fragment], passages: Sequence[Passage]
-) -> list[SummaryStatement]:
-    """Return a statement for each fragment; its quote are the sentences that it is from."""
-    found = []
-    for fragment in fragments:
-        for span in fragment.spans:
-            for number, passage in enumerate(passages, 1):
-                if passage.span.contains(span):
-                    start = span.start - passage.span.start
-                    quote = passage.text[start : start + len(span)]
-                    found.append(_make_statement(number, quote, fragment.text))
-                    break
-    return found[:MOST_STATEMENTS]
-
-
-def find_gold_statement(
-    gold: GoldDocument, passages: Sequence[Passage], claim: str
-) -> list[SummaryStatement]:
-    """Return the gold's first named sentence that a passage has, if any.
-
-    Blanks and line breaks may differ. If the gold has no named sentences, or what it names is
-    longer than a passage, it is the sentence of such passages that shares most words with the
-    `claim`.
-    """
-    own = [(n, each.text) for n, each in enumerate(passages, 1) if each.document_id == gold.id]
-    for words in filter(None, map(str.split, gold.sentences)):
-        pattern = re.compile(r"\s+".join(map(re.escape, words)))
-        for number, text in own:
-            if found := pattern.search(text):
-                return [_make_statement(number, found[0], found[0])]
-    if gold.sentences:
-        own = [(number, text) for number, text in own if _is_named(text, gold.sentences)]
-    wanted = set(_split_words(claim))
-    best: SummaryStatement | None = None
-    most = 0
-    for number, text in own:
-        for start, end in split_sentences(text, detect_language(text)):
-            sentence = text[start:end]
-            shared = len(wanted.intersection(_split_words(sentence)))
-            if shared > most:
-                best, most = _make_statement(number, sentence, sentence), shared
-    return [best] if best is not None else []
-
-
-def _is_named(text: str, named: Sequence[str]) -> bool:
-    """Return whether most words of a passage are in one of the texts that are named."""
-    words = _split_words(text)
-    known = (set(_split_words(each)) for each in named)
-    return any(sum(word in each for word in words) > _MOSTLY * len(words) for each in known)
-
-
-def _make_statement(number: int, quote: str, sentence: str) -> SummaryStatement:
-    """Return a statement whose quote is in the prompt, escaped as there."""
-    return SummaryStatement(
-        passage=number,
-        quote=_shorten(escape(quote), LONGEST_STATEMENT),
-        sentence=_shorten(" ".join(sentence.split()), LONGEST_STATEMENT),
-    )
-
-
-def _shorten(text: str, longest: int) -> str:
-    """Return as many whole words of a text as fit."""
-    if len(text) <= longest:
-        return text
-    cut = text[: longest + 1].rpartition(" ")[0]
-    return cut or text[:longest]

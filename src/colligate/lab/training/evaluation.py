@@ -36,7 +36,7 @@ from colligate.lab.bench.participants import ModelNames
 from colligate.lab.bench.question import draw_sample
 from colligate.lab.bench.significance import Difference, paired_bootstrap
 from colligate.lab.jobs.files import lock_folder, write_whole
-from colligate.lab.jobs.identity import file_digest, hardware, model_records, versions
+from colligate.lab.jobs.identity import hardware, model_records, versions
 from colligate.lab.jobs.spending import MANY_CALLS, SharedTokenBudget, Spending
 from colligate.lab.training.samples import Sample, read_samples
 from colligate.lab.training.scores import SCORES, average_values, score_reply
@@ -44,6 +44,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Completion, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.structured import json_schema_of, with_schema
+from colligate.models.weights import hash_file
 from colligate.session import Session
 from colligate.settings import Named as NamedModel
 from colligate.strategies.dualrag.prompts import (
@@ -179,7 +180,7 @@ def _load_samples(request: Evaluation) -> tuple[list[Sample], str]:
         there = ", ".join(dict.fromkeys(sample.task for sample in read_samples(file)))
         why = f"of {', '.join(request.tasks)}; it has {there}" if there else "it is empty"
         raise UsageError(f"{file} holds no samples", why, "curate more, or hold more of them out")
-    return found, file_digest(file)
+    return found, hash_file(file)
 
 
 async def _open_base(session: Session, tasks: Sequence[str], trace: Trace) -> ChatModel:
@@ -321,14 +322,9 @@ class Measure:
 
     def to_json(self) -> dict[str, Any]:
         """Return it for programs."""
-        found = self.difference
-        return {
-            **vars(self),
-            "adapter": self.adapter or None,
-            "difference": found.mean if found else None,
-            **{name: getattr(found, name, None) for name in ("low", "high", "p")},
-            "stars": found.stars if found else "",
-        }
+        nothing = {**dict.fromkeys(("difference", "low", "high", "p")), "stars": ""}
+        found = self.difference.to_json() if self.difference else nothing
+        return {**vars(self), "adapter": self.adapter or None, **found}
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,11 @@ from types import FrameType
 from typing import Any
 
 from colligate.core.events import Event, Listener, Noted, Trace
-from colligate.errors import ColligateError, UnknownModel, UsageError
-from colligate.lab.bench.figures import Chart, Panel, Point, Series, draw_lines
-from colligate.lab.jobs.files import lock_folder, make_folder, write_whole
-from colligate.lab.jobs.identity import check_same, file_digest, versions, weights_digest
-from colligate.lab.jobs.job import Invocation, parse_known, utc_now
+from colligate.errors import UnknownModel, UsageError
+from colligate.lab.bench.charts import Chart, Panel, Point, Series, draw_lines
+from colligate.lab.jobs.files import lock_folder, make_folder
+from colligate.lab.jobs.identity import check_same, versions, weights_digest
+from colligate.lab.jobs.job import Invocation, RecordFile, parse_known, utc_now
 from colligate.lab.training.recipes import Recipe, apply_settings, list_launch_files, read_recipe
 from colligate.lab.training.samples import HELD_OUT, TRAIN, read_samples, require_train_file
 from colligate.lab.training.trainer import (
@@ -38,6 +38,7 @@ from colligate.lab.training.trainer import (
     Device,
     Encoder,
     Encodings,
+    TrainedBase,
     TrainingObserver,
     build_dataset,
     check_seal,
@@ -52,8 +53,8 @@ from colligate.lab.training.trainer import (
 )
 from colligate.models.hf.loading import ModelSource, find_source, load_tokenizer, read_sizes
 from colligate.models.names import split_adapter, split_name
-from colligate.models.weights import PINNED, pull
-from colligate.session import report_pull
+from colligate.models.weights import PINNED, hash_file, pull
+from colligate.reporting import report_pull
 
 CHECKPOINTS, CURVE, PICTURE = "checkpoints", "curve.jsonl", "curve.svg"
 
@@ -93,8 +94,6 @@ def fit(
     out: Path,
     settings: Sequence[str] = (),
     on_event: Listener = lambda event: None,
-    *,
-    arguments: Mapping[str, Any] | None = None,
 ) -> Fitted:
     """Train on the samples in the folder `data`; an unfinished training in `out` is resumed.
 
@@ -110,13 +109,14 @@ def fit(
     """
     recipe = apply_settings(read_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
     inputs = _prepare(recipe, data, base, on_event)
+    arguments = {"recipe": recipe.name, "data": str(data), "base": base, "set": list(settings)}
     _check_out(out)
     with lock_folder(out) if inputs.rank.first else nullcontext():
         record = _open_record(inputs, out)
         if record.finished:
             inputs.emit(Noted(f"the training in {out} is finished: nothing is left to do"))
         else:
-            _train(inputs, out, record, dict(arguments or {}))
+            _train(inputs, out, record, arguments)
         return _summarise(inputs, out, record)
 
 
@@ -136,16 +136,12 @@ def _train(
     resume = _find_checkpoint(inputs, out) if inputs.rank.first else None
     _add_session(record, inputs, step_of(resume) if resume else 0, arguments)
     first, computation = inputs.rank.first, inputs.computation
-    with open_trainer(
-        inputs.recipe,
-        computation,
-        inputs.source,
-        inputs.tokenizer,
+    samples = (
         build_dataset(inputs.train.fitting, inputs.cutoff, packing=computation.packing),
         build_dataset(inputs.held_out.fitting, inputs.cutoff, packing=False),
-        out / CHECKPOINTS,
-        sharded=inputs.rank.sharded,
-    ) as trainer:
+    )
+    base = TrainedBase(inputs.source, inputs.tokenizer, inputs.rank.sharded)
+    with open_trainer(inputs.recipe, computation, base, samples, out / CHECKPOINTS) as trainer:
         trainer.accelerator.wait_for_everyone()
         if not first:
             resume = find_newest(out / CHECKPOINTS)  # the first process has checked it
@@ -153,7 +149,7 @@ def _train(
         trained = count(trainer.model, trainable_only=True)
         record.parameters = {"trained": trained, "all": count(trainer.model)}
         if first:
-            _write_record(out, record)
+            _FIT.write(out, record)
         record.step, record.steps = _read_progress(resume) if resume else (0, 0)
         if resume is None or record.step < record.steps:
             with catch_signals(lambda: inputs.emit(_STOPPING), inputs.rank) as stop:
@@ -256,7 +252,7 @@ def _prepare(recipe: Recipe, data: Path, base: str, on_event: Listener) -> Train
     )
     _announce(recipe, computation, rank, device, train, emit)
     files = [data / name for name in (TRAIN, HELD_OUT) if (data / name).is_file()]
-    digests = {file.name: file_digest(file) for file in files}
+    digests = {file.name: hash_file(file) for file in files}
     return TrainingInputs(
         recipe, base, source, tokenizer, cutoff, train, held_out, digests, computation, rank, emit
     )
@@ -378,22 +374,19 @@ class FitRecord:
     steps: int = 0
     sessions: list[dict[str, Any]] = field(default_factory=list)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as its file holds it."""
+        return asdict(self)
+
 
 def read_record(folder: Path) -> FitRecord | None:
     """Read the record of the training that a folder holds, if any."""
-    file = folder / RECORD
-    if not file.exists():
-        return None
-    try:
-        return parse_known(FitRecord, json.loads(file.read_text("utf-8")))
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        why = f"{type(error).__name__}: {error}"
-        hint = "restore the file, or name another --out"
-        raise ColligateError(f"{file} cannot be read", why, hint) from error
+    return _FIT.read(folder) if (folder / RECORD).exists() else None
 
 
-def _write_record(folder: Path, record: FitRecord) -> None:
-    write_whole(folder / RECORD, [json.dumps(asdict(record), ensure_ascii=False, indent=1)])
+_FIT = RecordFile(
+    RECORD, lambda whole: parse_known(FitRecord, whole), "a training", "colligate train fit --out"
+)
 
 
 def _open_record(inputs: TrainingInputs, out: Path) -> FitRecord:
@@ -435,7 +428,7 @@ def _end_session(record: FitRecord, recipe: Recipe, out: Path) -> None:
         (out / PICTURE).write_text(drawn, "utf-8")
     if record.finished:
         _copy_model(recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
-    _write_record(out, record)
+    _FIT.write(out, record)
 
 
 _ADAPTER = ("adapter_config.json", "adapter_model.safetensors")

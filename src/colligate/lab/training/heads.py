@@ -31,10 +31,10 @@ from colligate.core.parameters import require_min, set_parameters
 from colligate.errors import MissingExtra, UsageError
 from colligate.lab.bench.datasets.records import RecordModel, parse_records, validate
 from colligate.lab.jobs.files import json_line, lock_folder
-from colligate.lab.jobs.identity import check_same, file_digest, versions
+from colligate.lab.jobs.identity import check_same, versions
 from colligate.lab.training.samples import HELD_OUT, TRAIN
-from colligate.models.weights import pull
-from colligate.session import report_pull
+from colligate.models.weights import hash_file, pull
+from colligate.reporting import report_pull
 
 try:
     import onnx
@@ -198,8 +198,8 @@ def _check_record(base: Path, data: Path, numbers: HeadFit, out: Path) -> None:
     """Write what a training is made of, or check that it is the same as before."""
     files = [data / name for name in (TRAIN, HELD_OUT) if (data / name).exists()]
     now = {
-        "base": file_digest(base / "model.safetensors"),
-        "data": {file.name: file_digest(file) for file in files},
+        "base": hash_file(base / "model.safetensors"),
+        "data": {file.name: hash_file(file) for file in files},
         "numbers": asdict(numbers),
     }
     file = out / RECORD

@@ -12,10 +12,9 @@ import asyncio
 import hashlib
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
@@ -32,9 +31,10 @@ from colligate.documents.sentences import MOST_WORDS, word_spans
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MalformedOutput, UsageError
 from colligate.lab.bench.question import Question
-from colligate.lab.training.curation import Curation, CurationContext, open_curation
-from colligate.lab.training.samples import Card, CuratedItem, Sample
+from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
+from colligate.lab.training.samples import Card, CuratedItem, Drawn, Sample
 from colligate.lab.training.scores import make_plain_document
+from colligate.lab.training.skeletons import write_skeleton
 from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import Capability, Completion, Message, Role
@@ -52,7 +52,7 @@ from colligate.strategies.longrefiner.selection import (
     parse_titles,
     selection_messages,
 )
-from colligate.strategies.longrefiner.skeleton import recover, write_skeleton
+from colligate.strategies.longrefiner.skeleton import recover
 from colligate.strategies.longrefiner.structuring import (
     Article,
     Level,
@@ -83,19 +83,14 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
     tasks = _choose_tasks(request)
     settings = set_parameters(CurationSettings, request.settings)
     asks = bool({SCOPE, SELECTION} & set(tasks))
-    async with open_curation(
-        request,
-        on_event,
-        system=LongRefiner.name,
-        needs=Needs(
-            required=frozenset({Capability.CHAT} if asks else ()),
-            searches=SELECTION in tasks,
-            reads=SELECTION in tasks,
-        ),
-        tasks=tasks,
-        prompts_of=(LongRefiner, Refiner, Label),
-        settings=asdict(settings),
-    ) as context:
+    needs = Needs(
+        required=frozenset({Capability.CHAT} if asks else ()),
+        searches=SELECTION in tasks,
+        reads=SELECTION in tasks,
+    )
+    prompts_of = (LongRefiner, Refiner, Label)
+    method = CuratedMethod(LongRefiner.name, tasks, needs, prompts_of, asdict(settings))
+    async with open_curation(request, on_event, method) as context:
         work = _ItemWork(context, settings, tasks)
         questions = list(context.questions) if asks else []
         documents: list[Document] = []
@@ -169,13 +164,20 @@ class _ItemWork:
     tasks: Collection[str]
 
     async def __call__(self, item: Question | _DocumentItem) -> CuratedItem:
+        drawn = Drawn()
         if isinstance(item, _DocumentItem):
             pairs = await asyncio.to_thread(structuring_pairs, item.document, self.settings)
-            return _prefix_counts(STRUCTURING, pairs)
+            drawn.take(pairs, STRUCTURING)
+            return drawn.item()
         async with self._sources(item) as sources:
             run = self.context.start_run(sources)
-            parts = _combine([part async for part in self._ask(item, run)])
-            return replace(parts, usage=self.context.usage_of(run))
+            if SCOPE in self.tasks:
+                drawn.take(await _label_scope(item, run), SCOPE)
+            if SELECTION in self.tasks:
+                mode, count = self.settings.mode, self.settings.documents
+                for document in await rank_documents(item.text, run, count, mode):
+                    drawn.take(await self._select(item, document, run), SELECTION)
+            return drawn.item(self.context.usage_of(run))
 
     @asynccontextmanager
     async def _sources(self, question: Question) -> AsyncIterator[Sources]:
@@ -185,14 +187,6 @@ class _ItemWork:
         else:
             async with InMemorySources(()) as nothing:
                 yield nothing
-
-    async def _ask(self, question: Question, run: Run) -> AsyncIterator[CuratedItem]:
-        if SCOPE in self.tasks:
-            yield _prefix_counts(SCOPE, await _label_scope(question, run))
-        if SELECTION in self.tasks:
-            mode, count = self.settings.mode, self.settings.documents
-            for document in await rank_documents(question.text, run, count, mode):
-                yield _prefix_counts(SELECTION, await self._select(question, document, run))
 
     async def _select(self, question: Question, document: str, run: Run) -> CuratedItem:
         """Ask which titles of a document help, as `Refiner` asks."""
@@ -219,25 +213,6 @@ async def _label_scope(question: Question, run: Run) -> CuratedItem:
     except MalformedOutput:
         return CuratedItem(discarded={MALFORMED: 1})
     return CuratedItem((scope_sample(question, label.value),))
-
-
-def _prefix_counts(task: str, item: CuratedItem) -> CuratedItem:
-    """Put the task's name before whatever is counted."""
-
-    def named(counts: Mapping[str, int]) -> dict[str, int]:
-        return {f"{task}: {what}": count for what, count in counts.items()}
-
-    return replace(item, discarded=named(item.discarded), counts=named(item.counts))
-
-
-def _combine(parts: Iterable[CuratedItem]) -> CuratedItem:
-    samples: list[Sample] = []
-    discarded, counts = Counter[str](), Counter[str]()
-    for part in parts:
-        samples += part.samples
-        discarded.update(part.discarded)
-        counts.update(part.counts)
-    return CuratedItem(tuple(samples), discarded, counts)
 
 
 # The parameters.
@@ -301,17 +276,16 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
     replies = [_write_reply(document, body.locate(span), settings) for span in spans]
     if len({tag for reply in replies for tag in _SECTION.findall(reply)}) < _LEAST_SECTIONS:
         return CuratedItem(discarded={UNSECTIONED: 1})
-    samples = []
-    discarded: Counter[str] = Counter()
+    drawn = Drawn()
     for place, (span, reply) in enumerate(zip(spans, replies, strict=True)):
         text = body.bare.slice(span)
         if estimate_tokens(reply) > limit_skeleton(text, settings.structuring_tokens):
-            discarded[LONG_PAIRS] += 1
+            drawn.discarded[LONG_PAIRS] += 1
         elif recover(reply, make_plain_document(text)).coverage < settings.recovered:
-            discarded[LOST] += 1
+            drawn.discarded[LOST] += 1
         else:
-            samples.append(_make_pair(document, text, reply, place, len(spans)))
-    return CuratedItem(tuple(samples), discarded)
+            drawn.samples.append(_make_pair(document, text, reply, place, len(spans)))
+    return drawn.item()
 
 
 @dataclass(frozen=True)

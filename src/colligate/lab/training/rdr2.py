@@ -6,7 +6,6 @@ tags and ids, or with `reply=enclosed`; the sample has tags and ids in any case.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
@@ -16,15 +15,15 @@ from colligate.core.prompts import escape
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import UsageError
 from colligate.lab.bench.question import Question
-from colligate.lab.training.curation import Curation, CurationContext, open_curation
-from colligate.lab.training.samples import Card, CuratedItem, Sample
+from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
+from colligate.lab.training.samples import Card, CuratedItem, Drawn, Sample
 from colligate.lab.training.scores import shown_subtree
 from colligate.models import Message
-from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.method import RDR2, Routing
 from colligate.strategies.rdr2.router import (
     REFUSAL,
     Action,
+    Routed,
     Tag,
     parse_router_reply,
     router_messages,
@@ -46,15 +45,8 @@ async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
         ColligateError: something cannot be opened or read.
     """
     strategy = _configure(request)
-    async with open_curation(
-        request,
-        on_event,
-        system=RDR2.name,
-        needs=RDR2.needs,
-        tasks=(_TASK,),
-        prompts_of=(RDR2,),
-        settings=asdict(strategy),
-    ) as context:
+    method = CuratedMethod(RDR2.name, (_TASK,), RDR2.needs, (RDR2,), asdict(strategy))
+    async with open_curation(request, on_event, method) as context:
 
         async def work(question: Question) -> CuratedItem:
             return await _curate_question(question, strategy, context)
@@ -95,52 +87,49 @@ async def _curate_question(
         hits = await run.search(question.text, k=strategy.k, pool=strategy.pool, mode=strategy.mode)
         routings = await strategy.route(question.text, run, hits)
     events = [event for _, event in run.trace.events if isinstance(event, Routed)]
-    samples, discarded, counts = draw_router_samples(
-        question, routings, events, strategy.reply_tokens
-    )
+    drawn = draw_router_samples(question, routings, events, strategy.reply_tokens)
     if not hits:
-        discarded["no passage was found"] += 1
-    return CuratedItem(samples, discarded, counts, context.usage_of(run))
+        drawn.discarded["no passage was found"] += 1
+    return drawn.item(context.usage_of(run))
 
 
 def draw_router_samples(
     question: Question, routings: Sequence[Routing], events: Sequence[Routed], reply_tokens: int
-) -> tuple[tuple[Sample, ...], Counter[str], Counter[str]]:
-    """Return the samples of a question, how many were left out by reason, and counts.
+) -> Drawn:
+    """Return the samples of a question.
 
-    Samples are in the order in which documents were found. A reply has at most `reply_tokens`.
+    They are in the order in which documents were found. A reply has at most `reply_tokens`.
     """
     trees = {routing.tree.document.id: routing.tree for routing in routings}
     order = list(trees)
-    samples: dict[tuple[Message, ...], Sample] = {}
-    discarded: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
+    drawn, asked = Drawn(), set[tuple[Message, ...]]()
     ranked = sorted(
         events,
         key=lambda event: (order.index(event.document), event.round, event.highlighted),
     )
     for number, event in enumerate(ranked):
-        counts["subtrees shown"] += 1
-        counts.update(f"actions left out: {each.why}" for each in event.rejected)
-        counts["lines of replies that are no actions"] += len(event.dropped)
+        drawn.counts["subtrees shown"] += 1
+        drawn.counts.update(f"actions left out: {each.why}" for each in event.rejected)
+        drawn.counts["lines of replies that are no actions"] += len(event.dropped)
         nodes = trees[event.document].nodes
         headings = [node for node in nodes if nodes[node].structure]
         try:
             view = _parse_shown(event, trees[event.document], headings)
             wanted = format_reply(event.actions, view, refused=event.verdict == "refused")
         except ValueError:
-            discarded["the subtree cannot be read back"] += 1
+            drawn.discarded["the subtree cannot be read back"] += 1
             continue
         if why := _find_fault(event, wanted, view, reply_tokens):
-            discarded[why] += 1
+            drawn.discarded[why] += 1
             continue
         prompt = tuple(router_messages(question.text, event.shown))
-        if prompt in samples:
-            discarded["the same subtree came before"] += 1
+        if prompt in asked:
+            drawn.discarded["the same subtree came before"] += 1
             continue
         kind = _classify(event.actions)
-        counts.update(f"actions: {action.tag.value}" for action in event.actions)
-        samples[prompt] = Sample(
+        drawn.counts.update(f"actions: {action.tag.value}" for action in event.actions)
+        asked.add(prompt)
+        sample = Sample(
             id=f"{question.id}/{number}",
             task=_TASK,
             messages=(*prompt, Message("assistant", wanted)),
@@ -153,7 +142,8 @@ def draw_router_samples(
                 "headings": [node for node in headings if node in view.visible],
             },
         )
-    return tuple(samples.values()), discarded, +counts
+        drawn.samples.append(sample)
+    return drawn
 
 
 def _parse_shown(event: Routed, tree: StructureTree, headings: Collection[int]) -> SubTree:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
+import yaml
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from colligate.errors import UnknownModel, UsageError, closest
+from colligate.errors import UnknownModel, UsageError
+from colligate.lab.bench.toml_files import TomlFolder, explain_invalid, parse_toml, suggest
 from colligate.lab.jobs.files import make_folder
 from colligate.lab.training.samples import HELD_OUT, TRAIN, read_samples, require_train_file
 from colligate.models.names import split_adapter, split_name
@@ -94,27 +96,13 @@ def read_recipe(name: str | Path) -> Recipe:
     Raises:
         UsageError: there is no such recipe, or its file is wrong.
     """
-    if str(name) in list_recipes():
-        text = _folder().joinpath(f"{name}.toml").read_text("utf-8")
-        return parse_recipe(text, str(name), f"{name}.toml")
-    file = Path(name)
-    if file.suffix != ".toml":
-        why = "a file of yours ends in .toml"
-        hint = _suggest(str(name), list_recipes())
-        raise UsageError(f"there is no recipe {str(name)!r}", why, hint)
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot read the recipe {file}", why) from error
-    return parse_recipe(text, file.stem, str(file))
+    return parse_recipe(*_RECIPES.read(str(name)))
 
 
 @cache
 def list_recipes() -> tuple[str, ...]:
     """Return the names of the recipes that come with colligate."""
-    found = (each.name for each in _folder().iterdir() if each.name.endswith(".toml"))
-    return tuple(sorted(name.removesuffix(".toml") for name in found))
+    return _RECIPES.names()
 
 
 def list_launch_files() -> dict[str, Path]:
@@ -125,14 +113,7 @@ def list_launch_files() -> dict[str, Path]:
 
 def parse_recipe(text: str, name: str, file: str) -> Recipe:
     """Parse the text of a recipe's file; a UsageError names the file and the key."""
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is not valid TOML", str(error)) from error
-    for key in ("name", "text"):
-        if key in table:
-            raise UsageError(f"{file}: {key}", "there is no such key", "the file name is the name")
-    return replace(_validate(table, f"{file}: "), name=name, text=text)
+    return replace(_validate(parse_toml(text, file), f"{file}: "), name=name, text=text)
 
 
 def apply_settings(recipe: Recipe, settings: Sequence[str]) -> Recipe:
@@ -143,7 +124,7 @@ def apply_settings(recipe: Recipe, settings: Sequence[str]) -> Recipe:
         name = name.strip()
         if not equals or name not in recipe.settings:
             why = "expected NAME=VALUE" if not equals else "there is no such setting"
-            raise UsageError(f"--set {setting}", why, _suggest(name, list(recipe.settings)))
+            raise UsageError(f"--set {setting}", why, suggest(name, list(recipe.settings)))
         table[name] = _parse_value(value.strip(), name)
     return _validate(table, "--set ")
 
@@ -159,27 +140,11 @@ def _parse_value(text: str, name: str) -> Any:
     return value
 
 
-_UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")
-
-
 def _validate(table: Mapping[str, Any], where: str) -> Recipe:
     try:
         return _RECIPE.validate_python(dict(table))
     except ValidationError as error:
-        first = next((e for e in error.errors() if e["type"] in _UNKNOWN_KEY), error.errors()[0])
-    key = str(first["loc"][0])
-    if first["type"] in _UNKNOWN_KEY:
-        raise UsageError(f"{where}{key}", "there is no such key", _suggest(key, _KEYS))
-    raise UsageError(f"{where}{key}", first["msg"][0].lower() + first["msg"][1:])
-
-
-def _suggest(name: str, known: Sequence[str]) -> str:
-    near = closest(name, known)
-    return f"did you mean {near}?" if near else f"there are {', '.join(known)}"
-
-
-def _folder() -> Any:
-    return resources.files(__package__).joinpath("recipes")
+        raise explain_invalid(where, error, {"": _KEYS}) from error
 
 
 SCHEDULES = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
@@ -188,6 +153,7 @@ SCHEDULES = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_
 _DESCRIPTIONS = ("title", "paper", "about", "base", "name", "text")
 _KEYS = tuple(each.name for each in fields(Recipe) if each.name not in ("name", "text"))
 _RECIPE = TypeAdapter(Recipe)
+_RECIPES = TomlFolder(__package__, "recipes", "recipe")
 
 
 # The export for LLaMA-Factory. The prompts are the same; it turns them into tokens itself.
@@ -205,6 +171,14 @@ _MESSAGES_FORM = {
         "system_tag": "system",
     },
 }
+
+
+_HEAD = """\
+# {title}. llamafactory-cli train {file}
+# No template is named: LLaMA-Factory then uses the tokenizer's own, as inference does.
+# For one process: several divide gradient_accumulation_steps by their number. With packing a step
+# has packed sequences, each of many samples; colligate train fit takes fewer: divide in that way.
+"""
 
 
 def export_llama_factory(
@@ -238,8 +212,9 @@ def export_llama_factory(
         raise UsageError(what, "", "take another recipe or another --data")
     (out / DATASETS).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
     file = out / CONFIGURATION
-    lines = _lines(recipe, model, out.resolve(), list(described))
-    file.write_text("\n".join(lines) + "\n", "utf-8")
+    keys = _configure(recipe, model, out.resolve(), list(described))
+    body = yaml.safe_dump(keys, sort_keys=False, allow_unicode=True, width=1000)
+    file.write_text(_HEAD.format(title=recipe.title, file=CONFIGURATION) + body, "utf-8")
     return file
 
 
@@ -267,12 +242,8 @@ def _write_messages(recipe: Recipe, source: Path, file: Path) -> int:
     return count
 
 
-def _lines(recipe: Recipe, model: str, folder: Path, datasets: list[str]) -> Iterator[str]:
-    accumulation = recipe.global_batch // recipe.device_batch
-    yield f"# {recipe.title}. llamafactory-cli train {CONFIGURATION}"
-    yield "# No template is named: LLaMA-Factory then uses the tokenizer's own chat template, as"
-    yield "# inference does. Its templates of the same families may add a system message."
-    yield from _section("model", model_name_or_path=model)
+def _configure(recipe: Recipe, model: str, folder: Path, datasets: list[str]) -> dict[str, Any]:
+    """Return the keys of LLaMA-Factory that say the same."""
     tuned: dict[str, Any] = {"finetuning_type": recipe.method}
     if recipe.method == "lora":
         targets = recipe.targets
@@ -282,66 +253,40 @@ def _lines(recipe: Recipe, model: str, folder: Path, datasets: list[str]) -> Ite
             "lora_dropout": recipe.dropout,
             "lora_target": "all" if isinstance(targets, str) else ",".join(targets),
         }
-    yield from _section("method", stage="sft", do_train=True, **tuned)
-    yield from _section(
-        "dataset",
-        dataset_dir=str(folder),
-        dataset=datasets[0],
-        cutoff_len=recipe.cutoff,
+    measured = {
+        "eval_dataset": datasets[-1],
+        "per_device_eval_batch_size": recipe.device_batch,
+        "eval_strategy": "steps",
+        "eval_steps": recipe.evaluate_every,
+    }
+    return {
+        "model_name_or_path": model,
+        "stage": "sft",
+        "do_train": True,
+        **tuned,
+        "dataset_dir": str(folder),
+        "dataset": datasets[0],
+        "cutoff_len": recipe.cutoff,
         # Replies in a prompt are examples: only the last one is learnt.
-        mask_history=True,
-        train_on_prompt=False,
-        packing=recipe.packing,
+        "mask_history": True,
+        "train_on_prompt": False,
+        "packing": recipe.packing,
         **({"neat_packing": True} if recipe.packing else {}),
-    )
-    yield from _section(
-        "output",
-        output_dir=str(folder / "saved"),
-        logging_steps=recipe.log_every,
-        save_steps=recipe.save_every,
-        plot_loss=True,
-        report_to="none",
-    )
-    yield ""
-    yield f"# For one process; several divide the accumulation: {accumulation} / their number."
-    if recipe.packing:
-        yield "# It counts packed sequences, each of many samples; colligate train fit takes fewer,"
-        yield f"# so that a step has {recipe.global_batch} samples: divide in the same way."
-    yield from _section(
-        "train",
-        per_device_train_batch_size=recipe.device_batch,
-        gradient_accumulation_steps=accumulation,
-        learning_rate=recipe.learning_rate,
-        num_train_epochs=recipe.epochs,
+        "output_dir": str(folder / "saved"),
+        "logging_steps": recipe.log_every,
+        "save_steps": recipe.save_every,
+        "plot_loss": True,
+        "report_to": "none",
+        "per_device_train_batch_size": recipe.device_batch,
+        "gradient_accumulation_steps": recipe.global_batch // recipe.device_batch,
+        "learning_rate": recipe.learning_rate,
+        "num_train_epochs": recipe.epochs,
         **({"max_steps": recipe.steps} if recipe.steps else {}),
-        lr_scheduler_type=SCHEDULES[recipe.schedule],
-        warmup_ratio=recipe.warmup,
-        weight_decay=recipe.weight_decay,
-        max_grad_norm=recipe.max_grad_norm,
-        bf16=recipe.precision != "float32",
-        seed=recipe.seed,
-    )
-    if len(datasets) > 1:
-        yield from _section(
-            "eval",
-            eval_dataset=datasets[1],
-            per_device_eval_batch_size=recipe.device_batch,
-            eval_strategy="steps",
-            eval_steps=recipe.evaluate_every,
-        )
-
-
-def _section(title: str, **values: Any) -> Iterator[str]:
-    """Yield a part of the file; JSON's scalars are valid in YAML."""
-    yield ""
-    yield f"### {title}"
-    for name, value in values.items():
-        yield f"{name}: {_scalar(value)}"
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, float) and value < 1e-3:
-        # YAML 1.1 reads a number without a point as text: 1e-05 is a word, 1.0e-05 a number.
-        mantissa, _, exponent = f"{value:e}".partition("e")
-        return f"{float(mantissa)}e{exponent}" if value else "0.0"
-    return json.dumps(value, ensure_ascii=False)
+        "lr_scheduler_type": SCHEDULES[recipe.schedule],
+        "warmup_ratio": recipe.warmup,
+        "weight_decay": recipe.weight_decay,
+        "max_grad_norm": recipe.max_grad_norm,
+        "bf16": recipe.precision != "float32",
+        "seed": recipe.seed,
+        **(measured if len(datasets) > 1 else {}),
+    }

@@ -7,14 +7,18 @@ and `README.md` say what samples there are, where they come from, and how they w
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from jinja2 import ChainableUndefined, Environment
+
 from colligate.core.events import to_plain
-from colligate.errors import ColligateError, MissingPath
+from colligate.errors import MissingPath
 from colligate.lab.bench.datasets.records import load_records, record_error
 from colligate.lab.jobs.files import json_line, write_whole
 from colligate.lab.jobs.job import parse_known
@@ -153,6 +157,25 @@ class CuratedItem:
         return parse_known(cls, {**item, "samples": tuple(map(Sample.from_json, item["samples"]))})
 
 
+@dataclass
+class Drawn:
+    """Samples as they are drawn, why others were left out, and what else is counted."""
+
+    samples: list[Sample] = field(default_factory=list)
+    discarded: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def take(self, item: CuratedItem, task: str) -> None:
+        """Add what was made for a task, whose name goes before whatever is counted."""
+        self.samples += item.samples
+        self.discarded.update({f"{task}: {what}": n for what, n in item.discarded.items()})
+        self.counts.update({f"{task}: {what}": n for what, n in item.counts.items()})
+
+    def item(self, usage: Mapping[str, Any] | None = None) -> CuratedItem:
+        """Return all of it as what a question or a document gave."""
+        return CuratedItem(tuple(self.samples), self.discarded, +self.counts, usage or {})
+
+
 # The data card.
 
 CARD_FILE, README_FILE = "card.json", "README.md"
@@ -209,15 +232,17 @@ class Card:
         """Return the card for programs."""
         return {**to_plain(self), "complete": self.complete}
 
-    @classmethod
-    def from_json(cls, card: Mapping[str, Any]) -> Card:
-        """Parse what `to_json` returned; KeyError or TypeError if it is something else."""
-        several = {name: tuple(card.get(name, ())) for name in ("filters", "sessions")}
-        return parse_known(cls, {**card, **several})
-
     def markdown(self) -> str:
         """Return the card for people, with a head that `datasets.load_dataset` reads."""
-        return "\n".join(_page(self)) + "\n"
+        environment = Environment(undefined=ChainableUndefined, trim_blocks=True)
+        environment.filters["cell"] = _format_cell
+        template = resources.files(__package__).joinpath("templates", "card.md.j2")
+        text = environment.from_string(template.read_text("utf-8")).render(
+            card=self,
+            files=zip(SPLITS, (TRAIN, HELD_OUT), strict=True),
+            made_with=[*self.sources.items(), *_flatten(self.made_with)],
+        )
+        return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def count_samples(
@@ -263,89 +288,21 @@ def _of_splits(found: Mapping[str, int]) -> BySplit:
 
 def write_card(folder: Path, card: Card) -> None:
     """Write the card, for programs and for people. Blocks."""
-    text = json.dumps(card.to_json(), ensure_ascii=False, indent=1) + "\n"
+    text = json.dumps(card.to_json(), ensure_ascii=False, indent=1)
     for name, content in ((CARD_FILE, text), (README_FILE, card.markdown())):
         write_whole(folder / name, [content])
 
 
-def read_card(folder: Path) -> Card:
-    """Read the card of a folder of samples; MissingPath if it has none."""
-    file = folder / CARD_FILE
-    try:
-        return Card.from_json(json.loads(file.read_text("utf-8")))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        why, hint = f"it has no {CARD_FILE}", "colligate train curate --out makes one"
-        raise MissingPath(f"{folder} holds no samples", why, hint) from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why = f"{type(error).__name__}: {error}"
-        hint = "run the same curation again to write it anew"
-        raise ColligateError(f"{file} cannot be read", why, hint) from error
-
-
-def _page(card: Card) -> Iterable[str]:
-    yield from ("---", "configs:", "- config_name: default", "  data_files:")
-    for split, file in zip(SPLITS, (TRAIN, HELD_OUT), strict=True):
-        if card.total(split):  # loaders fail on an empty file
-            yield from (f"  - split: {split}", f"    path: {file}")
-    yield from ("---", "", f"# Samples for {card.system}", "")
-    items = card.items
-    yield (
-        f"{card.total('train'):,} samples to train on and {card.total('held_out'):,} held out, of "
-        f"{items['done']:,} of {items['asked']:,} items; {items['failed']:,} failed."
-    )
-    if not card.complete:
-        yield "**Unfinished**: the same command resumes."
-    yield ""
-    yield "Each line is one exchange in the `messages` form; its last message is to be learnt."
-    yield "The texts have the licences of their sources."
-    yield from ("", "## Samples", "")
-    yield from _table(("task", "class", "train", "held out"), card.rows())
-    yield from ("", "## Left out", "")
-    yield from _table(("reason", "samples"), _numbers(card.discarded)) if card.discarded else ["-"]
-    if card.counts:
-        yield from ("", "## Counts", "")
-        yield from _table(("what", "how many"), _numbers(card.counts))
-    yield from ("", "## How they were made", "")
-    yield from (f"- {sentence}" for sentence in card.filters)
-    yield from (f"- {what}: {value}" for what, value in card.split.items())
-    yield from ("", "## Made with", "")
-    yield from _table(("what", "value"), [*card.sources.items(), *_flatten(card.made_with)])
-    yield from ("", "## Cost", "")
-    dollars = card.usage.get("cost_usd")
-    yield (
-        f"{card.usage.get('calls', 0):,} calls, {card.usage.get('input_tokens', 0):,} tokens in, "
-        f"{card.usage.get('output_tokens', 0):,} out, "
-        + ("of unknown price" if dollars is None else f"{dollars:.4f} US dollars")
-        + "; failed items are not counted."
-    )
-    yield from ("", "## Commands", "")
-    for session in card.sessions:
-        arguments = json.dumps(session.get("arguments", {}), ensure_ascii=False)
-        yield f"- {session.get('began', '')}: `{_bare(arguments)}`"
-    yield from ("", "Versions: " + ", ".join(f"{name} {v}" for name, v in card.versions.items()))
-
-
-def _numbers(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    return [(what, f"{count:,}") for what, count in counts.items()]
-
-
-def _flatten(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what a folder was made with, without the many digests of prompts."""
     for name, inner in value.items():
-        if name == "prompts":  # many digests, which card.json has
-            continue
-        if isinstance(inner, Mapping):
-            found += _flatten(inner, f"{prefix}{name}: ")
-        elif inner not in ("", None, [], ()):
-            found.append((f"{prefix}{name}", str(inner)))
-    return found
+        if isinstance(inner, Mapping) and name != "prompts":
+            yield from _flatten(inner, f"{prefix}{name}: ")
+        elif name != "prompts" and inner not in ("", None, [], ()):
+            yield f"{prefix}{name}", inner
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
-    for cells in (head, ["---"] * len(head), *rows):
-        yield "| " + " | ".join(_bare(cell).replace("|", "\\|") for cell in cells) + " |"
-
-
-def _bare(text: str) -> str:
-    """Return a text on one line, without what would end a piece of code."""
-    return " ".join(text.split()).replace("`", "'")
+def _format_cell(value: Any) -> str:
+    """Return a cell of a table, or a piece of code, in one line that nothing in it ends."""
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return " ".join(text.split()).replace("`", "'").replace("|", "\\|")

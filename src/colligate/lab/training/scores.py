@@ -22,10 +22,11 @@ from colligate.documents import Document, Span, Tree
 from colligate.documents.tree import flat_tree
 from colligate.errors import FaultyRecord
 from colligate.lab.bench.metrics.short_answers import word_overlap
+from colligate.lab.training.dualrag_golds import sort_name_words
 from colligate.lab.training.samples import Sample
 from colligate.library.bm25 import split_words
 from colligate.models.structured import parse
-from colligate.strategies.dualrag.knowledge import ELSE, sort_name_words
+from colligate.strategies.dualrag.knowledge import ELSE
 from colligate.strategies.dualrag.prompts import Entities, Summary, clean_entities
 from colligate.strategies.longrefiner.method import parse_scope
 from colligate.strategies.longrefiner.selection import parse_titles

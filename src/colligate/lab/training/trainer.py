@@ -34,13 +34,13 @@ from colligate.lab.training.recipes import SCHEDULES, Recipe
 from colligate.lab.training.samples import Sample
 from colligate.models import Message
 from colligate.models.hf.loading import (
+    HFTokenizer,
     ModelSource,
     cpu_has_bfloat16,
     import_transformers,
     load_model,
     load_pretrained,
 )
-from colligate.models.hf.tokenizer import HFTokenizer
 from colligate.models.prompts import Prompts
 from colligate.models.weights import hash_file
 
@@ -121,30 +121,36 @@ def score_replies_only(model: Any, inputs: Mapping[str, Any]) -> Iterator[dict[s
         yield {**rest, "shift_labels": labels[:, learnt]}
 
 
+@dataclass(frozen=True)
+class TrainedBase:
+    """The weights that a training begins with, which FSDP or DeepSpeed may share out."""
+
+    source: ModelSource
+    tokenizer: Any
+    sharded: bool = False
+
+
 @contextmanager
 def open_trainer(
     recipe: Recipe,
     computation: Computation,
-    source: ModelSource,
-    tokenizer: Any,
-    train: Any,
-    held_out: Any,
+    base: TrainedBase,
+    samples: tuple[Any, Any],
     folder: Path,
-    *,
-    sharded: bool,
 ) -> Iterator[ReplyTrainer]:
     """Load the base and yield its trainer, which writes checkpoints into `folder`.
 
-    Whatever goes wrong until the end is raised as ColligateError, in one line.
+    `samples` are the data sets to train on and held out. Whatever goes wrong until the end is
+    raised as ColligateError, in one line.
     """
     try:
         with warnings.catch_warnings(action="ignore"):
             trainer = ReplyTrainer(
-                model=_load_base(recipe, computation, source, sharded),
-                args=_arguments(recipe, computation, bool(held_out), folder),
-                train_dataset=train,
-                eval_dataset=held_out or None,
-                processing_class=tokenizer,
+                model=_load_base(recipe, computation, base),
+                args=_arguments(recipe, computation, bool(samples[1]), folder),
+                train_dataset=samples[0],
+                eval_dataset=samples[1] or None,
+                processing_class=base.tokenizer,
                 peft_config=_lora(recipe) if recipe.method == "lora" else None,
             )
             trainer.remove_callback(transformers.PrinterCallback)
@@ -200,7 +206,8 @@ def _arguments(recipe: Recipe, computation: Computation, evaluates: bool, folder
     return arguments
 
 
-def _load_base(recipe: Recipe, computation: Computation, source: ModelSource, sharded: bool) -> Any:
+def _load_base(recipe: Recipe, computation: Computation, base: TrainedBase) -> Any:
+    source, sharded = base.source, base.sharded
     # Parameters that are trained need 32 bits for small steps, frozen ones do not. A framework
     # that shares parameters out needs all of them alike.
     dtype = computation.precision if recipe.method == "lora" and not sharded else "float32"

@@ -366,21 +366,6 @@ def test_lost_in_the_middle(tmp_path: Path) -> None:
     assert question.gold_at == 1
 
 
-def test_ids_that_are_made_do_not_depend_on_the_place_of_the_gold(tmp_path: Path) -> None:
-    first = one(tmp_path, LOST)
-    moved = one(tmp_path, LOST, ctxs=LOST["ctxs"][::-1])
-    assert moved.id == first.id
-    assert moved.gold == first.gold
-    assert (first.gold_at, moved.gold_at) == (1, 0)
-
-
-def test_the_same_words_asked_twice_are_two_questions(tmp_path: Path) -> None:
-    path = tmp_path / "q.jsonl"
-    path.write_text(f"{json.dumps(LOST)}\n{json.dumps(LOST)}\n")
-    first, second = read_questions(path)
-    assert second.id == f"{first.id}-2"
-
-
 def test_hotpotqa(tmp_path: Path) -> None:
     question = one(tmp_path, HOTPOT)
     by_title = {document.title: document for document in question.documents}
@@ -402,15 +387,6 @@ def test_hotpotqa_in_columns(tmp_path: Path) -> None:
     assert one(tmp_path, HOTPOT, **changes) == one(tmp_path, HOTPOT)
     turned = {name: dict(reversed(columns.items())) for name, columns in changes.items()}
     assert one(tmp_path, HOTPOT, **turned) == one(tmp_path, HOTPOT)
-
-
-def test_a_gold_paragraph_that_was_not_retrieved_is_gold_all_the_same(tmp_path: Path) -> None:
-    # As in hotpot_dev_fullwiki_v1.json; a recall of what was retrieved alone would be 1.
-    question = one(tmp_path, HOTPOT, context=HOTPOT["context"][:2])
-    there = {document.id for document in question.documents}
-    assert len(question.gold) == 2
-    assert len(set(question.gold) & there) == 1
-    assert [sentence for _, sentence in question.gold_texts] == ["It sells IT products."]
 
 
 def test_2wikimultihopqa_and_its_aliases(tmp_path: Path) -> None:
@@ -441,13 +417,6 @@ def test_musique_asks_unanswerable_questions_under_the_same_id(tmp_path: Path) -
     assert not unanswerable.answerable
     assert unanswerable.answers == ()
     assert unanswerable.meta["withheld_answers"] == ["H", "Hassan"]
-
-
-def test_a_number_as_an_id_is_text_and_another_long_answer_comes_first(tmp_path: Path) -> None:
-    assert one(tmp_path, FLASHRAG, id=0).id == "0"
-    assert one(tmp_path, ASQA, answer="It did so.").long_answers == ("It did so.", "It did.")
-    assert len({document.id for document in one(tmp_path, ELI5).documents}) == 2
-    assert json.loads(one(tmp_path, LOONG).answers[0]) == LOONG["answer"]
 
 
 def test_loong_finds_its_documents_below_the_folder_beside_it(tmp_path: Path) -> None:

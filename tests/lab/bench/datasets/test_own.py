@@ -76,12 +76,6 @@ def test_a_question_that_the_documents_do_not_answer(tmp_path: Path) -> None:
     assert not record.answerable
 
 
-def test_the_id_of_a_question_stays_when_rows_move(tmp_path: Path) -> None:
-    first = own(tmp_path, "question\nWho?\nWhat?\n")
-    moved = own(tmp_path, "question\nWhat?\nWhen?\nWho?\n")
-    assert {question.id for question in first} < {question.id for question in moved}
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

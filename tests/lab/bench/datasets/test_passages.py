@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,21 +83,6 @@ def test_pages_are_one_document(tmp_path: Path) -> None:
     assert (document.id, document.text) == (first.id, first.text)
 
 
-@pytest.mark.parametrize("entry", [{"id": "paper.md"}, {"id": "wiki:P", "file": "pages/P.md"}])
-def test_markdown_has_its_headings(tmp_path: Path, entry: dict[str, str]) -> None:
-    corpus = passages(tmp_path, {**entry, "title": "P", "text": MARKDOWN})
-    (document,) = corpus.load([entry["id"]]).values()
-    assert [s.title for s in document.tree.sections if not s.synthetic] == ["Report", "Cash"]
-
-
-def test_only_whole_texts_are_looked_at_for_headings(tmp_path: Path) -> None:
-    text = f"1. Business\n\n{ENGLISH}\n\n2. Risks\n\n{ENGLISH}\n\n3. Cash\n\n{ENGLISH}\n"
-    corpus = passages(tmp_path, {"id": "p1", "text": text}, {"id": "report.txt", "text": text})
-    passage, report = every(corpus)
-    assert passage.tree.sections == ()
-    assert [section.title for section in report.tree.sections][-1] == "3. Cash"
-
-
 def test_documents_come_in_the_question_s_order(tmp_path: Path) -> None:
     corpus = passages(
         tmp_path, {"id": "a", "text": f"A. {ENGLISH}"}, {"id": "b", "text": f"B. {ENGLISH}"}
@@ -119,16 +103,6 @@ def test_a_document_that_is_nowhere(tmp_path: Path) -> None:
         load_documents(question, corpus)
     with pytest.raises(FaultyRecord, match="there is no corpus"):
         load_documents(question)
-
-
-@pytest.mark.parametrize(
-    "ids", [("a", "a"), ("a", "b", "a"), ("a#p0", "a#p0"), ("a#p0", "b", "a#p1"), ("a#p0", "a")]
-)
-def test_no_text_is_lost_to_another_of_its_id(tmp_path: Path, ids: Sequence[str]) -> None:
-    corpus = passages(tmp_path, *({"id": id_, "text": f"{n}."} for n, id_ in enumerate(ids)))
-    for read in (lambda: every(corpus), lambda: corpus.load(["a"])):
-        with pytest.raises(FaultyRecord, match=r"the document 'a' of .*c\..*in two places"):
-            read()
 
 
 def test_a_wrong_entry_is_named_with_its_line(tmp_path: Path) -> None:

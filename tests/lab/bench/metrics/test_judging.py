@@ -175,7 +175,7 @@ async def test_a_trained_model_is_asked_as_alce_asks_it(monkeypatch: pytest.Monk
             return "1" if "it rained" in end else "10"
 
     monkeypatch.setattr("colligate.models.hf.loading.import_transformers", lambda: None)
-    monkeypatch.setattr("colligate.models.hf.encoders.get_seq2seq", lambda name: T5())
+    monkeypatch.setattr("colligate.lab.baselines.encoders.get_seq2seq", lambda name: T5())
     nli = TrainedEntails("google/t5_xxl_true_nli_mixture")
     assert nli.name == "google/t5_xxl_true_nli_mixture"
     assert await claim_recall("Wet.", ["it rained", "it snowed"], nli) == 0.5

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from colligate.lab.bench.figures import (
+from colligate.lab.bench.charts import (
     COLOURS,
     Chart,
     Panel,
@@ -57,13 +57,6 @@ def test_any_numbers_are_drawn_or_left_out(drawn: list[Panel], logarithmic: bool
         parse(svg)
 
 
-@settings(max_examples=10)
-@given(st.lists(series, max_size=10), texts)
-def test_any_bars_are_drawn_or_left_out(drawn: list[Series], title: str) -> None:
-    if svg := draw_groups(drawn, [title, "b"], replace(CHART, title=title)):
-        parse(svg)
-
-
 def test_a_longer_bar_is_of_a_higher_value() -> None:
     bars = [Series("a", (Point(0, 20.0, 10, 30), Point(1, 60.0)), 0), Series("b", (), 1)]
     chart = Chart("t", "", "%", (0, 100))
@@ -76,14 +69,6 @@ def test_a_longer_bar_is_of_a_higher_value() -> None:
         ys = [float(y) for y in re.findall(r"[ML] \S+ (\S+)", path.get("d", ""))]
         tall.append(max(ys) - min(ys))
     assert tall[1] == pytest.approx(3 * tall[0], rel=0.01)
-
-
-@settings(max_examples=10)
-@given(gaps, texts)
-def test_any_differences_are_drawn_or_left_out(
-    rows: list[tuple[str, Difference]], title: str
-) -> None:
-    parse(draw_differences([(title, title, rows)], title))
 
 
 def test_labels_are_text_and_the_title_names_the_drawing() -> None:

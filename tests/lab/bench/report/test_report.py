@@ -15,10 +15,8 @@ from lxml import html
 
 from colligate.errors import ColligateError, MissingPath
 from colligate.lab.bench import report as report_module
-from colligate.lab.bench.figures import COLOURS
 from colligate.lab.bench.outcome import Outcome, Piece, Row, read_rows
 from colligate.lab.bench.report import write_report
-from support.bench import write_run
 
 Make = Callable[..., Any]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u2028 '\"`|*_[a](b)"
@@ -93,23 +91,6 @@ def test_the_best_of_each_column_is_marked_and_so_is_what_differs_from_it(made_r
     assert "**100.0** [100.0, 100.0]" in text.read_text("utf-8")
 
 
-def test_no_length_of_an_answer_is_the_best(made_run: Make) -> None:
-    def long(row: Row) -> Row:
-        return replace(row, metrics={"length": 10.0 + 10 * (row.strategy == "full-context")})
-
-    run = made_run(questions=8, methods=2, change=long)
-    run.suite = small_suite("", 'columns = [{ dataset = "NQ-1", metric = "length", label = "L" }]')
-    page, text = write_report(run.write())
-    heads, rows = results(page)
-    assert heads == ["L n = 8"]  # without the arrow of a column where lower is better
-    assert {label: words(cells[0]) for label, cells in rows.items()} == {
-        "full-context": "20.0 20.0–20.0",
-        "reorder-dense": "10.0 10.0–10.0",
-    }
-    assert "best" not in {cells[0].get("class") for cells in rows.values()}
-    assert "↓" not in text.read_text("utf-8").split("|")[2]
-
-
 def test_two_strategies_need_no_correction_and_the_numbers_show_both_p(made_run: Make) -> None:
     def skilled(row: Row) -> Row:
         return replace(row, metrics={"containment": float(row.strategy == "reorder-dense")})
@@ -139,20 +120,6 @@ def test_too_few_questions_have_no_stars_no_best_and_no_interval(made_run: Make)
     assert "\\*" not in re.sub(r"Bold: .*", "", five + six), "p .031 of one of 28 pairs"
     assert "Differences from the best" in six
     assert "Differences from the best" not in five
-
-
-def test_nothing_is_compared_with_a_strategy_of_too_few_questions(tmp_path: Path) -> None:
-    suite = 'title = "S"\ndatasets = [{ name = "d", file = "d", metrics = ["short"] }]\n'
-    suite += 'strategies = [{ name = "fim" }, { name = "direct" }, { name = "two-hop" }]\n'
-    right = {"fim": [1.0] * 11 + [0.0], "direct": [0.0] * 12, "two-hop": [1.0] * 2}
-    rows = [
-        Row("d", f"{at}", name, f"q{at}", ("x",), Outcome("x", found=True), {"em": each})
-        for name, values in right.items()
-        for at, each in enumerate(values)
-    ]
-    said = write_report(write_run(tmp_path / "run", suite, rows))[1].read_text("utf-8")
-    assert "Differences from the best" in said
-    assert "**91.7**" in next(line for line in said.splitlines() if line.startswith("| fim"))
 
 
 def test_published_numbers_stand_beside_ours_and_apart_from_them(made_run: Make) -> None:
@@ -213,22 +180,6 @@ def test_a_metric_of_the_whole_run_stands_without_an_interval(made_run: Make) ->
     assert words(rows["full-context"][0]) == "62.5"
     assert words(rows["reorder-dense"][0]) == "–"
     assert "| full-context | 62.5 |" in text.read_text("utf-8")
-
-
-def test_notes_on_printed_numbers_stand_under_the_table(made_run: Make) -> None:
-    run = made_run(questions=2, methods=2)
-    note = "+2.5 (-0.4 to 5.4), p = 0.094"
-    run.suite = small_suite(
-        '[[published]]\nrow = "full-context"\ndataset = "NQ-1"\nmetric = "em"\nvalue = 0.1\n'
-        f'note = "{note}"\n',
-        'columns = [{ dataset = "NQ-1", metric = "em", label = "EM" }]',
-    )
-    page, text = write_report(run.write())
-    tree = opened(page)
-    [mark] = tree.xpath("//tr[contains(@class, 'published')]//sup/a")
-    assert words(tree.get_element_by_id(mark.get("href").removeprefix("#"))) == note
-    assert "*0.1*<sup>1</sup>" in text.read_text("utf-8")
-    assert f"1. {note}" in text.read_text("utf-8")
 
 
 def test_whatever_a_text_says_it_stays_text(made_run: Make, drawn: None) -> None:
@@ -348,22 +299,6 @@ def test_what_became_of_each_answer(made_run: Make) -> None:
     assert "| it broke | ToA | 21 | it broke: badly; try again |" in text.read_text("utf-8")
 
 
-def test_the_verdict_of_the_suite_auto_decides_too(made_run: Make) -> None:
-    def judge(row: Row) -> Row:
-        outcome = replace(row.outcome, found=True)
-        return replace(row, outcome=outcome, metrics={"right": float(row.strategy == "duquad")})
-
-    page, _ = write_report(made_run(questions=1, change=judge).write())
-    read = data(page)
-    kinds = {
-        read["methods"][answer["m"]]: read["verdicts"][answer["v"]]
-        for question in read["questions"]
-        for answer in question["answers"]
-    }
-    assert kinds.pop("DuQUAD") == "right"
-    assert set(kinds.values()) == {"wrong"}
-
-
 def test_a_failed_answer_counts_as_wrong_in_every_mean(made_run: Make) -> None:
     def half_broken(row: Row) -> Row:
         broken = int(row.question.split("-")[-1]) % 2 == 0
@@ -414,27 +349,6 @@ def test_recall_position_attention_and_cost_are_drawn(made_run: Make, drawn: Non
     for figure in tree.xpath("//figure"):
         assert figure.xpath(".//img")
         assert figure.xpath(".//details//table")  # the same as numbers
-
-
-def test_a_picture_of_a_group_shows_its_data_sets(tmp_path: Path, drawn: None) -> None:
-    suite = """
-title = "S"
-datasets = [{ name = "d", file = "d" }, { name = "e", file = "e" }]
-groups = [{ name = "all", datasets = ["d", "e"] }]
-strategies = [{ name = "fim" }, { name = "direct" }]
-pictures = [{ kind = "pareto", dataset = "all", metric = "em" }]
-"""
-    used = {"input_tokens": 9, "output_tokens": 1, "calls": 1}
-    rows = [
-        Row(d, f"{at}", s, f"q{at}", ("x",), Outcome("x", found=True, usage=used), {"em": 1.0})
-        for d in "de"
-        for s in ("fim", "direct")
-        for at in range(8)
-    ]
-    page, _ = write_report(write_run(tmp_path / "run", suite, rows))
-    [figure] = opened(page).xpath("//figure")
-    assert "There are not two strategies" not in words(figure)
-    assert figure.xpath(".//img")
 
 
 def test_a_picture_without_numbers_says_why(made_run: Make, drawn: None) -> None:
@@ -528,27 +442,6 @@ def test_more_than_a_page_can_hold_is_sampled_and_said(
     assert data(page)["questions"] == shown  # the same ones each time
 
 
-def test_what_no_file_of_text_may_hold_is_replaced(made_run: Make) -> None:
-    def odd(row: Row) -> Row:
-        return replace(row, outcome=replace(row.outcome, error="a\0b \ud800"))
-
-    for file in write_report(made_run(questions=1, methods=1, change=odd).write()):
-        assert "a\N{REPLACEMENT CHARACTER}b ?" in file.read_text("utf-8")
-
-
-def test_where_nobody_gave_right_answers_the_table_has_what_was_spent(made_run: Make) -> None:
-    def bare(row: Row) -> Row:
-        return replace(row, answers=(), metrics={"tokens": row.metrics["tokens"], "seconds": 2.0})
-
-    run = made_run(questions=2, methods=2, change=bare)
-    run.suite = small_suite(
-        "", 'columns = [{ dataset = "NQ-1", metric = "em", label = "EM", scale = 100 }]'
-    )
-    heads, rows = results(write_report(run.write())[0])
-    assert [head.split()[0] for head in heads[:2]] == ["tokens", "seconds"]
-    assert words(rows["full-context"][0]).split()[0] == "3,200"
-
-
 def test_where_it_is_written(made_run: Make, tmp_path: Path) -> None:
     folder = made_run(questions=1).write()
     assert write_report(folder) == (folder / "report.html", folder / "report.md")
@@ -582,20 +475,6 @@ def test_every_table_of_the_markdown_is_one(made_run: Make) -> None:
     for table in tables:
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
         assert len(widths) == 1
-
-
-def test_colours_have_contrast(made_run: Make) -> None:
-    style = "".join(opened(write_report(made_run(questions=1).write())[0]).xpath("//style/text()"))
-    light, _, dark = style.partition("prefers-color-scheme: dark")
-    palettes = [dict(re.findall(r"--([\w-]+): (#\w{6})", part)) for part in (light, dark)]
-    for colour in palettes:
-        for ground in ("paper", "raised", "sunk"):
-            assert min(contrast(colour[name], colour[ground]) for name in ("soft", "accent")) >= 4.5
-        for ground in ("paper", "raised", "sunk", "found"):
-            assert contrast(colour["ink"], colour[ground]) >= 4.5, ground
-    for kind in ("right", "partly-right", "not-judged", "wrong", "refused", "failed"):
-        assert contrast(palettes[0]["ink"], palettes[0][kind]) >= 4.5, kind
-    assert all(contrast(each, palettes[0]["paper"]) >= 3 for each in COLOURS)
 
 
 def contrast(one: str, other: str) -> float:

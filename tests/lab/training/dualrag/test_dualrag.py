@@ -10,14 +10,12 @@ import pytest
 
 from colligate.core.prompts import Reasoning
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, ServerFailed, UsageError
+from colligate.errors import BudgetExceeded, UsageError
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.training import Curation, curate_dualrag
-from colligate.lab.training.dualrag import (
+from colligate.lab.training.dualrag import TitleMatching, contains_answer, draw_role_samples
+from colligate.lab.training.dualrag_golds import (
     GoldDocument,
-    TitleMatching,
-    contains_answer,
-    draw_role_samples,
     find_gold_statement,
     match_entities,
     quote_statements,
@@ -29,7 +27,6 @@ from colligate.strategies.dualrag.knowledge import Fragment
 from colligate.strategies.dualrag.prompts import (
     Entities,
     Summary,
-    clean_entities,
 )
 from colligate.testing import ScriptedModel
 from support.embedders import SameEmbedder
@@ -128,14 +125,6 @@ async def test_a_sentence_that_a_record_names_by_its_number_repairs(
     assert repaired == {"a": "It has a cathedral.", "b": "Lund is a town in Sweden."}
 
 
-async def test_golds_that_nobody_can_read_are_counted(curate, records, world, tmp_path):
-    asked = records("a", "Sweden")
-    asked["gold_document_ids"].append("elsewhere")
-    card, _ = await curate([asked], world())
-    assert card.counts["gold documents that are not in view"] == 1
-    assert set(card.samples) == {"reasoner", "identifier", "summarizer"}
-
-
 async def test_a_judge_says_what_is_right_where_one_is_named(curate, records, world, tmp_path):
     judge = ScriptedModel(lambda call: "Yes" if "Norway" in call.prompt else "No", "judge")
     card, _ = await curate([records("a", "Sweden"), records("b", "Norway")], world(), judge=judge)
@@ -153,21 +142,6 @@ async def test_the_same_command_resumes_and_another_is_refused(curate, records, 
     assert len(teacher.calls) < 2 * 11
     with pytest.raises(UsageError, match="k was 2 and is 1"):
         await curate(both, world(), settings=("mode=sparse", "k=1"))
-
-
-async def test_a_question_that_fails_can_be_tried_again(curate, records, world):
-    broken = ServerFailed("the teacher's server failed")
-    card, _ = await curate([records("a", "Sweden")], world(Reasoning=broken))
-    assert card.items == {"asked": 1, "done": 1, "failed": 1}
-    assert not card.samples
-    card, _ = await curate([records("a", "Sweden")], world(), retry_failed=True)
-    assert card.items["failed"] == 0
-    assert sum(card.samples["reasoner"].values()) == 4
-
-
-async def test_only_the_tasks_asked_for_are_made(curate, records, world):
-    card, _ = await curate([records("a", "Sweden")], world(), tasks=("identifier",))
-    assert set(card.samples) == {"identifier"}
 
 
 async def test_what_cannot_be_curated_is_reported(curate, records, world, tmp_path):
@@ -285,20 +259,6 @@ async def test_a_model_that_learnt_a_good_run_runs_just_so(answered, world, gold
     assert again.steps == first.steps
 
 
-async def test_replies_are_read_as_they_are_meant(answered, world, golds):
-    first, _ = await answered(world())
-    found = await draw_role_samples(first, golds, ANSWERS)
-    reasoner = of(found, "reasoner")
-    begun, how = parse(reasoner["1"].target, Reasoning)
-    assert (begun.thought, begun.need_retrieve, how) == (first.steps[0].thought, True, "parsed")
-    ended, _ = parse(reasoner["4"].target, Reasoning)
-    assert ended.need_retrieve is False
-    assert list(json.loads(reasoner["4"].target)) == ["thought", "need_retrieve"]
-    assert asked(of(found, "identifier")["2"]) == [("Ada Mercer", ["Where was Ada Mercer born?"])]
-    stated, _ = parse(of(found, "summarizer")["3.1"].target, Summary)
-    assert "Lund is a town in Sweden." in [each.quote for each in stated.statements]
-
-
 def entities(*asked) -> dict:
     return {"entities": [{"entity": name, "keywords": [query]} for name, query in asked]}
 
@@ -353,14 +313,6 @@ async def test_a_model_that_learnt_the_linked_run_meets_its_very_prompts(
     await answered(learner)
     assert "Entities" not in learner.strange
     assert learner.strange.count("Reasoning") == 4
-
-
-async def test_queries_that_are_taught_are_those_that_inference_sends(answered, golds, astray):
-    found = await draw_role_samples((await answered(astray))[0], golds, ANSWERS)
-    for sample in of(found, "identifier").values():
-        read = parse(sample.target, Entities)[0].entities
-        sent = clean_entities(read, "nothing")
-        assert sent == [(each.entity, tuple(each.keywords)) for each in read]
 
 
 @pytest.fixture
@@ -467,23 +419,6 @@ async def test_without_golds_only_reasoning_is_taught(answered, world):
     found = await draw_role_samples((await answered(world()))[0], [], ANSWERS)
     assert {sample.task for sample in found.samples} == {"reasoner"}
     assert sum(found.discarded.values()) == 1
-
-
-async def test_what_was_found_elsewhere_does_not_teach_that_there_is_nothing(
-    answered, world, golds
-):
-    first, _ = await answered(world())
-    step, *rest = first.steps
-    (looked,) = step.looked
-    astray = [replace(f, spans=(Span("film", 0, 10_000),)) for f in looked.fragments]
-    step = replace(step, looked=(replace(looked, fragments=tuple(astray)),))
-
-    found = await draw_role_samples(
-        replace(first, steps=(step, *rest)), golds, ANSWERS, tasks=["summarizer"]
-    )
-
-    assert classes(found, "summarizer") == ["as it was"] * 2
-    assert found.discarded == {"summarizer: nothing to quote for what was found": 1}
 
 
 def spans(*ids) -> list[Span]:

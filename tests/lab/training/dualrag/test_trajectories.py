@@ -1,5 +1,3 @@
-import json
-
 from colligate.core.prompts import Reasoning
 from colligate.lab.training.trajectories import replay
 from colligate.models import Capability
@@ -106,13 +104,3 @@ async def test_replies_that_could_not_be_read_are_marked(answered, world):
     assert (step.readable, step.identified) == (True, False)
     assert step.looked[0].entity == "else"
     assert not found.found
-
-
-async def test_a_trajectory_is_json_with_its_outlines(answered, world):
-    found, _ = await answered(world())
-    whole = json.loads(json.dumps(found.to_json()))
-    assert whole["steps"][0]["outline"] == NOTHING
-    assert "#### Lund" in whole["steps"][3]["outline"]
-    passage = whole["steps"][0]["looked"][0]["passages"][0]
-    assert passage["title"] == "Silver Harbour (film)"
-    assert "calls" not in whole

@@ -14,6 +14,8 @@ from colligate.cli import main
 from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from colligate.models import Message
 
+pytestmark = pytest.mark.real
+
 RECIPE = """
 title = "Otters"
 tasks = ["scope"]

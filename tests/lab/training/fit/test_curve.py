@@ -15,7 +15,7 @@ import pytest
 from colligate.core import Event
 from colligate.core.events import Progressed
 from colligate.errors import ColligateError, FaultyRecord
-from colligate.lab.bench.figures import COLOURS
+from colligate.lab.bench.charts import COLOURS
 from colligate.lab.training.fitting import CURVE, draw_curve
 from colligate.lab.training.trainer import CurvePoint, TrainingObserver, read_curve
 

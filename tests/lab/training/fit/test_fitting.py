@@ -7,12 +7,9 @@ import json
 import os
 import shutil
 import signal
-import sys
-import threading
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ import pytest
 
 from colligate.core import Event
 from colligate.core.events import Noted, Progressed
-from colligate.errors import ColligateError, FaultyRecord, MissingExtra, UsageError
+from colligate.errors import ColligateError, UsageError
 from colligate.lab.training import fit, fitting
 from colligate.lab.training.fitting import Fitted, Rank, catch_signals, read_rank
 from colligate.lab.training.recipes import Recipe, read_recipe
@@ -135,18 +132,6 @@ async def test_an_adapter_is_learnt_and_loaded(whole: Fitted, base: str) -> None
     assert await said(base) != "none"
 
 
-async def test_as_an_adapter_that_a_strategy_switches_to(whole: Fitted, base: str) -> None:
-    from colligate.models.hf.model import HFModel
-
-    model = HFModel(base.removeprefix("hf:"), name=base, dtype="float32")
-    adapted = await model.with_adapter(whole.out)
-    assert [(await ask(m, ASK, max_tokens=8)).text == "none" for m in (model, adapted)] == [
-        False,
-        True,
-    ]
-    await model.aclose()
-
-
 def test_the_curve_and_its_picture(whole: Fitted) -> None:
     curve = read_curve(whole.out / "curve.jsonl")
     assert [m.step for m in curve if m.loss is not None] == list(range(1, STEPS + 1))
@@ -214,24 +199,6 @@ def test_killed_and_gone_on_with(whole: Fitted, tmp_path: Path, at: int, train: 
     assert ("resuming from step" in listening.notes) == (at > 4)
     assert losses(tmp_path) == losses(whole.out)
     assert same(weights(tmp_path), weights(whole.out))
-
-
-def test_what_is_computed_again_to_save_memory_learns_the_same(tmp_path: Path, train: Any) -> None:
-    found = [
-        train("steps=3", f"gradient_checkpointing={again}", out=tmp_path / again)
-        for again in ("true", "false")
-    ]
-    again, once = ((each.loss, each.held_out_after) for each in found)
-    assert again == pytest.approx(once, rel=1e-4)
-    learnt = [m.loss for m in read_curve(tmp_path / "true" / "curve.jsonl") if m.loss]
-    assert learnt[-1] < learnt[0]
-
-
-def test_a_signal_is_handled_as_before_afterwards(train: Callable[..., Fitted]) -> None:
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(number) for number in numbers]
-    train()
-    assert [signal.getsignal(number) for number in numbers] == before
 
 
 @pytest.fixture
@@ -303,14 +270,6 @@ def test_a_damaged_checkpoint(
         train()
     assert "\n" not in str(caught.value)
     assert "delete that folder, and the same command resumes from checkpoint-8" in str(caught.value)
-
-
-def test_killed_before_the_model_was_kept(whole: Fitted, tmp_path: Path, train: Any) -> None:
-    unfinished(whole.out, tmp_path)
-    (tmp_path / "adapter_model.safetensors").unlink()
-    assert train().finished
-    assert losses(tmp_path) == losses(whole.out)
-    assert same(weights(tmp_path), weights(whole.out))
 
 
 def test_a_finished_training_is_left_alone(whole: Fitted, train: Any) -> None:
@@ -401,11 +360,6 @@ def test_nobody_is_told(monkeypatch: pytest.MonkeyPatch, train: Any) -> None:
     train("steps=1")
 
 
-def test_nothing_is_printed(capfd: pytest.CaptureFixture[str], train: Any) -> None:
-    train("steps=2")
-    assert capfd.readouterr() == ("", "")
-
-
 def test_a_loss_that_is_no_number(train: Any) -> None:
     with pytest.raises(ColligateError, match="is not a number: nan; take a smaller --set learning"):
         train("learning_rate=1e38", "schedule=constant", "warmup=0")
@@ -425,40 +379,9 @@ def test_a_base_that_cannot_be_trained(data: Path, tmp_path: Path, name: str, wh
         fit("rdr2-router-small", data, name, tmp_path)
 
 
-def test_folders_that_cannot_be_meant(base: str, data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"there is no .*train\.jsonl"):
-        fit("rdr2-router-small", tmp_path, base, tmp_path / "out")
-    with pytest.raises(UsageError, match="holds another model"):
-        fit("rdr2-router-small", data, base, Path(base.removeprefix("hf:")))
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="a file is in its place"):
-        fit("rdr2-router-small", data, base, tmp_path / "file")
-
-
-def test_a_faulty_line(base: str, data: Path, tmp_path: Path) -> None:
-    (tmp_path / TRAIN).write_bytes((data / TRAIN).read_bytes() + b'{"id": "x"}\n')
-    with pytest.raises(FaultyRecord, match="26"):
-        fit("rdr2-router-small", tmp_path, base, tmp_path / "out", QUICK)
-
-
-def test_without_trl(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("fitting", "trainer"):
-        monkeypatch.delitem(sys.modules, f"colligate.lab.training.{name}")
-    monkeypatch.setitem(sys.modules, "trl", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'colligate\[train\]'"):
-        import_module("colligate.lab.training.fitting")
-
-
 def test_a_batch_that_cannot_be_shared(train: Any) -> None:
     with pytest.raises(UsageError, match="global_batch: 4 samples cannot be shared evenly"):
         train("device_batch=3")
-
-
-def test_a_folder_in_use(whole: Fitted, train: Any) -> None:
-    from filelock import FileLock
-
-    with FileLock(whole.out / "lock"), pytest.raises(UsageError, match="another process works"):
-        train(out=whole.out)
 
 
 def test_how_a_recipe_is_computed() -> None:
@@ -533,24 +456,3 @@ def test_the_first_signal_asks_and_the_second_ends(number: int) -> None:
             os.kill(os.getpid(), number)
     assert noted == [1]
     assert signal.getsignal(number) is before
-
-
-def test_a_signal_that_the_launcher_repeats_does_not_end_it() -> None:
-    with catch_signals(lambda: None, Rank(0, 2)) as stop:
-        interrupt()
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert stop.is_set()
-
-
-def test_in_another_thread_signals_are_not_changed() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    seen = []
-
-    def work() -> None:
-        with catch_signals(lambda: None, Rank()):
-            seen.append(signal.getsignal(signal.SIGINT))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert seen == [before]

@@ -150,6 +150,7 @@ def test_too_few_records_are_an_error(base, tmp_path):
         train(data, base, tmp_path / "out")
 
 
+@pytest.mark.real
 async def test_a_reranker_is_exported_and_opened_by_name(base, trained):
     import torch
 
@@ -165,6 +166,7 @@ async def test_a_reranker_is_exported_and_opened_by_name(base, trained):
     assert apart.abs().max() < 0.1 * (wanted.max() - wanted.min())
 
 
+@pytest.mark.real
 def test_a_verifier_is_trained_and_opened_by_name(base, tmp_path):
     from colligate.lab.training.pair_head import ClaimHead
 

@@ -17,7 +17,7 @@ from colligate.models import Message
 from colligate.models.hf.model import HFModel
 from support.models import ask
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.real]
 
 QUICK = (
     *("steps=6", "global_batch=1", "learning_rate=2e-3", "save_every=3", "evaluate_every=6"),

@@ -134,13 +134,6 @@ def test_only_the_reply_is_learnt(tiny: Callable[..., Path], template: str) -> N
     assert tokenizer.decode(learnt) == f"{closing}none at all<|im_end|>"
 
 
-def test_where_the_tokenizer_ends_texts_otherwise_than_turns(tiny: Callable[..., Path]) -> None:
-    tokenizer = load_tokenizer(find_source(str(tiny())))
-    tokenizer.eos_token = "<|endoftext|>"  # as that of many instruction-tuned models
-    encoded = Encoder(tokenizer, "tiny").encode(sample())
-    assert encoded.ids[-1] == tokenizer.convert_tokens_to_ids("<|im_end|>")
-
-
 def test_no_token_that_ends_a_reply(tiny: Callable[..., Path]) -> None:
     tokenizer = load_tokenizer(find_source(str(tiny(None))))
     tokenizer.eos_token = None

@@ -8,39 +8,15 @@ from pathlib import Path
 
 from colligate.errors import FaultyRecord, MissingPath, UsageError
 from colligate.lab.bench.datasets import own
-from colligate.lab.bench.datasets.alce import ASQA, ELI5, QAMPARI
 from colligate.lab.bench.datasets.beir import BEIR, QUERIES_FILE
-from colligate.lab.bench.datasets.financebench import FINANCEBENCH
-from colligate.lab.bench.datasets.hotpotqa import HOTPOTQA, TWO_WIKI
-from colligate.lab.bench.datasets.loong import LOONG
-from colligate.lab.bench.datasets.lost_in_the_middle import LOST_IN_THE_MIDDLE
-from colligate.lab.bench.datasets.musique import MUSIQUE
-from colligate.lab.bench.datasets.plain import FLASHRAG, PLAIN
+from colligate.lab.bench.datasets.published import PUBLISHED
 from colligate.lab.bench.datasets.records import DatasetFormat, load_records
 from colligate.lab.bench.question import Question
 from colligate.plugins import load_plugin, plugins
 
 AUTO = "auto"
 
-# In the order in which a file's first record is tried on them.
-FORMATS: Mapping[str, DatasetFormat] = {
-    each.name: each
-    for each in (
-        PLAIN,
-        LOST_IN_THE_MIDDLE,
-        MUSIQUE,
-        TWO_WIKI,
-        HOTPOTQA,
-        ASQA,
-        ELI5,
-        QAMPARI,
-        LOONG,
-        FINANCEBENCH,
-        FLASHRAG,
-        BEIR,
-        own.OWN,
-    )
-}
+FORMATS: Mapping[str, DatasetFormat] = {each.name: each for each in (*PUBLISHED, BEIR, own.OWN)}
 
 
 def read_questions(path: Path, format: str = AUTO) -> Iterator[Question]:

@@ -136,7 +136,7 @@ class TrainedEntails:
     """
 
     def __init__(self, name: str) -> None:
-        from colligate.models.hf.encoders import get_seq2seq
+        from colligate.lab.baselines.encoders import get_seq2seq
         from colligate.models.hf.loading import import_transformers
 
         import_transformers()  # or say what is missing
@@ -198,7 +198,7 @@ class TrainedReads:
     """
 
     def __init__(self, name: str) -> None:
-        from colligate.models.hf.encoders import ExtractiveReader
+        from colligate.lab.baselines.encoders import ExtractiveReader
 
         self._reader = ExtractiveReader(name)
         self.name = name

@@ -41,7 +41,7 @@ def mauve_of_run(answered: Sequence[tuple[Question, Outcome]]) -> dict[str, floa
 
     A refusal is the question alone. Blocks, and loads GPT-2-large through torch.
     """
-    from colligate.models.hf.encoders import compute_last_token_features
+    from colligate.lab.baselines.encoders import compute_last_token_features
 
     pairs = [
         (_cut(question.text, golds[0]), _cut(question.text, prepare_alce(take_whole(outcome))))
