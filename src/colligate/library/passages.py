@@ -82,8 +82,8 @@ class PassageIndex:
         postings = np.frombuffer(b"".join(row[2] for row in found), _POSTING)
         lengths = np.array([len(row[2]) // _POSTING.itemsize for row in found])
         rows = self._vectors.read()
-        total = np.count_nonzero(rows.numbers)
         counts = np.bincount(term_of_row, lengths)
+        total = max(np.count_nonzero(rows.numbers), counts.max())  # some may have gone meanwhile
         given = dict(zip(terms.ids, terms.weights, strict=True))
         idf = np.log1p((total - counts + 0.5) / (counts + 0.5)) * [given[each] for each in ids]
         places = np.repeat(of_row * _BLOCK, lengths) + postings["place"]
@@ -116,11 +116,8 @@ class PassageIndex:
             query = "SELECT number FROM passages WHERE document IN (%s)"
             stored = {number for (number,) in self._database.listed(query, list(gone))}
             rows = self._vectors.read()
-            _erase(
-                self._database,
-                self._vectors,
-                stored.union(rows.numbers[_is_in(rows.documents, gone)]),
-            )
+            stored.update(rows.numbers[_is_in(rows.documents, gone)].tolist())
+            _erase(self._database, self._vectors, stored)
 
     def remove_passages(self, passages: Collection[int]) -> None:
         with self._change():
