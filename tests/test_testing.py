@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from colligate.core import Answer, Calls, Needs, Run
 from colligate.errors import MissingCapability, UsageError
 from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message
 from colligate.testing import (
@@ -20,6 +22,7 @@ from colligate.testing import (
     check_token_spans,
     embedder_suite,
     reranker_suite,
+    strategy_suite,
 )
 from support.models import HELLO, ask, likelihood
 
@@ -139,3 +142,29 @@ async def test_a_broken_embedder_or_reranker_fails(check):
     assert check in embedder_suite + reranker_suite
     with pytest.raises(AssertionError):
         await check(Unscaled())
+
+
+@dataclass(frozen=True)
+class Careless:
+    """Say what the model says of raw text, and cite nothing."""
+
+    name: ClassVar[str] = "careless"
+    needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        found = await run.search(question, k=3)
+        shown = "\n".join(f"<passage>{hit.passage.text}</passage>" for hit in found)
+        reply = await run.chat([Message("user", f"{shown}\n{question}")], max_tokens=50)
+        return Answer(question, "", reply.text, True)
+
+
+async def test_the_suite_finds_a_strategy_that_breaks_its_promises():
+    broken = set()
+    for check in strategy_suite(Careless, seeds=[0]):
+        try:
+            await check()
+        except AssertionError:
+            broken.add(str(check).partition("-")[0])
+    assert {"answering", "without_documents", "refusal", "budgets", "spoilt_replies"} <= broken
+    assert "declaration" not in broken

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from colligate.concurrency import Slots
 from colligate.core.events import Noted, Trace
 from colligate.core.parameters import set_parameters
-from colligate.core.run import Check, KeyValueStore, MemoryStore, Reader
+from colligate.core.run import Check, Reader
 from colligate.core.strategy import SCORING, Need, Needs, Strategy, check_needs
 from colligate.errors import (
     ColligateError,
@@ -32,7 +32,7 @@ from colligate.library.ingest import Ingested
 from colligate.library.library import OWN_EMBEDDERS, AsyncLibrary, Prune, View
 from colligate.library.sources import Sources, parse_conditions, select_documents
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
-from colligate.models.cache import CachedChat, ResponseCache
+from colligate.models.cache import CachedChat, KeyValueStore, MemoryStore, ResponseCache
 from colligate.models.names import (
     default_model,
     open_embedder,

@@ -123,7 +123,7 @@ def prepared(tmp_path, write, folder, embedder):
     return tmp_path / "before"
 
 
-@pytest.mark.parametrize("start", ["new", "changed"])
+@pytest.mark.parametrize("start", [pytest.param("new", marks=pytest.mark.real), "changed"])
 def test_killed_anywhere_it_loses_nothing_finished(
     tmp_path, prepared, folder, embedder, work, start
 ):
@@ -177,6 +177,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("engine", ["sqlite", "lance"])
 def test_a_writer_killed_at_any_moment_loses_nothing_acknowledged(tmp_path, write, engine):
     if engine == "lance":

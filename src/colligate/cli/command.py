@@ -15,13 +15,16 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
-from typer.exceptions import TyperException
 
 from colligate.cli.display import note
 from colligate.errors import ColligateError, UsageError, cause
 
 if TYPE_CHECKING:
     from asyncio import Runner
+
+    from typer.exceptions import TyperException
+else:  # releases before 0.27 have no `typer.exceptions`
+    TyperException = typer.BadParameter.mro()[2]
 
 ANSWERED = 0
 FAULT = 1

@@ -31,10 +31,7 @@ async def index_command(
     *,
     where: options.LibraryOptions,
     kept_in: options.LibraryEngine = None,
-    workers: options.Workers = None,
-    follow_links: options.FollowLinks = False,
-    ocr: options.Ocr = False,
-    pdf: options.Pdf = None,
+    reading: options.AddOptions,
     chunker: options.Chunker = None,
     as_json: options.AsJson = False,
 ) -> int:
@@ -44,7 +41,7 @@ async def index_command(
     """
     from colligate.cli.progress import watch_run
 
-    parsed = options.parse_workers(workers)
+    parsed = options.parse_workers(reading.workers)
     if kept_in is not None:
         if where.library is None:
             raise UsageError("--engine needs --library", hint="name the folder")
@@ -52,9 +49,7 @@ async def index_command(
 
         await asyncio.to_thread(make_library, where.library, kept_in)
     with watch_run() as watcher:
-        async with where.engine(
-            follow_links=follow_links, ocr=ocr, pdf=pdf, chunker=chunker
-        ) as engine:
+        async with where.engine(chunker=chunker, **reading.given()) as engine:
             library = await engine.open_library()
             ingested = await engine.add(paths, workers=parsed, on_event=watcher.see)
     counts = count_files(ingested)

@@ -267,6 +267,13 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
+class AddOptions(ReadOptions):
+    """How files are read into a library."""
+
+    workers: Workers = None
+
+
+@dataclass(frozen=True)
 class RoleOptions:
     """The models of the roles that answer."""
 

@@ -81,7 +81,7 @@ from colligate.models import (
     Role,
     Usage,
 )
-from colligate.models.cache import cached_passes
+from colligate.models.cache import KeyValueStore, MemoryStore, cached_passes
 from colligate.models.metering import Meter
 from colligate.models.structured import (
     STAGES,
@@ -100,24 +100,6 @@ Titled = TypeVar("Titled", Document, Passage)
 _CHARACTERS_KEPT = 16_000_000  # of documents, in memory
 SHOWN = 10  # passages of the first search that a person is shown at once
 _SECONDS_BETWEEN_COUNTS = 1.0
-
-
-class KeyValueStore(Protocol):
-    """JSON values by key. `ResponseCache` is one, on disk; its methods may block."""
-
-    def get(self, key: str) -> Any | None:
-        """Return the value of a key, or None."""
-
-    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
-        """Store a value; `tags` are the ids of the documents whose text it may repeat."""
-
-
-class MemoryStore(dict[str, Any]):
-    """A `KeyValueStore` that lasts as long as this object."""
-
-    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
-        """Store a value."""
-        self[key] = value
 
 
 @dataclass(frozen=True, slots=True)

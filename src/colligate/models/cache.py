@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from colligate.concurrency import SingleFlight
 from colligate.errors import ColligateError, MissingCapability
@@ -222,6 +222,24 @@ _OF_KEYS = "FROM responses WHERE version = ? AND key IN (SELECT value FROM json_
 # Entries with one of the tags, and those without any, which could repeat anything.
 _OF_TAGS = """FROM responses WHERE key NOT IN (SELECT key FROM tags)
  OR key IN (SELECT key FROM tags WHERE tag IN (SELECT value FROM json_each(?)))"""
+
+
+class KeyValueStore(Protocol):
+    """JSON values by key. `ResponseCache` is one, on disk; its methods may block."""
+
+    def get(self, key: str) -> Any | None:
+        """Return the value of a key, or None."""
+
+    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
+        """Store a value; `tags` are the ids of the documents whose text it may repeat."""
+
+
+class MemoryStore(dict[str, Any]):
+    """A `KeyValueStore` that lasts as long as this object."""
+
+    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
+        """Store a value."""
+        self[key] = value
 
 
 class ResponseCache:

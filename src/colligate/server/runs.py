@@ -330,9 +330,9 @@ class RecordedRun:
 
     Its events are in a file. Its outcome is in the file of its summary, and in `kept_outcome`
     while the run is recent. `asked_by` is the named token of the question, if any, and `asked_with`
-    its digest's beginning: another one may get the name later. `earlier` are
-    the documents that earlier answers of the conversation cite, None if an answer came without
-    them. `removed` are documents that were removed during the run.
+    its digest's beginning: another one may get the name later. `earlier` are the documents that
+    earlier answers of the conversation cite, None if one came without. `removed` were removed
+    during the run.
     """
 
     library: str

@@ -199,8 +199,6 @@ def slides(*contents: str) -> bytes:
     ids = "".join(f'<p:sldId id="{255 + i}" r:id="r{i}"/>' for i in numbers)
     return pack(
         {
-            "[Content_Types].xml": TYPES.format(""),
-            "_rels/.rels": relations(("r1", "officeDocument", "ppt/presentation.xml")),
             "ppt/presentation.xml": f"<p:presentation {P} {R}><p:sldIdLst>{ids}</p:sldIdLst>"
             "</p:presentation>",
             "ppt/_rels/presentation.xml.rels": relations(
@@ -312,8 +310,6 @@ def workbook(**sheets: str) -> bytes:
     )
     return pack(
         {
-            "[Content_Types].xml": TYPES.format(""),
-            "_rels/.rels": relations(("r1", "officeDocument", "xl/workbook.xml")),
             "xl/workbook.xml": f'<workbook xmlns="{SHEETS}" {R}><sheets>{listed}</sheets>'
             "</workbook>",
             "xl/_rels/workbook.xml.rels": relations(

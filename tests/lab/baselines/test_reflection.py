@@ -7,7 +7,7 @@ import math
 import pytest
 
 from colligate.errors import WeightsUnavailable
-from colligate.lab.baselines.reflection import (
+from colligate.lab.baselines.self_rag import (
     RELEVANCE,
     RETRIEVAL,
     SUPPORT,

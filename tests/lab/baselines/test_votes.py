@@ -10,8 +10,7 @@ import pytest
 from colligate.lab.baselines import self_rag
 from colligate.lab.baselines.asc import ASC
 from colligate.lab.baselines.main_rag import MAINRAG
-from colligate.lab.baselines.reflection import ReflectedText
-from colligate.lab.baselines.self_rag import SelfRAG
+from colligate.lab.baselines.self_rag import ReflectedText, SelfRAG
 from colligate.lab.baselines.tree_of_agents import TreeOfAgents
 from colligate.models import Capability, LabelOdds
 from support.films import (

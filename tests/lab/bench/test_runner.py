@@ -41,6 +41,7 @@ from colligate.lab.bench.provenance import RUN, Provenance
 from colligate.lab.bench.question import Question
 from colligate.lab.bench.run import Bench, BenchRequest, RunJob, SuiteRun, run_suite
 from colligate.lab.bench.suites import Dataset, Method, Suite, parse_suite
+from colligate.lab.bench.tables import RunResults
 from colligate.lab.bench.totals import read_totals
 from colligate.lab.commands.bench import collect_means
 from colligate.lab.jobs.job import Job
@@ -505,7 +506,7 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
     assert [each.asked for each in done] == [0, 0]
     assert read_totals(data / "out") == {("d", "full-context"): {"answers": 3.0}}
     assert counted == [2, 3, 3]
-    assert collect_means(done[0])["cells"][0]["metrics"]["answers"] == 3.0
+    assert collect_means(done[0], RunResults(data / "out"))["cells"][0]["metrics"]["answers"] == 3.0
 
 
 def test_a_suite_names_its_chunker_and_the_command_line_another(data: Path) -> None:

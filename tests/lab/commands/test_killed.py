@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Running = Callable[..., list[str | Path]]
 
 TIMES = 5
@@ -49,6 +51,7 @@ def key_of(body: dict[str, Any]) -> tuple[str, str]:
     return f"q-{tower}", "full-context" if "passage" in prompt else "nothing"
 
 
+@pytest.mark.real
 def test_killed_again_and_again_it_gives_the_rows_of_a_run_that_was_not(
     bench: Any, colligate: Any, running: Running, keeper: Any, tmp_path: Path, out: Path
 ) -> None:
@@ -66,7 +69,7 @@ def test_killed_again_and_again_it_gives_the_rows_of_a_run_that_was_not(
         return answer(body)
 
     keeper.answer = within_bounds
-    for _ in range(TIMES):
+    for time in range(TIMES):
         there = rows_of(out)
         before = len(keeper.requests)
         # Killed when it has asked this much, and a moment later: while a row is written, or read.
@@ -77,6 +80,8 @@ def test_killed_again_and_again_it_gives_the_rows_of_a_run_that_was_not(
         ) as process:
             keeper.until(lambda: len(keeper.requests) >= until or process.poll() is not None)  # noqa: B023
             threading.Event().wait(moment)
+            while time == TIMES - 1 and not rows_of(out) and process.poll() is None:
+                threading.Event().wait(0.02)  # on a busy machine no row is there yet
             process.send_signal(signal.SIGKILL)
             killed_now.set()
         again = asked(keeper.requests[before:], key_of)

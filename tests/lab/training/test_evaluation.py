@@ -256,7 +256,7 @@ def asked_at_inference() -> dict[str, tuple[list[Message], str, dict[str, Any]]]
         "reasoner-2": (reasoner_messages("When?", OUTLINE, ("When?",)), more, {}),
         "identifier": (identifier_messages("When?", OUTLINE, ("When?",), ["Tower"]), entities, {}),
         "summarizer": (
-            summarizer_messages("When?", ["When?"], "Tower", ["Tower height"], []),
+            summarizer_messages("When?", ["When?"], ("Tower", ["Tower height"]), []),
             '{"statements": []}',
             {},
         ),

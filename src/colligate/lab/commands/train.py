@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,7 +166,6 @@ def train_curate_command(
     from colligate.cli.progress import run_resumable
     from colligate.core.events import pluralize
     from colligate.errors import UsageError
-    from colligate.lab import training
     from colligate.lab.bench.participants import ModelNames
     from colligate.lab.training.curation import Curation
     from colligate.settings import Settings
@@ -201,7 +201,7 @@ def train_curate_command(
         "arguments": arguments,
     }
     request = Curation(**{**pick(given, Curation), **chosen})
-    curate = getattr(training, f"curate_{system}")
+    curate = getattr(import_module(f"colligate.lab.training.{system}"), f"curate_{system}")
     card: Card | None = run_resumable(lambda see: curate(request, see), given.out)
     if card is None:
         return INTERRUPTED

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from colligate.concurrency import in_thread
 from colligate.core.events import Listener, Noted, Trace, to_plain
 from colligate.core.parameters import require_min
-from colligate.core.run import KeyValueStore, MemoryStore, Run
+from colligate.core.run import Run
 from colligate.core.strategy import Needs
 from colligate.documents import Document
 from colligate.errors import ColligateError, MissingPath, NoDocuments, UsageError
@@ -49,6 +49,7 @@ from colligate.lab.training.samples import (
 from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.cache import KeyValueStore, MemoryStore
 from colligate.models.weights import hash_file
 from colligate.readers.quoting import QuotingReader
 from colligate.reporting import report_ingestion

@@ -32,23 +32,21 @@ from colligate.errors import UnknownDocument, UsageError
 from colligate.lab.bench.metrics.judging import implies
 from colligate.lab.bench.question import Question
 from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
-from colligate.lab.training.dualrag_golds import (
-    GoldDocument,
-    GoldMatch,
-    TitleScorer,
-    find_gold_statement,
-    match_entities,
-    quote_statements,
-    split_answer_words,
-)
 from colligate.lab.training.samples import Card, CuratedItem, Drawn, Sample
 from colligate.lab.training.trajectories import (
     EntityLookup,
+    GoldDocument,
+    GoldMatch,
     StepState,
+    TitleScorer,
     Trajectory,
     TrajectoryStep,
+    find_gold_statement,
+    match_entities,
+    quote_statements,
     read_trajectory,
     replay,
+    split_answer_words,
 )
 from colligate.models import Message, Reranker
 from colligate.strategies.dualrag.knowledge import ELSE
@@ -503,8 +501,7 @@ def _draw_summarizer(
             messages = summarizer_messages(
                 trajectory.question,
                 state.thoughts,
-                looked.entity,
-                looked.queries,
+                (looked.entity, looked.queries),
                 looked.passages,
             )
             name = f"{step.round}.{number}"

@@ -22,8 +22,8 @@ from colligate.documents import Document, Span, Tree
 from colligate.documents.tree import flat_tree
 from colligate.errors import FaultyRecord
 from colligate.lab.bench.metrics.short_answers import word_overlap
-from colligate.lab.training.dualrag_golds import sort_name_words
 from colligate.lab.training.samples import Sample
+from colligate.lab.training.trajectories import sort_name_words
 from colligate.library.bm25 import split_words
 from colligate.models.structured import parse
 from colligate.strategies.dualrag.knowledge import ELSE

@@ -1,22 +1,37 @@
-"""The steps of a run of DualRAG, read from its own events and calls.
+"""The steps of a run of DualRAG, and which gold documents its entities mean.
 
-Nothing is recorded twice: the code that built the outline builds it again from the events, and the
-calls show what the model was asked.
+Nothing of a run is recorded twice: the code that built the outline builds it again from the events,
+and the calls show what the model was asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
 from colligate.core.answer import Answer
 from colligate.core.events import Asked, Event, to_plain
+from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.lab.bench.metrics.answers import remove_citation_marks
+from colligate.documents.languages import detect_language
+from colligate.documents.sentences import split_sentences
+from colligate.documents.tokens import CJK
+from colligate.lab.bench.metrics.answers import normalise_dual, remove_citation_marks
 from colligate.models import Message
 from colligate.models.structured import json_schema_of, with_schema
 from colligate.strategies.dualrag.events import (
@@ -27,7 +42,13 @@ from colligate.strategies.dualrag.events import (
     Summarised,
 )
 from colligate.strategies.dualrag.knowledge import ELSE, Fragment, KnowledgeOutline
-from colligate.strategies.dualrag.prompts import Summary, summarizer_messages
+from colligate.strategies.dualrag.prompts import (
+    LONGEST_STATEMENT,
+    MOST_STATEMENTS,
+    Summary,
+    SummaryStatement,
+    summarizer_messages,
+)
 
 E = TypeVar("E", bound=Event)
 
@@ -196,7 +217,7 @@ async def _lookup(
     passages = [(await run.document(s.document_id)).passage(s) for s in gathered.unseen]
     while passages:
         messages = summarizer_messages(
-            question, thoughts, gathered.entity, gathered.queries, passages
+            question, thoughts, (gathered.entity, gathered.queries), passages
         )
         if _was_asked(calls, messages, Summary):
             break
@@ -212,3 +233,202 @@ def _was_asked(calls: Calls, messages: Sequence[Message], schema: type[BaseModel
 
 def _select(kind: type[E], events: Iterable[Event]) -> list[E]:
     return [event for event in events if isinstance(event, kind)]
+
+
+# Which gold document an entity means.
+#
+# The paper asks a reranker: the gold title with the best score, if that is above 0 (of logits). So
+# does this if a cross-encoder is named. Without one a title is meant if all words of the shorter of
+# the two are in the longer, and the same numbers. If no title is meant, the spans that our outline
+# keeps decide: most of what is known of the entity is from one gold document.
+
+TitleScorer = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
+"""Scores each title for a name, as a reranker does."""
+
+_MOSTLY = 0.5
+_ROMAN = re.compile(r"[IVX]+")
+_QUALIFIED = re.compile(r"\s*\([^()]*\)\s*$")  # "Silver Harbour (film)"
+
+
+@dataclass(frozen=True)
+class GoldDocument:
+    """A document with a part of the answer, and the sentences of it that the data set names."""
+
+    id: str
+    title: str
+    sentences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GoldMatch:
+    """The gold document that an entity means. Scores compare within one `how`."""
+
+    gold: GoldDocument
+    how: Literal["reranker", "words", "knowledge"]
+    score: float
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """A sort key, best last: a match by name is better than one by knowledge."""
+        return self.how != "knowledge", self.score
+
+
+async def match_entities(
+    known: Mapping[str, Sequence[Span]],
+    golds: Sequence[GoldDocument],
+    *,
+    score_titles: TitleScorer | None = None,
+    over: float = 0.0,
+) -> dict[str, GoldMatch]:
+    """Return the gold document of each entity that means one.
+
+    `known` has the spans from which each entity is known. With `score_titles`, a reranker's, the
+    best title counts if its score is above `over`.
+    """
+    found = {}
+    for entity, spans in known.items():
+        match = None if entity == ELSE else await _match_name(entity, golds, score_titles, over)
+        match = match or _match_knowledge(spans, golds)
+        if match is not None:
+            found[entity] = match
+    return found
+
+
+async def _match_name(
+    entity: str, golds: Sequence[GoldDocument], score_titles: TitleScorer | None, over: float
+) -> GoldMatch | None:
+    titled = [gold for gold in golds if gold.title]
+    if not titled:
+        return None
+    how: Literal["reranker", "words"]
+    if score_titles is None:
+        how, over, scores = "words", 0.0, [_score_words(entity, gold.title) for gold in titled]
+    else:
+        how, scores = "reranker", list(await score_titles(entity, [gold.title for gold in titled]))
+    best = max(range(len(titled)), key=scores.__getitem__)
+    return GoldMatch(titled[best], how, scores[best]) if scores[best] > over else None
+
+
+def _score_words(name: str, title: str) -> float:
+    """Return the F1 of the words of name and title if one has all of the other's, otherwise 0.
+
+    Brackets at the end of a title only count if the name has brackets too. Numbers must agree:
+    those of the name must be in the title, those of the title before its brackets in the name.
+    """
+    bare = title if _QUALIFIED.search(name) else _QUALIFIED.sub("", title) or title
+    if not _find_numbers(bare) <= _find_numbers(name) <= _find_numbers(title):
+        return 0.0
+    return max(
+        _overlap_f1(set(sort_name_words(name)), set(sort_name_words(each)))
+        for each in (title, bare)
+    )
+
+
+def _overlap_f1(one: set[str], other: set[str]) -> float:
+    if not one or not other or not (one <= other or other <= one):
+        return 0.0
+    return 2 * min(len(one), len(other)) / (len(one) + len(other))
+
+
+def _find_numbers(text: str) -> set[str]:
+    """Return the numbers in a text, also Roman ones; a lone I, V or X is one of them."""
+    return {w for w in re.findall(r"\w+", text) if any(map(str.isdigit, w)) or _ROMAN.fullmatch(w)}
+
+
+def _match_knowledge(spans: Sequence[Span], golds: Sequence[GoldDocument]) -> GoldMatch | None:
+    counted = Counter(span.document_id for span in spans)
+    shares = [(counted[gold.id] / len(spans), gold) for gold in golds] if spans else []
+    share, gold = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+    return GoldMatch(gold, "knowledge", share) if gold is not None and share > _MOSTLY else None
+
+
+# Quotes in a wanted reply: copied word for word from where they are.
+
+
+def quote_statements(
+    fragments: Sequence[Fragment], passages: Sequence[Passage]
+) -> list[SummaryStatement]:
+    """Return a statement for each fragment; its quote are the sentences that it is from."""
+    found = []
+    for fragment in fragments:
+        for span in fragment.spans:
+            for number, passage in enumerate(passages, 1):
+                if passage.span.contains(span):
+                    start = span.start - passage.span.start
+                    quote = passage.text[start : start + len(span)]
+                    found.append(_make_statement(number, quote, fragment.text))
+                    break
+    return found[:MOST_STATEMENTS]
+
+
+def find_gold_statement(
+    gold: GoldDocument, passages: Sequence[Passage], claim: str
+) -> list[SummaryStatement]:
+    """Return the gold's first named sentence that a passage has, if any.
+
+    Blanks and line breaks may differ. If the gold has no named sentences, or what it names is
+    longer than a passage, it is the sentence of such passages that shares most words with the
+    `claim`.
+    """
+    own = [(n, each.text) for n, each in enumerate(passages, 1) if each.document_id == gold.id]
+    for words in filter(None, map(str.split, gold.sentences)):
+        pattern = re.compile(r"\s+".join(map(re.escape, words)))
+        for number, text in own:
+            if found := pattern.search(text):
+                return [_make_statement(number, found[0], found[0])]
+    if gold.sentences:
+        own = [(number, text) for number, text in own if _is_named(text, gold.sentences)]
+    wanted = set(split_answer_words(claim))
+    best: SummaryStatement | None = None
+    most = 0
+    for number, text in own:
+        for start, end in split_sentences(text, detect_language(text)):
+            sentence = text[start:end]
+            shared = len(wanted.intersection(split_answer_words(sentence)))
+            if shared > most:
+                best, most = _make_statement(number, sentence, sentence), shared
+    return [best] if best is not None else []
+
+
+def _is_named(text: str, named: Sequence[str]) -> bool:
+    """Return whether most words of a passage are in one of the texts that are named."""
+    words = split_answer_words(text)
+    known = (set(split_answer_words(each)) for each in named)
+    return any(sum(word in each for word in words) > _MOSTLY * len(words) for each in known)
+
+
+def _make_statement(number: int, quote: str, sentence: str) -> SummaryStatement:
+    """Return a statement whose quote is in the prompt, escaped as there."""
+    return SummaryStatement(
+        passage=number,
+        quote=_shorten(escape(quote), LONGEST_STATEMENT),
+        sentence=_shorten(" ".join(sentence.split()), LONGEST_STATEMENT),
+    )
+
+
+def _shorten(text: str, longest: int) -> str:
+    """Return as many whole words of a text as fit."""
+    if len(text) <= longest:
+        return text
+    cut = text[: longest + 1].rpartition(" ")[0]
+    return cut or text[:longest]
+
+
+# Chinese and Japanese have no blanks between words, and signs of their own.
+_WORD = re.compile(rf"[{CJK}]|[^\s{CJK}\u3001-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f]+")
+
+
+def split_answer_words(text: str) -> list[str]:
+    """Return the words of a text, normalised as DualRAG does; each sign of Chinese is one."""
+    # Composed again: Hangul and kana would be split within a character.
+    return _WORD.findall(unicodedata.normalize("NFC", normalise_dual(text)))
+
+
+def sort_name_words(name: str) -> tuple[str, ...]:
+    """Return the words of a name sorted, without case and punctuation.
+
+    >>> sort_name_words("Green (album)") == sort_name_words("green album")
+    True
+    """
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return tuple(sorted(re.findall(r"\w+", folded)))

@@ -308,8 +308,7 @@ class DualRAG:
             summarizer_messages,
             knowledge.question,
             knowledge.thoughts,
-            sought.name,
-            sought.queries,
+            (sought.name, sought.queries),
             free=free,
             template=self.templates.get("summarizer"),
         )

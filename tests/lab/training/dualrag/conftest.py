@@ -10,8 +10,7 @@ import pytest
 from colligate.core import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.lab.training.dualrag_golds import GoldDocument
-from colligate.lab.training.trajectories import read_trajectory
+from colligate.lab.training.trajectories import GoldDocument, read_trajectory
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
 from colligate.models.metering import Meter

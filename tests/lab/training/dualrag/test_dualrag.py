@@ -14,13 +14,13 @@ from colligate.errors import BudgetExceeded, UsageError
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.training import Curation, curate_dualrag
 from colligate.lab.training.dualrag import TitleMatching, contains_answer, draw_role_samples
-from colligate.lab.training.dualrag_golds import (
+from colligate.lab.training.samples import read_samples
+from colligate.lab.training.trajectories import (
     GoldDocument,
     find_gold_statement,
     match_entities,
     quote_statements,
 )
-from colligate.lab.training.samples import read_samples
 from colligate.models import Capability, Message, Role
 from colligate.models.structured import parse
 from colligate.strategies.dualrag.knowledge import Fragment

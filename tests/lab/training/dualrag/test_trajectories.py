@@ -54,7 +54,7 @@ async def test_every_call_but_the_readers_is_rendered_again_byte_by_byte(answere
         for each in step.looked:
             rendered.append(
                 summarizer_messages(
-                    found.question, state.thoughts, each.entity, each.queries, each.passages
+                    found.question, state.thoughts, (each.entity, each.queries), each.passages
                 )
             )
     assert len(rendered) == 4 + 3 + 3

@@ -160,6 +160,7 @@ def test_the_record(whole: Fitted, base: str, data: Path) -> None:
     assert all(s["began"] and s["ended"] for s in record["sessions"])
 
 
+@pytest.mark.real
 async def test_all_parameters(tmp_path: Path, train: Any) -> None:
     fitted = train("method=full", "learning_rate=0.003", "targets=all-linear")
     assert fitted.finished
@@ -190,6 +191,7 @@ def test_stopped_and_gone_on_with(whole: Fitted, tmp_path: Path, at: int, train:
     assert gone_on.seconds > stopped.seconds
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("at", [1, 6, STEPS])
 def test_killed_and_gone_on_with(whole: Fitted, tmp_path: Path, at: int, train: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
@@ -208,6 +210,7 @@ def stopped(train: Any, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.real
 def test_a_checkpoint_half_written(whole: Fitted, stopped: Path, train: Any) -> None:
     *_, last = sorted((stopped / "checkpoints").glob("checkpoint-*"), key=step_of)
     (last / SEAL).unlink()
@@ -219,6 +222,7 @@ def test_a_checkpoint_half_written(whole: Fitted, stopped: Path, train: Any) -> 
     assert same(weights(stopped), weights(whole.out))
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "error",
     [
@@ -250,6 +254,7 @@ def unfinished(whole: Path, copy: Path) -> None:
     (copy / "fit.json").write_text(json.dumps({**record, "finished": False}), "utf-8")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "damage",
     [
@@ -349,6 +354,7 @@ def test_the_labels_reach_the_model(base: str, monkeypatch: pytest.MonkeyPatch, 
     assert len({tuple(ids) for ids, _ in seen}) == 5
 
 
+@pytest.mark.real
 def test_nobody_is_told(monkeypatch: pytest.MonkeyPatch, train: Any) -> None:
     import trl.trainer.base_trainer
 
@@ -406,6 +412,7 @@ def test_how_a_recipe_is_computed() -> None:
         plan(replace(router, precision="bfloat16"), Device(1, False))
 
 
+@pytest.mark.real
 def test_packed_samples_are_blind_to_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Any
 ) -> None:
