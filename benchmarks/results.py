@@ -177,17 +177,17 @@ def _after(notes: str | None) -> str:
 
 
 def render_goals(runs: Sequence[Row]) -> str:
-    """Return a table of the goals of these runs that were missed, and the others in one line."""
-    missed, met = [], []
+    """Return a table of the goals of these runs that were missed, and how many were met."""
+    missed, met = [], 0
     for run in runs:
         for goal in run.get("goals", ()):
-            link = f"[{goal['what']}](results/{run['name']}.json)"
             if goal["met"]:
-                met.append(f"{link} ({goal['measured']}; goal {goal['goal']})")
+                met += 1
             else:
+                link = f"[{goal['what']}](results/{run['name']}.json)"
                 missed.append([link, goal["goal"], goal["measured"]])
     table = render_table(["missed", "goal", "measured"], missed)
-    return f"{table}\n\nMet: {'; '.join(met)}."
+    return f"{table}\n\n{met} goals were met: `goals` of the result files has them."
 
 
 def main() -> None:
