@@ -49,7 +49,7 @@ setup: $(INSTALLED) browser
 	$(BIN)/colligate models pull smollm2-135m minilm-l6-v2-int8 wordllama-256 llama.cpp
 
 demo: .venv/.package
-	$(BIN)/colligate ask "How long does a violator have to cure a first violation of the GPL?" examples/licences
+	$(BIN)/colligate ask "How long does a violator of the GPL version 3 have to cure a first violation?" examples/licences
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
