@@ -8,7 +8,8 @@ its test questions are judged. Elsewhere the best `--pool` passages of hybrid
 search are put in a new order, by the reranker alone and beside the search as in a run. nDCG@10
 counts the right passages of the whole set where they are named (musique, popqa, triviaqa) and those
 of the pool elsewhere; differences are paired, with the 95% interval of the bootstrap and the larger
-p of bootstrap and sign flips.
+p of bootstrap and sign flips. The test groups are also asked the question of another group: a
+reranker that still puts the right passage first tells it by how it is written.
 """
 
 from __future__ import annotations
@@ -77,20 +78,34 @@ async def judge_groups(file: Path, ours: Reranker, theirs: Reranker) -> None:
     """Judge the test questions of each set: one right passage among twenty."""
     groups = [record for _, record in load_records(file)]
     for name in sorted({each["set"] for each in groups}):
-        places: dict[str, list[int]] = {"ours": [], "theirs": []}
-        for group in (each for each in groups if each["set"] == name):
-            texts = [
-                *group["wrong"][:19],
-                *group["right"],
-            ]  # the right one last: ties count against it
-            for whose, reranker in (("ours", ours), ("theirs", theirs)):
-                order = await rank(reranker, group["question"], texts)
-                places[whose].append(min(order.index(i) for i in range(19, len(texts))))
-        for label, most in (("first", 1), ("among two", 2), ("among six", 6)):
-            hit = {w: [float(place < most) for place in each] for w, each in places.items()}
-            compare(f"{name}, unseen: {label} of 20", hit["ours"], hit["theirs"], unlike="cosine")
-        inverse = {w: [1 / (place + 1) for place in each] for w, each in places.items()}
-        compare(f"{name}, unseen: MRR", inverse["ours"], inverse["theirs"], unlike="cosine")
+        of_set = [each for each in groups if each["set"] == name]
+        questions = [each["question"] for each in of_set]
+        half = len(questions) // 2
+        others = questions[half:] + questions[:half]
+        for asked, what in ((questions, "unseen"), (others, "asked another question")):
+            await judge_places(f"{name}, {what}", of_set, asked, ours, theirs)
+
+
+async def judge_places(
+    name: str,
+    groups: Sequence[dict[str, Any]],
+    questions: Sequence[str],
+    ours: Reranker,
+    theirs: Reranker,
+) -> None:
+    """Judge at which place the right passages of groups stand after these questions."""
+    places: dict[str, list[int]] = {"ours": [], "theirs": []}
+    for group, question in zip(groups, questions, strict=True):
+        texts = [*group["wrong"][:19], *group["right"]]  # right ones last: ties count against them
+        first_right = len(texts) - len(group["right"])
+        for whose, reranker in (("ours", ours), ("theirs", theirs)):
+            order = await rank(reranker, question, texts)
+            places[whose].append(min(map(order.index, range(first_right, len(texts)))))
+    for label, most in (("first", 1), ("among two", 2), ("among six", 6)):
+        hit = {w: [float(place < most) for place in each] for w, each in places.items()}
+        compare(f"{name}: {label} of 20", hit["ours"], hit["theirs"], unlike="cosine")
+    inverse = {w: [1 / (place + 1) for place in each] for w, each in places.items()}
+    compare(f"{name}: MRR", inverse["ours"], inverse["theirs"], unlike="cosine")
 
 
 Judge = Callable[[Passage], bool]
