@@ -9,14 +9,15 @@ INSTALLED := .venv/.installed
 # The browser is fetched while packages are installed, and types are checked while weights are.
 MAKEFLAGS += --jobs=2
 
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test test-real lint bench clean
 
 help:
-	@echo "make demo   set up, then answer a question over the licences in examples/"
-	@echo "make test   set up, then run every check CI runs"
-	@echo "make setup  create .venv with everything the tests need"
-	@echo "make lint   ruff, mypy and the import contract"
-	@echo "make bench  the quick benchmarks"
+	@echo "make demo       set up, then answer a question over the licences in examples/"
+	@echo "make test       set up, lint, then the quick tests, which need no network"
+	@echo "make test-real  set up, then the slow real components: browser, S3, Ray, training, models"
+	@echo "make setup      create .venv with everything the tests need"
+	@echo "make lint       ruff, mypy and the import contract"
+	@echo "make bench      the quick benchmarks"
 
 # The demo needs the package alone; the tests need their tools as well.
 .venv/bin/python:
@@ -30,7 +31,7 @@ help:
 # torch is pinned so that every machine tests with the same one.
 $(INSTALLED): .venv/.package
 	$(INSTALL) torch==2.13.0
-	$(INSTALL) --editable '.[bench,langchain,llamaindex,local,mcp,multilingual,ocr,scale,serve,train]' --group dev
+	$(INSTALL) --editable '.[bench,langchain,legacy,llamaindex,local,mcp,multilingual,ocr,scale,serve,train,wikitext]' --group dev
 	touch $@
 
 # Tests of the page need a Chromium. Debian's is installed where one may; elsewhere they are skipped.
@@ -48,7 +49,7 @@ setup: $(INSTALLED) browser
 	$(BIN)/colligate models pull smollm2-135m minilm-l6-v2-int8 wordllama-256 llama.cpp
 
 demo: .venv/.package
-	$(BIN)/colligate ask "How long does a violator have to cure a first violation of the GPL?" examples/licences
+	$(BIN)/colligate ask "How long does a violator of the GPL version 3 have to cure a first violation?" examples/licences
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
@@ -63,17 +64,19 @@ compile: $(INSTALLED)
 
 # A process for each core; every test stands alone. Many start the command: compiled modules are
 # kept for them, whatever the environment says.
-test: export PYTHONDONTWRITEBYTECODE =
+test test-real: export PYTHONDONTWRITEBYTECODE =
 test: setup lint compile
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto --dist worksteal -m "not real"
+
+test-real: setup
+	$(BIN)/pytest -n auto --dist worksteal -m real
 
 bench: setup
 	$(BIN)/python benchmarks/overhead.py
-	$(BIN)/python benchmarks/bench_overhead.py
+	$(BIN)/python benchmarks/overhead.py --bench
 	$(BIN)/python benchmarks/search.py --sizes 1000 20000
 	$(BIN)/python benchmarks/concurrency.py --delay 1
 	$(BIN)/python benchmarks/speed.py --model smollm2-135m --quick
-	$(BIN)/python benchmarks/batching.py --model smollm2-135m --quick
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

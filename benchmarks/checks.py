@@ -7,7 +7,8 @@
 the project's own (parts held, building, wording). A check says whether the quotes of a statement
 support it (its citation is kept), whether that is unclear (kept and marked), or whether they
 contradict it (lost). `--limit` draws by a hash of the id, half of them supported, so a larger limit
-contains a smaller one. `--out` has the counts by set, label and kind, `--verdicts` each verdict.
+contains a smaller one. `--out` becomes a file of `docs/results/` (one a check) with the counts by
+set, label and kind, `--verdicts` has each verdict.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from colligate.models.metering import Meter
 from colligate.models.names import open_head, open_model
 from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
 from colligate.readers.numbers import find_missing_values
+from results import write_result
 
 CLAIMS = Path(__file__).parent / "claims.jsonl"
 
@@ -142,6 +144,25 @@ def say_row(what: str, rows: Sequence[Row]) -> str:
     return f"| {what} | {n} | " + " | ".join(shares) + " |"
 
 
+def sum_sets(check: str, counts: Sequence[Row]) -> Iterator[Row]:
+    """Yield a row of the result's table for each set."""
+    for name in dict.fromkeys(each["set"] for each in counts):
+        own = [each for each in counts if each["set"] == name]
+        row: Row = {"check": f"`{check}`", "set": name}
+        for label, labels in (("right", ("supported",)), ("wrong", WRONG)):
+            some = [each for each in own if each["label"] in labels]
+            kept, marked, lost = (sum(each[shown] for each in some) for shown in SHOWN.values())
+            n = kept + marked + lost
+            short = [say_share(part, n).split()[0] if n else "" for part in (kept, marked)]
+            row[label] = n or ""
+            if label == "right":
+                row |= {"kept": short[0], "marked": short[1], "lost": say_share(lost, n)}
+            else:
+                found = say_share(lost + marked, n) if n else ""
+                row |= {"lost or marked": found, "kept unmarked": short[0]}
+        yield row
+
+
 def say_share(part: int, whole: int) -> str:
     """Return a share with its Wilson interval of 95 %.
 
@@ -177,7 +198,7 @@ async def main() -> None:
     if arguments.limit:
         items = draw(items, arguments.limit)
     models = {Role.READER: open_model(arguments.model)} if arguments.model else {}
-    results, lines = [], []
+    lines = []
     for name in names:
         verdicts: list[Verdict] = []
         async with InMemorySources(()) as sources:
@@ -197,13 +218,20 @@ async def main() -> None:
         for each in dict.fromkeys(item.set for item in items):
             print("\n".join(say_table(each, [row for row in counts if row["set"] == each])))
         print("\n".join(f"warning: {warning}" for warning in run.warnings))
-        results.append({"check": name, "model": arguments.model, **cost, "counts": counts})
+        if out := arguments.out:
+            write_result(
+                out if len(names) == 1 else out.with_stem(f"{out.stem}-{name}"),
+                "Checks of citations on statements whose label is known",
+                model=arguments.model,
+                n=len(items),
+                rows=list(sum_sets(name, counts)),
+                **cost,
+                counts=counts,
+            )
         lines += [
             json.dumps({"check": name, "id": item.id, "label": item.label, "verdict": verdict})
             for item, verdict in zip(items, verdicts, strict=True)
         ]
-    if arguments.out:
-        arguments.out.write_text("[\n" + ",\n".join(map(json.dumps, results)) + "\n]\n", "utf-8")
     if arguments.verdicts:
         arguments.verdicts.write_text("\n".join(lines) + "\n", "utf-8")
     for model in models.values():

@@ -4,8 +4,7 @@
 
 Sets of which the kind is known: NQ, TriviaQA, PopQA and WebQuestions ask for one fact;
 2WikiMultihopQA, MuSiQue and HotpotQA for several steps (a paragraph of HotpotQA often states the
-answer alone); QMSum and SQuALITY for an overview; the questions over several reports
-(`every_document_data.py`) for one fact from each document. Names with "train/" are of the training
+answer alone); QMSum and SQuALITY for an overview. Names with "train/" are of the training
 questions, which the evaluation does not ask. No document is read.
 """
 
@@ -17,14 +16,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from colligate.bench.significance import bootstrap
+from colligate.lab.bench.significance import bootstrap
 from colligate.models import LabelModel
 from colligate.models.names import open_model
 from colligate.strategies.auto.method import choose_kind
 from colligate.strategies.auto.prompts import QuestionKind, kind_messages
-from every_document_data import load_questions
-from evidence_data import read_records, select_some
-from evidence_measuring import Rows, say
+from results import Rows, read_records, say, select_some
 
 SETS = {
     "nq20_gold_at_9": QuestionKind.FACT,
@@ -43,15 +40,11 @@ SETS = {
     "train/hotpotqa": QuestionKind.STEPS,
     "train/qmsum": QuestionKind.OVERVIEW,
     "train/squality": QuestionKind.OVERVIEW,
-    "trends": QuestionKind.EACH,
-    "reports": QuestionKind.EACH,
 }
 
 
 def read_questions(name: str, data: Path, limit: int, offset: int) -> list[str]:
     """Return questions of a set, a fixed sample."""
-    if name in ("trends", "reports"):
-        return [question.text for question in load_questions(name, data, limit)[1]]
     folder, _, own = name.rpartition("/")
     file = f"train/questions.{own}" if folder else f"dev/{own}"
     records = read_records(data / f"{file}.jsonl.gz")

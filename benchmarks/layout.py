@@ -2,14 +2,17 @@
 
     python benchmarks/layout.py [--names]
 
-`single_importer` counts the modules that exactly one other module imports, an `__init__` that only
-re-exports not counted. Plug-ins do not count (commands, routes, data sets, metrics, readers and
-backends, whose one importer is the registry of their kind), nor do the files of a method's folder.
-`defined_twice` counts public top-level classes and functions that two modules define. `frames`
-counts our own functions on the stack of a `colligate ask` at the moment its request is posted to an
-OpenAI-compatible server. `to_read` counts the lines of a method's folder and of all modules of
-`core` and `readers` that it imports, directly or through another; `fields` are those of its class.
-`--names` prints the lists, not the counts.
+`lines` are those of the product, of `colligate.lab`, of `colligate.scale`, of tests and benchmarks;
+`words` those of the documents (README, CHANGELOG and docs, as `wc -w` counts). `over_600` counts
+files of more lines. `single_importer` counts the modules that exactly one other module imports, an
+`__init__` that only re-exports not counted. Plug-ins do not count (those of the entry points, and
+commands, routes, data sets, metrics, readers and backends, whose one importer is the registry of
+their kind), nor do the files of a method's folder. `over_six_parameters` counts functions of more,
+without `self`; `over_six_options` the functions of commands, whose parameters are their options.
+`defined_twice` counts public classes and functions that two modules define. `frames` counts our own
+functions on the stack of a `colligate ask` at the moment its request is posted. `to_read` counts
+the lines of a method's folder and of all modules of `core` and `readers` behind it; `fields` are
+those of its class. `--names` prints the lists, not the counts.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -25,15 +29,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "colligate"
-# Modules that import one module of each kind and look it up by name.
+# Modules that import one module of each kind and look it up by name; how their names end.
 REGISTRIES = (
-    "colligate.cli.app",
-    "colligate.server.app",
-    "colligate.bench.datasets.formats",
-    "colligate.bench.metrics.catalogue",
-    "colligate.documents.reading",
-    "colligate.models.names",
+    ".cli.app",
+    ".server.app",
+    ".bench.datasets.formats",
+    ".bench.metrics.catalogue",
+    ".documents.reading",
+    ".models.names",
 )
+MOST_LINES, MOST_PARAMETERS = 600, 6
 
 METHODS = (
     "auto",
@@ -77,12 +82,18 @@ def main() -> None:
     trees = {name: ast.parse(path.read_text("utf-8")) for name, path in list_modules().items()}
     single = sorted(list_single_importers(trees))
     twice = {name: sorted(where) for name, where in sorted(list_defined_twice(trees).items())}
+    long = [f"{name} {lines}" for name, lines in list_long_files()]
+    wide, commands = list_wide_functions(trees)
     stack = list_frames()
     print(
         json.dumps(
             {
                 "files": len(trees),
-                "lines": sum(count_by_package("lines").values()),
+                "lines": count_parts(),
+                "words": count_words(),
+                "over_600": long if names else len(long),
+                "over_six_parameters": wide if names else len(wide),
+                "over_six_options": commands if names else len(commands),
                 "packages": {
                     name: {"files": count_by_package("files")[name], "lines": lines}
                     for name, lines in sorted(count_by_package("lines").items())
@@ -96,14 +107,48 @@ def main() -> None:
                     for modules in [list_to_read(f"colligate.strategies.{name}", trees)]
                 },
                 "fields": {name: count_fields(name, trees) for name in METHODS},
-                "test_lines": sum(
-                    len(path.read_text("utf-8").splitlines())
-                    for path in (ROOT / "tests").rglob("*.py")
-                ),
             },
             indent=2,
         )
     )
+
+
+def count_parts() -> dict[str, int]:
+    """Return the lines of Python by part: product, lab, scale, tests, benchmarks."""
+    packages = count_by_package("lines")
+    parts = {name: packages[name] for name in ("lab", "scale")}
+    others = {
+        folder: sum(len(path.read_text("utf-8").splitlines()) for path in where.rglob("*.py"))
+        for folder, where in (("tests", ROOT / "tests"), ("benchmarks", ROOT / "benchmarks"))
+    }
+    return {"product": packages.total() - sum(parts.values()), **parts, **others}
+
+
+def count_words() -> int:
+    """Return the words of README, CHANGELOG and all Markdown below docs."""
+    files = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
+    return sum(len(path.read_text("utf-8").split()) for path in files)
+
+
+def list_long_files() -> Iterator[tuple[str, int]]:
+    """Yield modules of more lines than a file should have."""
+    for name in list_modules():
+        if (lines := count_lines(name)) > MOST_LINES:
+            yield name, lines
+
+
+def list_wide_functions(trees: dict[str, ast.Module]) -> tuple[list[str], list[str]]:
+    """Return the functions with too many parameters, and the commands among them apart."""
+    functions, commands = [], []
+    for module, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                count = sum(each.arg not in ("self", "cls") for each in given)
+                if count > MOST_PARAMETERS:
+                    into = commands if node.name.endswith("_command") else functions
+                    into.append(f"{module}.{node.name} {count}")
+    return sorted(functions), sorted(commands)
 
 
 def list_imported(tree: ast.Module, trees: dict[str, ast.Module]) -> set[str]:
@@ -185,9 +230,11 @@ def list_single_importers(trees: dict[str, ast.Module]) -> Iterator[str]:
                 for alias in node.names:
                     if alias.name in trees:
                         importers[alias.name].add(name)
+    plugins = re.findall(r'= "(colligate[\w.]*):', (ROOT / "pyproject.toml").read_text("utf-8"))
     for name, where in importers.items():
-        in_method = name.startswith("colligate.strategies.")
-        if len(where) == 1 and not in_method and not where & set(REGISTRIES):
+        in_method = ".strategies." in name
+        plugin = name in plugins or any(each.endswith(REGISTRIES) for each in where)
+        if len(where) == 1 and not in_method and not plugin:
             yield f"{name} <- {next(iter(where))}"
 
 

@@ -1,11 +1,12 @@
-"""Measure the engine's own time per question: everything except the model and the embedder.
+"""Measure the time that colligate itself takes: the engine a question, and the bench an answer.
 
     python benchmarks/overhead.py [--passages 20000] [--questions 50]
+    python benchmarks/overhead.py --bench [--questions 200]
 
-A library of synthetic passages is built once in a temporary folder with random unit vectors; the
-model replies at once with a quote that must be located and checked. Model and embedder record their
-own time; the rest of a question's time is the engine's: search, prompt, parsing, locating, support,
-citations, trace.
+A library of synthetic passages is built once with random unit vectors; the model replies at once
+with a quote that must be located and checked. Model and embedder record their own time; the rest of
+a question's time is the engine's. With `--bench` each question has 20 documents of 100 words: what
+is left of a run without its answers is the bench's (documents, metrics, trace, row on disk).
 """
 
 from __future__ import annotations
@@ -18,12 +19,27 @@ import re
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from colligate.core.events import Trace
 from colligate.engine import Engine
+from colligate.lab.bench.corpus import CorpusResolver
+from colligate.lab.bench.metrics.groups import Backends
+from colligate.lab.bench.outcome import ROWS, Answerer, read_rows
+from colligate.lab.bench.plan import configure_entries, plan
+from colligate.lab.bench.provenance import RUN, Provenance
+from colligate.lab.bench.run import Bench, RunJob
+from colligate.lab.bench.suites import parse_suite
+from colligate.lab.jobs.job import Job
+from colligate.lab.jobs.spending import Spending
+from colligate.models import Role
 from colligate.testing import ScriptedModel
+from results import say
 
 WORDS = 30_000
 PASSAGE = 110  # words of a paragraph; one paragraph is one passage
@@ -97,12 +113,14 @@ async def measure(passages: int, questions: int) -> None:
         folder.mkdir()
         words = write_documents(folder, passages)
         vectors, model = Vectors(), Quoting()
-        async with Engine(model=model, embedder=vectors, library=Path(name) / "library") as engine:
+        async with Engine(
+            model=model, embedder=vectors, reranker="none", library=Path(name) / "library"
+        ) as engine:
             ingested = await engine.add([folder])
             rng = random.Random(13)
             await engine.ask("warm up " + " ".join(rng.choices(words, k=6)))
             for where, paths in (("library", []), ("paths", [folder])):
-                spent, own = [], []
+                own = []
                 for _ in range(questions):
                     question = "Which says " + " ".join(rng.choices(words, k=8)) + "?"
                     vectors.seconds = model.seconds = 0.0
@@ -110,28 +128,107 @@ async def measure(passages: int, questions: int) -> None:
                     answer = await engine.ask(question, paths)
                     whole = time.perf_counter() - began
                     assert answer.found
-                    spent.append(whole * 1000)
                     own.append((whole - vectors.seconds - model.seconds) * 1000)
-                figures = {
-                    f"overhead per question, over the {where}, p50": statistics.median(own),
-                    f"overhead per question, over the {where}, p95": sorted(own)[
-                        int(len(own) * 0.95)
-                    ],
-                }
-                for figure, value in figures.items():
-                    against = f"{ingested.passages} passages; goal < 20 ms"
-                    row = {
-                        "figure": figure,
-                        "value": round(value, 2),
-                        "unit": "ms",
-                        "against": against,
-                    }
-                    print(json.dumps(row), flush=True)
+                against = f"{ingested.passages} passages; goal < 20 ms"
+                what = f"overhead per question, over the {where}"
+                say(f"{what}, p50", statistics.median(own), "ms", against)
+                say(f"{what}, p95", sorted(own)[int(len(own) * 0.95)], "ms", against)
+
+
+# The bench
+
+SUITE = """
+title = "Overhead"
+[[datasets]]
+name = "made"
+file = "made.jsonl"
+metrics = ["short", "evidence", "citations", "abstention", "cost"]
+[[strategies]]
+name = "full-context"
+"""
+REPLY = json.dumps(
+    {
+        "statements": [{"passage": 3, "quote": "The lamp of", "sentence": "The lamp of it burns."}],
+        "short_answer": "oil",
+        "found": True,
+    }
+)
+
+
+def make_record(number: int, chance: random.Random) -> dict[str, Any]:
+    words = ["lamp", "tower", "coast", "keeper", "winter", "harbour", "stone", "oil", "of", "the"]
+    documents = [
+        {
+            "id": f"{number}-{at}",
+            "title": f"Tower {number}-{at}",
+            "text": f"The lamp of tower {at}. " + " ".join(chance.choices(words, k=95)) + ".",
+        }
+        for at in range(20)
+    ]
+    return {
+        "id": str(number),
+        "question": "What does the lamp burn?",
+        "answers": ["oil"],
+        "documents": documents,
+        "gold_document_ids": [f"{number}-3"],
+        "meta": {"gold_position": 3},
+    }
+
+
+async def run(folder: Path, out: Path, *, traces: bool) -> tuple[float, Sequence[float]]:
+    """Return the seconds of a run, and those of its answers."""
+    suite = parse_suite(SUITE, "made", "made.toml")
+    planned = plan(suite, folder, entries=configure_entries(suite))
+    answering = Answerer({Role.READER: ScriptedModel(lambda _: REPLY)}, Spending())
+    job: RunJob = Job(out, RUN, ROWS, Trace(keep=False), phase="answering")
+    record = Provenance("made", SUITE, 0, {}, ("made",), ("full-context",))
+    async with CorpusResolver(folder, out / "corpus") as corpora, job.resume(record, {}):
+        bench = Bench(planned, answering, corpora, Backends(), traces=traces)
+        began = time.perf_counter()
+        await bench.run(job)
+        seconds = time.perf_counter() - began
+    return seconds, [row.outcome.seconds for row in job.results.values()]
+
+
+def measure_bench(folder: Path, questions: int) -> None:
+    """Print what the bench adds to an answer, and how long 10,000 rows are read."""
+    chance = random.Random(1)
+    lines = (json.dumps(make_record(number, chance)) + "\n" for number in range(questions))
+    (folder / "made.jsonl").write_text("".join(lines), "utf-8")
+    (folder / "warm").mkdir()
+    asyncio.run(run(folder, folder / "warm", traces=True))
+    for traces in (False, True):
+        out = folder / f"out-{traces}"
+        out.mkdir()
+        whole, answers = asyncio.run(run(folder, out, traces=traces))
+        kept = "with its trace" if traces else "without a trace"
+        against = f"goal < 5; the answer itself {1000 * sum(answers) / questions:.1f} ms"
+        added = 1000 * (whole - sum(answers)) / questions
+        say(f"the bench's own time a question, {kept}", added, "ms", against)
+    many, rows = folder / "many", read_rows(folder / "out-True")
+    many.mkdir()
+    with (many / "rows.jsonl").open("w", encoding="utf-8") as file:
+        for number in range(10_000):
+            row = replace(rows[number % len(rows)], question=str(number))
+            file.write(json.dumps(row.to_json()) + "\n")
+    began = time.perf_counter()
+    read_rows(many)
+    megabytes = (many / "rows.jsonl").stat().st_size / 1e6
+    say("10,000 rows read", time.perf_counter() - began, "s", f"{megabytes:.0f} MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--passages", type=int, default=20_000)
+    parser.add_argument("--questions", type=int)
+    parser.add_argument("--bench", action="store_true", help="measure the bench, not the engine")
+    given = parser.parse_args()
+    if given.bench:
+        with tempfile.TemporaryDirectory() as folder:
+            measure_bench(Path(folder), given.questions or 200)
+    else:
+        asyncio.run(measure(given.passages, given.questions or 50))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--passages", type=int, default=20_000)
-    parser.add_argument("--questions", type=int, default=50)
-    arguments = parser.parse_args()
-    asyncio.run(measure(arguments.passages, arguments.questions))
+    main()

@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from colligate.bench.datasets.records import load_records
-from colligate.bench.significance import bootstrap, paired_bootstrap
 from colligate.core.events import Trace
 from colligate.core.run import Run
 from colligate.documents import Passage
+from colligate.lab.bench.datasets.records import load_records
+from colligate.lab.bench.significance import bootstrap, paired_bootstrap
 from colligate.library.library import AsyncLibrary
 from colligate.library.ranking import titled_text
 from colligate.models import Embedder, Reranker
@@ -37,11 +37,11 @@ from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter
 from colligate.models.pairs import MiniLMReranker
 from colligate.models.rerankers import EmbeddingReranker
-from colligate.session import ingest
+from colligate.reporting import ingest
 from heads.groups import has_answer, spell_plainly
 
 SEED = 0
-READER = "colligate.bench.datasets.passages:read_corpus_file"
+READER = "colligate.lab.bench.datasets.passages:read_corpus_file"
 
 
 def say(**line: Any) -> None:

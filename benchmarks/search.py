@@ -1,12 +1,13 @@
 """Measure search: milliseconds, memory and disk by size, or how well two searches are joined.
 
-    python benchmarks/search.py --sizes 1000 20000 200000 [--engine edge|lance] [--questions 200]
+    python benchmarks/search.py --sizes 1000 20000 200000 [--engine sqlite|lance] [--questions 200]
         [--place s3://BUCKET/NAME]
     python benchmarks/search.py --data DIR --indexes CACHE
 
 Each size is a fresh library of documents of 50 passages of about 120 words, drawn from a
 vocabulary by Zipf's law, with random unit vectors of 384 dimensions. The time of a search is
-all of `AsyncLibrary.search` except embedding the query, which takes no time here. How many of the
+all of `AsyncLibrary.search` except embedding the query, which takes no time here; that of the
+processor is what remains of it on a machine with other work. How many of the
 50 nearest passages are found is counted for Lance tables, whose index of vectors is not exact.
 
 With `--data` (a folder with `dev/`) dense search and BM25 are joined in several ways (`JOINS`) over
@@ -38,21 +39,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colligate.bench.datasets.records import load_records
-from colligate.bench.significance import paired_bootstrap
 from colligate.documents import Document, Hit, Span, flat_tree
+from colligate.lab.bench.datasets.records import load_records
+from colligate.lab.bench.significance import paired_bootstrap
 from colligate.library import SearchMode
-from colligate.library.lance import LanceIndex, LanceStore
 from colligate.library.library import AsyncLibrary
 from colligate.library.protocols import FileRecord, Scope
 from colligate.library.ranking import standardise
 from colligate.library.store import LibraryStore
 from colligate.models.embedders import MiniLM
+from colligate.scale.index import LanceIndex
+from colligate.scale.lance import LanceStore
 
 DIMENSION = 384
 PASSAGES, WORDS, VOCABULARY = 50, 120, 50_000
 QUESTION_WORDS, K = 10, 10
 NEAREST, TRIES = 50, 20
+GOALS = {20_000: "goal <= 5 ms", 200_000: "goal <= 60 ms"}
 FILES_TOGETHER = 100
 
 
@@ -119,16 +122,17 @@ async def fill(path: Path, place: str, engine: str, size: int, words: Words) -> 
 
 async def time_searches(
     search: Callable[[str], Awaitable[object]], words: Words, questions: int
-) -> list[float]:
-    """Return the milliseconds of each question, sorted."""
-    times = []
+) -> tuple[list[float], float]:
+    """Return the milliseconds of each question, sorted, and the median of the processor's."""
+    times, worked = [], []
     for question in [words.draw(QUESTION_WORDS) for _ in range(questions)]:
-        begun = time.perf_counter()
+        begun, before = time.perf_counter(), time.process_time()
         hits = await search(question)
         times.append((time.perf_counter() - begun) * 1000)
+        worked.append((time.process_time() - before) * 1000)
         if not hits:
             raise SystemExit(f"nothing was found for {question!r}")
-    return sorted(times)
+    return sorted(times), statistics.median(worked)
 
 
 def say(figure: str, value: float, unit: str, against: str | None = None) -> None:
@@ -140,14 +144,13 @@ async def measure(size: int, engine: str, folder: Path, place: str, questions: i
     words = Words()
     path = folder / "library"
     await fill(path, place, engine, size, words)
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), time.process_time()
     async with AsyncLibrary(place or path, embedder=RandomVectors()) as library:
         await library.index_pending()
     say(f"search {size}: building the index", time.perf_counter() - begun, "s")
+    say(f"search {size}: building, of the processor", time.process_time() - before, "s")
     disk = sum(file.stat().st_blocks * 512 for file in path.rglob("*"))
-    name = "passages.lance" if engine == "lance" else "index"
-    index = sum(file.stat().st_blocks * 512 for file in (path / name).rglob("*"))
-    say(f"search {size}: disk", disk / 1e6, "MB", f"index {index / 1e6:.0f} MB")
+    say(f"search {size}: disk", disk / 1e6, "MB", "goal <= 80 MB" if size == 20_000 else None)
     say(f"search {size}: memory for building", _resident(), "MB", "resident, at most")
 
 
@@ -181,10 +184,11 @@ async def ask(size: int, engine: str, folder: Path, place: str, questions: int) 
             "hybrid within one document": lambda q: library.search(q, k=K, documents=one),
         }
         for kind, search in kinds.items():
-            times = await time_searches(search, words, questions)
-            goal = "goal < 20 ms" if size == 20_000 and kind == "hybrid" else None
+            times, worked = await time_searches(search, words, questions)
+            goal = GOALS.get(size) if kind == "hybrid" else None
             say(f"search {size}: {kind} p50", statistics.median(times), "ms", goal)
-            say(f"search {size}: {kind} p95", times[int(len(times) * 0.95)], "ms", goal)
+            say(f"search {size}: {kind} p95", times[int(len(times) * 0.95)], "ms")
+            say(f"search {size}: {kind} p50 of the processor", worked, "ms", goal)
         say(f"search {size}: memory for searching", _resident() - before, "MB", "resident, grown")
     if engine == "lance":
         say(f"search {size}: nearest passages found", await find_recall(folder, place), "share")
@@ -203,7 +207,7 @@ SETS = {
     "2wikimultihopqa": "2wikimultihopqa",
     "hotpotqa": "hotpotqa",
 }
-READER = "colligate.bench.datasets.passages:read_corpus_file"
+READER = "colligate.lab.bench.datasets.passages:read_corpus_file"
 OTHERS = {"popqa": 2_600}
 DEPTH = 50  # passages of each search that are joined
 
@@ -336,7 +340,7 @@ def _run(step: Step, size: int, engine: str, folder: Path, place: str, questions
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 20_000])
-    parser.add_argument("--engine", choices=["edge", "lance"], default="edge")
+    parser.add_argument("--engine", choices=["sqlite", "lance"], default="sqlite")
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--place", default="", help="a bucket for Lance tables: s3://BUCKET/NAME")
     parser.add_argument("--data", type=Path, help="a folder of data sets")

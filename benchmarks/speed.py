@@ -1,279 +1,162 @@
-"""Measure how fast a GGUF model reads and writes, against xllamacpp and in other weights formats.
+"""Measure the speed of a model in this process: reading, writing, many calls, scoring.
 
-    python benchmarks/speed.py [--model bundled] [--peer PEER/bin/python] [--formats Q4_0 Q8_0]
-        [--read 1500] [--written 100] [--threads N] [--batch N] [--kept] [--only text|quotes]
+    python benchmarks/speed.py [--model bundled] [--read 1500] [--written 100] [--quick]
 
-"text" is `--read` tokens of a licence and `--written` tokens after them, whatever they are: prompt
-tokens a second up to the first token, written tokens a second after it, and the whole answer.
-"quotes" is passages of the example licences as the reader shows them, and the request to copy a
-paragraph of one as JSON; the answers may differ between libraries, and seconds are compared by
-token as well as whole. "Without guesses" switches drafting off; the texts must be equal.
+Prompts are pieces of the example licences that begin differently, so nothing is known of them.
 
-`--formats` requantises the weights to a temporary file. `--kept` adds the same with the cache full
-of other prompts. `--peer` names a Python with xllamacpp, see `peer.py`. Nothing of a prompt is
-known before it is read.
+- reading: prompt tokens a second up to the first token; writing: tokens a second after it
+- at once: 8 requests made together against the same number in turn, in written tokens a second
+- attention: the attention of a question to a prompt against the plain reading of another
+- likelihood: one question after each of 20 passages, together against one by one
+
+The ways of a ratio take turns, and a figure is the median of the rounds.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import asyncio
 import random
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from colligate.concurrency import physical_cores
-from colligate.core.prompts import render_passages
-from colligate.documents import Passage
-from colligate.documents.chunking import Structural
-from colligate.documents.reading import read_file
-from colligate.models.base import Message, encodable
-from colligate.models.decoding import GenerationRequest
-from colligate.models.grammar import Grammars
-from colligate.models.llama import engine as engine_module
-from colligate.models.llama.api import load_library
-from colligate.models.llama.beginnings import Beginnings
-from colligate.models.llama.engine import LlamaEngine
-from colligate.models.llama.libraries import pull_libraries
-from colligate.models.llama.model import LlamaTokenizer
-from colligate.models.prompts import Prompts
-from pairs import EXAMPLES, Table, Worker, add_options, alternate, compute, divide, find_gguf
-from requantise import requantise
+from colligate.models import ChatRequest, Message
+from colligate.models.names import open_model
+from results import say
 
-WINDOW = 16384
-REPLY = 600  # the reader's limit, in tokens
-DRAFT = 7
-QUOTE = {"type": "object", "properties": {"quote": {"type": "string"}}, "required": ["quote"]}
+LICENCES = Path(__file__).parents[1] / "examples" / "licences"
+ASK = "Write down everything that these pages say, word for word, from the beginning:\n\n"
+QUESTION = "Which paragraph says when a terminated licence is reinstated?"
 
 
-@dataclass(frozen=True)
-class Answered:
-    """An answer: seconds to the first token and to the end, tokens read and written."""
+class Pieces:
+    """Cut pieces of a number of tokens from the licences, each from another place."""
 
-    text: str
-    read: int
-    written: int
-    first: float
-    whole: float
-    scores: Sequence[float] = ()
+    def __init__(self, text: str, spans: list[tuple[int, int]]) -> None:
+        self._text, self._spans, self._chance = text, spans, random.Random(7)
 
-    @property
-    def reading(self) -> float:
-        """Prompt tokens a second."""
-        return self.read / self.first
-
-    @property
-    def writing(self) -> float:
-        """Tokens a second after the first one."""
-        return (self.written - 1) / (self.whole - self.first)
+    def draw(self, tokens: int) -> str:
+        """Return a piece."""
+        first = self._chance.randrange(len(self._spans) - tokens)
+        return self._text[self._spans[first][0] : self._spans[first + tokens - 1][1]]
 
 
-class Ours:
-    """Our engine, without what it keeps between requests."""
+async def chat(model: Any, piece: str, tokens: int) -> tuple[float, float, int, int]:
+    """Return the seconds to the first token and to the end, the tokens read and written."""
+    first: list[float] = []
+    began = time.perf_counter()
 
-    def __init__(self, path: Path, threads: int) -> None:
-        self.engine = LlamaEngine(
-            load_library(pull_libraries()),
-            path,
-            path.name,
-            Beginnings(Path(), "", []),  # nothing is known of a prompt
-            context=WINDOW,
-            parallel=8,
-            threads=threads,
-            draft=DRAFT,
-        )
-        self.prompts = Prompts(LlamaTokenizer(self.engine.model), path.name)
-        self._grammars = Grammars(self.engine.model.make_llguidance_tokenizer)
-        self._ends = self.engine._ends
+    def note(_: str) -> None:
+        first.append(time.perf_counter() - began)
 
-    def complete(self, ids: list[int], tokens: int, *, draft: int, keep: bool = False) -> Answered:
-        """Write so many tokens after a prompt, whatever they are."""
-        self.engine._ends = frozenset()
-        if not keep:
-            self.forget()
-        return self._run(time.perf_counter(), GenerationRequest(ids, tokens), draft)
+    request = ChatRequest([Message("user", ASK + piece)], max_tokens=tokens)
+    reply = await model.chat(request, note)
+    whole = time.perf_counter() - began
+    return first[0], whole, reply.usage.input_tokens, reply.usage.output_tokens
 
-    def answer(
-        self, messages: Sequence[Message], tokens: int, schema: Mapping[str, Any], *, draft: int
-    ) -> Answered:
-        """Answer messages with JSON."""
-        self.engine._ends = self._ends
-        self.forget()
+
+async def measure_answers(model: Any, pieces: Pieces, given: argparse.Namespace) -> None:
+    """Print how fast a prompt is read and an answer written."""
+    rows = [
+        await chat(model, pieces.draw(given.read), given.written) for _ in range(given.rounds + 1)
+    ][1:]
+    sizes = f"{rows[0][2]} tokens read, {min(row[3] for row in rows)} or more written"
+    say("reading", median(read / first for first, _, read, _ in rows), "tokens/s", sizes)
+    writing = [(written - 1) / (whole - first) for first, whole, _, written in rows]
+    say("writing", median(writing), "tokens/s", sizes)
+    say("the whole answer", median(row[1] for row in rows), "s", sizes)
+
+
+async def alternate(ways: Mapping[str, Callable[[], Awaitable[float]]], rounds: int) -> list[float]:
+    """Return the ratio of the second way to the first in each round, after one that warms up."""
+    ratios = []
+    for number in range(rounds + 1):
+        names = list(ways) if number % 2 else list(ways)[::-1]
+        found = {name: await ways[name]() for name in names}
+        first, second = (found[name] for name in ways)
+        ratios.append(second / first)
+    return ratios[1:]
+
+
+async def measure_at_once(model: Any, pieces: Pieces, given: argparse.Namespace) -> None:
+    """Print what requests gain that are made together."""
+    count, read, written = (3, 50, 8) if given.quick else (8, 300, 60)
+
+    async def ask(at_once: bool) -> float:
+        prompts = [pieces.draw(read) for _ in range(count)]
         began = time.perf_counter()
-        ids = self.prompts.encode(self.prompts.render(messages, think=False))
-        request = GenerationRequest(ids, tokens, grammar=self._grammars.compile(schema))
-        return self._run(began, request, draft)
+        if at_once:
+            rows = await asyncio.gather(*(chat(model, each, written) for each in prompts))
+        else:
+            rows = [await chat(model, each, written) for each in prompts]
+        return (time.perf_counter() - began) / sum(row[3] for row in rows)
 
-    def forget(self) -> None:
-        """Drop what is kept of earlier prompts."""
-        while self.engine._kept:
-            self.engine._drop(self.engine._kept[0])
-
-    def _run(self, began: float, request: GenerationRequest, draft: int) -> Answered:
-        first = 0.0
-
-        def on_piece(_: str) -> None:
-            nonlocal first
-            first = first or time.perf_counter() - began
-
-        request.on_piece = on_piece
-        self.engine._draft = draft
-        self.engine.submit(request)
-        found = compute(self.engine, request)
-        whole = time.perf_counter() - began
-        return Answered(found.text, found.input_tokens, found.output_tokens, first or whole, whole)
+    ratios = await alternate(
+        {"at once": lambda: ask(True), "in turn": lambda: ask(False)}, given.rounds
+    )
+    say(f"{count} requests at once against in turn", median(ratios), "x", f"{read} tokens read")
 
 
-def list_pieces(engine: LlamaEngine, count: int, size: int) -> list[list[int]]:
-    """Return pieces of the licences of `size` tokens each, which begin differently."""
-    texts = [p.read_text("utf-8") for p in sorted((EXAMPLES / "licences").iterdir())]
-    ids = engine.model.tokenize(encodable("\n\n".join(texts)))
-    starts = random.Random(7).sample(range(len(ids) - size), count)
-    return [ids[start : start + size] for start in starts]
+async def measure_attention(model: Any, pieces: Pieces, given: argparse.Namespace) -> None:
+    """Print what the attention of a question takes beside a plain reading."""
+    tokens = 256 if given.quick else 4096
+
+    async def read() -> float:
+        return (await chat(model, pieces.draw(tokens), 1))[1]
+
+    async def look() -> float:
+        text = f"{pieces.draw(tokens)}\n\n{QUESTION}"
+        spans = [(at, min(at + 800, len(text))) for at in range(0, len(text), 800)]
+        began = time.perf_counter()
+        await model.attention([Message("user", text)], spans)
+        return time.perf_counter() - began
+
+    ratios = await alternate({"reading": read, "attention": look}, given.rounds)
+    say(f"attention over {tokens} tokens against reading", median(ratios), "x", "goal <= 1.3")
 
 
-def list_reader_prompts(prompts: Prompts, count: int, size: int) -> list[list[Message]]:
-    """Return the reader's prompts that ask for a quotation, with about `size` tokens of passages.
+async def measure_likelihood(model: Any, pieces: Pieces, given: argparse.Namespace) -> None:
+    """Print what likelihoods gain that are asked for together."""
+    count = 4 if given.quick else 20
 
-    One passage has the words, of an example question's answer; the others are of all licences.
-    """
-    passages: list[tuple[str, Passage]] = []
-    for file in sorted((EXAMPLES / "licences").iterdir()):
-        for document in read_file(file).documents:
-            document = replace(document, title=file.name)
-            spans = Structural(200, prompts.token_spans)(document)
-            passages += [(file.name, document.passage(span)) for span in spans]
-    found = []
-    lines = (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()
-    for number, question in enumerate(map(json.loads, lines)):
-        gold = [
-            passage
-            for name, passage in passages
-            if name in question["documents"]
-            and any(
-                " ".join(q.split()) in " ".join(passage.text.split()) for q in question["quotes"]
-            )
-        ]
-        if not gold:
-            continue
-        shown = gold[:1]
-        others = [passage for _, passage in passages if passage not in shown]
-        random.Random(number).shuffle(others)
-        while sum(len(prompts.encode_literal(p.text)) for p in shown) < size and others:
-            shown.append(others.pop())
-        random.Random(number).shuffle(shown)
-        words = max(question["quotes"], key=len).split()
-        asked = "Copy the paragraph that contains these words, from its beginning to its end: "
-        asked += f'"{" ".join(words[:8])}"'
-        found.append([Message("user", f"{render_passages(shown)}\n\n{asked}")])
-    return [found[i % len(found)] for i in range(count)]
+    async def score(together: bool) -> float:
+        pairs = [(pieces.draw(120) + "\n\n", QUESTION) for _ in range(count)]
+        began = time.perf_counter()
+        for some in [pairs] if together else [[pair] for pair in pairs]:
+            await model.likelihoods(some)
+        return time.perf_counter() - began
+
+    ratios = await alternate(
+        {"together": lambda: score(True), "one by one": lambda: score(False)}, given.rounds
+    )
+    say(f"likelihoods of {count} passages, together against one by one", median(ratios), "x")
 
 
-def report(table: Table, case: str, found: Mapping[str, list[Answered]]) -> None:
-    """Print the speeds of each way, and the first one's ratios to the others."""
-    names = list(found)
-    for name, answers in found.items():
-        sizes = f"{answers[0].read} read, {min(a.written for a in answers)}"
-        sizes += f" to {max(a.written for a in answers)} written"
-        table.say(f"{case}: reading, {name}", [a.reading for a in answers], "tokens/s", sizes)
-        table.say(f"{case}: writing, {name}", [a.writing for a in answers], "tokens/s", sizes)
-        table.say(f"{case}: whole answer, {name}", [a.whole for a in answers], "s", sizes)
-    mine = found[names[0]]
-    for name in names[1:]:
-        theirs = found[name]
-        for what in ("reading", "writing"):
-            ratio = divide([getattr(a, what) for a in mine], [getattr(a, what) for a in theirs])
-            table.say(f"{case}: {what}, times faster", ratio, "x", name)
-        ratio = divide([a.whole for a in theirs], [a.whole for a in mine])
-        table.say(f"{case}: whole answer, times faster", ratio, "x", name)
-        equal = [float(a.text == b.text) for a, b in zip(mine, theirs, strict=True)]
-        table.say(f"{case}: equal texts", [sum(equal) / len(equal)], "share", name)
+async def measure(given: argparse.Namespace) -> None:
+    """Print all figures of a model."""
+    if given.quick:
+        given.read, given.written, given.rounds = 200, 12, 2
+    name = given.model if ":" in given.model or given.model == "bundled" else f"gguf:{given.model}"
+    model: Any = open_model(name)
+    text = "\n\n".join(path.read_text("utf-8") for path in sorted(LICENCES.iterdir()))[:100_000]
+    pieces = Pieces(text, await model.token_spans(text))
+    for part in (measure_answers, measure_at_once, measure_attention, measure_likelihood):
+        await part(model, pieces, given)
+    await model.aclose()
 
 
-def measure(arguments: argparse.Namespace, folder: Path) -> None:
-    path = find_gguf(arguments.model)
-    threads = arguments.threads or physical_cores()
-    read, written, rounds = arguments.read, arguments.written, arguments.rounds
-    if arguments.quick:
-        read, written, rounds = 200, 12, 2
-    engine_module._BATCH_TOKENS = arguments.batch or engine_module._BATCH_TOKENS
-    table = Table(arguments.json)
-    ours = {"new": Ours(path, threads)}
-    for name in arguments.formats:
-        ours[name] = Ours(requantise(path, folder, name), threads)
-    new = ours["new"]
-    workers = []
-    if arguments.peer:
-        here = Path(__file__).parent
-        command = [arguments.peer, here / "peer.py", path, "--threads", threads]
-        workers.append(Worker(*command, "--context", WINDOW, "--batch", arguments.peer_batch))
-    if arguments.only != "quotes":
-        pieces = list_pieces(new.engine, rounds + 1, read)
-        ways: dict[str, Callable[[int], Answered]] = {
-            name: lambda n, each=each: each.complete(pieces[n], written, draft=DRAFT)
-            for name, each in ours.items()
-        }
-        ways["without guesses"] = lambda n: new.complete(pieces[n], written, draft=0)
-        for worker in workers:
-            ways["xllamacpp"] = lambda n, worker=worker: Answered(
-                **worker.ask("complete", ids=pieces[n], tokens=written)
-            )
-        report(table, "text", alternate(ways, rounds))
-    if arguments.only != "text":
-        asked = list_reader_prompts(new.prompts, rounds + 1, max(100, read - 400))
-        schema = QUOTE
-        tokens = REPLY if not arguments.quick else 60
-        ways = {
-            name: lambda n, each=each: each.answer(asked[n], tokens, schema, draft=DRAFT)
-            for name, each in ours.items()
-        }
-        ways["without guesses"] = lambda n: new.answer(asked[n], tokens, schema, draft=0)
-        for worker in workers:
-            ways["xllamacpp"] = lambda n, worker=worker: Answered(
-                **worker.ask(
-                    "answer",
-                    messages=[{"role": m.role, "content": m.content} for m in asked[n]],
-                    tokens=tokens,
-                    schema=schema,
-                )
-            )
-        report(table, "quotes", alternate(ways, rounds))
-    if arguments.kept:
-        measure_kept(table, new, rounds, read, written)
-    table.close(workers)
-
-
-def measure_kept(table: Table, new: Ours, rounds: int, read: int, written: int) -> None:
-    """Print what it costs that the cells are full of earlier prompts."""
-    pieces = list_pieces(new.engine, rounds + 1, read)
-    others = list_pieces(new.engine, WINDOW // read, read)
-
-    def full(number: int) -> Answered:
-        for ids in others:
-            new.complete(ids, 1, draft=0, keep=True)
-        return new.complete(pieces[number], written, draft=0, keep=True)
-
-    ways = {
-        "cache empty": lambda n: new.complete(pieces[n], written, draft=0),
-        "cache full": full,
-    }
-    report(table, "kept", alternate(ways, rounds, warm=False))
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="bundled", help="bundled, pinned weights, gguf:, hf:")
+    parser.add_argument("--read", type=int, default=1500)
+    parser.add_argument("--written", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to try the script")
+    asyncio.run(measure(parser.parse_args()))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add_options(parser, rounds=5)
-    parser.add_argument("--peer", help="a Python with xllamacpp, see peer.py")
-    parser.add_argument("--peer-batch", type=int, default=128)
-    parser.add_argument("--formats", nargs="*", default=[], help="such as Q4_0 Q8_0")
-    parser.add_argument("--read", type=int, default=1500)
-    parser.add_argument("--written", type=int, default=100)
-    parser.add_argument("--batch", type=int, help="tokens that our engine computes together")
-    parser.add_argument("--kept", action="store_true", help="with the cache full of other prompts")
-    parser.add_argument("--only", choices=("text", "quotes"))
-    with tempfile.TemporaryDirectory() as temporary:
-        measure(parser.parse_args(), Path(temporary))
+    main()

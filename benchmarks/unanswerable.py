@@ -15,11 +15,11 @@ import json
 import random
 from pathlib import Path
 
-from colligate.bench.metrics.answers import normalise_squad
-from evidence_data import Record, read_records, select_some
+from colligate.lab.bench.metrics.answers import normalise_squad
+from results import Row, read_records, select_some
 
 
-def withhold(record: Record) -> Record:
+def withhold(record: Row) -> Row:
     """Return the question without the paragraphs that hold the answer of one of its steps."""
     step = random.Random(record["id"]).choice(record["meta"]["decomposition"])
     answer = f" {normalise_squad(step['answer'])} "

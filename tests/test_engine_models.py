@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from colligate import Engine, aask, ask
+from colligate import Engine, ask
 from colligate.core import Answer, Needs, Run
 from colligate.core.events import Asking, Located, Noted, Progressed, Trace
 from colligate.core.strategy import check_needs
@@ -105,14 +105,14 @@ async def test_what_was_not_given_is_said_with_its_source(served, here, monkeypa
     ]
 
 
-async def test_settings_stand_in_place_of_environment_and_file(served, here, tmp_path, monkeypatch):
+def test_settings_stand_in_place_of_environment_and_file(served, here, tmp_path, monkeypatch):
     monkeypatch.setenv("COLLIGATE_WORKER_MODEL", "openai:nobody@http://127.0.0.1:9/v1")
-    await aask("?", strategy=Roll(), model=f"openai:r@{served.url}", settings=Settings())
+    ask("?", strategy=Roll(), model=f"openai:r@{served.url}", settings=Settings())
     assert set(chats(served)) == {"r"}
     other = tmp_path / "other.toml"
     other.write_text(f'[models]\nreader = "openai:other@{served.url}"\n')
     monkeypatch.delenv("COLLIGATE_WORKER_MODEL")
-    await aask("?", strategy=Roll(), settings=Settings.load(other))
+    ask("?", strategy=Roll(), settings=Settings.load(other))
     assert set(chats(served)) == {"r", "other"}
 
 
@@ -144,11 +144,11 @@ async def test_a_file_found_here_is_not_trusted_with_the_key(served, here, monke
     assert sent["/rerank"] == "Bearer rk-secret"
 
 
-async def test_the_key_goes_where_the_environment_says(served, here, monkeypatch):
+def test_the_key_goes_where_the_environment_says(served, here, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("OPENAI_BASE_URL", served.url)
     (here / "colligate.toml").write_text(f'[models]\nreader = "openai:m@{served.url}"\n')
-    await aask("?", strategy=Roll())
+    ask("?", strategy=Roll())
     assert served.requests[-1]["headers"]["authorization"] == "Bearer sk-secret"
 
 
@@ -196,18 +196,18 @@ def test_what_only_a_server_knows_is_neither_met_nor_missing():
     ]
 
 
-async def test_a_capability_of_the_judge_does_not_help_the_scorer():
+def test_a_capability_of_the_judge_does_not_help_the_scorer():
     engine = {
         "model": ScriptedModel(lambda call: "x", "plain"),
         "judge": ScriptedModel(lambda call: "x", "able", capabilities=[CHAT, LIKELIHOOD]),
     }
     strict = Roll(Needs(frozenset({CHAT, LIKELIHOOD}), searches=False, reads=False))
     with pytest.raises(MissingCapability, match=r"the reader plain does not offer it.*--scorer"):
-        await aask("?", strategy=strict, **engine)
+        ask("?", strategy=strict, **engine)
     lenient = Roll(Needs(optional=frozenset({LIKELIHOOD}), searches=False, reads=False))
-    answer = await aask("?", strategy=lenient, **engine)
+    answer = ask("?", strategy=lenient, **engine)
     assert "likelihood is not used, because the reader plain does not offer it" in answer.warnings
-    answer = await aask("?", strategy=lenient, scorer=engine["judge"], **engine)
+    answer = ask("?", strategy=lenient, scorer=engine["judge"], **engine)
     assert "not used" not in " ".join(answer.warnings)
 
 
@@ -217,7 +217,7 @@ LABELLING = Needs(optional=frozenset({LABELS}), searches=False, reads=False)
 async def test_a_server_is_asked_what_it_offers_only_where_that_counts(served):
     served.logprobs = {"yes": 0.9, "no": 0.1}
     model = f"openai:m@{served.url}"
-    await aask("?", strategy=Roll(), model=model)
+    ask("?", strategy=Roll(), model=model)
     assert not [request for request in served.requests if "logprobs" in request]
     async with Engine(model=model, scorer=f"openai:s@{served.url}") as engine:
         for _ in range(2):
@@ -255,13 +255,13 @@ async def test_asking_what_a_server_offers_takes_bounded_time(monkeypatch):
 
     monkeypatch.setattr("colligate.session._SECONDS_TO_PROBE", 0.05)
     model = Silent(name="silent")
-    answer = await aask("?", strategy=ReaderOnly(LABELLING), model=model)
+    answer = ask("?", strategy=ReaderOnly(LABELLING), model=model)
     assert answer.text == "done"
     assert "labels is not used" in answer.warnings[0]
     assert "no answer within 0.05 seconds" in answer.warnings[0]
     needed = Needs(frozenset({LABELS}), searches=False, reads=False)
     with pytest.raises(EndpointUnreachable, match="what it offers"):
-        await aask("?", strategy=ReaderOnly(needed), model=model)
+        ask("?", strategy=ReaderOnly(needed), model=model)
 
 
 # Shared models
@@ -365,21 +365,21 @@ async def test_a_model_that_cannot_be_opened_is_an_error_before_anything_is_aske
     assert not [event for event in seen if isinstance(event, Progressed)]
 
 
-async def test_an_adapter_alone_opens_its_base_as_the_file_says(opened, here):
+def test_an_adapter_alone_opens_its_base_as_the_file_says(opened, here):
     (here / "colligate.toml").write_text(
         '[models]\nreader = "hf:org/base+org/one"\n[options."hf:org/base"]\ndtype = "float16"\n'
     )
-    assert (await aask("?", strategy=Roll())).text.startswith("hf:org/base+org/one ")
+    assert (ask("?", strategy=Roll())).text.startswith("hf:org/base+org/one ")
     assert [(model.name, model.how["options"]) for model in opened] == [
         ("hf:org/base", {"dtype": "float16"})
     ]
     assert Base.closed == ["hf:org/base+org/one", "hf:org/base"]
 
 
-async def test_a_base_without_adapters_is_said(monkeypatch):
+def test_a_base_without_adapters_is_said(monkeypatch):
     monkeypatch.setattr("colligate.session.open_model", lambda name, **_: ScriptedModel(name=name))
     with pytest.raises(MissingCapability, match="hf:base takes no adapter"):
-        await aask("?", strategy=Roll(), model="hf:base+one")
+        ask("?", strategy=Roll(), model="hf:base+one")
 
 
 async def test_a_closed_engine_opens_its_models_anew(opened):
@@ -448,5 +448,5 @@ async def test_the_likelihood_reranker_scores_with_this_questions_scorer(tmp_pat
         await engine.ask("gate of b", ["b.md"], strategy=Search())
         assert seen[0] is not seen[1], "it remembers under the documents of its own question"
     with pytest.raises(UsageError, match="needs a scorer"):
-        await aask("?", ["a.md"], strategy=Search(), model=ScriptedModel(),
+        ask("?", ["a.md"], strategy=Search(), model=ScriptedModel(),
                    reranker="likelihood", embedder="static")  # fmt: skip

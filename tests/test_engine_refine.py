@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from colligate import RDR2, Engine, Library, LongRefiner, Refiner, arefine, refine
+from colligate import RDR2, Engine, LongRefiner, Refiner
 from colligate.errors import BudgetExceeded, MissingPath, UsageError
 from colligate.models.weights import pull
 from colligate.strategies.longrefiner.events import Structured
@@ -77,15 +77,6 @@ async def test_a_longrefiner_takes_the_best_documents_and_a_refiner_all(folder, 
     assert [name.rsplit("-", 1)[0] for name in best.documents] == ["rules"]
     assert len(everything.documents) == 3
     assert "900 euros" in everything.text
-
-
-def test_refining_without_an_event_loop(folder, engine):
-    assert "Bicycles" in refine(QUESTION, folder, budget=40, **engine).text
-    path = engine.pop("library")
-    with Library(path, **engine) as library:
-        refined = library.refine(QUESTION, refiner=Refiner(budget=1000))
-    assert refined.budget == 1000
-    assert "900 euros" in refined.text
 
 
 async def test_a_structure_made_once_is_kept_and_goes_with_its_document(folder, engine):
@@ -164,12 +155,12 @@ async def test_with_the_real_small_model(folder, tmp_path):
     named = {"model": "gguf:smollm2-135m", "embedder": "static", "library": tmp_path / "library"}
     # A model this small says little of use at great length: few calls, short replies.
     refiner, strategy = LongRefiner(documents=1), RDR2(k=1, expansions=1, reply_tokens=32)
-    refined = await arefine(QUESTION, [folder], refiner=refiner, budget=60, **named)
+    async with Engine(**named) as opened:
+        refined = await opened.refine(QUESTION, [folder], refiner=refiner, budget=60)
+        routes = await opened.route(QUESTION, [folder], strategy=strategy)
     assert "Bicycles stand in the yard" in refined.text
     assert refined.tokens <= 60
     assert refined.usage.calls >= 1
-    async with Engine(**named) as opened:
-        routes = await opened.route(QUESTION, [folder], strategy=strategy)
     [routing] = routes.routings
     assert routing.shown >= 1
     assert routes.usage.calls == routing.shown

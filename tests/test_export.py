@@ -61,22 +61,12 @@ def inserted(shifts: tuple[int, ...]) -> set[int]:
     return {at + number for number, at in enumerate(shifts)}
 
 
-def test_plain_answers_stay_as_they_are():
-    text = "Rent is < 900 € [1] (see *House rules*), [uncited] in 2 of 3 cases!"
-    assert render_answer(answer(text)).text == text
-
-
 def test_sources_say_title_headings_and_page():
     first = citation("Lease", ["Lease", "Rent", "Due\ndate"], 4)
     rendered = render_answer(answer("Due. [1] [2]", first, citation("Annex [A]", []))).text
     assert rendered == "Due. [1] [2]\n\nSources:\n\n[1] Lease › Rent › Due date, page 4  \n" + (
         r"[2] Annex \[A\]"
     )
-
-
-def test_link_definitions_are_text():
-    rendered = render_answer(answer("Yes. [1]\n\n[1]: http://example.org")).text
-    assert "link_open" not in {token.type for token in tokens(rendered)}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +88,7 @@ QUOTE = "Fees (table):\n| late | 10 % |\n# 1. *No* <b>credit</b> & $5_000 ![x](h
 PLACE = {
     **citation("Rules & <b>laws</b>", ["Rules", "Fees"], 3),
     **{"document": "rules-1", "quote": QUOTE, "source": "/office/rules.pdf"},
-    **{"date": "2024-05-01", "authors": "Mercer, Ada; Bob {O'Neil} and C. Roe & Co"},
+    **{"date": "2024-05-01", "authors": "Mercer, Ada; Bob {O'Neil}; C. Roe & Co"},
 }
 USAGE = {"calls": 1, "input_tokens": 678, "output_tokens": 76, "seconds": 4.8, "cost_usd": 0.002}
 USAGE |= {"by_role": {}, "scoring_passes": 24}
@@ -204,8 +194,7 @@ def test_documents_are_listed_once_as_bibtex(paid):
     [
         ("Marks and Spencer plc", "{Marks and Spencer plc}"),
         ("Ministry of Food and Rural Affairs", "{Ministry of Food and Rural Affairs}"),
-        ("Anna Holt and Otto Lind", "Anna Holt and Otto Lind"),
-        ("Anna Holt and others", "Anna Holt and others"),
+        ("Anna Holt; Otto Lind", "Anna Holt and Otto Lind"),
         ("Johnson And Johnson; Anna Holt", "{Johnson And Johnson} and Anna Holt"),
     ],
 )

@@ -15,9 +15,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from colligate.core.strategy import load_strategy
 from colligate.models import ChatRequest, Message
 from colligate.models.names import open_model
-from colligate.testing import CHAT_MODEL_CHECKS, ScriptedModel
+from colligate.testing import ScriptedModel, backend_suite, strategy_suite
 from support.http_server import parse_events, quoting, threaded
 from support.plugins import environment_with, in_use
 
@@ -119,7 +120,7 @@ def colligate(package: Path, ollama: str, tmp_path: Path) -> Callable[..., Any]:
     environment = environment_with(package) | {"COLLIGATE_LIBRARY": str(tmp_path / "library")}
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "colligate.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "colligate", *map(str, arguments)]
         done = subprocess.run(
             command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
         )
@@ -199,9 +200,15 @@ def test_the_server_streams_the_methods_events(package: Path, tmp_path: Path) ->
     assert events[-1][1]["citations"][0]["quote"] == "It was built in 1901 by Ada Holm."
 
 
-@pytest.mark.parametrize("check", CHAT_MODEL_CHECKS)
+@pytest.mark.parametrize("check", backend_suite)
 async def test_the_backend_keeps_the_promises_of_a_chat_model(
     package: Path, ollama: str, check: Callable[..., Any]
 ) -> None:
     with in_use(package):
         await check(open_model("ollama-chat:llama3.2", options={"url": ollama}))
+
+
+async def test_the_method_passes_the_suite_as_the_guide_says(package: Path) -> None:
+    with in_use(package):
+        for check in strategy_suite(load_strategy("two-looks"), seeds=range(2)):
+            await check()

@@ -46,6 +46,7 @@ async def test_every_citation_of_a_real_model_is_a_slice_of_a_real_file(tmp_path
     assert answer.usage.cost_usd == 0.0
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("reader", ["pointwise", "quoting"])
 async def test_a_document_cannot_leave_its_passage(tmp_path, reader):
     path = tmp_path / "delivery.md"

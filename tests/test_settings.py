@@ -24,6 +24,7 @@ VARIABLES = {
     "embedder": "COLLIGATE_EMBEDDER",
     "reranker": "COLLIGATE_RERANKER",
 }
+PLAIN = {"pdf": "COLLIGATE_PDF", "chunker": "COLLIGATE_CHUNKER", "ocr": "COLLIGATE_OCR"}
 
 
 @pytest.fixture(autouse=True)
@@ -45,24 +46,18 @@ def test_without_anything_nothing_is_named():
     assert Settings.load() == Settings()
 
 
-@pytest.mark.parametrize("what", VARIABLES)
+@pytest.mark.parametrize("what", [*VARIABLES, *PLAIN])
 def test_given_goes_before_environment_and_that_before_the_file(what, here, monkeypatch):
-    write(here, models(**{what: "openai:of-the-file"}))
+    variable = {**VARIABLES, **PLAIN}[what]
+    plain = f'{what} = "openai:of-the-file"'
+    write(here, plain if what in PLAIN else models(**{what: "openai:of-the-file"}))
     assert getattr(Settings.load(), what) == Named("openai:of-the-file", "colligate.toml")
-    monkeypatch.setenv(VARIABLES[what], "openai:of-the-environment")
+    monkeypatch.setenv(variable, "openai:of-the-environment")
     named = getattr(Settings.load(), what)
-    assert named == Named("openai:of-the-environment", VARIABLES[what])
+    assert named == Named("openai:of-the-environment", variable)
     assert Settings.load().override(**{what: None}) == Settings.load()
     given = Settings.load().override(**{what: "openai:given"})
     assert getattr(given, what) == Named("openai:given")
-
-
-def test_what_reads_pdfs_is_named_alike(here, monkeypatch):
-    write(here, 'pdf = "docling"')
-    assert Settings.load().pdf == Named("docling", "colligate.toml")
-    monkeypatch.setenv("COLLIGATE_PDF", "liteparse")
-    assert Settings.load().pdf == Named("liteparse", "COLLIGATE_PDF")
-    assert Settings.load().override(pdf="docling").pdf == Named("docling")
 
 
 def test_an_empty_variable_is_none(here, monkeypatch):
@@ -125,16 +120,13 @@ def test_paths_in_a_file_start_from_its_folder(here, tmp_path):
     }
     assert loaded.library is not None
     assert Path(loaded.library.name).resolve() == tmp_path / "lib"
-    # Options count for the same model, however a flag writes its path.
-    assert loaded.options_of("gguf:../project/models/not-there.gguf") == {"threads": 3}
-    assert loaded.options_of("gguf:models/not-there.gguf") == {}
-
-
-def test_names_that_are_no_paths_stay(here):
     for name in ("bundled", "gguf:smollm2-135m", "hf:org/model", "hf:org/base+org/lora", "minilm",
                  "openai:models/x", "openai:m@http://h/v1", "none"):  # fmt: skip
         assert anchor_name(name, here) == name
     assert anchor_name("gguf:~/m.gguf", here) == f"gguf:{Path.home() / 'm.gguf'}"
+    # Options count for the same model, however a flag writes its path.
+    assert loaded.options_of("gguf:../project/models/not-there.gguf") == {"threads": 3}
+    assert loaded.options_of("gguf:models/not-there.gguf") == {}
 
 
 def test_a_library_in_a_folder_of_nobody_is_a_folder_like_any_other(here):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from colligate import Library
+from colligate import Library, ask
 from colligate.errors import UsageError
 from colligate.testing import ScriptedModel
 from support.models import statement_reply
@@ -30,9 +30,17 @@ def test_a_blocking_call_inside_an_answer_is_refused(folder: Path) -> None:
         except UsageError as error:
             refused.append(str(error))
 
-    with Library(folder / "l", model=model, embedder="static", on_event=listen) as library:
+    with Library(folder / "l", embedder="static") as library:
         library.add(folder / "lease.md")
-        library.ask("When does the lease end?", strategy="retrieve-read")
+        ask(
+            "When does the lease end?",
+            folder / "lease.md",
+            strategy="retrieve-read",
+            library=folder / "other",
+            model=model,
+            embedder="static",
+            on_event=listen,
+        )
     assert refused
     assert "a blocking call cannot be made here" in refused[0]
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from colligate.core import Answer, Calls, Needs, Run
 from colligate.errors import MissingCapability, UsageError
 from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message
 from colligate.testing import (
-    CHAT_MODEL_CHECKS,
-    EMBEDDER_CHECKS,
-    RERANKER_CHECKS,
     ScriptedModel,
+    backend_suite,
     check_completion,
     check_embedding,
     check_reranking,
     check_stream,
     check_token_spans,
+    embedder_suite,
+    reranker_suite,
+    strategy_suite,
 )
 from support.models import HELLO, ask, likelihood
 
@@ -112,7 +115,7 @@ class Blind(Silent):
     ],
 )
 async def test_a_broken_chat_model_fails(model, check):
-    assert check in CHAT_MODEL_CHECKS
+    assert check in backend_suite
     with pytest.raises(AssertionError):
         await check(model())
 
@@ -136,6 +139,32 @@ class Unscaled:
 
 @pytest.mark.parametrize("check", [check_embedding, check_reranking])
 async def test_a_broken_embedder_or_reranker_fails(check):
-    assert check in EMBEDDER_CHECKS + RERANKER_CHECKS
+    assert check in embedder_suite + reranker_suite
     with pytest.raises(AssertionError):
         await check(Unscaled())
+
+
+@dataclass(frozen=True)
+class Careless:
+    """Say what the model says of raw text, and cite nothing."""
+
+    name: ClassVar[str] = "careless"
+    needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        found = await run.search(question, k=3)
+        shown = "\n".join(f"<passage>{hit.passage.text}</passage>" for hit in found)
+        reply = await run.chat([Message("user", f"{shown}\n{question}")], max_tokens=50)
+        return Answer(question, "", reply.text, True)
+
+
+async def test_the_suite_finds_a_strategy_that_breaks_its_promises():
+    broken = set()
+    for check in strategy_suite(Careless, seeds=[0]):
+        try:
+            await check()
+        except AssertionError:
+            broken.add(str(check).partition("-")[0])
+    assert {"answering", "without_documents", "refusal", "budgets", "spoilt_replies"} <= broken
+    assert "declaration" not in broken

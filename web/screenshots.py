@@ -15,7 +15,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
@@ -37,10 +36,10 @@ def main() -> None:
         path = given.chromium or shutil.which("chromium") or playwright.chromium.executable_path
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         if given.upload:
-            with open_page(browser, given, "light") as page:
+            with open_page(browser, given) as page:
                 upload(page, given.url, given.upload)
         for strategy in given.strategies:
-            with open_page(browser, given, "light") as page:
+            with open_page(browser, given) as page:
                 ask(page, given.url, given.question, strategy)
                 save(page, given.out / f"{strategy}.png")
                 if strategy == given.strategies[0]:
@@ -50,10 +49,6 @@ def main() -> None:
                         page.get_by_role("button", name="Page of the PDF").click()
                         settle(page)
                         save(page, given.out / "page.png")
-        if given.compare:
-            with open_page(browser, given, "dark") as page:
-                compare(page, given.url, given.question, given.compare)
-                save(page, given.out / "compare.png")
         browser.close()
 
 
@@ -89,17 +84,6 @@ def follow_citation(page: Page) -> None:
         settle(page)
 
 
-def compare(page: Page, url: str, question: str, strategies: list[str]) -> None:
-    """Compare two strategies on one question."""
-    page.goto(f"{url}#/compare")
-    page.get_by_label("Question").fill(question)
-    for label, strategy in zip(("First", "Second"), strategies, strict=True):
-        page.get_by_label(label).select_option(strategy)
-    page.get_by_role("button", name="Compare").click()
-    page.locator(".verdict-table").wait_for()
-    settle(page)
-
-
 def save(page: Page, file: Path) -> None:
     """Save a screenshot with 256 colours, which takes about half of the bytes."""
     page.screenshot(path=file)
@@ -116,13 +100,9 @@ def settle(page: Page) -> None:
 
 
 @contextmanager
-def open_page(
-    browser: Browser, given: argparse.Namespace, colours: Literal["light", "dark"]
-) -> Iterator[Page]:
-    """Open a page in light or dark colours, with the token."""
-    context = browser.new_context(
-        viewport=SIZE, color_scheme=colours, device_scale_factor=given.scale
-    )
+def open_page(browser: Browser, given: argparse.Namespace) -> Iterator[Page]:
+    """Open a page with the token."""
+    context = browser.new_context(viewport=SIZE, device_scale_factor=given.scale)
     page = context.new_page()
     page.set_default_timeout(AN_HOUR)
     if given.token:
@@ -139,7 +119,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--upload", type=Path, help="a folder whose files are added")
     parser.add_argument("--question", default=QUESTION)
     parser.add_argument("--strategies", nargs="+", default=STRATEGIES)
-    parser.add_argument("--compare", nargs=2, metavar="STRATEGY", help="two to compare")
     parser.add_argument("--scale", type=float, default=1.0, help="pixels per point")
     parser.add_argument("--token", default=os.environ.get("COLLIGATE_TOKEN"))
     parser.add_argument("--chromium", default=os.environ.get("COLLIGATE_CHROMIUM"))

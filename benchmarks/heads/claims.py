@@ -29,9 +29,9 @@ from typing import Any
 
 from groups import spell_plainly
 
-from colligate.bench.datasets.records import load_records
 from colligate.documents import Document, Span, flat_tree
 from colligate.documents.sentences import sentence_spans
+from colligate.lab.bench.datasets.records import load_records
 from colligate.models.pairs import join_title
 
 SETS = "2wikimultihopqa,asqa,financebench,hotpotqa,loong_en,musique,nq20,popqa,sotu,triviaqa"

@@ -28,8 +28,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from colligate.bench.datasets.records import load_records
 from colligate.documents import Document, flat_tree
+from colligate.lab.bench.datasets.records import load_records
 from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from colligate.core.run import Run
     from colligate.core.strategy import Strategy
     from colligate.documents import Document, Hit, Page, Passage, Span, Tree
-    from colligate.engine import Engine, Routes, aask, arefine
+    from colligate.engine import Engine, Routes
     from colligate.errors import ColligateError
     from colligate.library.in_memory import InMemorySources
     from colligate.library.library import AsyncLibrary as AsyncLibrary
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from colligate.settings import Settings
     from colligate.strategies.longrefiner import LongRefiner, Refiner
     from colligate.strategies.rdr2.method import RDR2, Routing
-    from colligate.sync import Library, ask, refine
+    from colligate.sync import Library, ask
 __version__ = "0.1.0"
 
 # Where each public name lives. Loaded when first used: `colligate --help` needs none of them.
 _HOME = {
     **dict.fromkeys(("Answer", "Citation", "Evidence", "Refined"), "core.answer"),
     **dict.fromkeys(("Document", "Hit", "Page", "Passage", "Span", "Tree"), "documents"),
-    **dict.fromkeys(("Engine", "Routes", "aask", "arefine"), "engine"),
-    **dict.fromkeys(("Library", "ask", "refine"), "sync"),
+    **dict.fromkeys(("Engine", "Routes"), "engine"),
+    **dict.fromkeys(("Library", "ask"), "sync"),
     **dict.fromkeys(("LongRefiner", "Refiner"), "strategies.longrefiner.method"),
     **dict.fromkeys(("RDR2", "Routing"), "strategies.rdr2.method"),
     "AsyncLibrary": "library.library",
@@ -70,10 +70,7 @@ __all__ = [
     "Strategy",
     "Tree",
     "Turn",
-    "aask",
-    "arefine",
     "ask",
-    "refine",
 ]
 
 

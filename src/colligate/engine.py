@@ -1,6 +1,6 @@
 """Asking: from a question and a folder to a cited answer.
 
-`Engine` opens models and library once and answers many questions; `aask` and `arefine` answer one.
+`Engine` opens models and library once and answers many questions; `sync.ask` answers one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
+
+from typing_extensions import Unpack
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
@@ -35,7 +37,8 @@ from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import Meter, UsageReport
 from colligate.readers.followup import Turn, complete_question
-from colligate.session import Session, require_paths
+from colligate.reporting import require_paths
+from colligate.session import Session, configure
 from colligate.settings import Settings
 
 DEFAULT_STRATEGY = "auto"
@@ -45,6 +48,34 @@ DEFAULT_ROUTER = "rdr2"
 _SECONDS_AHEAD = 0.5  # that models have to be opened before documents are read
 
 S = TypeVar("S")
+Paths = Sequence[str | Path] | str | Path
+
+
+class Limits(TypedDict, total=False):
+    """What a run reads and takes.
+
+    `documents` are ids of the library's documents to read instead of paths; `where` are conditions
+    that documents must meet, such as "date>=2024" (`Condition`). `max_tokens_total` bounds input
+    and output tokens of all calls together, `timeout` the seconds of the whole run.
+    """
+
+    documents: Sequence[str] | None
+    where: Sequence[str]
+    max_tokens_total: int | None
+    timeout: float | None
+
+
+class AskOptions(Limits, total=False):
+    """How a question is answered.
+
+    `consent` is asked before work that takes many calls; by default it is not done. `history` are
+    the turns of a conversation so far, oldest first (`Turn.of(answer)`). With `live` the models
+    stream, and `on_event` hears how much they have written so far.
+    """
+
+    consent: Consent
+    history: Sequence[Turn]
+    live: bool
 
 
 @dataclass(frozen=True)
@@ -138,28 +169,17 @@ class Engine:
     async def ask(
         self,
         question: str,
-        paths: Sequence[str | Path] | str | Path = (),
+        paths: Paths = (),
         *,
         strategy: str | Strategy = DEFAULT_STRATEGY,
-        documents: Sequence[str] | None = None,
-        where: Sequence[str] = (),
-        max_tokens_total: int | None = None,
-        timeout: float | None = None,
         on_event: Listener | None = None,
-        consent: Consent = refuse,
-        history: Sequence[Turn] = (),
-        live: bool = False,
+        **options: Unpack[AskOptions],
     ) -> Answer:
         """Answer a question over files and folders, or over the whole library if none are given.
 
-        `documents` are ids of the library's documents to answer over, instead of paths; `where` are
-        conditions that documents must meet, such as "date>=2024" (`Condition`). Files that cannot
-        be read are left out and reported in `Answer.warnings`. `max_tokens_total` bounds input and
-        output tokens of all calls together, `timeout` the seconds of the whole run.
-        `consent` is asked before work that takes many calls; by default it is not done.
-        `history` are the turns of a conversation so far, oldest first (`Turn.of(answer)`): a
-        question that points back to them is completed first, and `Answer.question` is the complete
-        one. With `live` the models stream, and `on_event` hears how much they have written so far.
+        Files that cannot be read are left out and reported in `Answer.warnings`. A question that
+        points back to the turns in `history` is completed first: `Answer.question` is the complete
+        one.
 
         Raises:
             UsageError: an empty question, a strategy, model, path or document that does not exist.
@@ -167,67 +187,49 @@ class Engine:
             BudgetExceeded: tokens or time are spent.
             ModelError, LibraryError: the models or the library failed.
         """
+        consent, live = options.pop("consent", refuse), options.pop("live", False)
+        history = options.pop("history", ())
+        limits: Any = options
+        asked = _Asked(question, paths, locate=not history, **limits)
         trace = self._trace(on_event)
         chosen = await self._make(strategy, trace)
-        async with self._start(
-            question,
-            paths,
-            chosen.name,
-            chosen.needs,
-            trace,
-            max_tokens_total,
-            timeout,
-            documents,
-            where,
-            locate=not history,
-        ) as started:
+        async with self._start(asked, chosen.name, chosen.needs, trace) as started:
             started.run.consent, started.run.live = consent, live
             if history:
                 question = await complete_question(question, history, started.run)
                 started.run.earlier = history[-1].cited
             answer: Answer = await chosen.answer(question, started.run)
-        warnings = started.merge_warnings(answer.warnings)
         return replace(
             answer,
             strategy=chosen.name,
             usage=started.usage,
-            warnings=warnings,
+            warnings=started.merge_warnings(answer.warnings),
             model=started.models[Role.READER],
         )
 
     async def refine(
         self,
         question: str,
-        paths: Sequence[str | Path] | str | Path = (),
+        paths: Paths = (),
         *,
         refiner: str | RefiningStrategy = DEFAULT_REFINER,
         budget: int | None = None,
-        where: Sequence[str] = (),
-        max_tokens_total: int | None = None,
-        timeout: float | None = None,
         on_event: Listener | None = None,
+        **limits: Unpack[Limits],
     ) -> Refined:
         """Return what a question needs of the documents, within a token budget; answer nothing.
 
         `refiner` is any strategy with `refine`, by name or as an object; `budget` replaces its own.
-        Conditions, limits and errors are those of `ask`.
+        Limits and errors are those of `ask`.
         """
+        asked = _Asked(question, paths, **limits)
         trace = self._trace(on_event)
         chosen = await self._make(refiner, trace)
         if not isinstance(chosen, RefiningStrategy):
             raise UsageError(f"{chosen.name} does not refine", hint="longrefiner does")
         if budget is not None:
             chosen = replace(chosen, budget=budget)  # type: ignore[type-var]
-        async with self._start(
-            question,
-            paths,
-            "refining",
-            chosen.needs,
-            trace,
-            max_tokens_total,
-            timeout,
-            where=where,
-        ) as started:
+        async with self._start(asked, "refining", chosen.needs, trace) as started:
             refined: Refined = await chosen.refine(question, started.run)
         warnings = started.merge_warnings(refined.warnings)
         return replace(refined, usage=started.usage, warnings=warnings)
@@ -235,24 +237,22 @@ class Engine:
     async def route(
         self,
         question: str,
-        paths: Sequence[str | Path] | str | Path = (),
+        paths: Paths = (),
         *,
         strategy: str | RoutingStrategy = DEFAULT_ROUTER,
-        max_tokens_total: int | None = None,
-        timeout: float | None = None,
         on_event: Listener | None = None,
+        **limits: Unpack[Limits],
     ) -> Routes:
         """Walk the documents' heading trees as RDR2 does before it reads; answer nothing.
 
         `strategy` is any strategy with `route`. Limits and errors are those of `ask`.
         """
+        asked = _Asked(question, paths, **limits)
         trace = self._trace(on_event)
         chosen = await self._make(strategy, trace)
         if not isinstance(chosen, RoutingStrategy):
             raise UsageError(f"{chosen.name} does not route", hint="rdr2 does")
-        async with self._start(
-            question, paths, chosen.name, chosen.needs, trace, max_tokens_total, timeout
-        ) as started:
+        async with self._start(asked, chosen.name, chosen.needs, trace) as started:
             routings = await chosen.route(question, started.run)
         router = started.models.get(Role.WORKER, started.models[Role.READER])
         return Routes(question, tuple(routings), started.usage, started.warnings, router)
@@ -310,39 +310,23 @@ class Engine:
         if not isinstance(strategy, str):
             return strategy
         kind: Any = load_strategy(strategy)
-        made: S = await self._session.configure(kind, trace)
+        made: S = configure(kind, await self._session.load_settings(), (), trace)
         return made
 
     @asynccontextmanager
     async def _start(
-        self,
-        question: str,
-        paths: Sequence[str | Path] | str | Path,
-        name: str,
-        needs: Needs,
-        trace: Trace,
-        max_tokens_total: int | None,
-        timeout: float | None,
-        documents: Sequence[str] | None = None,
-        where: Sequence[str] = (),
-        locate: bool = True,
+        self, asked: _Asked, name: str, needs: Needs, trace: Trace
     ) -> AsyncIterator[_Started]:
-        """Open what the strategy `name` needs and bound the work inside by tokens and seconds.
-
-        With `locate` a person sees what the question locates even if the models are not open then.
-        """
-        if not question.strip():
+        """Open what the strategy `name` needs and bound the work inside by tokens and seconds."""
+        if not asked.question.strip():
             raise UsageError("the question is empty", hint="write a question")
-        paths = [paths] if isinstance(paths, str | Path) else paths
         session, meter, began = self._session, Meter(), time.perf_counter()
         try:
-            async with record_spans(name, trace, meter), asyncio.timeout(timeout) as deadline:
+            async with record_spans(name, trace, meter), asyncio.timeout(asked.timeout) as deadline:
                 # A wrong path must not cost a download.
-                if paths and needs.reads:
-                    await asyncio.to_thread(require_paths, paths)
-                models, sources, located = await self._open(
-                    question if locate else "", paths, name, needs, trace, meter, documents, where
-                )
+                if asked.files and needs.reads:
+                    await asyncio.to_thread(require_paths, asked.files)
+                models, sources, located = await self._open(asked, name, needs, trace, meter)
                 models = await session.with_cache(models, sources)
                 reranker = None
                 if needs.searches:
@@ -352,7 +336,7 @@ class Engine:
                     models=models,
                     meter=meter,
                     trace=trace,
-                    budget=Budget(max_tokens_total),
+                    budget=Budget(asked.max_tokens_total),
                     reranker=reranker,
                     embedder=await session.open_library() if needs.searches else None,
                     store=await session.open_store(needs),
@@ -362,34 +346,25 @@ class Engine:
                     model = models[Role.READER]
                     run.reader = await session.open_reader(model, trace)
                     run.check = await session.open_check(run.reader, model, trace)
-                names = {role: model.name for role, model in models.items()}
-                started = _Started(run, names, deadline)
+                started = _Started(run, {role: model.name for role, model in models.items()})
                 before = len(session.warnings)
                 yield started
         except TimeoutError as error:
             if not deadline.expired():
                 raise
-            why = f"no answer within {timeout:g} seconds"
+            why = f"no answer within {asked.timeout:g} seconds"
             raise BudgetExceeded(why, "", "raise the time limit (--timeout)") from error
         started.usage = meter.report(seconds=time.perf_counter() - began)
         problems = (*run.warnings, *meter.warnings, *session.warnings[before:])
         started.warnings = tuple(dict.fromkeys(problems))
 
     async def _open(
-        self,
-        question: str,
-        paths: Sequence[str | Path],
-        name: str,
-        needs: Needs,
-        trace: Trace,
-        meter: Meter,
-        documents: Sequence[str] | None,
-        where: Sequence[str],
+        self, asked: _Asked, name: str, needs: Needs, trace: Trace, meter: Meter
     ) -> tuple[dict[Role, ChatModel], Sources, bool]:
         """Open the models and the documents at the same time.
 
-        If the documents are open first, a person sees what a search for `question` locates in them
-        while the models are downloaded; the last value says so.
+        If the documents are open first, a person sees what a search for the question locates in
+        them while the models are downloaded; the last value says so.
         """
         session, opened = self._session, asyncio.Event()
         models: dict[Role, ChatModel] = {}
@@ -406,12 +381,14 @@ class Engine:
             with suppress(TimeoutError):
                 await asyncio.wait_for(opened.wait(), _SECONDS_AHEAD)
             began = time.perf_counter()
-            sources = await session.open_sources(paths, needs, trace, documents, where)
+            sources = await session.open_sources(
+                asked.files, needs, trace, asked.documents, asked.where
+            )
             meter.reading_seconds = time.perf_counter() - began
-            if question and needs.searches and not opened.is_set():
+            if asked.locate and needs.searches and not opened.is_set():
                 with suppress(ColligateError):  # the strategy's own search reports it
                     first = Run(sources, {}, Meter(), trace)
-                    located = bool(await first.search(question, k=SHOWN))
+                    located = bool(await first.search(asked.question, k=SHOWN))
 
         await gather([open_models(), open_sources()])
         return models, sources, located
@@ -420,59 +397,34 @@ class Engine:
         return Trace([listen for listen in (self.on_event, on_event) if listen], keep=False)
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A question, what is read for it, and its limits.
+
+    With `locate` a person sees what the question locates even if the models are not open then.
+    """
+
+    question: str
+    paths: Paths
+    documents: Sequence[str] | None = None
+    where: Sequence[str] = ()
+    max_tokens_total: int | None = None
+    timeout: float | None = None
+    locate: bool = True
+
+    @property
+    def files(self) -> Sequence[str | Path]:
+        return [self.paths] if isinstance(self.paths, str | Path) else self.paths
+
+
 @dataclass
 class _Started:
     """A run under way, and what it cost once it has ended."""
 
     run: Run
     models: Mapping[Role, str]
-    deadline: asyncio.Timeout
     usage: UsageReport = field(default_factory=UsageReport)
     warnings: tuple[str, ...] = ()
 
     def merge_warnings(self, more: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.warnings, *more)))
-
-
-async def aask(
-    question: str,
-    paths: Sequence[str | Path] | str | Path = (),
-    *,
-    strategy: str | Strategy = DEFAULT_STRATEGY,
-    where: Sequence[str] = (),
-    max_tokens_total: int | None = None,
-    timeout: float | None = None,
-    **engine: Any,
-) -> Answer:
-    """Answer one question over files and folders; `engine` takes the fields of `Engine`."""
-    async with Engine(**engine) as opened:
-        return await opened.ask(
-            question,
-            paths,
-            strategy=strategy,
-            where=where,
-            max_tokens_total=max_tokens_total,
-            timeout=timeout,
-        )
-
-
-async def arefine(
-    question: str,
-    paths: Sequence[str | Path] | str | Path = (),
-    *,
-    refiner: str | RefiningStrategy = DEFAULT_REFINER,
-    budget: int | None = None,
-    max_tokens_total: int | None = None,
-    timeout: float | None = None,
-    **engine: Any,
-) -> Refined:
-    """Return what a question needs of files and folders; `engine` takes the fields of `Engine`."""
-    async with Engine(**engine) as opened:
-        return await opened.refine(
-            question,
-            paths,
-            refiner=refiner,
-            budget=budget,
-            max_tokens_total=max_tokens_total,
-            timeout=timeout,
-        )

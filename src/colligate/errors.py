@@ -11,8 +11,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from rapidfuzz import fuzz, process
-
 
 class ColligateError(Exception):
     """An error a person can act on: what happened, why, and a hint.
@@ -207,5 +205,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     >>> closest("zebra", ["bundled"]) is None
     True
     """
+    from rapidfuzz import fuzz, process
+
     found = process.extractOne(name, list(known), scorer=fuzz.ratio, score_cutoff=60)
     return found[0] if found else None

@@ -300,13 +300,14 @@ def _render_bibtex(answer: Mapping[str, Any]) -> str:
 
 def _write_entry(document: str, citations: list[Mapping[str, Any]]) -> str:
     first = citations[0]
+    authors = first.get("authors", "").split(";")
     year, _, rest = first.get("date", "").partition("-")
     pages = sorted({each["page"] for each in citations if each["page"] is not None})
     noted = _count(len(pages), "page").partition(" ")[2] + " " + ", ".join(map(str, pages))
     name = PurePath(first.get("source", "")).name
     fields = {
         "title": f"{{{_to_latex(first['title'])}}}",  # its capitals stay
-        "author": " and ".join(map(_write_author, _split_authors(first.get("authors", "")))),
+        "author": " and ".join(map(_write_author, filter(str.strip, authors))),
         "year": _to_latex(year),
         "month": rest[:2].lstrip("0"),
         "note": ", ".join(filter(None, [_to_latex(name), noted if pages else ""])),
@@ -316,24 +317,9 @@ def _write_entry(document: str, citations: list[Mapping[str, Any]]) -> str:
     return "\n".join([f"@misc{{{key},", *lines, "}", ""])
 
 
-def _split_authors(authors: str) -> list[str]:
-    """Return the names; "and" joins persons, but is part of "Ministry of Food and Farming"."""
-    names: list[str] = []
-    for part in authors.split(";"):
-        several = [each.strip() for each in _AND.split(part)]
-        persons = all(map(_PERSON.fullmatch, several))
-        names += several if persons else [part.strip()]
-    return [name for name in names if name]
-
-
-_AND = re.compile(r"\band\b", re.I)
-# Two words or more, none of which only organisations have.
-_PERSON = re.compile(r"|others|(?!.*\b(?:of|for|sons)\b).*\S\s.*", re.I | re.S)
-
-
 def _write_author(name: str) -> str:
     """Return a name; one with a comma or "and" must not be taken apart by BibTeX."""
-    return f"{{{_to_latex(name)}}}" if "," in name or _AND.search(name) else _to_latex(name)
+    return f"{{{_to_latex(name)}}}" if re.search(r",|\band\b", name, re.I) else _to_latex(name)
 
 
 def _to_latex(text: str) -> str:

@@ -7,21 +7,19 @@ The engine, the bench, training and the command line open models only here.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from colligate.concurrency import Slots
-from colligate.core.events import Noted, Progressed, Trace, pluralize
+from colligate.core.events import Noted, Trace
 from colligate.core.parameters import set_parameters
-from colligate.core.run import Check, KeyValueStore, MemoryStore, Reader
+from colligate.core.run import Check, Reader
 from colligate.core.strategy import SCORING, Need, Needs, Strategy, check_needs
-from colligate.documents.reading import find_files
 from colligate.errors import (
     ColligateError,
     EndpointUnreachable,
@@ -30,12 +28,11 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.library.in_memory import InMemorySources
-from colligate.library.ingest import Ingested, Progress
+from colligate.library.ingest import Ingested
 from colligate.library.library import OWN_EMBEDDERS, AsyncLibrary, Prune, View
 from colligate.library.sources import Sources, parse_conditions, select_documents
-from colligate.library.web import is_address
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
-from colligate.models.cache import CachedChat, ResponseCache
+from colligate.models.cache import CachedChat, KeyValueStore, MemoryStore, ResponseCache
 from colligate.models.names import (
     default_model,
     open_embedder,
@@ -43,15 +40,16 @@ from colligate.models.names import (
     open_model,
     open_reranker,
     pull_embedder,
-    redact_name,
     split_adapter,
 )
 from colligate.models.weights import OnProgress
 from colligate.readers import make_reader
 from colligate.readers.checks import ModelCheck, OddsCheck, PairCheck
+from colligate.reporting import ingest, note_name, report_ingestion, report_pull
 from colligate.settings import Named, Settings
 
 T = TypeVar("T")
+G = TypeVar("G", Embedder, Reranker, Reader, Check)
 M = TypeVar("M", bound=ChatModel | Embedder | Reranker | Verifier)
 _Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 
@@ -79,7 +77,7 @@ class Session:
 
     `models` maps roles to names or models. What is None or missing is taken from `settings`, or
     from the environment and `colligate.toml` if there are none. Whoever gives an object closes it.
-    `wait` is how many seconds to wait for a library that another process holds. `cache` keeps the
+    `wait` is how many seconds to wait while another process writes the library. `cache` keeps the
     models' replies in the library's folder. `follow_links` follows symbolic links that lead out of
     the folders named. `ocr` reads scanned PDFs and pictures, `pdf` names what reads PDFs, `chunker`
     what cuts documents into passages.
@@ -191,8 +189,9 @@ class Session:
         if settings.library is not None and needs.reads:
             note_name("library", settings.library, trace)
         models = await self.open_models(trace)
-        if needs.searches and settings.reranker is not None and self._reranker_by_name:
-            note_name("reranker", settings.reranker, trace)
+        reranker = _choose(self.reranker, settings.reranker)
+        if needs.searches and isinstance(reranker, Named):
+            note_name("reranker", reranker, trace)
         for line in await self.check_models(name, needs, models):
             trace.emit(Noted(line, warning=True))
         return models
@@ -205,8 +204,9 @@ class Session:
         A server is asked what it offers only if that can matter to this strategy or its reranker.
         """
         required = needs.required
-        reranker = (await self.load_settings()).reranker
-        if needs.searches and self._reranker_by_name and reranker and reranker.name == "likelihood":
+        reranker = _choose(self.reranker, (await self.load_settings()).reranker)
+        by_likelihood = isinstance(reranker, Named) and reranker.name == "likelihood"
+        if needs.searches and by_likelihood:
             required = required | {Capability.LIKELIHOOD}
         unanswered: dict[Role, ColligateError] = {}
         scorer = Role.SCORER if Role.SCORER in models else Role.READER
@@ -284,10 +284,11 @@ class Session:
         default: str | None = None,
     ) -> Reranker | None:
         """Open the reranker that was given or named, else the default, if any."""
-        if not isinstance(self.reranker, str | None):
-            return self.reranker
-        named = (await self.load_settings()).reranker or (Named(default) if default else None)
-        if named is None or named.name == "none":
+        named = _choose(self.reranker, (await self.load_settings()).reranker)
+        named = named or (Named(default) if default else None)
+        if not isinstance(named, Named):
+            return named
+        if named.name == "none":
             return None
         if trace is not None:
             note_name("reranker", named, trace)
@@ -301,15 +302,14 @@ class Session:
 
     async def open_reader(self, model: ChatModel, trace: Trace) -> Reader:
         """Return the reader that was given or named, else the one that suits the model."""
-        if not isinstance(self.reader, str | None):
-            return self.reader
-        named = (await self.load_settings()).reading
-        if named is not None:
-            note_name("reader", named, trace)
-        if named is not None and named.name == "plain":
+        named = _choose(self.reader, (await self.load_settings()).reading) or Named("auto")
+        if not isinstance(named, Named):
+            return named
+        note_name("reader", named, trace)
+        if named.name == "plain":
             raise UsageError("the plain reader cites nothing", "only `bench run` can choose it")
         # A local model counts its weights in its file.
-        return await asyncio.to_thread(make_reader, named.name if named else "auto", model)
+        return await asyncio.to_thread(make_reader, named.name, model)
 
     async def open_check(self, reader: Reader, model: ChatModel, trace: Trace) -> Check | None:
         """Open the check that was given or named, else the default for a reader.
@@ -320,15 +320,14 @@ class Session:
         Raises:
             MissingCapability: `odds` was named and the model gives none.
         """
-        if not isinstance(self.check, str | None):
-            return self.check
-        named = (await self.load_settings()).check
         odds = Capability.LABELS in model.capabilities
-        if named is not None:
-            note_name("check", named, trace)
-        elif reader.name == "pointwise":
-            named = Named("odds" if odds else "none")
-        name = named.name if named else "none" if reader.name == "plain" else "model"
+        defaults = {"pointwise": "odds" if odds else "none", "plain": "none"}
+        named = _choose(self.check, (await self.load_settings()).check)
+        named = named or Named(defaults.get(reader.name, "model"))
+        if not isinstance(named, Named):
+            return named
+        note_name("check", named, trace)
+        name = named.name
         if name == "none":
             return None
         if name == "model":
@@ -345,30 +344,20 @@ class Session:
         return PairCheck(await self._open.open(("check", name, False), work))
 
     async def list_search_models(self) -> dict[str, str]:
-        """Return the names of the embedder, the reranker, the reader and the check; open nothing.
+        """Return the names of embedder, reranker, reader and check, opening nothing.
 
         A reranker that is not named is each strategy's own, "by strategy"; reader and check are
         chosen "by model".
         """
         settings = await self.load_settings()
-        reranker: Reranker | Named = settings.reranker or Named("by strategy")
-        if not isinstance(self.reranker, str | None):
-            reranker = self.reranker
-        reader: Reader | Named = settings.reading or Named("by model")
-        if not isinstance(self.reader, str | None):
-            reader = self.reader
-        check: Check | Named = settings.check or Named("by model")
-        if not isinstance(self.check, str | None):
-            check = self.check
-        embedder = await self._embedder_name()
         made = None if self._library is None else await self._library.embedder_name()
-        name = embedder.name if embedder else made or DEFAULT_EMBEDDER.name
-        return {
-            "embedder": name,
-            "reranker": reranker.name,
-            "reading": reader.name,
-            "check": check.name,
+        chosen = {
+            "embedder": await self._embedder_name() or Named(made or DEFAULT_EMBEDDER.name),
+            "reranker": _choose(self.reranker, settings.reranker) or Named("by strategy"),
+            "reading": _choose(self.reader, settings.reading) or Named("by model"),
+            "check": _choose(self.check, settings.check) or Named("by model"),
         }
+        return {what: each.name for what, each in chosen.items()}
 
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
@@ -487,14 +476,6 @@ class Session:
         """Return the store for what strategies learn about documents, in the library's folder."""
         return await self._response_cache() if needs.reads else MemoryStore()
 
-    async def configure(self, kind: type[T], trace: Trace) -> T:
-        """Make a strategy with its defaults and the adapters that the settings name."""
-        return configure(kind, await self.load_settings(), (), trace)
-
-    @property
-    def _reranker_by_name(self) -> bool:
-        return isinstance(self.reranker, str | None)
-
     async def _response_cache(self) -> ResponseCache:
         path = (await self.open_library()).responses
         if self._responses is None:
@@ -504,9 +485,7 @@ class Session:
 
     async def _embedder_name(self) -> Embedder | Named | None:
         """Return the embedder given, else its name; None if nobody named one."""
-        if isinstance(self.embedder, str | None):
-            return (await self.load_settings()).embedder
-        return self.embedder
+        return _choose(self.embedder, (await self.load_settings()).embedder)
 
     async def _pull_embedder(self, trace: Trace, library: AsyncLibrary | None = None) -> None:
         """Fetch missing weights here, where the progress can be shown.
@@ -558,6 +537,11 @@ class _OpenModels:
         await self._stack.aclose()
 
 
+def _choose(given: G | str | None, named: Named | None) -> G | Named | None:
+    """Return what was given as an object, else what the settings name."""
+    return named if isinstance(given, str | None) else given
+
+
 async def _narrow(sources: View, where: Sequence[str]) -> View:
     return sources.narrow(await select_documents(sources, where)) if where else sources
 
@@ -583,96 +567,8 @@ def configure(kind: type[T], settings: Settings, given: Sequence[str], trace: Tr
     return made
 
 
-async def ingest(
-    library: AsyncLibrary,
-    paths: Sequence[str | Path],
-    trace: Trace,
-    *,
-    index: bool,
-    workers: int | str | None = None,
-    said: set[str] | None = None,
-    prune: bool | Prune = False,
-) -> Ingested:
-    """Read files and folders into a library; the trace reports what was left out, and why.
-
-    With `said`, the warnings that the session gave already, none is given twice, and several files
-    that failed before as well are reported together. It is an error if nothing could be read, nor
-    removed.
-    """
-    ingested = await library.add(
-        paths, index=index, workers=workers, prune=prune, on_progress=report_ingestion(trace)
-    )
-    errors = [*ingested.problems, *(error for _, error in ingested.failed)]
-    if not (ingested.document_ids or ingested.removed or ingested.kept):
-        _raise_nothing_read(errors)
-    before: Collection[str] = said or ()
-    left_out: dict[str, Path | None] = {f"left out: {each}": None for each in ingested.problems}
-    left_out |= {f"left out: {error}": path for path, error in ingested.failed}
-    new = {line: path for line, path in left_out.items() if line not in before}
-    known = [path for path in new.values() if path and path in ingested.failed_before]
-    lines = list(new)
-    if said is not None and len(known) > 1:
-        files = f"{pluralize(len(known), 'file')}, such as {known[0].name}"
-        lines = [line for line, path in new.items() if path not in known]
-        lines.insert(0, f"left out as before: {files}; colligate index says why")
-    if again := len(left_out) - len(new):
-        lines.append(f"still left out: {pluralize(again, 'file')}, named before")
-    lines += [warning for warning in ingested.warnings if warning not in before]
-    for line in lines:
-        trace.emit(Noted(line, warning=True))
-    if said is not None:
-        said.update(left_out, ingested.warnings)
-    return ingested
-
-
-def require_paths(paths: Sequence[str | Path]) -> None:
-    """Raise an error if none of the paths exists; ingestion reports the rest."""
-    if not any(is_address(path) or os.path.lexists(path) for path in paths):
-        found = find_files(paths)
-        if not found.files:
-            _raise_nothing_read(found.problems)
-
-
-def note_name(what: str, named: Named, trace: Trace) -> None:
-    """Note what was chosen, where it was named, and a key that is not sent to it."""
-    if not named.source:
-        return  # the caller named it
-    trace.emit(Noted(f"{what}: {redact_name(named.name)} ({named.source})"))
-    variable = "COLLIGATE_RERANKER_KEY" if what == "reranker" else "OPENAI_API_KEY"
-    if not named.with_key and os.environ.get(variable):
-        why = f"only the {named.source} found here names that address"
-        hint = f"--config {named.source} trusts the file"
-        trace.emit(Noted(f"{variable} is not sent there: {why}; {hint}"))
-
-
-def report_pull(trace: Trace) -> OnProgress:
-    """Return a callback that reports downloaded weights to the trace."""
-
-    def report(done_bytes: int, total_bytes: int, what: str) -> None:
-        trace.emit(Progressed("pulling", done_bytes, total_bytes, what))
-
-    return report
-
-
-def report_ingestion(trace: Trace) -> Callable[[Progress], None]:
-    """Return a callback that reports reading and embedding to the trace."""
-
-    def report(progress: Progress) -> None:
-        trace.emit(Progressed(progress.phase, progress.done, progress.total, progress.file))
-
-    return report
-
-
 def _hint(need: Need) -> str:
     if need.capability in SCORING:
         return "name a --scorer that does"
     flags = {Role.WORKER: "--worker-model", Role.JUDGE: "--judge"}
     return f"name a {flags.get(need.role, '--model')} that does"
-
-
-def _raise_nothing_read(errors: Sequence[ColligateError]) -> NoReturn:
-    if len(errors) == 1:
-        raise errors[0]
-    why = "; ".join(str(error) for error in errors[:3])
-    more = f"{len(errors) - 3} more failed" if len(errors) > 3 else ""
-    raise NoDocuments("nothing could be read", why, more)

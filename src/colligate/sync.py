@@ -1,4 +1,4 @@
-"""Blocking calls: `ask`, `refine` and `Library`, for code without an event loop.
+"""Blocking calls: `ask` and `Library`, for code without an event loop.
 
 Coroutines run on one event loop in a background thread, so that models and libraries opened by one
 call serve the next, and so that it works where a loop already runs, as in a notebook.
@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from colligate.core.answer import Answer, Refined
-from colligate.core.strategy import RefiningStrategy, Strategy
+from colligate.core.answer import Answer
+from colligate.core.strategy import Strategy
 from colligate.documents import Document, Hit
-from colligate.engine import DEFAULT_REFINER, DEFAULT_STRATEGY, Engine, aask, arefine
+from colligate.engine import DEFAULT_STRATEGY, AskOptions, Engine, Paths
 from colligate.errors import UsageError
 from colligate.library.ingest import Ingested
 from colligate.library.library import AsyncLibrary
@@ -26,54 +26,37 @@ from colligate.library.sources import DocumentInfo, SearchMode
 
 def ask(
     question: str,
-    paths: Sequence[str | Path] | str | Path = (),
+    paths: Paths = (),
     *,
     strategy: str | Strategy = DEFAULT_STRATEGY,
-    where: Sequence[str] = (),
-    max_tokens_total: int | None = None,
-    timeout: float | None = None,
-    **engine: Any,
+    **options: Any,
 ) -> Answer:
-    """Answer one question over files and folders; `engine` takes the fields of `Engine`.
+    """Answer one question over files and folders, or over a library (`library="papers.library"`).
+
+    `options` are those of `Engine.ask` and the fields of `Engine`:
 
         answer = ask("Who signed the lease?", "contracts/", where=["date>=2024"])
 
     Raises:
         ColligateError: as `Engine.ask`.
     """
-    limits: Any = {"max_tokens_total": max_tokens_total, "timeout": timeout}
-    return run_blocking(aask(question, paths, strategy=strategy, where=where, **limits, **engine))
+    how: Any = {
+        name: options.pop(name) for name in [*options] if name in AskOptions.__annotations__
+    }
 
+    async def answer() -> Answer:
+        async with Engine(**options) as engine:
+            return await engine.ask(question, paths, strategy=strategy, **how)
 
-def refine(
-    question: str,
-    paths: Sequence[str | Path] | str | Path = (),
-    *,
-    refiner: str | RefiningStrategy = DEFAULT_REFINER,
-    budget: int | None = None,
-    max_tokens_total: int | None = None,
-    timeout: float | None = None,
-    **engine: Any,
-) -> Refined:
-    """Return what a question needs of files and folders; `engine` takes the fields of `Engine`.
-
-        refined = refine("Who signed the lease?", "contracts/", budget=2048)
-
-    Raises:
-        ColligateError: as `Engine.refine`.
-    """
-    limits: Any = {"max_tokens_total": max_tokens_total, "timeout": timeout}
-    return run_blocking(
-        arefine(question, paths, refiner=refiner, budget=budget, **limits, **engine)
-    )
+    return run_blocking(answer())
 
 
 class Library:
-    """Documents kept on disk, and the models to ask about them.
+    """Documents kept on disk: added, listed, searched and removed.
 
         with Library("papers.library") as library:
             library.add("papers/")
-            print(library.ask("Which of these measured latency?"))
+            print(library.search("latency"))
 
     Without `path` it is the library that the environment or a `colligate.toml` names, or the
     user's own. `engine` takes the other fields of `Engine`.
@@ -95,46 +78,6 @@ class Library:
     def add(self, *paths: str | Path) -> Ingested:
         """Read files and folders; unchanged files are left as they are."""
         return run_blocking(self._engine.add(paths))
-
-    def ask(
-        self,
-        question: str,
-        *,
-        strategy: str | Strategy = DEFAULT_STRATEGY,
-        where: Sequence[str] = (),
-        max_tokens_total: int | None = None,
-        timeout: float | None = None,
-    ) -> Answer:
-        """Answer a question over the library, or its documents that meet all of `where`."""
-        return run_blocking(
-            self._engine.ask(
-                question,
-                strategy=strategy,
-                where=where,
-                max_tokens_total=max_tokens_total,
-                timeout=timeout,
-            )
-        )
-
-    def refine(
-        self,
-        question: str,
-        *,
-        refiner: str | RefiningStrategy = DEFAULT_REFINER,
-        budget: int | None = None,
-        max_tokens_total: int | None = None,
-        timeout: float | None = None,
-    ) -> Refined:
-        """Return what a question needs of the whole library, within a token budget."""
-        return run_blocking(
-            self._engine.refine(
-                question,
-                refiner=refiner,
-                budget=budget,
-                max_tokens_total=max_tokens_total,
-                timeout=timeout,
-            )
-        )
 
     def documents(self) -> Sequence[DocumentInfo]:
         """Return all documents, without their texts."""
@@ -183,7 +126,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     if asyncio._get_running_loop() is loop:  # waiting here would wait for itself
         coroutine.close()
         why = "the call that it is made in (in `on_event`, for one) would wait for itself"
-        hint = "make it afterwards, or await the async version, such as aask"
+        hint = "make it afterwards, or await an Engine"
         raise UsageError("a blocking call cannot be made here", why, hint)
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:

@@ -212,20 +212,3 @@ def test_a_bench_does_not_go_on_with_an_adapter_that_was_trained_again(
     done = bench()
     assert done.returncode == 2
     assert "the adapter router was router (" in done.stderr
-
-
-def test_a_suite_as_it_is_runs_with_an_adapter(bench: Any, server: Any) -> None:
-    done = bench("--set", "router_adapter=router-2")
-    assert done.returncode == 2
-    assert "router_adapter=router is what the row adapted measures" in done.stderr
-    done = bench("--set", "router_adapter=router-2", "--strategies", "rdr2")
-    assert done.returncode == 0, done.stderr
-    assert set(asked(server)) == {"base", "router-2"}
-    read = list(map(json.loads, Path("run/rows.jsonl").read_bytes().splitlines()))
-    assert [each["outcome"]["evidence"][0]["document"] for each in read] == ["tower"]
-    done = bench("--strategies", "rdr2")
-    assert done.returncode == 2
-    assert "set was ['router_adapter=router-2'] and is None" in done.stderr
-    done = bench("--set", "router_adaptor=router", "--out", "other")
-    assert done.returncode == 2
-    assert "has 'router_adaptor'; did you mean router_adapter?" in (done.stderr)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-COMMAND = [sys.executable, "-m", "colligate.cli"]
+COMMAND = [sys.executable, "-m", "colligate"]
 KEYS = [
     "question", "strategy", "answer", "short_answer", "found", "ground", "how", "citations",
     "evidence", "usage", "warnings",
@@ -64,13 +64,15 @@ def test_json_is_one_object_whose_citations_are_slices_of_the_document(
 def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
     colligate: Any, asked: Any, folder: Path
 ) -> None:
-    done = colligate(*asked(folder))
+    done = colligate(*asked(folder, "--effort", "low"))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0] == "The tower was built in 1871. [1]"
     assert lines[2] == f"[1] The lighthouse › Building ({folder / 'tower.md'})"
     assert lines[3].startswith("    The tower was built in 1871 by Ada Mercer.")
     assert "reading 2 files" in done.stderr
+    assert "located: The lighthouse" in done.stderr
+    assert done.stderr.index("located: ") < done.stderr.index("read 2 passages of 2 documents")
     assert "1 call" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
 
@@ -106,26 +108,6 @@ def test_the_answer_is_written_to_a_file_as_well(ask: Any, folder: Path, tmp_pat
     assert "What was read" in file.read_text("utf-8")
 
 
-@pytest.mark.parametrize("file", ["answer.pdf", "answer", "nowhere/answer.md"])
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_paid(
-    ask: Any, tower_reader: Any, folder: Path, tmp_path: Path, file: str
-) -> None:
-    done = ask(folder, "-o", tmp_path / file)
-    assert done.returncode == 2
-    assert file.rpartition("/")[2] in fault(done)
-    assert not tower_reader.requests
-
-
-def test_what_was_located_is_said_before_the_answer_and_what_was_done_after_it(
-    ask: Any, folder: Path
-) -> None:
-    done = ask(folder, "--effort", "low")
-    assert done.returncode == 0
-    said = done.stderr
-    assert "located: The lighthouse" in said
-    assert said.index("located: ") < said.index("read 2 passages of 2 documents")
-
-
 def test_parameters_of_the_strategy_are_set(
     colligate: Any, tower_reader: Any, folder: Path, tmp_path: Path
 ) -> None:
@@ -142,28 +124,6 @@ def test_parameters_of_the_strategy_are_set(
     assert (retrieved["how"], len(retrieved["spans"])) == ("sparse", 1)
 
 
-@pytest.mark.parametrize("strategy", ["rdr2", "longrefiner"])
-def test_the_papers_strategies_answer(
-    colligate: Any, tower_reader: Any, folder: Path, strategy: str
-) -> None:
-    read = tower_reader.answer
-
-    def reply(body: dict[str, Any]) -> str:
-        prompt = body["messages"][-1]["content"]
-        return str(read(body)) if "<passage " in prompt or strategy == "rdr2" else "['Building']"
-
-    tower_reader.answer = reply
-    model = f"openai:reader@{tower_reader.url}"
-    done = colligate.here(
-        "ask", "When was the tower built?", folder, "--model", model, "--embedder", "static",
-        "--strategy", strategy, "--json",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert (answer["strategy"], answer["short_answer"]) == (strategy, "1871")
-    assert answer["citations"][0]["quote"].startswith("The tower was built in 1871")
-
-
 def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> None:
     (folder / "tower.md").unlink()
     done = ask(folder)
@@ -172,6 +132,7 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
     assert done.returncode == 3
     answer = json.loads(done.stdout)
     assert (answer["found"], answer["citations"]) == (False, [])
+    assert ask(folder / "harbour.md").returncode == 3, "only the paths given are in view"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +158,10 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
         (["Who?", "FOLDER", "--embedder", "minilmm"], "did you mean minilm?"),
         (["Who?", "FOLDER", "--reranker", "best"], "no reranker 'best'"),
         (["Who?", "FOLDER", "--trace", "EMPTY"], "cannot write the trace"),
+        (["Who?", "FOLDER", "-o", "EMPTY/answer.pdf"], "answer.pdf"),
+        (["Who?", "FOLDER", "-o", "EMPTY/answer"], "no answer is written as answer"),
+        (["Who?", "FOLDER", "-o", "EMPTY/nowhere/answer.md"], "there is no folder"),
+        (["FOLDER"], "a question comes before the paths"),
         (["Who?"], "is empty"),
     ],
 )
@@ -250,12 +215,6 @@ def test_the_trace_holds_every_step_in_order(ask: Any, folder: Path, tmp_path: P
     assert "When was the tower built?" in asked["messages"][-1]["content"]
 
 
-def test_a_trace_that_does_not_fit_the_disk_is_one_line(ask: Any, folder: Path) -> None:
-    done = ask(folder, "--trace", "/dev/full")
-    assert done.returncode == 1
-    assert "cannot write the trace /dev/full: No space left on device" in fault(done)
-
-
 def test_the_library_is_no_document_of_its_own_folder(ask: Any, folder: Path) -> None:
     for _ in range(2):
         done = ask(folder, "--library", folder / "library")
@@ -274,34 +233,24 @@ def test_files_that_failed_before_are_one_line(ask: Any, folder: Path) -> None:
     assert "left out as before: 3 files, such as a.pdf; colligate index says why" in again.stderr
 
 
-def test_only_the_paths_given_are_in_view(ask: Any, folder: Path) -> None:
-    assert ask(folder).returncode == 0
-    assert ask(folder / "harbour.md").returncode == 3
-    assert ask().returncode == 0, "without a path the whole library is asked"
-
-
-def test_a_dead_endpoint(colligate: Any, folder: Path) -> None:
-    model = "openai:m@http://127.0.0.1:9/v1"
-    done = colligate.here("ask", "Who?", folder, "--model", model, "--embedder", "static")
-    assert done.returncode == 1
-    assert "nobody answers at http://127.0.0.1:9/v1" in fault(done)
-
-
-def test_a_wrong_key_is_said_without_showing_it(
+def test_what_fails_outside_is_status_1_and_one_line(
     ask: Any, colligate: Any, openai_server: Any, folder: Path
 ) -> None:
+    for arguments, says in (
+        (("--trace", "/dev/full"), "the trace /dev/full: No space left on device"),
+        (("--model", "openai:m@http://127.0.0.1:9/v1"), "nobody answers at http://127.0.0.1:9/v1"),
+        (("--max-tokens-total", "50"), "raise the token limit (--max-tokens-total)"),
+    ):
+        done = ask(folder, *arguments)
+        assert done.returncode == 1
+        assert says in fault(done)
     openai_server.key = "right"
     colligate.environment["OPENAI_API_KEY"] = "sk-wrong-and-secret"
     done = ask(folder)
     assert done.returncode == 1
     assert "key" in fault(done)
     assert "sk-wrong-and-secret" not in done.stderr
-
-
-def test_limits(ask: Any, openai_server: Any, folder: Path) -> None:
-    done = ask(folder, "--max-tokens-total", "50")
-    assert done.returncode == 1
-    assert "raise the token limit (--max-tokens-total)" in fault(done)
+    openai_server.key = None
     openai_server.hold()
     done = ask(folder, "--timeout", "2")
     assert done.returncode == 1
@@ -319,27 +268,18 @@ def test_a_context_that_is_too_small(colligate: Any) -> None:
     assert "does not fit gguf:smollm2-135m" in fault(done)
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
-def test_no_character_stops_the_output(
-    asked: Any, colligate: Any, openai_server: Any, replying: Any, folder: Path, encoding: str
-) -> None:
-    quote = "The tower was built in 1871 by Ada Mercer 灯塔 🗼 in person."
-    (folder / "tower.md").write_text(f"# 灯塔\n\n{quote}\n", encoding="utf-8")
-    openai_server.answer = replying(quote, "The tower was built in 1871.", "1871")
-    colligate.environment["PYTHONIOENCODING"] = encoding
-    done = colligate(*asked(folder))
-    assert done.returncode == 0, done.stderr
-    assert "1871" in done.stdout
-    assert "?" in done.stdout
-
-
-def test_json_loses_no_character_whatever_the_encoding(
+def test_no_character_stops_the_output_and_json_loses_none(
     asked: Any, colligate: Any, openai_server: Any, replying: Any, folder: Path
 ) -> None:
     quote = "The tower was built in 1871 by Ada Mercer 灯塔 🗼 in person."
     (folder / "tower.md").write_text(f"# 灯塔\n\n{quote}\n", encoding="utf-8")
     openai_server.answer = replying(quote, "The tower was built in 1871.", "1871")
-    colligate.environment["PYTHONIOENCODING"] = "ascii"
+    for encoding in ("cp1252", "ascii"):
+        colligate.environment["PYTHONIOENCODING"] = encoding
+        done = colligate(*asked(folder))
+        assert done.returncode == 0, done.stderr
+        assert "1871" in done.stdout
+        assert "?" in done.stdout
     done = colligate(*asked(folder, "--json"))
     assert "灯塔 🗼" in json.loads(done.stdout)["citations"][0]["quote"]
 
@@ -364,7 +304,7 @@ def test_interrupted_it_leaves_at_once_with_130_and_keeps_what_was_indexed(
     assert "embedding" not in _phases(trace)
 
 
-def test_a_closed_pipe_is_quiet(colligate: Any, asked: Callable[..., Any], folder: Path) -> None:
+def test_a_closed_pipe_or_output_is_quiet(colligate: Any, asked: Any, folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     process = colligate.start(*asked(folder), stdout=writing)
@@ -373,17 +313,14 @@ def test_a_closed_pipe_is_quiet(colligate: Any, asked: Callable[..., Any], folde
     assert process.returncode == 141
     assert b"Broken" not in err
     assert b"colligate:" not in err
-
-
-def test_a_closed_output_is_no_traceback(colligate: Any, folder: Path) -> None:
     for closed in (">&-", "2>&-", ">/dev/full"):
         command = " ".join([*COMMAND, "tree", str(folder / "tower.md"), closed])
-        process = subprocess.run(
+        done = subprocess.run(
             ["sh", "-c", command], env=colligate.environment, capture_output=True, check=False
         )
-        assert b"Traceback" not in process.stderr
-        assert b"Exception" not in process.stderr
-        assert process.returncode == (1 if closed == ">/dev/full" else 0)
+        assert b"Traceback" not in done.stderr
+        assert b"Exception" not in done.stderr
+        assert done.returncode == (1 if closed == ">/dev/full" else 0)
 
 
 @pytest.mark.parametrize(("typed", "status"), [("n\n", 2), ("y\n", 0)])

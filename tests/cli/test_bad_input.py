@@ -61,12 +61,6 @@ BAD = {
 }
 
 
-def test_a_path_without_a_question_is_no_question(colligate: Any, folder: Path) -> None:
-    done = colligate.here("ask", folder)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "a question comes before the paths" in done.stderr
-
-
 def test_the_good_files_are_answered_over_and_each_bad_one_is_said(ask: Any, folder: Path) -> None:
     for name, (data, _) in BAD.items():
         (folder / name).write_bytes(data)
@@ -81,17 +75,6 @@ def test_the_good_files_are_answered_over_and_each_bad_one_is_said(ask: Any, fol
         assert why in said[0]
         assert [w for w in answer["warnings"] if name in w and why in w], name
     assert [w for w in answer["warnings"] if "latin.txt" in w and "not UTF-8" in w]
-
-
-@pytest.mark.parametrize("name", ["empty.txt", "encrypted.pdf"])
-def test_a_bad_file_alone_is_a_fault(ask: Any, folder: Path, name: str) -> None:
-    data, why = BAD[name]
-    (folder / name).write_bytes(data)
-    done = ask(folder / name)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert why in done.stderr.splitlines()[-1]
-    assert done.stderr.splitlines()[-1].startswith("colligate: ")
-    assert "Traceback" not in done.stderr
 
 
 def test_what_may_not_be_read_is_said(asked: Any, colligate: Any, folder: Path) -> None:
@@ -111,15 +94,18 @@ def test_what_may_not_be_read_is_said(asked: Any, colligate: Any, folder: Path) 
         assert "permission denied" in said
 
 
-@pytest.mark.parametrize("command", ["tree", "index"])
-def test_a_file_that_cannot_be_read_is_no_traceback(
-    colligate: Any, folder: Path, command: str
-) -> None:
-    (folder / "broken.docx").write_bytes(BAD["broken.docx"][0])
-    done = colligate.here(command, folder / "broken.docx")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "its zip archive is damaged" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("name", ["empty.txt", "encrypted.pdf", "broken.docx"])
+def test_a_bad_file_alone_is_a_fault(ask: Any, colligate: Any, folder: Path, name: str) -> None:
+    data, why = BAD[name]
+    (folder / name).write_bytes(data)
+    for done in (
+        ask(folder / name),
+        *(colligate.here(c, folder / name) for c in ("tree", "index")),
+    ):
+        assert (done.returncode, done.stdout) == (1, "")
+        assert why in done.stderr.splitlines()[-1]
+        assert done.stderr.splitlines()[-1].startswith("colligate: ")
+        assert "Traceback" not in done.stderr
 
 
 def test_a_scan_is_read_if_that_is_asked_for(colligate: Any, tmp_path: Path) -> None:

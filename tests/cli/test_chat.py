@@ -71,7 +71,11 @@ def test_as_json_an_object_a_line_and_the_status_of_the_last_question(
     assert status == 3, err
 
 
-def test_an_error_ends_one_question_and_not_the_conversation(chat: Any, openai_server: Any) -> None:
+def test_an_error_ends_one_question_and_not_the_conversation(
+    chat: Any, colligate: Any, chatting: list[str], openai_server: Any, folder: Path
+) -> None:
+    assert colligate.here("index", folder, "--embedder", "static").returncode == 0
+    chatting.remove(str(folder))  # without a path the library is asked
     openai_server.fail(401, "the key is wrong")
     status, out, err = chat(f"{FIRST}\n{FIRST}\n")
     assert err.count("colligate: ") == 1
@@ -83,16 +87,6 @@ def test_a_wrong_path_is_said_before_a_question_is_read(colligate: Any, chatting
     done = colligate.here("chat", "no-such-folder", *chatting[2:])
     assert (done.returncode, done.stdout) == (2, "")
     assert "no-such-folder" in done.stderr
-
-
-def test_without_a_path_the_library_is_asked(
-    chat: Any, colligate: Any, chatting: list[str], folder: Path
-) -> None:
-    assert colligate.here("index", folder, "--embedder", "static").returncode == 0
-    chatting.remove(str(folder))
-    status, out, err = chat(f"{FIRST}\n")
-    assert status == 0, err
-    assert "It was built in 1871. [1]" in out
 
 
 class Terminal:
@@ -123,12 +117,19 @@ class Terminal:
 def test_in_a_terminal_it_asks_answers_stops_and_leaves(
     colligate: Any, chatting: list[str], openai_server: Any
 ) -> None:
+    pytest.importorskip("readline")
+    colligate.environment["TERM"] = "xterm"
     terminal = Terminal(colligate, chatting)
     try:
         terminal.wait_for("? ")
         terminal.type(f"{FIRST}\n")
         terminal.wait_for("It was built in 1871.")
         terminal.screen = terminal.screen.partition("It was built in 1871.")[2]
+        terminal.wait_for("? ")
+        terminal.type("\x1b[A")  # an arrow key brings back the question
+        terminal.wait_for(FIRST)
+        terminal.type("\n")
+        terminal.wait_for("asked as: ")
         terminal.wait_for("? ")
         openai_server.hold()
         openai_server.arrived.clear()
@@ -140,23 +141,5 @@ def test_in_a_terminal_it_asks_answers_stops_and_leaves(
         terminal.wait_for("? ")
         terminal.type("exit\n")
         assert terminal.process.wait(30) == 0
-    finally:
-        terminal.close()
-
-
-def test_the_arrow_keys_bring_back_a_question(colligate: Any, chatting: list[str]) -> None:
-    pytest.importorskip("readline")
-    colligate.environment["TERM"] = "xterm"
-    terminal = Terminal(colligate, chatting)
-    try:
-        terminal.wait_for("? ")
-        terminal.type(f"{FIRST}\n")
-        terminal.wait_for("It was built in 1871.")
-        terminal.screen = terminal.screen.partition("It was built in 1871.")[2]
-        terminal.wait_for("? ")
-        terminal.type("\x1b[A")
-        terminal.wait_for(FIRST)
-        terminal.type("\n")
-        terminal.wait_for("asked as: ")
     finally:
         terminal.close()

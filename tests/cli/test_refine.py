@@ -59,7 +59,8 @@ def test_as_json_its_spans_are_slices_of_the_documents(
     colligate: Any, refine: Any, long: Path, tmp_path: Path
 ) -> None:
     trace = tmp_path / "trace.jsonl"
-    arguments = refine(long, "--set", "budget=300", "--set", "documents=1", "--trace", trace)
+    many, one = ("--set", "budget=3000"), ("--set", "documents=1")
+    arguments = refine(long, *many, *one, "--budget", 300, "--trace", trace)
     done = colligate.here(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -71,11 +72,6 @@ def test_as_json_its_spans_are_slices_of_the_documents(
         assert text[passage["start"] : passage["end"]].strip() in said["text"]
     events = [json.loads(line)["event"] for line in trace.read_text("utf-8").splitlines()]
     assert {"structured", "weighed", "selected"} <= set(events)
-
-
-def test_the_budget_named_outright_counts(colligate: Any, refine: Any, long: Path) -> None:
-    done = colligate.here(*refine(long, "--set", "budget=3000", "--budget", 150, "--json"))
-    assert json.loads(done.stdout)["budget"] == 150
 
 
 def test_control_characters_are_shown_and_not_obeyed(

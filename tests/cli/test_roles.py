@@ -57,21 +57,6 @@ def test_flag_then_environment_then_file(
     assert "model: " not in done.stderr
 
 
-def test_the_file_of_the_configuration_folder_and_of_a_flag(
-    colligate: Any, tower_reader: Any, folder: Path, here: Path, tmp_path: Path
-) -> None:
-    own = tmp_path / "configuration" / "colligate" / "colligate.toml"
-    own.parent.mkdir(parents=True)
-    own.write_text(f'[models]\nreader = "openai:own@{tower_reader.url}"\nembedder = "static"\n')
-    done = colligate.here("ask", QUESTION, folder)
-    assert done.returncode == 0, done.stderr
-    assert f"({own})" in done.stderr
-    other = tmp_path / "other.toml"
-    other.write_text(own.read_text().replace("own", "other"))
-    assert colligate.here("ask", QUESTION, folder, "--config", other).returncode == 0
-    assert _models(tower_reader) == {"own", "other"}
-
-
 def test_index_and_library_commands_take_the_same_file(
     colligate: Any, folder: Path, here: Path
 ) -> None:
@@ -105,23 +90,17 @@ def test_a_file_among_the_documents_is_not_sent_the_key(
     assert tower_reader.requests[-1]["headers"]["authorization"] == "Bearer sk-secret"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [["ask", "Who?"], ["strategies"], ["library", "list"], ["index", "."]],
-    ids=lambda c: c[0],
-)
-def test_a_wrong_file_is_wrong_usage(
-    colligate: Any, here: Path, file: Any, command: list[str]
-) -> None:
+def test_a_wrong_file_is_wrong_usage(colligate: Any, here: Path, file: Any) -> None:
     file(raeder="bundled")
-    done = colligate.here(*command)
-    assert (done.returncode, done.stdout) == (2, "")
-    [line] = done.stderr.splitlines()
-    assert "colligate.toml: models.raeder: unknown key" in line
-    assert "did you mean models.reader?" in line
-    done = colligate.here(*command, "--config", here / "none.toml")
-    assert done.returncode == 2
-    assert "none.toml: No such file" in done.stderr
+    for command in (["ask", "Who?"], ["strategies"], ["library", "list"], ["index", "."]):
+        done = colligate.here(*command)
+        assert (done.returncode, done.stdout) == (2, "")
+        [line] = done.stderr.splitlines()
+        assert "colligate.toml: models.raeder: unknown key" in line
+        assert "did you mean models.reader?" in line
+        done = colligate.here(*command, "--config", here / "none.toml")
+        assert done.returncode == 2
+        assert "none.toml: No such file" in done.stderr
 
 
 def test_hostile_names_in_a_file_drive_no_terminal(colligate: Any, file: Any) -> None:
@@ -213,7 +192,7 @@ def able(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def test_the_table_fits_eighty_columns(colligate: Any, openai_server: Any) -> None:
+def test_tables_fit_eighty_columns(colligate: Any, openai_server: Any) -> None:
     named = ["--model", f"openai:m@{openai_server.url}"]
     status, screen = colligate.in_terminal("strategies", *named, width=80)
     assert status == 0
@@ -222,6 +201,10 @@ def test_the_table_fits_eighty_columns(colligate: Any, openai_server: Any) -> No
     lines = [line for line in plain.splitlines() if not line.startswith(notes)]
     assert max(map(len, lines)) <= 80
     assert next(line for line in lines if line.startswith("retrieve-read")).split()[-1] == "yes"
+    _, screen = colligate.in_terminal("doctor", *named, "--embedder", "static", width=80)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert {line[:10].strip() for line in lines} <= {"ok", "missing", "optional", ""}
 
 
 # doctor
@@ -306,12 +289,3 @@ def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
     status, checks = _doctor(colligate)
     assert (status, checks["settings"]["ok"]) == (1, False)
     assert "models.reader" in checks["settings"]["found"]
-
-
-def test_doctor_at_eighty_columns(colligate: Any, openai_server: Any) -> None:
-    named = ["--model", f"openai:m@{openai_server.url}", "--embedder", "static"]
-    _, screen = colligate.in_terminal("doctor", *named, width=80)
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
-    lines = plain.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert {line[:10].strip() for line in lines} <= {"ok", "missing", "optional", ""}

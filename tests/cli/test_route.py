@@ -152,21 +152,6 @@ def test_many_blocks_found_in_a_row_are_told_by_their_number(
     assert "    ├── ● stone 71, built in 1871  round 0, retrieved" in lines
 
 
-def test_of_a_file_of_records_those_routed_are_drawn(
-    colligate: Any, route: Any, tmp_path: Path
-) -> None:
-    records = tmp_path / "records.jsonl"
-    texts = ["The tower was built in 1871.", "Whales sing.", "The tower has a lamp."]
-    rows = [{"id": str(n), "title": f"Title {n}", "text": text} for n, text in enumerate(texts)]
-    records.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    done = colligate.here(*route(records, "--set", "k=2"))
-    assert done.returncode == 0, done.stderr
-    assert "Title 0" in done.stdout
-    assert "Title 2" in done.stdout
-    assert "Title 1" not in done.stdout
-    assert "2 blocks accepted in 2 documents" in done.stdout
-
-
 def test_in_ascii_and_in_a_narrow_terminal(colligate: Any, route: Any, file: Path) -> None:
     colligate.environment["PYTHONIOENCODING"] = "ascii"
     done = colligate(*route(file))

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from colligate.documents.reading.pdf.ocr import find_language_data
+from colligate.errors import MissingExtra
 from support.documents import scanned
 from support.web import serve_web
 
@@ -156,6 +158,10 @@ def test_an_answer_cites_the_address(ask: Any, colligate: Any, folder: Path) -> 
 
 def test_scans_are_read_by_ocr(colligate: Any, sync: Any, folder: Path) -> None:
     pytest.importorskip("PIL", reason="the extra `ocr` is not installed")
+    try:
+        find_language_data("eng")
+    except MissingExtra as error:
+        pytest.skip(str(error))
     pages = [["The ferry sails at noon"]]
     (folder / "ferry.pdf").write_bytes(scanned(pages, "PDF"))
     assert "ferry" not in titles(colligate)

@@ -19,7 +19,6 @@ from colligate.errors import (
     BudgetExceeded,
     ContextTooSmall,
     MalformedOutput,
-    MissingCapability,
     RateLimited,
     ServerFailed,
 )
@@ -29,7 +28,7 @@ from colligate.models import Capability, Completion, Message, Role, Usage
 from colligate.models.metering import Meter
 from colligate.testing import ScriptedModel
 from support.embedders import WordEmbedder
-from support.runs import document
+from support.runs import document, events
 
 ASK = [Message("user", "Which city?")]
 
@@ -40,14 +39,6 @@ class City(BaseModel):
 
 def reply(text: str) -> Completion:
     return Completion(text, Usage(100, 10), "scripted")
-
-
-async def test_answers_that_came_to_nothing_are_metered(make_run) -> None:
-    run, _ = make_run(None, [reply("Paris."), reply("No.")])
-    with pytest.raises(MalformedOutput):
-        await run.structured(ASK, City, max_tokens=20)
-    assert run.meter.report().calls == 2
-    assert run.meter.tokens == 220
 
 
 async def test_what_was_spent_before_a_failure_is_metered(make_run) -> None:
@@ -96,7 +87,7 @@ async def test_the_first_search_of_all_documents_alone_shows_what_it_located(mak
         run, _ = make_run(InMemorySources([document(*each) for each in texts.items()]))
         for query in ("run", "sleep"):
             await run.search(query, k=1, mode=SearchMode.SPARSE, documents=names)
-        located = [event for _, event in run.trace.events if isinstance(event, Located)]
+        located = events(run, Located)
         assert [[each.title for each in event.passages] for event in located] == shown
 
 
@@ -154,7 +145,7 @@ async def test_after_a_cut_reply_the_next_may_be_twice_as_long_within_the_limits
 async def test_the_trace_has_each_prompt_as_it_was_asked(make_run) -> None:
     run, _ = make_run(None, [reply("Paris."), reply('{"name": "Paris"}')])
     assert (await run.structured(ASK, City, max_tokens=20)).value.name == "Paris"
-    first, second = [event for _, event in run.trace.events if isinstance(event, Asked)]
+    first, second = events(run, Asked)
     assert first.messages == tuple(ASK)
     assert [message.role for message in second.messages] == ["user", "assistant", "user"]
 
@@ -166,20 +157,13 @@ async def test_what_became_of_structured_answers_is_counted_and_traced(make_run)
         await run.structured(ASK, City, max_tokens=20)
     counts = {"parsed": 0, "repaired": 1, "asked_again": 2, "failed": 1}
     assert run.meter.report().to_json()["structured"] == counts
-    parsed = [event for _, event in run.trace.events if isinstance(event, Parsed)]
+    parsed = events(run, Parsed)
     assert [event.stages["failed"] for event in parsed] == [0, 1]
     assert parsed[0].to_json() == {
         "event": "parsed",
         "schema": "City",
         "stages": {"parsed": 0, "repaired": 1, "asked_again": 1, "failed": 0},
     }
-
-
-async def test_a_model_that_cannot_be_held_to_a_schema_is_told_it(make_run) -> None:
-    for capabilities, told in (([Capability.STRUCTURED], 0), ([], 1)):
-        run, model = make_run(None, ['{"name": "Paris"}'], capabilities=capabilities)
-        await run.structured(ASK, City, max_tokens=20)
-        assert model.calls[0].prompt.count('"name"') == told * 2  # a property, and required
 
 
 async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run) -> None:
@@ -221,15 +205,15 @@ async def test_what_a_model_writes_is_counted_where_somebody_watches(make_run, m
         run.live = live
         reply = await run.chat(ASK, max_tokens=20)
         assert reply.text == "Paris, by the river"
-        events = [event for _, event in run.trace.events if isinstance(event, Writing)]
-        counted.append([event.tokens for event in events])
-        assert all((each.role, each.model) == (Role.READER, "scripted") for each in events)
+        written = events(run, Writing)
+        counted.append([event.tokens for event in written])
+        assert all((each.role, each.model) == (Role.READER, "scripted") for each in written)
     assert counted == [[], [2, 3, 4, 5]]
     monkeypatch.undo()  # usually not at each piece
     run, _ = make_run(None, ["Paris, by the river"])
     run.live = True
     await run.chat(ASK, max_tokens=20)
-    assert not [event for _, event in run.trace.events if isinstance(event, Writing)]
+    assert not events(run, Writing)
 
 
 async def test_the_progress_display_bears_every_event(make_run, capsys) -> None:
@@ -321,13 +305,6 @@ async def test_an_adapter_is_on_one_roles_model_and_the_rest_is_shared() -> None
     assert run.meter.report().calls == 3
     assert len(run.trace.events) == len(router.trace.events) == 6
     assert router.tokens is run.tokens
-
-
-async def test_a_model_without_adapters_says_so() -> None:
-    model = ScriptedModel([], name="plain")
-    run = Run(InMemorySources([]), {Role.READER: model}, Meter())
-    with pytest.raises(MissingCapability, match="plain takes no adapter"):
-        await run.with_adapter(Role.WORKER, "some/adapter")
 
 
 class Counting:

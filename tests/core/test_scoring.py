@@ -15,6 +15,7 @@ from colligate.models import LabelOdds, Message, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.metering import Meter
 from colligate.testing import ScriptedModel
+from support.runs import events
 
 ASK = [Message("user", "Is it so?")]
 PAIRS = [("one two", " three"), ("one", " two three")]
@@ -35,10 +36,6 @@ def attention(prompt: Any, spans: Any) -> list[float]:
 @pytest.fixture
 def scripts() -> dict[str, Any]:
     return {"likelihood": likelihood, "labels": odds, "attention": attention}
-
-
-def events(run: Run, kind: type) -> list[Any]:
-    return [event for _, event in run.trace.events if isinstance(event, kind)]
 
 
 async def test_likelihoods_are_metered_and_traced(make_run: Any, scripts: Any) -> None:

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from colligate import aask
+import colligate
 from colligate.errors import BudgetExceeded, MissingExtra
 from colligate.testing import ScriptedModel
 from support.models import statement_reply
@@ -32,11 +32,11 @@ def ask(tmp_path):
     (tmp_path / "rules.md").write_text("# Rules\n\nBicycles stand in the yard, not in the hall.\n")
     model = ScriptedModel(lambda call: REPLY)
     given = {"model": model, "embedder": "static", "library": tmp_path / "library"}
-    return lambda **more: aask(QUESTION, tmp_path / "rules.md", **given, **more)
+    return lambda **more: colligate.ask(QUESTION, tmp_path / "rules.md", **given, **more)
 
 
-async def test_searches_and_calls_are_spans_of_the_run_without_texts(spans, ask):
-    answer = await ask(strategy="retrieve-read")
+def test_searches_and_calls_are_spans_of_the_run_without_texts(spans, ask):
+    answer = ask(strategy="retrieve-read")
     *_, run = made = spans.get_finished_spans()
     assert run.name == "colligate retrieve-read"
     assert [span.name for span in made].count("asked") == answer.usage.calls == 1
@@ -51,21 +51,21 @@ async def test_searches_and_calls_are_spans_of_the_run_without_texts(spans, ask)
     assert "icycles" not in "".join(span.to_json() for span in made)
 
 
-async def test_a_run_that_fails_says_so(spans, ask):
+def test_a_run_that_fails_says_so(spans, ask):
     with pytest.raises(BudgetExceeded):
-        await ask(max_tokens_total=1)
+        ask(max_tokens_total=1)
     *_, run = spans.get_finished_spans()
     assert (run.status.is_ok, run.status.description) == (False, "BudgetExceeded")
 
 
-async def test_without_the_variable_there_are_no_spans(spans, ask, monkeypatch):
+def test_without_the_variable_there_are_no_spans(spans, ask, monkeypatch):
     monkeypatch.delenv("COLLIGATE_TELEMETRY")
-    await ask()
+    ask()
     assert not spans.get_finished_spans()
 
 
-async def test_the_missing_package_is_named(ask, monkeypatch):
+def test_the_missing_package_is_named(ask, monkeypatch):
     monkeypatch.setenv("COLLIGATE_TELEMETRY", "1")
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(MissingExtra, match=r"colligate\[telemetry\]"):
-        await ask()
+        ask()

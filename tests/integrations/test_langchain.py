@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnablePassthrough
 from langchain_core.tools import create_retriever_tool
 from pydantic import ValidationError
 
-from colligate import AsyncLibrary, InMemorySources
+from colligate import InMemorySources
 from colligate.errors import UsageError
 from colligate.integrations.langchain import ColligateRetriever
 
@@ -49,13 +49,6 @@ async def test_sources_can_only_be_awaited(library):
     assert found.metadata["title"] == "Herons"
     with pytest.raises(UsageError, match="await"):
         retriever.invoke("herons wade")
-
-
-async def test_an_async_library_serves_as_well(library, embedder, tmp_path):
-    library.close()
-    async with AsyncLibrary(tmp_path / "library", embedder=embedder) as opened:
-        found = await ColligateRetriever(library=opened, k=1).ainvoke("herons wade")
-    assert found[0].metadata["title"] == "Herons"
 
 
 def test_only_the_documents_named_are_searched(library):

@@ -1,4 +1,4 @@
-"""What holds whatever a library keeps its documents in: edge, lance, or lance in a bucket."""
+"""What holds whatever a library keeps its documents in: sqlite, lance, or lance in a bucket."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ from support.embedders import WordEmbedder
 lance = pytest.importorskip("lance")
 pa = pytest.importorskip("pyarrow")
 
-from colligate.library.lance import (  # noqa: E402 (the extra)
-    LanceIndex,
-    TablesPlace,
-    check_conditional_put,
-)
+from colligate.scale.index import LanceIndex  # noqa: E402 (the extra)
+from colligate.scale.lance import check_conditional_put  # noqa: E402
+from colligate.scale.tables import TablesPlace  # noqa: E402
 
 # A part of the suite also runs over a bucket: each test there takes some seconds.
-EVERYWHERE = pytest.mark.parametrize("engine", ["edge", "lance", "s3"])
-SHARED = pytest.mark.parametrize("engine", ["lance", "s3"])
+S3 = pytest.param("s3", marks=pytest.mark.real)  # a server of its own
+EVERYWHERE = pytest.mark.parametrize("engine", ["sqlite", "lance", S3])
+SHARED = pytest.mark.parametrize("engine", ["lance", S3])
 DOCS = Path(__file__).parents[2] / "docs"
 KEYED = pa.schema(
     [pa.field("number", pa.int64(), False, {"lance-schema:unenforced-primary-key": "true"})]
@@ -70,7 +69,7 @@ def count_rows(library):
 async def test_the_newest_version_is_not_looked_for_each_time_but_own_changes_are_seen(
     open_library, folder, monkeypatch
 ):
-    monkeypatch.setattr("colligate.library.lance._FRESH", 3600)
+    monkeypatch.setattr("colligate.scale.tables._FRESH", 3600)
     looks, plain = [], lance.LanceDataset.latest_version.fget
     counted = property(lambda dataset: looks.append(1) or plain(dataset))
     async with open_library() as library:
@@ -105,7 +104,7 @@ async def test_a_search_that_looks_for_the_newest_version_does_not_undo_a_change
         late = asyncio.create_task(asyncio.to_thread(table.refresh, again=True))
         await asyncio.to_thread(looking.wait, 60)
         await library.remove([first.id])
-        monkeypatch.setattr("colligate.library.lance._FRESH", 3600)
+        monkeypatch.setattr("colligate.scale.tables._FRESH", 3600)
         changed.set()
         await late
         assert len(await titles(library)) == 2
@@ -164,7 +163,7 @@ async def test_space_on_the_disk_of_a_folder_is_looked_for_before_each_batch(
         assert await library.verify() == []
 
 
-@pytest.mark.parametrize("engine", ["edge", "lance"])
+@pytest.mark.parametrize("engine", ["sqlite", "lance"])
 async def test_copies_records_and_removals(open_library, write, write_records):
     async with open_library() as library:
         one, two = (write(f"{each}/same.md", "# Same\n\nWords.\n") for each in ("x", "y"))
@@ -184,7 +183,7 @@ async def test_copies_records_and_removals(open_library, write, write_records):
         assert await library.verify() == []
 
 
-@pytest.mark.parametrize("engine", ["edge", "lance"])
+@pytest.mark.parametrize("engine", ["sqlite", "lance"])
 async def test_a_deleted_copy_named_from_another_folder_is_not_the_source(
     open_library, write, monkeypatch, tmp_path
 ):
@@ -199,7 +198,7 @@ async def test_a_deleted_copy_named_from_another_folder_is_not_the_source(
         assert info.source == str(one)
 
 
-@pytest.mark.parametrize("engine", ["edge", "lance"])
+@pytest.mark.parametrize("engine", ["sqlite", "lance"])
 async def test_a_copy_that_changes_or_goes_leaves_the_document_to_the_other(open_library, write):
     async with open_library() as library:
 
@@ -217,7 +216,7 @@ async def test_a_copy_that_changes_or_goes_leaves_the_document_to_the_other(open
         assert await library.verify() == []
 
 
-@pytest.mark.parametrize("engine", ["edge", "lance"])
+@pytest.mark.parametrize("engine", ["sqlite", "lance"])
 async def test_new_page_numbers_and_headings_of_the_same_text_are_stored(open_library, write):
     async with open_library() as library:
         path = write("a.pdf", "")
@@ -235,7 +234,7 @@ async def test_new_page_numbers_and_headings_of_the_same_text_are_stored(open_li
         assert await library.verify() == []
 
 
-@pytest.mark.parametrize("engine", ["edge", "lance"])
+@pytest.mark.parametrize("engine", ["sqlite", "lance"])
 async def test_pages_of_one_text_and_many_titles_are_many_documents(open_library, write):
     page = "<!DOCTYPE html><title>{}</title><p>Words.".format
     paths = [write(f"{each}/a.html", page(each)) for each in "xyz"]
@@ -250,21 +249,21 @@ async def test_pages_of_one_text_and_many_titles_are_many_documents(open_library
 async def test_the_same_question_finds_the_same_passages(
     open_library, tmp_path, write, monkeypatch, indexed
 ):
-    monkeypatch.setattr("colligate.library.lance._INDEXED", indexed)  # passages
+    monkeypatch.setattr("colligate.scale.tables.INDEXED", indexed)  # passages
     late = write("late.md", "# Late\n\nA citation is verified after the index was built.\n")
     async with (
         open_library(embedder="static") as library,
-        AsyncLibrary(tmp_path / "edge", embedder="static") as edge,
+        AsyncLibrary(tmp_path / "plain", embedder="static") as plain,
     ):
 
         async def change(what, to):
-            for each in (library, edge):
+            for each in (library, plain):
                 await getattr(each, what)(to)
-            ids = [info.id for info in await edge.documents()]
+            ids = [info.id for info in await plain.documents()]
             for mode, within, query in product(SearchMode, (None, ids[1:2], ids[::2]), QUERIES):
                 hits, expected = [
                     await each.search(query, k=20, mode=mode, documents=within)
-                    for each in (library, edge)
+                    for each in (library, plain)
                 ]
                 assert [h.passage for h in hits] == [h.passage for h in expected]
                 scores = [h.score for h in expected]
@@ -276,7 +275,7 @@ async def test_the_same_question_finds_the_same_passages(
 
 
 @EVERYWHERE
-@pytest.mark.parametrize("to", ["edge", "lance"])
+@pytest.mark.parametrize("to", ["sqlite", "lance"])
 async def test_a_copy_finds_the_same_and_reads_nothing(
     open_library, folder, write_records, tmp_path, to
 ):
@@ -358,7 +357,7 @@ async def test_a_question_reads_one_version_while_others_write(open_library, fol
 
 @SHARED
 async def test_a_snapshot_is_restored(open_library, folder, write, monkeypatch):
-    monkeypatch.setattr("colligate.library.lance._FRESH", 0)  # a restore may take less
+    monkeypatch.setattr("colligate.scale.tables._FRESH", 0)  # a restore may take less
     async with open_library() as library, open_library() as reader:
         await library.add(folder)
         before = await find(reader)
@@ -403,17 +402,17 @@ async def test_a_snapshot_that_is_deleted_leaves_no_byte(
         assert await find(library)
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_what_keeps_no_versions_has_no_snapshots(library, folder):
     await library.add(folder)
     assert await library.snapshots() == []
-    with pytest.raises(UsageError, match="SQLite and Qdrant Edge keeps no older versions"):
+    with pytest.raises(UsageError, match="SQLite keeps no older versions"):
         await library.take_snapshot("spring")
     with pytest.raises(UsageError, match="it has none"):
         await library.restore("spring")
 
 
-@pytest.mark.parametrize("engine", ["s3"])
+@pytest.mark.parametrize("engine", [S3])
 async def test_two_add_the_same_files_at_once(open_library, folder, write_records):
     write_records("many.jsonl", **{f"r{n}": f"Record {n} of fish." for n in range(9)})
     async with open_library() as one, open_library() as two:
@@ -451,7 +450,7 @@ def read_objects(place):
     return b"".join(client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in keys)
 
 
-@pytest.mark.parametrize("engine", ["s3"])
+@pytest.mark.parametrize("engine", [S3])
 async def test_in_a_bucket_erasing_leaves_no_byte_of_what_was_removed(open_library, folder, place):
     async with open_library() as library, open_library() as reader:
         await library.add(folder)
@@ -514,7 +513,7 @@ async def test_others_ask_while_one_adds(open_library, folder, write, engine):
         assert "Shrews" in str(await other.search("shrews", k=1))
 
 
-@pytest.mark.parametrize("engine", ["s3"])
+@pytest.mark.parametrize("engine", [S3])
 async def test_nobody_erases_while_another_writes_unless_forced(open_library, folder):
     embedder = Interrupted()
     async with open_library(embedder=embedder) as writer, open_library() as other:
@@ -531,13 +530,12 @@ async def test_nobody_erases_while_another_writes_unless_forced(open_library, fo
         assert await find(other) == await find(writer) != []
 
 
-@pytest.mark.parametrize("engine", ["s3"])
+@pytest.mark.parametrize("engine", [S3])
 async def test_searching_writes_nothing_to_a_bucket(open_library, folder, place):
     async with open_library() as library:
         await library.add(folder)
     before = read_objects(place)
     async with open_library() as library:
-        await library.hold()
         assert await library.index_pending() == 0
         assert await find(await library.pin())
     assert read_objects(place) == before
@@ -556,7 +554,7 @@ asyncio.run(AsyncLibrary(sys.argv[1], embedder=Dies()).add(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize("engine", ["s3"])
+@pytest.mark.parametrize("engine", [S3])
 async def test_a_writer_that_was_killed_here_is_not_waited_for(open_library, folder, place):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", DIES, place, str(folder)]
@@ -604,8 +602,8 @@ async def test_a_library_keeps_the_engine_it_was_made_with(place, embedder, fold
         await library.add(folder)
     assert {"catalogue.lance", "passages.lance"} <= {each.name for each in place.iterdir()}
     with pytest.raises(UsageError, match="made with lance"):
-        AsyncLibrary(place, engine="edge")
-    with pytest.raises(UsageError, match="edge and lance"):
+        AsyncLibrary(place, engine="sqlite")
+    with pytest.raises(UsageError, match="sqlite and lance"):
         AsyncLibrary(place, engine="mysql")
 
 
@@ -625,5 +623,5 @@ async def test_an_empty_place_is_not_made_by_looking(bucket, embedder):
         assert await library.erase() == []
     async with AsyncLibrary("s3://missing/x", embedder=embedder) as library:
         with pytest.raises(LibraryError) as raised:
-            await library.hold()
+            await library.documents()
     assert "\n" not in str(raised.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import select
 import shutil
@@ -27,8 +28,7 @@ from colligate.errors import (
     UnsupportedFormat,
 )
 from colligate.library import SearchMode
-from colligate.library.edge import EdgeIndex
-from colligate.library.schema import MEMORY, connect, translate_errors
+from colligate.library.schema import MEMORY, Database, translate_errors
 from support.embedders import WordEmbedder
 from support.plugins import installed
 from support.processes import start_child
@@ -182,10 +182,10 @@ async def test_files_may_exchange_records_of_one_id(library, write):
 
 def test_a_document_is_looked_up_by_text_and_id():
     """So many records of one text do not take quadratic time."""
-    catalogue, _ = connect(Path(MEMORY))
+    database = Database(Path(MEMORY))
     query = "SELECT number FROM documents WHERE id IN ('a', 'b') AND title = 'c' AND digest = 'd'"
-    ((*_, plan),) = catalogue.execute(f"EXPLAIN QUERY PLAN {query}")
-    catalogue.close()
+    ((*_, plan),) = database.rows(f"EXPLAIN QUERY PLAN {query}")
+    database.close()
     assert "digest=? AND id=?" in plan
 
 
@@ -252,16 +252,6 @@ async def test_a_file_that_turned_bad_keeps_its_document_out_of_view(library, fo
     assert [path.name for path, _ in result.failed] == ["heron.md"]
     assert len(result.document_ids) == 2
     assert len(await library.documents()) == len(before.document_ids)
-
-
-async def test_what_was_read_of_a_file_that_turned_bad_is_not_found_again(library, folder, write):
-    await library.add(folder)
-    bad = write("heron.md", "")
-    assert await library.find_read([folder]) == []  # it may have another text
-    again = await library.add(folder)
-    assert await library.find_read([folder]) == again.document_ids
-    assert len(again.document_ids) == 2
-    assert await library.find_read([bad]) == []
 
 
 async def test_a_bad_file_is_not_read_again_until_it_changes(open_library, write, noted):
@@ -625,7 +615,7 @@ async def test_cancelled_work_is_finished_by_the_next_call(library, folder):
 # A full disk
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_a_full_disk_is_the_librarys_fault_not_the_files(library, folder, write):
     await library.add(folder)
     catalogue = await library._store.lock_catalogue()
@@ -639,35 +629,18 @@ async def test_a_full_disk_is_the_librarys_fault_not_the_files(library, folder, 
     assert await library.verify() == []
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
-async def test_a_full_disk_is_reported_before_the_index_is_written(library, folder, monkeypatch):
-    full = shutil.disk_usage(folder)._replace(free=5 << 20)
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
+async def test_a_disk_that_is_full_while_vectors_are_written_is_reported(
+    library, folder, monkeypatch
+):
+    def fail(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     with monkeypatch.context() as patched:
-        patched.setattr(shutil, "disk_usage", lambda path: full)
-        with pytest.raises(LibraryError, match="5 MB are free"):
+        patched.setattr(os, "fsync", fail)
+        with pytest.raises(LibraryError, match=r"cannot write the vectors .* its disk is full"):
             await library.add(folder)
     assert (await library.add(folder)).passages > 0
-
-
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
-async def test_space_is_looked_for_before_each_batch(library, write_records, monkeypatch):
-    write_records("many.jsonl", **{str(n): f"Number {n}." for n in range(3_000)})
-    folder = library.path.parent / "documents"
-    upsert, written = EdgeIndex.upsert, []
-
-    def fill_up(index, entries):
-        upsert(index, entries)
-        written.append(entries)
-        full = shutil.disk_usage(folder)._replace(free=5 << 20)
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(EdgeIndex, "upsert", fill_up)
-        with pytest.raises(LibraryError, match="5 MB are free"):
-            await library.add(folder)
-    assert len(written) == 1
-    monkeypatch.undo()
-    await library.add(folder)
     assert await library.verify() == []
 
 
@@ -687,23 +660,7 @@ def test_an_error_of_the_disk_is_no_damage_where_the_disk_is_full(tmp_path, monk
     assert isinstance(fail(1 << 30), LibraryDamaged)
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
-async def test_an_index_that_cannot_be_flushed_any_more_can_be_closed(library, folder):
-    class FullDisk:
-        def flush(self):
-            raise Exception("Failed to flush segment state: No space left on device")
-
-        close = flush
-
-    await library.add(folder)
-    index = await library._store.open_index()
-    index._shard.close()
-    index._shard = FullDisk()
-    await library.close()
-    assert await library.verify() == []
-
-
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_nobody_else_can_read_a_new_library(library, folder):
     before = os.umask(0o022)
     try:
@@ -711,12 +668,11 @@ async def test_nobody_else_can_read_a_new_library(library, folder):
     finally:
         os.umask(before)
     modes = {
-        each.name: each.stat().st_mode & 0o777
-        for each in (library.path, *library.path.iterdir())
-        if each.name in ("library", "index", "catalogue.sqlite", "catalogue.sqlite-wal")
+        each.name: each.stat().st_mode & 0o777 for each in (library.path, *library.path.iterdir())
     }
-    assert modes.pop("catalogue.sqlite") == modes.pop("catalogue.sqlite-wal") == 0o600
-    assert modes == {"library": 0o700, "index": 0o700}
+    assert modes.pop("library") == 0o700
+    assert set(modes.values()) == {0o600}
+    assert {"catalogue.sqlite", "catalogue.sqlite-wal", "vectors-64.f32"} <= set(modes)
 
 
 # Progress

@@ -18,6 +18,6 @@ def test_every_exported_name_exists():
 
 
 def test_strategies_load_no_index():
-    code = "import sys, colligate.library.sources; print('qdrant_edge' in sys.modules)"
+    code = "import sys, colligate.library.sources; print('py_rust_stemmers' in sys.modules)"
     with start_child(code, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.read() == "False\n"

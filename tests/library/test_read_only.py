@@ -13,7 +13,6 @@ import pytest
 from colligate.errors import LibraryError
 from colligate.library import SearchMode
 from colligate.library.library import AsyncLibrary
-from colligate.library.lock import find_holder
 
 NOBODY = 65534
 
@@ -61,20 +60,13 @@ async def test_it_is_not_changed(locked):
         assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
-async def test_it_is_served_without_being_held(locked):
-    await locked.hold()
-    assert find_holder(locked.path) is None
-    assert await locked.search("dig setts", k=1)
-
-
 @pytest.fixture
 def interrupted(full):
     """A log that the last process to write the library left in it."""
     (full.path / "catalogue.sqlite-wal").write_bytes(b"what it wrote")
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_a_log_that_was_not_written_out_is_reported(interrupted, locked):
     with pytest.raises(LibraryError, match="open the library once where it can be written"):
         await locked.documents()

@@ -9,12 +9,12 @@ import pytest
 
 from colligate.errors import UnknownDocument
 from colligate.library import SearchMode
-from colligate.library.edge import EdgeIndex
 from colligate.library.library import ENGINES, AsyncLibrary
+from colligate.library.passages import PassageIndex
 
 MARKER = "xylophonequagmire"
 
-FOLDERS = pytest.mark.parametrize("engine", ["edge", *(["lance"] if find_spec("lance") else [])])
+FOLDERS = pytest.mark.parametrize("engine", ["sqlite", *(["lance"] if find_spec("lance") else [])])
 
 
 def find_bytes(folder, *needles):
@@ -74,7 +74,7 @@ async def test_removal_leaves_no_trace_in_any_file(library, folder, secret, engi
     assert find_text(library) == []
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_removal_leaves_no_trace_in_the_write_ahead_log(library, secret):
     (removed,) = (await library.add(secret, index=False)).document_ids
     assert "catalogue.sqlite-wal" in find_text(library)
@@ -172,9 +172,9 @@ async def test_an_interrupted_removal_is_finished_by_the_next_change(
     def fail(_, **options):
         raise KeyboardInterrupt
 
-    index = EdgeIndex
+    index = PassageIndex
     if engine == "lance":
-        from colligate.library.lance import LanceIndex as index
+        from colligate.scale.index import LanceIndex as index
 
     with monkeypatch.context() as patch:
         patch.setattr(index, "optimise", fail)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from contextlib import contextmanager
 
@@ -12,8 +11,10 @@ import pytest
 from colligate.errors import LibraryDamaged, LibraryVersion
 from colligate.library import SearchMode
 from colligate.library.bm25 import Terms
-from colligate.library.edge import EdgeIndex, IndexEntry
+from colligate.library.catalogue import Catalogue
 from colligate.library.library import AsyncLibrary
+from colligate.library.passages import PassageIndex
+from colligate.library.protocols import IndexEntry
 
 
 @contextmanager
@@ -26,16 +27,16 @@ def open_catalogue(library):
 
 @contextmanager
 def open_index(library):
-    index = EdgeIndex.open(library.path / "index")
-    yield index
-    index.close()
+    catalogue = Catalogue(library.path / "catalogue.sqlite")
+    yield PassageIndex(catalogue.database, library.path, 64)
+    catalogue.close()
 
 
 async def test_a_whole_library_has_no_problems(full):
     assert await full.verify() == []
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_passages_missing_from_the_index(full):
     with open_index(full) as index:
         index.remove_passages([1, 2])
@@ -48,17 +49,17 @@ async def test_passages_missing_from_the_index(full):
     assert await full.search("earthworms", k=1, mode=SearchMode.SPARSE)
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_passages_of_no_document(full):
     with open_index(full) as index:
         vector = np.zeros(64, dtype=np.float32)
-        index.upsert([IndexEntry(999, 77, vector, Terms([1], [1.0]))])
+        index.upsert([IndexEntry(999, 1, vector, Terms([1], [1.0]))])
     (problem,) = await full.verify(repair=True)
     assert "1 passages that belong to no document" in problem
     assert await full.verify() == []
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_text_that_is_not_what_was_stored(full, folder):
     with open_catalogue(full) as db:
         db.execute("UPDATE documents SET text = replace(text, 'setts', 'holes')")
@@ -70,7 +71,7 @@ async def test_text_that_is_not_what_was_stored(full, folder):
     assert [path.name for path in (await full.add(folder)).added] == ["badger.md"]
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_a_passage_beyond_its_text(full):
     with open_catalogue(full) as db:
         db.execute('UPDATE passages SET "end" = 10000 WHERE number = 1')
@@ -78,21 +79,23 @@ async def test_a_passage_beyond_its_text(full):
     assert "reaches beyond its text" in problem
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 @pytest.mark.parametrize("damage", ["missing", "garbled"])
 async def test_a_lost_index_is_reported_and_rebuilt(full, damage):
-    shutil.rmtree(full.path / "index")
+    (file,) = full.path.glob("vectors-*")
     if damage == "garbled":
-        (full.path / "index").mkdir()
-        (full.path / "index" / "edge_config.json").write_text("nonsense")
-    with pytest.raises(LibraryDamaged, match="verify --repair"):
-        await full.search("fish", k=1)
+        file.write_text("nonsense")
+        assert await full.search("fish", k=1) == []
+    else:
+        file.unlink()
+        with pytest.raises(LibraryDamaged, match="verify --repair"):
+            await full.search("fish", k=1)
     assert any("index" in problem for problem in await full.verify(repair=True))
     assert await full.verify() == []
     assert await full.search("fish", k=1)
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_half_a_surrogate_pair_of_an_older_library_is_replaced(full):
     with open_catalogue(full) as db:
         db.execute("UPDATE documents SET metadata = ?", (r'{"attachments": "caf\udce9.txt"}',))
@@ -101,22 +104,43 @@ async def test_half_a_surrogate_pair_of_an_older_library_is_replaced(full):
     assert await full.verify() == []
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_a_library_of_another_version(full):
     with open_catalogue(full) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(LibraryVersion, match="version 99 and this colligate reads version 2"):
+    with pytest.raises(LibraryVersion, match="version 99 and this colligate reads version 3"):
         await full.documents()
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
+async def test_a_library_with_its_index_elsewhere_is_indexed_again_and_not_read(
+    full, folder, embedder
+):
+    before = [(hit.passage, hit.score) for hit in await full.search("fish", k=9)]
+    await full.close()
+    with open_catalogue(full) as db:
+        db.execute("DROP TABLE words")
+        db.execute("PRAGMA user_version = 2")
+    (full.path / "index").mkdir()
+    (full.path / "index" / "segment").write_text("earthworms")
+    next(full.path.glob("vectors-*")).unlink()
+    embedder.passages.clear()
+    assert await full.search("fish", k=1) == []
+    assert await full.index_pending() == len(embedder.passages) > 0
+    assert [(hit.passage, hit.score) for hit in await full.search("fish", k=9)] == before
+    assert not (full.path / "index").exists()
+    assert len((await full.add(folder)).unchanged) == 3
+    assert await full.verify() == []
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_a_catalogue_that_is_no_database(full):
     (full.path / "catalogue.sqlite").write_text("just some text, long enough to be no header" * 9)
     with pytest.raises(LibraryDamaged, match="file is not a database"):
         await full.documents()
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_a_database_of_something_else(full):
     (full.path / "catalogue.sqlite").unlink()
     with open_catalogue(full) as db:
@@ -125,7 +149,7 @@ async def test_a_database_of_something_else(full):
         await full.documents()
 
 
-@pytest.mark.parametrize("engine", ["edge"])  # of its own files
+@pytest.mark.parametrize("engine", ["sqlite"])  # of its own files
 async def test_a_torn_catalogue(full):
     file = full.path / "catalogue.sqlite"
     data = file.read_bytes()

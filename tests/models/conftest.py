@@ -16,7 +16,7 @@ from colligate.models.llama.model import LlamaCpp
 from colligate.models.openai import OpenAIChat
 from colligate.models.openai_http import Policy
 from support.gguf_models import find_float32, save_gguf
-from support.tiny_models import save_model
+from support.tiny_models import one_thread, tiny_folder  # noqa: F401
 
 
 @pytest.fixture
@@ -55,34 +55,8 @@ def smollm2_llama(float32_gguf: Path) -> Iterator[LlamaCpp]:
     asyncio.run(model.aclose())
 
 
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    """Models this small lose by sharing work, most of all on a busy machine."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`tiny_folder("llama", **options of save_model)` is a folder with a random model."""
-    made: dict[str, Path] = {}
-
-    def make(architecture: str, **options: Any) -> Path:
-        key = repr((architecture, sorted(options.items())))
-        if key not in made:
-            made[key] = tmp_path_factory.mktemp(architecture)
-            save_model(made[key], architecture, **options)
-        return made[key]
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def tiny_gguf(tiny_folder: Callable[..., Path]) -> Callable[..., Path]:
+def tiny_gguf(tiny_folder: Callable[..., Path]) -> Callable[..., Path]:  # noqa: F811
     """`tiny_gguf("llama", **options of save_model)` is a file with a random model."""
 
     def make(architecture: str, **options: Any) -> Path:

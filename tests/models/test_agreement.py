@@ -6,9 +6,6 @@ llama.cpp attends in half precision, which moves a log-probability by 0.0006 on 
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,7 @@ from colligate.models.hf.model import HFModel
 from colligate.models.llama.model import LlamaCpp
 from support.models import ask
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.real]
 
 QUESTION = " When was the bridge at Lindholm opened?"
 DOCUMENTS = [
@@ -120,32 +117,3 @@ async def test_what_a_pass_of_attention_reuses_changes_nothing(smollm2_llama):
     again = [await smollm2_llama.attention(prompt, SPANS) for prompt in PROMPTS[::-1]][::-1]
     for one, other in zip(first, again, strict=True):
         assert one == pytest.approx(other, abs=2e-5)
-
-
-OPTIONS: dict[str, dict[str, Any]] = {
-    "llama": {},
-    "mistral": {"sliding_window": None},
-    "qwen3": {},
-    # A sliding window of 16 tokens, and for Gemma 2 capped scores.
-    "gemma2": {"query_pre_attn_scalar": 8},
-    "gemma3": {"query_pre_attn_scalar": 8},
-}
-
-
-@pytest.mark.parametrize("architecture", OPTIONS)
-async def test_tiny_models_agree(
-    tiny_folder: Callable[..., Path], tiny_gguf: Callable[..., Path], architecture: str
-) -> None:
-    """Random weights: large ones, so that half precision shows more than in a trained model."""
-    folder = tiny_folder(architecture, **OPTIONS[architecture])
-    one = HFModel(str(folder), name="hf:tiny", dtype="float32")
-    file = tiny_gguf(architecture, **OPTIONS[architecture])
-    other = LlamaCpp(file, name="gguf:tiny", context_tokens=512, threads=1)
-    pairs = [(TEXT, QUESTION), (DOCUMENTS[0], DOCUMENTS[1]), (QUESTION, TEXT)]
-    here, there = [await model.likelihoods(pairs) for model in (one, other)]
-    for expected, found in zip(here, there, strict=True):
-        assert found == pytest.approx(expected, abs=0.03)
-    await compare_attention(one, other, 2e-4)
-    await one.aclose()
-    await other.aclose()
-    gc.collect()

@@ -1,27 +1,19 @@
-"""Every backend keeps the promises of the protocols."""
+"""Every backend, embedder and reranker passes its suite."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from colligate.errors import ContextTooSmall, ModelError
-from colligate.models import (
-    Capability,
-    ChatModel,
-    ChatRequest,
-    Completion,
-    Embedder,
-    Message,
-    Reranker,
-)
+from colligate.errors import ModelError
+from colligate.models import Capability, ChatModel, ChatRequest, Embedder, Reranker
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.embedders import MiniLM, StaticEmbedder
+from colligate.models.hf.model import HFModel
 from colligate.models.llama.model import LlamaCpp
 from colligate.models.openai import OpenAIChat, OpenAIEmbedder
 from colligate.models.openai_http import Policy
@@ -29,26 +21,19 @@ from colligate.models.pairs import MiniLMReranker
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 from colligate.models.weights import pull
 from colligate.testing import (
-    CHAT_MODEL_CHECKS,
-    EMBEDDER_CHECKS,
-    QUESTION,
-    RERANKER_CHECKS,
     ScriptedModel,
+    backend_suite,
+    embedder_suite,
+    reranker_suite,
 )
 from support.models import ask
 
-real = pytest.mark.model
+Suite = tuple[Callable[..., Awaitable[None]], ...]
 
 
-def names(checks: tuple[Callable[..., Awaitable[None]], ...]) -> list[str]:
-    return [check.__name__.removeprefix("check_") for check in checks]
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Iterator[ResponseCache]:
-    cache = ResponseCache(tmp_path / "responses.db")
-    yield cache
-    cache.close()
+def each_of(suite: Suite) -> pytest.MarkDecorator:
+    ids = [check.__name__.removeprefix("check_") for check in suite]
+    return pytest.mark.parametrize("check", suite, ids=ids)
 
 
 def say(asked: Any) -> str:
@@ -57,27 +42,31 @@ def say(asked: Any) -> str:
     return json.dumps({"found": True}) if schema else "<think>hm</think>\nRed, white and blue."
 
 
-IN_PROCESS = {"hf": "smollm2_hf", "llama.cpp": "smollm2_llama"}  # these serve all tests
-CHAT_MODELS = [
-    pytest.param("hf", marks=real),
-    pytest.param("cached hf", marks=real),
-    pytest.param("llama.cpp", marks=real),
-    pytest.param("cached llama.cpp", marks=real),
-    "openai",
-    "cached openai",
-    "scripted",
-    "cached scripted",
-]
+KINDS = ("hf", "llama.cpp", "openai", "scripted")
+TRAINED = {"trained hf": "smollm2_hf", "trained llama.cpp": "smollm2_llama"}  # these serve all
 
 
-@pytest.fixture(params=CHAT_MODELS)
+@pytest.fixture(
+    params=[
+        *KINDS,
+        *(f"cached {kind}" for kind in KINDS),
+        *(pytest.param(kind, marks=[pytest.mark.model, pytest.mark.real]) for kind in TRAINED),
+    ]
+)
 async def chat_model(
-    request: pytest.FixtureRequest, openai_server: Any, policy: Policy
+    request: pytest.FixtureRequest, openai_server: Any, policy: Policy, tmp_path: Path
 ) -> AsyncIterator[ChatModel]:
     kind = request.param.removeprefix("cached ")
     model: ChatModel
-    if kind in IN_PROCESS:
-        model = request.getfixturevalue(IN_PROCESS[kind])
+    if kind in TRAINED:
+        yield request.getfixturevalue(TRAINED[kind])
+        return
+    if kind == "hf":
+        folder = request.getfixturevalue("tiny_folder")("llama", endless=True)
+        model = HFModel(str(folder), name="hf:tiny", dtype="float32")
+    elif kind == "llama.cpp":
+        file = request.getfixturevalue("tiny_gguf")("llama", endless=True)
+        model = LlamaCpp(file, name="gguf:tiny", context_tokens=512, threads=1)
     elif kind == "openai":
         openai_server.answer, openai_server.logprobs = say, {"Yes": 0.6, "No": 0.3}
         openai_server.models = ["m"]
@@ -85,108 +74,51 @@ async def chat_model(
         await model.probe()
     else:
         model = ScriptedModel(say, capabilities=[Capability.CHAT, Capability.STRUCTURED])
-    if request.param != kind:
-        model = CachedChat(model, request.getfixturevalue("cache"))
-    yield model
-    if kind not in IN_PROCESS:
-        await model.aclose()
-        await model.aclose()
+    cache = ResponseCache(tmp_path / "responses.db")
+    yield model if request.param == kind else CachedChat(model, cache)
+    cache.close()
+    await model.aclose()
+    await model.aclose()
 
 
-@pytest.mark.parametrize("check", CHAT_MODEL_CHECKS, ids=names(CHAT_MODEL_CHECKS))
+@each_of(backend_suite)
 async def test_chat_model(chat_model, check):
     assert Capability.STRUCTURED in chat_model.capabilities
     await check(chat_model)
 
 
-async def test_one_event_loop_after_another(chat_model):
-    here = (await ask(chat_model, QUESTION)).text
-
-    async def elsewhere() -> str:
-        try:
-            return (await ask(chat_model, QUESTION)).text
-        finally:
-            if isinstance(chat_model, OpenAIChat):  # its connections are the loop's
-                await chat_model.aclose()
-
-    for _ in range(2):
-        assert await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == here
-
-
-@real
-@pytest.mark.parametrize("model", IN_PROCESS.values())
-async def test_a_prompt_too_long_is_one_error(model, request):
-    with pytest.raises(ContextTooSmall):
-        await ask(request.getfixturevalue(model), [Message("user", "word " * 1100)])
-
-
-@real
-@pytest.mark.parametrize("model", IN_PROCESS.values())
-async def test_streams_side_by_side_are_whole(model, request):
-    model = request.getfixturevalue(model)
-    heard: dict[int, list[str]] = {40: [], 6: [], 12: []}
-
-    async def stream(length: int) -> Completion:
-        turns = [Message("user", f"Write a story about {length} ships.")]
-        return await ask(model, turns, max_tokens=length, on_token=heard[length].append)
-
-    answers = await asyncio.gather(*map(stream, heard))
-    for answer, (length, pieces) in zip(answers, heard.items(), strict=True):
-        assert "".join(pieces) == answer.text
-        assert len(pieces) > 1
-        assert answer.usage.output_tokens <= length
-
-
-@real
-@pytest.mark.parametrize("model", IN_PROCESS.values())
-async def test_a_short_answer_does_not_wait_for_a_long_one(model, request):
-    model = request.getfixturevalue(model)
-    ended: list[int] = []
-
-    async def answer(length: int) -> None:
-        turns = [Message("user", "Write a very long story about ships.")]
-        await ask(model, turns, max_tokens=length)
-        ended.append(length)
-
-    await asyncio.gather(answer(40), answer(4))
-    assert ended == [4, 40]
-
-
-EMBEDDERS = [pytest.param("minilm", marks=real), pytest.param("static", marks=real), "openai"]
+EMBEDDERS: dict[str, Callable[..., Embedder]] = {
+    "minilm-l6-v2-int8": lambda *_: MiniLM(),
+    "wordllama-256": lambda *_: StaticEmbedder(),
+    "openai": lambda url, policy: OpenAIEmbedder("e", url, policy=policy),
+}
 
 
 @pytest.fixture(params=EMBEDDERS)
 async def embedder(
     request: pytest.FixtureRequest, openai_server: Any, policy: Policy
 ) -> AsyncIterator[Embedder]:
-    makers: dict[str, Callable[[], Embedder]] = {
-        "minilm": MiniLM,
-        "static": StaticEmbedder,
-        "openai": lambda: OpenAIEmbedder("e", openai_server.url, policy=policy),
-    }
-    weights = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
-    if request.param in weights:
-        pull(weights[request.param])
-    embedder = makers[request.param]()
+    if request.param != "openai":
+        pull(request.param)
+    embedder = EMBEDDERS[request.param](openai_server.url, policy)
     yield embedder
     await embedder.aclose()
     await embedder.aclose()
 
 
-@pytest.mark.parametrize("check", EMBEDDER_CHECKS, ids=names(EMBEDDER_CHECKS))
+@each_of(embedder_suite)
 async def test_embedder(embedder, check):
     await check(embedder)
 
 
-RERANKERS = [
-    pytest.param("embedding", marks=real),
-    pytest.param("likelihood", marks=real),
-    "minilm",
-    "http",
-]
-
-
-@pytest.fixture(params=RERANKERS)
+@pytest.fixture(
+    params=[
+        "embedding",
+        pytest.param("likelihood", marks=[pytest.mark.model, pytest.mark.real]),
+        "minilm",
+        "http",
+    ]
+)
 async def reranker(
     request: pytest.FixtureRequest, openai_server: Any, policy: Policy
 ) -> AsyncIterator[Reranker]:
@@ -205,12 +137,12 @@ async def reranker(
     await reranker.aclose()
 
 
-@pytest.mark.parametrize("check", RERANKER_CHECKS, ids=names(RERANKER_CHECKS))
+@each_of(reranker_suite)
 async def test_reranker(reranker, check):
     await check(reranker)
 
 
-@real
+@pytest.mark.model
 async def test_a_closed_model_says_so():
     model = LlamaCpp(pull("smollm2-135m")["model"], name="closed", context_tokens=256)
     pull("minilm-l6-v2-int8")

@@ -18,6 +18,7 @@ def station(number: int) -> Passage:
     return Passage(Span(f"s{number}", 0, len(text)), text, f"Station {number}")
 
 
+@pytest.mark.real
 @pytest.mark.model
 async def test_what_attention_has_read_is_not_read_again(smollm2_hf):
     documents, spans = render_documents([(number, station(number)) for number in (1, 2, 3)])

@@ -109,6 +109,7 @@ async def test_statements_on_the_same_place_share_a_number(cited):
         (said(1, "The  tenant pays\n900 euros", "The rent is 900 euros."), "normalised"),
         (said(2, PAYS, "The rent is 900 euros a month."), "exact"),  # not in the one it names
         (said(0, "tenant pays 900 euros", "The rent is 900 euros."), "exact"),
+        (said(1, "The tenant payed 900 euros a month", "The rent is 900 euros."), "fuzzy"),
     ],
 )
 async def test_a_quote_is_found_where_it_is(cited, statement, how):
@@ -122,6 +123,7 @@ async def test_a_quote_is_found_where_it_is(cited, statement, how):
         ("The landlord lives in Paris", 1, "passage 1 does not hold"),
         ("pays 950 euros a month", 7, "passage 7 does not exist"),
         ("The deposit is 2700 euros", 0, "no passage holds"),
+        ("The tenant payed 900 euros a month", 2, "passage 2 does not hold"),  # like one of 1
     ],
 )
 async def test_a_statement_without_a_located_quote_has_no_citation(cited, quote, passage, why):
@@ -319,3 +321,25 @@ def test_places_with_different_verdicts_are_marked_as_unclear():
 def test_a_joined_statement_may_have_its_only_quote_beside_it():
     one = Joined.model_validate({"passage": 2, "quote": "one", "sentence": "It is one."})
     assert [(quote.passage, quote.quote) for quote in one.quotes] == [(2, "one")]
+
+
+async def test_a_long_quote_that_several_passages_have_is_of_the_first_and_a_short_one_of_none(
+    make_run,
+):
+    twins = [make(TEXT, "Lease", name) for name in ("one", "two")]
+    shown = {n: d.passage(Span(d.id, RENT.span.start, RENT.span.end)) for n, d in enumerate(twins)}
+    async with InMemorySources(twins) as sources:
+        run, _ = make_run(sources)
+        for quote, ids in ((PAYS, ["one"]), ("900 euros", [])):
+            found = await cite(QUESTION, [said(7, quote, "It is 900 euros.")], shown, run)
+            assert [each.span.document_id for each in found.citations] == ids
+
+
+async def test_of_a_sentence_without_end_the_quote_alone_is_cited(make_run):
+    words = " and ".join(f"clause {n} of the lease" for n in range(100))
+    endless = make(f"# Lease\n\nThe tenant pays for {words}.\n", "Lease", "endless")
+    passage = endless.passage(Span("endless", endless.text.index("The tenant"), len(endless)))
+    async with InMemorySources([endless]) as sources:
+        run, _ = make_run(sources)
+        found = await cite(QUESTION, [said(1, "clause 7 of the lease", "So.")], {1: passage}, run)
+    assert [each.quote for each in found.citations] == ["clause 7 of the lease"]

@@ -24,11 +24,3 @@ def test_a_failure_before_anything_is_known_is_an_error(make_run, failure):
     with pytest.raises((BudgetExceeded, ModelError)), reserve_for_answer(run, lambda: []):
         raise failure
     assert run.warnings == ()
-
-
-@pytest.mark.parametrize(("limit", "inside"), [(None, None), (20_000, 14_000), (8000, 4000)])
-def test_the_steps_leave_a_part_of_the_budget(make_run, limit, inside):
-    run, _ = make_run(None, max_tokens=limit)
-    with reserve_for_answer(run, lambda: []):
-        assert run.tokens.left == inside
-    assert run.tokens.left == limit

@@ -9,6 +9,7 @@ import pytest
 
 from colligate.cli import main
 from colligate.errors import ServerFailed
+from colligate.library.library import AsyncLibrary
 from colligate.testing import ScriptedModel
 from support.http_server import DEFAULT, parse_events, until
 
@@ -79,6 +80,19 @@ async def test_a_run_under_way_that_holds_removed_text_is_not_kept(serve, held, 
         assert (await asking).status_code == 200
         assert runs.list_runs("default") == []
         assert list((tmp_path / "papers" / "runs").iterdir()) == []
+
+
+async def test_a_run_is_not_kept_whose_text_another_process_removes(serve, held, tmp_path):
+    papers = tmp_path / "papers"
+    async with serve(held, FILES) as client, AsyncLibrary(papers, embedder="static") as other:
+        asking = client.begin(MAT)
+        await until(lambda: held.now == 1)
+        await other.remove([await client.document("Yard")])
+        held.gate.set()
+        await asking
+        assert client.server.runs.list_runs("default") == []
+        assert list((papers / "runs").iterdir()) == []
+        assert [each["title"] for each in await client.listed("documents")] == ["B"]
 
 
 async def test_a_follower_of_an_erased_run_learns_how_it_ended(serve, held):

@@ -29,9 +29,6 @@ async def test_about_names_models_strategies_and_limits(client):
     assert any(each["name"] == "k" for each in strategies["retrieve-read"]["parameters"])
     assert about["libraries"] == ["default"]
     assert about["limits"]["question_characters"] == 8000
-
-
-async def test_every_operation_has_a_name_of_its_own(client):
     paths = (await client.get("/api/openapi.json")).json()["paths"]
     ids = [each["operationId"] for methods in paths.values() for each in methods.values()]
     assert len(set(ids)) == len(ids)
@@ -80,13 +77,6 @@ async def test_a_question_may_point_back_to_the_conversation(serve, endpoint):
     ]
 
 
-@pytest.mark.parametrize(
-    "turn", [{"answer": "no question"}, {"question": "x", "cited": [{"start": 1}]}, "text"]
-)
-async def test_a_malformed_conversation_is_refused(client, turn):
-    assert (await client.ask(history=[turn])).status_code == 422
-
-
 async def test_a_place_of_an_earlier_answer_that_does_not_exist_is_no_error(client):
     places = [("gone", 0, 5), ("gone", 9, 2), (await client.document("Rules"), 5, 1 << 40)]
     cited = [{"document": name, "start": start, "end": end} for name, start, end in places]
@@ -107,7 +97,7 @@ async def test_a_question_over_documents_of_some_dates(client):
     (name,) = (await client.add({"new.md": new}))["documents"]
     answer = (await client.ask(where=["date>=2024"])).json()
     assert {each["document"] for each in answer["evidence"]} == {name}
-    assert (await client.ask(where=["date>2024"])).status_code == 409
+    assert (await client.ask(where=["date>2024"])).status_code == 409  # no document meets it
     assert (await client.ask(where=["2024"])).status_code == 422
     query = {"q": "bicycles", "where": ["date>=2024", "title~rules"]}
     (hit,) = (await client.get(f"{DEFAULT}/search", params=query)).json()
@@ -120,38 +110,35 @@ async def test_a_question_over_documents_of_some_dates(client):
     assert [(each["source"], each["date"]) for each in located] == [("new.md", "2024-05-01")]
 
 
-async def test_what_a_search_finds_in_a_sheet_has_its_row(client):
-    rows = "".join(f"Tower {n},{1800 + n}\n" for n in range(2, 90))
-    await client.add({"towers.csv": f"name,built\n{rows}"})
-    query = {"q": "built tower 89", "k": 1}
-    (hit,) = (await client.get(f"{DEFAULT}/search", params=query)).json()
-    assert hit["row"] > 2
-    assert hit["text"].startswith(f"| Tower {hit['row']} |")
-
-
-async def test_parameters_of_a_strategy(client):
+async def test_parameters_of_a_strategy_and_what_no_question_may_be(client):
     answer = (await client.ask(strategy="retrieve-read", parameters={"k": 1})).json()
     assert len(answer["evidence"]) == 1
-    wrong = await client.ask(parameters={"kk": 1})
-    assert wrong.status_code == 422
-    assert "kk" in wrong.json()["detail"]
+    turns = ({"answer": "no question"}, {"question": "x", "cited": [{"start": 1}]}, "text")
+    for wrong, says in (
+        *(({"question": text}, "question") for text in ("", " \n", "x" * 8001)),
+        *(({"history": [turn]}, "history") for turn in turns),
+        ({"parameters": {"kk": 1}}, "kk"),
+        ({"max_tokens_total": 1}, "Budget exceeded"),
+    ):
+        refused = await client.ask(**wrong)
+        assert refused.status_code == 422, wrong
+        assert says in refused.text
+    assert len(await client.listed("runs")) == 2  # one was answered, one began and was too dear
 
 
-async def test_no_client_names_a_model_or_a_folder_to_load(client):
+async def test_no_client_names_a_model_or_a_folder_to_load_that_was_not_allowed(serve):
     tried = 0
-    for strategy in (await client.get("/api/about")).json()["strategies"]:
-        for parameter in strategy["parameters"]:
-            if NAMES_A_MODEL.search(parameter["name"]):
-                named = {parameter["name"]: "/etc"}
-                response = await client.ask(strategy=strategy["name"], parameters=named)
-                assert response.status_code == 422
-                assert "--allow-model" in response.json()["hint"]
-                tried += 1
+    async with serve(files=RULES) as client:
+        for strategy in (await client.get("/api/about")).json()["strategies"]:
+            for parameter in strategy["parameters"]:
+                if NAMES_A_MODEL.search(parameter["name"]):
+                    named = {parameter["name"]: "/etc"}
+                    response = await client.ask(strategy=strategy["name"], parameters=named)
+                    assert response.status_code == 422
+                    assert "--allow-model" in response.json()["hint"]
+                    tried += 1
     assert tried > 5
-
-
-async def test_models_that_were_allowed_may_be_named(serve):
-    async with serve(files=RULES, allow_models=("hf:one",)) as client:
+    async with serve(allow_models=("hf:one",)) as client:
         for name, fits in (("hf:one", True), ("hf:two", False), (None, True)):
             response = await client.ask(strategy="rdr2", parameters={"router_adapter": name})
             assert ("--allow-model" in response.text) is not fits
@@ -182,23 +169,6 @@ async def test_a_model_that_fails_is_the_gateways_fault(serve):
         assert run["state"] == "failed"
 
 
-async def test_an_empty_library_cannot_be_asked(serve):
-    async with serve() as client:
-        assert (await client.ask()).status_code == 409
-
-
-@pytest.mark.parametrize("question", ["", " \n", "x" * 8001])
-async def test_questions_are_neither_empty_nor_endless(client, question):
-    assert (await client.ask(question)).status_code == 422
-    assert await client.listed("runs") == []
-
-
-async def test_a_token_budget_is_enforced(client):
-    response = await client.ask(max_tokens_total=1)
-    assert response.status_code == 422
-    assert response.json()["title"] == "Budget exceeded"
-
-
 async def test_trees_pages_and_ranges(client):
     path = f"{DEFAULT}/documents/{await client.document('Rules')}"
     tree = (await client.get(f"{path}/tree")).json()
@@ -208,22 +178,12 @@ async def test_trees_pages_and_ranges(client):
     assert whole["text"].startswith("# Rules")
     beyond = (await client.get(f"{path}?start=10000&end=20000")).json()
     assert (beyond["text"], beyond["start"]) == ("", whole["characters"])
-
-
-async def test_long_texts_come_in_pieces(serve):
-    async with serve(files={"long.txt": "word " * 50_000}) as client:
-        path = f"{DEFAULT}/documents/{await client.document('long')}"
-        first = (await client.get(path)).json()
-        assert first["end"] == 200_000
-        rest = (await client.get(f"{path}?start={first['end']}")).json()
-        assert len(first["text"] + rest["text"]) == first["characters"]
-
-
-async def test_passages_are_found(client):
-    query = {"q": "bicycles", "k": 3, "mode": "sparse"}
-    (hit,) = (await client.get(f"{DEFAULT}/search", params=query)).json()
-    assert hit["section"] == ["Rules"]
-    assert "Bicycles" in hit["text"]
+    await client.add({"long.txt": "word " * 50_000})
+    path = f"{DEFAULT}/documents/{await client.document('long')}"
+    first = (await client.get(path)).json()
+    assert first["end"] == 200_000
+    rest = (await client.get(f"{path}?start={first['end']}")).json()
+    assert len(first["text"] + rest["text"]) == first["characters"]
 
 
 async def test_libraries_are_apart(client):
@@ -239,14 +199,6 @@ async def test_libraries_are_apart(client):
     assert [each["name"] for each in (await client.get("/api/libraries")).json()] == ["default"]
     assert (await client.get(f"/api/runs/{answer['run']}")).status_code == 404
     assert (await client.delete("/api/libraries/default")).status_code == 409
-
-
-async def test_a_new_library_exists_after_a_restart(serve):
-    async with serve() as client:
-        await client.post("/api/libraries", json={"name": "other"})
-    async with serve() as client:
-        libraries = (await client.get("/api/libraries")).json()
-        assert [each["name"] for each in libraries] == ["default", "other"]
 
 
 async def test_a_path_is_not_a_document(client, tmp_path):
@@ -285,63 +237,57 @@ async def test_events_stream_and_end_with_the_answer(client):
     assert (await client.get(f"/api/runs/{run}/events")).text == response.text
 
 
-@pytest.mark.parametrize(
-    ("ending", "kind", "start"),
-    [
-        ("md", "text/markdown; charset=utf-8", b"# Where do bicycles stand? hall"),
-        ("html", "text/html; charset=utf-8", b"<!doctype html>"),
-        ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", b"PK"),
-        ("bib", "application/x-bibtex", b""),
-    ],
-)
-async def test_an_answer_is_downloaded_as_a_file(client, ending, kind, start):
-    run = (await client.ask()).json()["run"]
-    file = await client.get(f"/api/runs/{run}/answer.{ending}")
-    assert file.headers["content-type"] == kind
-    assert file.headers["content-disposition"] == f'attachment; filename="answer.{ending}"'
-    assert file.content.startswith(start)
-    assert (await client.get(f"/api/runs/{run}/answer.pdf")).status_code == 422
-    assert (await client.get("/api/runs/none/answer.md")).status_code == 404
+KINDS = {
+    "md": ("text/markdown; charset=utf-8", b"# Where do bicycles stand? hall"),
+    "html": ("text/html; charset=utf-8", b"<!doctype html>"),
+    "docx": ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", b"PK"),
+    "bib": ("application/x-bibtex", b""),
+}
 
 
-async def test_a_run_under_way_has_no_file(serve, held):
+async def test_an_answer_is_downloaded_as_a_file(serve, held):
     async with serve(held, RULES) as client:
         asking = client.begin()
         await until(lambda: held.now == 1)
         (run,) = await client.listed("runs")
-        assert (await client.get(f"/api/runs/{run['id']}/answer.md")).status_code == 409
+        path = f"/api/runs/{run['id']}/answer"
+        assert (await client.get(f"{path}.md")).status_code == 409
         held.gate.set()
         await asking
+        for ending, (kind, start) in KINDS.items():
+            file = await client.get(f"{path}.{ending}")
+            assert file.headers["content-type"] == kind
+            assert file.headers["content-disposition"] == f'attachment; filename="answer.{ending}"'
+            assert file.content.startswith(start)
+        assert (await client.get(f"{path}.pdf")).status_code == 422
+        assert (await client.get("/api/runs/none/answer.md")).status_code == 404
 
 
-async def test_prompts_are_shown_when_asked_for(client):
-    run = (await client.ask()).json()["run"]
-    streamed = await client.events(f"/api/runs/{run}/events?prompts=true")
-    (step,) = [data for _, data in streamed if data.get("event") == "asked"]
-    assert QUESTION in step["messages"][-1]["content"]
-
-
-@pytest.mark.parametrize(("last_seen", "skipped"), [("2", 2), *((x, 0) for x in ("-1", "x", ""))])
-async def test_a_replay_resumes_after_the_last_event_seen(client, last_seen, skipped):
+async def test_a_replay_resumes_after_the_last_event_seen_and_shows_prompts_if_asked(client):
     run = (await client.ask()).json()["run"]
     path = f"/api/runs/{run}/events"
     whole = await client.events(path)
-    assert (await client.events(path, **{"Last-Event-ID": last_seen}))[1:] == whole[1 + skipped :]
+    for last_seen, skipped in (("2", 2), *((x, 0) for x in ("-1", "x", "", "9" * 5000, "\u00b2"))):
+        headers = {"Last-Event-ID": last_seen.encode("latin-1")}
+        sent = parse_events((await client.get(path, headers=headers)).text)
+        assert sent[1:] == whole[1 + skipped :], last_seen
+    (step,) = [
+        e for _, e in await client.events(f"{path}?prompts=true") if e.get("event") == "asked"
+    ]
+    assert QUESTION in step["messages"][-1]["content"]
+    assert (await client.delete(f"/api/runs/{run}")).status_code == 204
+    assert (await client.get(f"/api/runs/{run}")).status_code == 404
+    assert await client.listed("runs") == []
 
 
-@pytest.mark.parametrize("number", ["9" * 5000, "\u00b2"])
-async def test_a_strange_last_event_id_is_ignored(client, number):
-    run = (await client.ask()).json()["run"]
-    headers = {"Last-Event-ID": number.encode("latin-1")}
-    response = await client.get(f"/api/runs/{run}/events", headers=headers)
-    assert "event: answer" in response.text
-
-
-async def test_runs_survive_a_restart(serve):
+async def test_runs_and_libraries_survive_a_restart(serve):
     async with serve(files=RULES) as client:
+        await client.post("/api/libraries", json={"name": "other"})
         answer = (await client.ask()).json()
         before = (await client.get(f"/api/runs/{answer['run']}/events")).text
     async with serve() as client:
+        libraries = (await client.get("/api/libraries")).json()
+        assert [each["name"] for each in libraries] == ["default", "other"]
         (run,) = await client.listed("runs")
         assert run["found"] is True
         assert (await client.get(f"/api/runs/{run['id']}")).json()["answer"] == answer
@@ -363,24 +309,12 @@ async def test_a_run_that_a_killed_server_left_is_listed_as_cancelled(serve, tmp
         assert '"event": "retrieved"' in (await client.get(f"/api/runs/{run}/events")).text
 
 
-async def test_only_the_last_runs_are_kept(serve, tmp_path):
-    async with serve(files=RULES, kept_runs=2) as client:
-        ids = [(await client.ask()).json()["run"] for _ in range(4)]
-        assert [run["id"] for run in await client.listed("runs")] == ids[:1:-1]
+async def test_the_last_runs_and_the_first_events_of_each_are_kept(serve, tmp_path):
+    async with serve(files=RULES, run_bytes=300, kept_runs=2) as client:
+        ids = [(await client.ask()).json()["run"] for _ in range(3)]
+        assert [run["id"] for run in await client.listed("runs")] == ids[:0:-1]
         assert len(list((tmp_path / "papers" / "runs").iterdir())) == 4
-
-
-async def test_a_run_is_forgotten_when_deleted(client):
-    run = (await client.ask()).json()["run"]
-    assert (await client.delete(f"/api/runs/{run}")).status_code == 204
-    assert (await client.get(f"/api/runs/{run}")).status_code == 404
-    assert await client.listed("runs") == []
-
-
-async def test_events_past_the_limit_are_not_recorded(serve):
-    async with serve(files=RULES, run_bytes=300) as client:
-        run = (await client.ask()).json()["run"]
-        streamed = await client.events(f"/api/runs/{run}/events")
+        streamed = await client.events(f"/api/runs/{ids[-1]}/events")
         assert streamed[-1][0] == "answer"
         assert "more events than are recorded" in streamed[-2][1]["text"]
 

@@ -57,6 +57,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         assert client.get("/healthz").status_code == 200
 
 
+@pytest.mark.real
 @SCHEMA.parametrize()
 @BRIEFLY
 def test_generated_requests(case, known):

@@ -111,12 +111,11 @@ def test_beyond_this_machine_a_token_is_made_and_shown_once(command):
         (["--token", "short"], "too short"),
     ],
 )
-def test_what_cannot_be_served_is_reported_in_one_line(command, arguments, words):
-    serving = command(*arguments)
-    _, said = serving.process.communicate(timeout=30)
-    assert serving.process.returncode == 2
-    assert words in said
-    assert "Traceback" not in said
+def test_what_cannot_be_served_is_reported_in_one_line(tmp_path, capsys, arguments, words):
+    assert main(["serve", "--library", str(tmp_path), *arguments]) == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.startswith("colligate: ")
+    assert words in line
 
 
 def test_without_the_extra_the_command_says_so(monkeypatch, capsys):

@@ -73,16 +73,14 @@ def test_the_same_file_takes_one_place(tmp_path):
     assert other.exists()
 
 
-async def test_titles_are_the_names_given(serve):
+async def test_unreadable_files_are_reported_and_not_kept(serve, tmp_path):
     async with serve(files={"../Quarterly \x1bfigures.txt": "Sales rose.\n"}) as client:
         (document,) = await client.listed("documents")
         assert document["title"] == "Quarterly figures"
         assert document["source"] == "Quarterly figures.txt"
-
-
-async def test_unreadable_files_are_reported_and_not_kept(serve, tmp_path):
-    async with serve() as client:
         job = await client.add({**A, "b.pdf": b"no pdf", "c.txt": b""})
+        assert (await client.add(A))["documents"] == job["documents"]  # it is one document
+        assert len(await client.listed("documents")) == 2
         assert job["state"] == "done"
         assert len(job["documents"]) == 1
         assert {problem["file"] for problem in job["problems"]} == {"b.pdf", "c.txt"}
@@ -90,7 +88,7 @@ async def test_unreadable_files_are_reported_and_not_kept(serve, tmp_path):
         assert (await client.add({"b.pdf": b"no pdf"}))["state"] == "failed"
         await client.server.jobs.tidy("default")
     kept = [file.name for file in (tmp_path / "papers" / "files").rglob("*") if file.is_file()]
-    assert kept == ["a.md"]
+    assert sorted(kept) == ["Quarterly figures.txt", "a.md"]
 
 
 async def test_files_that_a_killed_server_left_unread_are_read(serve, tmp_path):
@@ -140,13 +138,6 @@ async def test_files_survive_a_library_that_fails(serve, monkeypatch):
     async with serve() as client:
         await until(lambda: not client.server.jobs._unfinished())
         assert [each["title"] for each in await client.listed("documents")] == ["A"]
-
-
-async def test_a_file_sent_twice_is_one_document(serve):
-    async with serve() as client:
-        first, again = await client.add(A), await client.add(A)
-        assert first["documents"] == again["documents"]
-        assert len(await client.listed("documents")) == 1
 
 
 async def test_a_job_under_way_can_be_stopped(serve, monkeypatch):
@@ -258,7 +249,8 @@ def climbing() -> bytes:
     return made.getvalue()
 
 
-async def test_500_hostile_uploads_leave_nothing_outside(serve, tmp_path):
+@pytest.mark.parametrize("count", [75, pytest.param(500, marks=pytest.mark.real)])
+async def test_hostile_uploads_leave_nothing_outside(serve, tmp_path, count):
     """Names that climb, lie or shout; bombs, wrong types, nothing, noise, active HTML."""
     noise = random.Random(7)
     contents = [
@@ -281,8 +273,9 @@ async def test_500_hostile_uploads_leave_nothing_outside(serve, tmp_path):
     before = everything(tmp_path, without=tmp_path / "papers")
     async with serve(waiting=1000, jobs=1000) as client:
         jobs = []
-        batches = [(NAMES, range(start, start + 96)) for start in range(0, 480, 96)]
-        batches += [(BREAKING, range(n, n + 1)) for n in range(480, 500)]
+        most = count - 2 * len(BREAKING)
+        batches = [(NAMES, range(n, min(n + 96, most))) for n in range(0, most, 96)]
+        batches += [(BREAKING, range(n, n + 1)) for n in range(most, count)]
         for names, numbers in batches:
             some = [
                 (
@@ -299,7 +292,7 @@ async def test_500_hostile_uploads_leave_nothing_outside(serve, tmp_path):
             else:
                 assert names is BREAKING, (some, response.text)
                 assert response.status_code in (400, 422), response.text
-        assert len(jobs) >= 5
+        assert jobs
         for job in jobs:
             assert (await client.events(f"/api/jobs/{job}/events"))[-1][0] == "done"
         await client.server.jobs.tidy("default")

@@ -6,15 +6,10 @@ import pytest
 
 from colligate.core import Form
 from colligate.core.events import (
-    Answered,
-    Asked,
-    Asking,
     Located,
-    Parsed,
     Retrieved,
     Scored,
 )
-from colligate.errors import BudgetExceeded
 from colligate.library.in_memory import InMemorySources
 from colligate.models.rerankers import EmbeddingReranker
 from colligate.readers.quoting import FORMS
@@ -83,29 +78,12 @@ async def test_a_reranker_decides_or_counts_beside_the_search(documents, minilm,
     assert run.meter.report().scoring_passes == 3 * (says.get("language") != "de")
 
 
-async def test_the_trace_replays_the_run(documents, minilm, ask):
-    _, run, _ = await ask(RetrieveRead(), QUESTION, InMemorySources(documents, minilm))
-    happened = [type(e) for _, e in run.trace.events]
-    assert happened == [Retrieved, Located, Asking, Asked, Parsed, Answered]
-    asked = run.trace.to_json()[3]
-    assert asked["event"] == "asked"
-    assert asked["messages"][1]["content"].endswith(f"Question: {QUESTION}")
-
-
 async def test_what_the_search_located_is_shown_before_it_is_reranked(documents, minilm, ask):
     sources, reranker = InMemorySources(documents, minilm), EmbeddingReranker(minilm)
     _, run, _ = await ask(RetrieveRead(k=1), QUESTION, sources, reranker=reranker)
     happened = [type(event) for _, event in run.trace.events]
     assert happened[:3] == [Retrieved, Located, Scored]
     assert run.trace.events[1][1].line() == "located: Lease"
-
-
-async def test_the_token_budget_is_kept_before_the_call(documents, minilm, make_run, reply):
-    async with InMemorySources(documents, minilm) as sources:
-        run, model = make_run(sources, [reply()], max_tokens=100)
-        with pytest.raises(BudgetExceeded, match="the limit is 100"):
-            await RetrieveRead().answer(QUESTION, run)
-    assert model.calls == []
 
 
 async def test_full_context_shows_every_document_whole_in_order(documents, ask, reply):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from colligate.bench.outcome import ROWS, Row
-from colligate.bench.provenance import RUN, Provenance
-from colligate.jobs.identity import ModelRecord
+from colligate.lab.bench.outcome import ROWS, Row
+from colligate.lab.bench.provenance import RUN, Provenance
+from colligate.lab.jobs.identity import ModelRecord
 
 
 def write_rows(folder: Path, rows: Iterable[Row]) -> None:

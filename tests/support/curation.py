@@ -9,7 +9,7 @@ from typing import Any
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
+from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, read_samples
 
 
 def document(name: str, text: str) -> Document:

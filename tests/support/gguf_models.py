@@ -159,7 +159,8 @@ def _add_tokenizer(writer: Any, folder: Path) -> None:
     writer.add_eos_token_id(tokenizer.eos_token_id)
     writer.add_pad_token_id(tokenizer.pad_token_id)
     writer.add_add_bos_token(False)
-    writer.add_chat_template(tokenizer.chat_template)
+    if tokenizer.chat_template:
+        writer.add_chat_template(tokenizer.chat_template)
 
 
 def _finish(writer: Any, target: Path) -> Path:

@@ -261,7 +261,7 @@ class Command:
         }
         self.process = subprocess.Popen(
             [
-                *(*before, sys.executable, "-m", "colligate.cli", "serve", "--port", "0"),
+                *(*before, sys.executable, "-m", "colligate", "serve", "--port", "0"),
                 *("--library", str(folder / "papers"), "--embedder", "static"),
                 *("--model", f"openai:reader@{model}", *arguments),
             ],

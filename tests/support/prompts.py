@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from string import Formatter
 
+import colligate.lab.baselines
 import colligate.strategies
 from colligate.models import Message
 from colligate.readers.quoting import FORMS
@@ -54,14 +55,14 @@ def _prompts() -> list[tuple[str, re.Pattern[str]]]:
 
 
 def _constants() -> Iterator[tuple[str, str]]:
-    root = colligate.strategies
     modules = [
         found.name
+        for root in (colligate.strategies, colligate.lab.baselines)
         for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")
         if not found.ispkg
     ]
-    for module in [*modules, "colligate.training.longrefiner"]:  # a teacher's own prompt
-        path = re.sub(r"^colligate\.(strategies\.(baselines\.)?|training\.)", "", module)
+    for module in [*modules, "colligate.lab.training.longrefiner"]:  # a teacher's own prompt
+        path = re.sub(r"^colligate\.(strategies|lab\.baselines|lab\.training)\.", "", module)
         for name, value in vars(importlib.import_module(module)).items():
             for text in value.values() if isinstance(value, Mapping) else [value]:
                 if name.isupper() and isinstance(text, str) and len(text) >= _SHORTEST:

@@ -37,6 +37,11 @@ def document(name: str, text: str) -> Document:
     return Document(name, title, text, markdown_tree(text, name), language="en")
 
 
+def events(run: Run, kind: type) -> list:
+    """Return the events of this kind in a run's trace, in order."""
+    return [event for _, event in run.trace.events if isinstance(event, kind)]
+
+
 @pytest.fixture
 def documents() -> list[Document]:
     return [document("lease", LEASE), document("rules", RULES)]

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from colligate.models.decoding import GeneratedText, GenerationRequest
     from colligate.models.hf.generate import BatchGenerator
@@ -27,6 +29,32 @@ ARCHITECTURES = {
 }
 TEXT = """The quick brown fox jumps over the lazy dog. Otters eat fish, and bridges cross rivers.
 Who signed the treaty of 1932? {"found": true, "answer": "yes"} Numbers: 0 1 2 3 4 5 6 7 8 9."""
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Models this small lose by sharing work, most of all on a busy machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`tiny_folder("llama", **options of save_model)` is a folder with a random model."""
+    made: dict[str, Path] = {}
+
+    def make(architecture: str, **options: Any) -> Path:
+        key = repr((architecture, sorted(options.items())))
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp(architecture)
+            save_model(made[key], architecture, **options)
+        return made[key]
+
+    return make
 
 
 def save_model(folder: Path, architecture: str, *, endless: bool = False, **options: Any) -> None:
@@ -111,9 +139,8 @@ class TinyModel:
     def __init__(
         self, folder: Path, *, context: int = 512, dtype: str = "float32", mute: bool = False
     ) -> None:
-        from colligate.models.hf.loading import find_source, load_tokenizer
+        from colligate.models.hf.loading import HFTokenizer, find_source, load_tokenizer
         from colligate.models.hf.runtime import Runtime
-        from colligate.models.hf.tokenizer import HFTokenizer
         from colligate.models.prompts import Prompts
 
         source = find_source(str(folder))

@@ -8,20 +8,18 @@ import { ProblemNote } from "./parts/problem";
 import { link, route } from "./route";
 import { about, libraries, library, theme, trouble, tryAgain } from "./state";
 import { AskView, isInView } from "./views/ask";
-import { CompareView } from "./views/compare";
 import { DocumentView } from "./views/document";
 import { LibraryView } from "./views/library";
-import { ReplayView, RunsView } from "./views/runs";
+import { RunView, RunsView } from "./views/runs";
 
 const VIEWS: Record<string, [title: string, view: FunctionComponent]> = {
   ask: ["Ask", AskView],
-  compare: ["Compare", CompareView],
   library: ["Library", LibraryView],
   runs: ["Runs", RunsView],
-  run: ["Run", ReplayView],
+  run: ["Run", RunView],
   document: ["Document", DocumentView],
 };
-const SHOWN = ["ask", "compare", "library", "runs"];
+const SHOWN = ["ask", "library", "runs"];
 
 export function App() {
   const { view } = route.value;

@@ -15,8 +15,6 @@ import {
 export type State = "starting" | "queued" | "running" | "done" | "failed" | "cancelled";
 
 const EVERY_MS = 50; // events are shown in batches: thousands may come in a second
-const LONGEST_REPLAY_S = 12;
-const LONGEST_PAUSE_S = 0.8;
 
 export class Run {
   readonly events = signal<readonly TraceEvent[]>([]);
@@ -28,13 +26,12 @@ export class Run {
   readonly busy = computed(() => ["starting", "queued", "running"].includes(this.state.value));
   id = "";
   asked: api.Asked | null = null;
-  kept: RunInfo | null = null; // of a run that is replayed
+  kept: RunInfo | null = null; // of a run that was opened by its address
 
   private readonly control = new AbortController();
   private readonly waiting: TraceEvent[] = [];
   private flushing: ReturnType<typeof setTimeout> | null = null;
   private ticking: ReturnType<typeof setInterval> | null = null;
-  private hurry = false;
 
   constructor(
     readonly library: string,
@@ -49,36 +46,12 @@ export class Run {
     await this.follow(api.ask(this.library, asked, this.control.signal));
   }
 
-  /** Replay a kept run at its own pace, but within some seconds; follow a run under way. */
-  async replay(id: string, info: RunInfo): Promise<void> {
+  /** Show a run that has ended, or follow one under way. */
+  async open(id: string, info: RunInfo): Promise<void> {
     this.id = id;
     this.kept = info;
     this.state.value = "running";
-    const going = info.state === "running" || info.state === "queued";
-    const pace = going ? 0 : Math.min(1, LONGEST_REPLAY_S / Math.max(0.001, info.seconds ?? 0));
-    let before = 0;
-    try {
-      for await (const message of api.runEvents(id, this.control.signal)) {
-        if (message.event === "event") {
-          const { at } = JSON.parse(message.data) as TraceEvent;
-          const pause = this.hurry ? 0 : Math.min(LONGEST_PAUSE_S, (at - before) * pace);
-          if (pause > 0.004) await new Promise((resolve) => setTimeout(resolve, pause * 1000));
-          before = at;
-          this.seconds.value = at;
-        }
-        if (message.event !== "queued") this.hear(message);
-      }
-      this.flush();
-      if (this.busy.value) await this.settle();
-    } catch (error) {
-      this.flush();
-      await this.fail(error);
-    }
-  }
-
-  /** Show the rest of a replay at once. */
-  skip(): void {
-    this.hurry = true;
+    await this.follow(api.runEvents(id, this.control.signal));
   }
 
   /** Hang up, which frees the run on the server. */
@@ -103,6 +76,7 @@ export class Run {
     if (message.event === "event") {
       this.state.value = "running";
       this.take(data as TraceEvent);
+      if (!this.ticking) this.seconds.value = (data as TraceEvent).at;
     } else if (message.event === "run") {
       this.id = (data as { id: string }).id;
     } else if (message.event === "queued") {

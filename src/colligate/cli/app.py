@@ -72,7 +72,8 @@ def _limit_exit(status: int) -> None:
     last.start()
 
 
-# Each command with the first line of its help: the module of its name has it as `app`.
+# Each command with the first line of its help: the module of its name has it as `app`, or what is
+# registered under its name as an entry point of `colligate.commands`.
 COMMANDS = {
     "ask": "Answer a question over files and folders, with citations.",
     "chat": "Ask questions one after another; each may point back to the ones before.",
@@ -97,7 +98,9 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {name: TyperCommand(name, help=line) for name, line in COMMANDS.items()}
+        self.commands = {
+            name: TyperCommand(name, short_help=line) for name, line in COMMANDS.items()
+        }
 
     def resolve_command(self, ctx: Any, args: Sequence[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, list(args))
@@ -106,6 +109,10 @@ class LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """Return the command of a name, imported."""
+    from colligate.plugins import load_plugin, plugins
+
+    if name in plugins("commands"):
+        return get_command(load_plugin("commands", name, typer.Typer))
     return get_command(import_module(f"colligate.cli.{name}").app)
 
 
@@ -114,6 +121,7 @@ app = typer.Typer(
     cls=LazyGroup,
     help="Answer questions over many long documents, every claim cited to its exact place.",
     context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # rich takes as long to import as all else; a command's help has it
     pretty_exceptions_enable=False,
 )
 

@@ -28,7 +28,7 @@ app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True)
-class AskOptions:
+class AskOptions(options.ReadOptions):
     """How questions are answered."""
 
     strategy: Annotated[
@@ -57,9 +57,6 @@ class AskOptions:
         ),
     ] = False
     where: options.Where = None
-    follow_links: options.FollowLinks = False
-    ocr: options.Ocr = False
-    pdf: options.Pdf = None
     chunker: options.Chunker = None
     judge: options.Judge = None
     router_adapter: options.RouterAdapter = None
@@ -100,7 +97,7 @@ async def ask_command(
     asker = Asker(paths or [], asked, models, run, models.load_settings())
     with watch_run(run.trace) as watcher:
         async with asker.open_engine() as engine:
-            ask = await asker.choose(engine, watcher)
+            ask = asker.choose(engine, watcher)
             answer = await ask(question)
     status = show(answer, run, watcher)
     for file in output or []:
@@ -128,7 +125,7 @@ def _is_path(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Asker:
-    """Asks questions over some paths: here, or at the server that holds the library.
+    """Asks questions over some paths.
 
     Raises:
         UsageError: the strategy does not exist, or has no such parameter.
@@ -155,17 +152,11 @@ class Asker:
 
     def open_engine(self) -> Engine:
         """Return the engine to ask with; the caller closes it."""
-        return self.models.engine(
-            self.settings.override(chunker=self.asked.chunker),
-            judge=self.asked.judge,
-            follow_links=self.asked.follow_links,
-            ocr=self.asked.ocr,
-            pdf=self.asked.pdf,
-        )
+        settings = self.settings.override(chunker=self.asked.chunker)
+        return self.models.engine(settings, judge=self.asked.judge, **self.asked.given())
 
-    async def choose(self, engine: Engine, watcher: Watcher) -> Ask:
-        """Return what answers a question, with `history=`: the engine, or the library's server."""
-        from colligate.cli.remote import find_server
+    def choose(self, engine: Engine, watcher: Watcher) -> Ask:
+        """Return what answers a question, with `history=`."""
         from colligate.core.events import Trace
         from colligate.core.strategy import load_strategy
         from colligate.session import configure
@@ -175,39 +166,18 @@ class Asker:
             return self.asked.yes or await asyncio.to_thread(watcher.confirm, asking)
 
         asked, run = self.asked, self.run
-        common: dict[str, Any] = {
-            "where": asked.where or [],
-            "max_tokens_total": run.max_tokens_total,
-            "timeout": run.timeout,
-            "on_event": watcher.see,
-            "consent": consent,
-        }
-        library = await engine.open_library()
-        server = await find_server(library.path, self.models.wait, watcher.see)
-        if server is None:
-            trace = Trace([watcher.see], keep=False)
-            kind = load_strategy(asked.strategy)
-            strategy = configure(kind, self.settings, self.parameters, trace)
-            return partial(
-                engine.ask, paths=self.paths, strategy=strategy, live=watcher.live, **common
-            )
-        documents = await library.find_read(self.paths) if self.paths else None
-        if documents == []:
-            raise UsageError(
-                f"the library {library.path} takes no files at the moment",
-                f"the server at {server.url} holds it, and some of these files are not in it, or "
-                "have changed since",
-                f"add the files on its page, {server.url}, or give another --library",
-            )
+        trace = Trace([watcher.see], keep=False)
+        kind = load_strategy(asked.strategy)
         return partial(
-            server.ask,
-            strategy=asked.strategy,
-            parameters=self.parameters,
-            documents=documents,
-            models={**self.models.names(), "judge": asked.judge},
-            prompts=run.trace is not None,
-            yes=asked.yes,
-            **common,
+            engine.ask,
+            paths=self.paths,
+            strategy=configure(kind, self.settings, self.parameters, trace),
+            where=asked.where or [],
+            max_tokens_total=run.max_tokens_total,
+            timeout=run.timeout,
+            on_event=watcher.see,
+            consent=consent,
+            live=watcher.live,
         )
 
 

@@ -36,7 +36,7 @@ def chat_command(
     """
     from colligate.cli.progress import require_text, watch_run
     from colligate.readers.followup import Turn
-    from colligate.session import require_paths
+    from colligate.reporting import require_paths
 
     with suppress(ImportError):  # Windows has none, and a console that does the same
         import readline  # noqa: F401 (arrow keys and earlier questions, for `input`)
@@ -53,7 +53,7 @@ def chat_command(
                     break
                 try:
                     require_text(question)
-                    ask = loop.run(asker.choose(engine, watcher))
+                    ask = asker.choose(engine, watcher)
                     answer = loop.run(ask(question, history=history))
                 except ColligateError as error:
                     with watcher.paused():

@@ -15,14 +15,16 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
-from pydantic_core import ValidationError
-from typer.exceptions import TyperException
 
 from colligate.cli.display import note
 from colligate.errors import ColligateError, UsageError, cause
 
 if TYPE_CHECKING:
     from asyncio import Runner
+
+    from typer.exceptions import TyperException
+else:  # releases before 0.27 have no `typer.exceptions`
+    TyperException = typer.BadParameter.mro()[2]
 
 ANSWERED = 0
 FAULT = 1
@@ -136,6 +138,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
 
 def _explain_usage(error: TyperException) -> str:
     """Return what was expected and given; typer's own message leaves out what was given."""
+    from pydantic_core import ValidationError
+
     option, problem = getattr(error, "param", None), error.__cause__
     if option is not None and isinstance(problem, ValidationError):
         first = problem.errors(include_url=False)[0]

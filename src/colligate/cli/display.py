@@ -15,12 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
 
     from colligate.core.answer import Answer, Citation
 
@@ -29,6 +27,9 @@ _INDENT = 4
 
 def show_answer(answer: Answer) -> None:
     """Print an answer and its numbered citations."""
+    from rich.padding import Padding
+    from rich.text import Text
+
     out = make_console(sys.stdout)
     text = Text(escape_controls(answer.text))
     text.highlight_regex(r"\[\d+\]", "bold cyan")
@@ -51,22 +52,14 @@ def show_answer(answer: Answer) -> None:
 
 def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
     """Return `[1] Title › Section › Subsection, page 3, 2024-05-01 (reports/annual.pdf)`."""
-    line = Text.assemble((f"[{number}] ", "bold cyan"), (to_one_line(citation.title), "bold"))
-    for title in citation.section:
-        # The document's title is often its first heading as well: once is enough.
-        if not f"{citation.title} (".startswith(f"{title} ("):
-            line.append(arrow + to_one_line(title))
-    if citation.page is not None:
-        line.append(f", page {citation.page}")
-    if citation.row is not None:
-        line.append(f", row {citation.row}")
-    if citation.date:
-        line.append(f", {to_one_line(citation.date)}")
-    if citation.source:
-        line.append(f" ({to_one_line(shorten_path(citation.source))})", "dim")
-    if citation.meaning == "unclear":
-        line.append(", worded differently, please check", "dim")
-    return line
+    from rich.text import Text
+
+    from colligate.export import describe_place
+
+    shown = {**citation.to_json(), "source": shorten_path(citation.source)}
+    place = to_one_line(describe_place(shown, with_folder=True)).replace(" › ", arrow)
+    title = min(len(to_one_line(citation.title)), len(place))
+    return Text.assemble((f"[{number}] ", "bold cyan"), (place[:title], "bold"), place[title:])
 
 
 def shorten_path(source: str) -> str:
@@ -77,6 +70,9 @@ def shorten_path(source: str) -> str:
 
 def make_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Return a table without lines; in a narrow terminal, cells are wrapped and not cut."""
+    from rich.table import Table
+    from rich.text import Text
+
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in headings:
         made.add_column(heading, overflow="fold")
@@ -104,6 +100,8 @@ def print_json(value: Any) -> None:
 
 def note(text: str, style: str = "dim") -> None:
     """Print one line on standard error."""
+    from rich.text import Text
+
     make_console(sys.stderr).print(Text(to_one_line(text), style=style), soft_wrap=True)
 
 

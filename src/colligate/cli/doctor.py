@@ -31,8 +31,8 @@ app = typer.Typer(add_completion=False)
 
 # Compiled packages may be installed and still not run here.
 _COMPILED = (
-    *("numpy", "onnxruntime", "tokenizers", "qdrant_edge"),
-    *("kreuzberg", "liteparse", "pypdfium2"),
+    *("numpy", "onnxruntime", "tokenizers", "py_rust_stemmers"),
+    *("html_to_markdown", "liteparse", "pypdfium2"),
 )
 _LOCAL = ("torch", "transformers", "sentence_transformers")
 _PULL = "the first question fetches it, or now: colligate models pull {}"
@@ -308,20 +308,15 @@ def _describe_name(named: Named, flag: str) -> str:
 
 
 async def _check_library(embedder: str, named: Named | None) -> Check:
-    from colligate.cli.remote import find_server
     from colligate.library.library import AsyncLibrary
-    from colligate.library.lock import LibraryLock
 
     try:
         async with AsyncLibrary(named.name if named else None, embedder=embedder) as library:
             count = len(await library.documents())
             if library.path.exists():
                 found = f"{library.uri}, {count:,} documents"
-                if server := await find_server(library.path):
-                    return Check("library", True, f"{found}, held by the server at {server.url}")
-                lock = LibraryLock(library.path)
-                await lock.acquire()
-                lock.release()
+                if not os.access(library.path, os.W_OK):
+                    found += ", read-only"
                 return Check("library", True, found)
             parent = next(p for p in library.path.absolute().parents if p.exists())
             if not os.access(parent, os.W_OK):

@@ -19,8 +19,8 @@ from colligate.documents import Document, Node
 from colligate.documents.document import page_number
 from colligate.documents.tree import Basis
 from colligate.engine import Routes
-from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.method import Routing
+from colligate.strategies.rdr2.router import Routed
 
 
 def draw_document(document: Document) -> Drawing:

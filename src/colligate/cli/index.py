@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,10 +10,9 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
 from colligate.cli.display import note, print_json, print_result
-from colligate.errors import LibraryLocked, UsageError
+from colligate.errors import UsageError
 
 if TYPE_CHECKING:
-    from colligate.engine import Engine
     from colligate.library.ingest import Ingested
 
 app = typer.Typer(add_completion=False)
@@ -34,10 +31,7 @@ async def index_command(
     *,
     where: options.LibraryOptions,
     kept_in: options.LibraryEngine = None,
-    workers: options.Workers = None,
-    follow_links: options.FollowLinks = False,
-    ocr: options.Ocr = False,
-    pdf: options.Pdf = None,
+    reading: options.AddOptions,
     chunker: options.Chunker = None,
     as_json: options.AsJson = False,
 ) -> int:
@@ -47,7 +41,7 @@ async def index_command(
     """
     from colligate.cli.progress import watch_run
 
-    parsed = options.parse_workers(workers)
+    parsed = options.parse_workers(reading.workers)
     if kept_in is not None:
         if where.library is None:
             raise UsageError("--engine needs --library", hint="name the folder")
@@ -55,9 +49,7 @@ async def index_command(
 
         await asyncio.to_thread(make_library, where.library, kept_in)
     with watch_run() as watcher:
-        async with open_to_change(
-            where, follow_links=follow_links, ocr=ocr, pdf=pdf, chunker=chunker
-        ) as engine:
+        async with where.engine(chunker=chunker, **reading.given()) as engine:
             library = await engine.open_library()
             ingested = await engine.add(paths, workers=parsed, on_event=watcher.see)
     counts = count_files(ingested)
@@ -68,22 +60,6 @@ async def index_command(
     print_result(f"files: {files}; passages embedded: {ingested.passages:,}")
     note(f"library: {library.uri}")
     return ANSWERED
-
-
-@asynccontextmanager
-async def open_to_change(where: options.LibraryOptions, **more: Any) -> AsyncIterator[Engine]:
-    """Yield an engine whose library no server holds, with `more` of the engine's options."""
-    from colligate.cli.remote import find_server
-
-    async with where.engine(**more) as engine:
-        library = await engine.open_library()
-        if server := await find_server(library.path):
-            raise LibraryLocked(
-                f"cannot index into the library {library.path}",
-                f"the server at {server.url} holds it",
-                f"add the files on its page, {server.url}, or stop it",
-            )
-        yield engine
 
 
 def count_files(ingested: Ingested) -> dict[str, int]:

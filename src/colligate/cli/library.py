@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,10 +19,10 @@ from colligate.cli.display import (
     print_result,
     to_one_line,
 )
-from colligate.errors import UnknownDocument, UsageError
+from colligate.errors import UsageError
 
 if TYPE_CHECKING:
-    from colligate.library.library import AsyncLibrary
+    pass
 
 
 app = typer.Typer(
@@ -133,14 +132,10 @@ async def library_remove_command(
     The runs that a server kept and that read these documents are removed as well. At s3:// the
     documents are gone at once, and `library erase` erases their text from older versions.
     """
-    from colligate.cli.remote import find_server
     from colligate.library.store import find_bucket
 
     async with where.open() as library:
-        if server := await find_server(library.path):
-            removed = await server.remove(await _find_ids(documents, library))
-        else:
-            removed = await library.remove(documents)
+        removed = await library.remove(documents)
     for name in removed:
         print_result(f"removed {to_one_line(name)}")
     if not removed:
@@ -150,27 +145,6 @@ async def library_remove_command(
     elif find_bucket(library.uri):
         note("older versions still have their text: `colligate library erase` erases it")
     return ANSWERED
-
-
-async def _find_ids(given: Sequence[str], library: AsyncLibrary) -> list[str]:
-    """Return the ids of the documents that `AsyncLibrary.remove` would remove."""
-    from colligate.library.catalogue import resolve_path
-    from colligate.library.web import folder_of, is_address, parse_address
-
-    ids = [info.id for info in await library.documents()]
-    paths = [each for each in given if each not in ids]
-    files = {id_: {file.path for file in await library.files(id_)} for id_ in ids if paths}
-    known = {file for each in files.values() for file in each}
-    gone: set[Path] = set()
-    for each in paths:
-        named = folder_of(library.path, parse_address(each)) if is_address(each) else each
-        path = resolve_path(named)
-        below = {file for file in known if path in (file, *file.parents)}
-        if not below:
-            why = "the library has no document with this id or file"
-            raise UnknownDocument(f"cannot remove {each}", why, "see `colligate library list`")
-        gone |= below
-    return [id_ for id_ in ids if id_ in given or (files.get(id_) and files[id_] <= gone)]
 
 
 @command(app, "erase")

@@ -34,8 +34,8 @@ async def mcp_command(
     import asyncio
 
     from colligate.cli.progress import watch_run
+    from colligate.reporting import require_paths
     from colligate.server.mcp import SingleLibrary, make_mcp_server
-    from colligate.session import require_paths
 
     settings = models.load_settings()
     if paths:

@@ -170,8 +170,8 @@ LibraryFolder = Annotated[
 LibraryEngine = Annotated[
     str | None,
     option(
-        "The storage engine of a new library: edge, or lance, which many processes can search at "
-        "once. Later commands need not name it; at s3:// it is always lance. Default: edge.",
+        "The storage engine of a new library: sqlite, or lance, which has snapshots. Later "
+        "commands need not name it; at s3:// it is always lance. Default: sqlite.",
         LIBRARY,
         "--engine",
         metavar="NAME",
@@ -180,7 +180,7 @@ LibraryEngine = Annotated[
 Wait = Annotated[
     float,
     option(
-        "How long to wait while another process holds the library.",
+        "How long to wait while another process writes the library; 10 at least.",
         LIBRARY,
         metavar="SECONDS",
         min=0.0,
@@ -251,6 +251,26 @@ ItemTimeout = Annotated[
     ),
 ]
 AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How files are found and read."""
+
+    follow_links: FollowLinks = False
+    ocr: Ocr = False
+    pdf: Pdf = None
+
+    def given(self) -> dict[str, Any]:
+        """Return them as fields of an engine."""
+        return {each.name: getattr(self, each.name) for each in fields(ReadOptions)}
+
+
+@dataclass(frozen=True)
+class AddOptions(ReadOptions):
+    """How files are read into a library."""
+
+    workers: Workers = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -14,21 +15,25 @@ from colligate.cli.display import escape_controls, make_console, note, print_jso
 app = typer.Typer(add_completion=False)
 
 
-@command(app)
-async def refine_command(
-    question: options.Question,
-    paths: options.Paths = None,
-    *,
+@dataclass(frozen=True)
+class RefineOptions(options.ReadOptions):
+    """What is refined, and how short."""
+
     budget: Annotated[
         int | None,
         options.option(
             "The most tokens of the text. Default: 2048.", options.LIMITS, metavar="N", min=1
         ),
-    ] = None,
-    where: options.Where = None,
-    follow_links: options.FollowLinks = False,
-    ocr: options.Ocr = False,
-    pdf: options.Pdf = None,
+    ] = None
+    where: options.Where = None
+
+
+@command(app)
+async def refine_command(
+    question: options.Question,
+    paths: options.Paths = None,
+    *,
+    wanted: RefineOptions,
     models: options.EngineOptions,
     run: options.RunOptions,
 ) -> int:
@@ -51,14 +56,13 @@ async def refine_command(
     settings = models.load_settings()
     with watch_run(run.trace) as watcher:
         trace = Trace([watcher.see], keep=False)
-        opened = models.engine(settings, follow_links=follow_links, ocr=ocr, pdf=pdf)
-        async with opened as engine:
+        async with models.engine(settings, **wanted.given()) as engine:
             refined = await engine.refine(
                 question,
                 paths or [],
                 refiner=configure(LongRefiner, settings, run.settings(), trace),
-                budget=budget,
-                where=where or [],
+                budget=wanted.budget,
+                where=wanted.where or [],
                 max_tokens_total=run.max_tokens_total,
                 timeout=run.timeout,
                 on_event=watcher.see,

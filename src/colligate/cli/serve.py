@@ -38,9 +38,10 @@ def _option(help: str, variable: str, panel: str = _SERVER, **more: Any) -> Any:
 _limit = partial(_option, panel=options.LIMITS, min=1)
 
 
-@command(app)
-async def serve_command(
-    *,
+@dataclass(frozen=True)
+class ListenOptions:
+    """Where the server listens, and who may ask."""
+
     host: Annotated[
         str,
         _option(
@@ -48,8 +49,8 @@ async def serve_command(
             "a token.",
             "HOST",
         ),
-    ] = "127.0.0.1",
-    port: Annotated[int, _option("The port; 0 takes a free one.", "PORT", min=0, max=65535)] = 8420,
+    ] = "127.0.0.1"
+    port: Annotated[int, _option("The port; 0 takes a free one.", "PORT", min=0, max=65535)] = 8420
     token: Annotated[
         str | None,
         _option(
@@ -59,7 +60,7 @@ async def serve_command(
             "TOKEN",
             default=False,
         ),
-    ] = None,
+    ] = None
     tokens: Annotated[
         str | None,
         _option(
@@ -68,7 +69,7 @@ async def serve_command(
             metavar="FILE",
             default=False,
         ),
-    ] = None,
+    ] = None
     allow_origin: Annotated[
         list[str] | None,
         options.option(
@@ -76,7 +77,7 @@ async def serve_command(
             _SERVER,
             metavar="ORIGIN",
         ),
-    ] = None,
+    ] = None
     allow_model: Annotated[
         list[str] | None,
         options.option(
@@ -85,19 +86,33 @@ async def serve_command(
             _SERVER,
             metavar="NAME",
         ),
-    ] = None,
-    runs: Annotated[int, _limit("The most questions answered at once; others wait.", "RUNS")] = 4,
+    ] = None
+    watch: Annotated[
+        bool,
+        options.option(
+            "Follow the folders of the library: what changes in them is read or removed.",
+            options.LIBRARY,
+            "--watch",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """How much work the server accepts."""
+
+    runs: Annotated[int, _limit("The most questions answered at once; others wait.", "RUNS")] = 4
     waiting: Annotated[
         int, _limit("The most questions that wait; more are refused.", "WAITING", min=0)
-    ] = 64,
+    ] = 64
     max_upload: Annotated[
         int,
         _limit("The largest total size of the files in one request.", "MAX_UPLOAD", metavar="MIB"),
-    ] = 512,
-    max_files: Annotated[int, _limit("The most files in one request.", "MAX_FILES")] = 200,
+    ] = 512
+    max_files: Annotated[int, _limit("The most files in one request.", "MAX_FILES")] = 200
     max_question: Annotated[
         int, _limit("The longest question.", "MAX_QUESTION", metavar="CHARACTERS")
-    ] = 8000,
+    ] = 8000
     grace: Annotated[
         float,
         _limit(
@@ -107,15 +122,14 @@ async def serve_command(
             min=0.0,
             max=86_400.0,
         ),
-    ] = 20.0,
-    watch: Annotated[
-        bool,
-        options.option(
-            "Follow the folders of the library: what changes in them is read or removed.",
-            options.LIBRARY,
-            "--watch",
-        ),
-    ] = False,
+    ] = 20.0
+
+
+@command(app)
+async def serve_command(
+    *,
+    listen_at: ListenOptions,
+    limits: LimitOptions,
     pdf: options.Pdf = None,
     models: options.EngineOptions,
     judge: options.Judge = None,
@@ -136,27 +150,27 @@ async def serve_command(
     from colligate.server.tokens import TokenFile
 
     settings = models.load_settings().override(pdf=pdf)
-    named = None if tokens is None else TokenFile(tokens)
+    host, token = listen_at.host, listen_at.token
+    named = None if listen_at.tokens is None else TokenFile(listen_at.tokens)
     if named is not None:
         named.read()  # an error now, and not at the first request
-        token = token or make_token()  # for commands of the same person, in the library's folder
     elif token is None and not is_loopback(host):
         token = make_token()
         note(f"token: {token}")
     config = ServerConfig(
         host=host,
-        port=port,
+        port=listen_at.port,
         token=None if token is None else check_token(token),
         tokens=None if named is None else named.path,
-        allow_origins=tuple(normalize_origin(each) for each in allow_origin or ()),
-        allow_models=tuple(allow_model or ()),
+        allow_origins=tuple(normalize_origin(each) for each in listen_at.allow_origin or ()),
+        allow_models=tuple(listen_at.allow_model or ()),
         settings=settings,
-        upload_bytes=max_upload * _MEBIBYTE,
-        upload_files=max_files,
-        question_characters=max_question,
-        runs=runs,
-        waiting=waiting,
-        grace=grace,
+        upload_bytes=limits.max_upload * _MEBIBYTE,
+        upload_files=limits.max_files,
+        question_characters=limits.max_question,
+        runs=limits.runs,
+        waiting=limits.waiting,
+        grace=limits.grace,
     )
     with ExitStack() as display:
         watcher = display.enter_context(watch_run())
@@ -170,7 +184,7 @@ async def serve_command(
             lambda: models.engine(settings, judge=judge),
             on_opening=watcher.see,
             on_ready=report_ready,
-            beside=_follow_folders if watch else nullcontext,
+            beside=_follow_folders if listen_at.watch else nullcontext,
         )
     return ANSWERED
 

@@ -83,26 +83,24 @@ def _show_strategy(kind: type[Strategy], row: dict[str, Any]) -> None:
     from rich.console import Group
     from rich.text import Text
 
-    from colligate.core.parameters import paper_settings
+    from colligate.core.parameters import format_setting, paper_settings
 
     paragraphs = (inspect.getdoc(kind) or "").partition("\nAttributes:\n")[0].split("\n\n")
     lines = [to_one_line(paragraph) + "\n" for paragraph in paragraphs]
     lines += [f"needs (optional): {_format_needs(row)}", f"runs here: {_RUNS[row['runs']]}\n"]
     shown = ["default", "paper"] if paper_settings(kind) else ["default"]
     cells = [
-        (each["name"], each["type"], *(_format(each[one]) for one in shown), each["description"])
+        (
+            each["name"],
+            each["type"],
+            *(format_setting(each[one]) for one in shown),
+            each["description"],
+        )
         for each in row["parameters"]
     ]
     headings = ["parameter", "values", *shown, "what it does"]
     parameters = make_table(headings, cells) if cells else Text("no parameters")
     print_result(Group(*map(Text, lines), parameters))
-
-
-def _format(value: Any) -> str:
-    """Return a value as `--set` takes it."""
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _format_needs(row: dict[str, Any]) -> str:

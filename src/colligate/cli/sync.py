@@ -17,7 +17,7 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, command
 from colligate.cli.display import note, print_json, print_result, shorten_path, to_one_line, warn
-from colligate.cli.index import count_files, describe_ingested, open_to_change
+from colligate.cli.index import count_files, describe_ingested
 from colligate.errors import (
     ColligateError,
     LibraryLocked,
@@ -39,6 +39,26 @@ app = typer.Typer(add_completion=False)
 _LOOK_MS = 500  # between looks for changes; those of one moment are taken together
 
 
+@dataclass(frozen=True)
+class SyncOptions(options.AddOptions):
+    """How often the library is brought up to date, and what is asked first."""
+
+    watch: Annotated[
+        bool,
+        options.option(
+            "Keep running, and sync when files change, until Ctrl-C.", options.LIBRARY, "--watch"
+        ),
+    ] = False
+    yes: Annotated[
+        bool,
+        options.option(
+            "Remove documents without being asked, also when most files of a folder are gone.",
+            options.LIBRARY,
+            "--yes",
+        ),
+    ] = False
+
+
 @command(app)
 async def sync_command(
     paths: Annotated[
@@ -50,25 +70,8 @@ async def sync_command(
         ),
     ] = None,
     *,
-    watch: Annotated[
-        bool,
-        options.option(
-            "Keep running, and sync when files change, until Ctrl-C.", options.LIBRARY, "--watch"
-        ),
-    ] = False,
-    yes: Annotated[
-        bool,
-        options.option(
-            "Remove documents without being asked, also when most files of a folder are gone.",
-            options.LIBRARY,
-            "--yes",
-        ),
-    ] = False,
     where: options.LibraryOptions,
-    workers: options.Workers = None,
-    follow_links: options.FollowLinks = False,
-    ocr: options.Ocr = False,
-    pdf: options.Pdf = None,
+    wanted: SyncOptions,
     as_json: options.AsJson = False,
 ) -> int:
     """Bring the library up to date with its folders, and say what has changed.
@@ -80,9 +83,9 @@ async def sync_command(
     """
     given = paths or []
     _require(given)
-    opened = partial(open_to_change, where, follow_links=follow_links, ocr=ocr, pdf=pdf)
-    syncer = Syncer(given, opened, options.parse_workers(workers), yes, as_json)
-    if watch:
+    opened = partial(where.engine, **wanted.given())
+    syncer = Syncer(given, opened, options.parse_workers(wanted.workers), wanted.yes, as_json)
+    if wanted.watch:
         async with where.open() as library:
             folders = await find_folders(library, given)
         await syncer.watch(library.path, folders)

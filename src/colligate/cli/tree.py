@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,13 @@ from colligate.cli.display import note, print_json, print_result, warn
 from colligate.errors import UsageError
 
 app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True)
+class RouteOptions(options.ReadOptions):
+    """How the file is read, and the adapter of the router."""
+
+    router_adapter: options.RouterAdapter = None
 
 
 @command(app)
@@ -31,9 +39,7 @@ async def tree_command(
         ),
     ] = None,
     models: options.EngineOptions,
-    router_adapter: options.RouterAdapter = None,
-    ocr: options.Ocr = False,
-    pdf: options.Pdf = None,
+    reading: RouteOptions,
     run: options.RunOptions,
 ) -> int:
     """Show the structure of a file: headings, pages, blocks, and how sure it is.
@@ -43,7 +49,7 @@ async def tree_command(
     """
     if route is None:
         _refuse_options_of_route(context)
-        return _show_structure(file, run.as_json, ocr=ocr, pdf=pdf)
+        return _show_structure(file, run.as_json, reading)
     from colligate.cli.drawing import draw_routes
     from colligate.cli.progress import require_text, watch_run
     from colligate.core.events import Event, Trace
@@ -53,11 +59,12 @@ async def tree_command(
 
     require_text(route)
     settings = models.load_settings()
-    parameters = run.settings(router_adapter)
+    parameters = run.settings(reading.router_adapter)
     events: list[Event] = []
     with watch_run(run.trace) as watcher:
         strategy = configure(RDR2, settings, parameters, Trace([watcher.see], keep=False))
-        async with models.engine(settings, ocr=ocr, pdf=pdf, on_event=watcher.see) as engine:
+        more = {**reading.given(), "on_event": watcher.see}
+        async with models.engine(settings, **more) as engine:
             routes = await engine.route(
                 route,
                 [file],
@@ -84,7 +91,7 @@ def _refuse_options_of_route(context: typer.Context) -> None:
             raise UsageError(what, "it needs --route", "add --route QUESTION")
 
 
-def _show_structure(file: Path, as_json: bool, *, ocr: bool, pdf: str | None) -> int:
+def _show_structure(file: Path, as_json: bool, given: options.ReadOptions) -> int:
     from colligate.cli.drawing import draw_document
     from colligate.documents.document import tree_json
     from colligate.documents.reading import Limits, read_file
@@ -96,9 +103,9 @@ def _show_structure(file: Path, as_json: bool, *, ocr: bool, pdf: str | None) ->
         why, hint = "a web address is read only into a library", "see `colligate index`"
         raise UsageError("tree shows a file", why, hint)
     settings = Settings.load()
-    reader = pdf or (settings.pdf.name if settings.pdf else "")
+    reader = given.pdf or (settings.pdf.name if settings.pdf else "")
     require_reader(reader)
-    reading = read_file(file, Limits(ocr=settings.ocr_languages(asked=ocr), pdf=reader))
+    reading = read_file(file, Limits(ocr=settings.ocr_languages(asked=given.ocr), pdf=reader))
     for warning in reading.warnings:
         warn(warning)
     if as_json:

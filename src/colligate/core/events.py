@@ -23,6 +23,12 @@ def pluralize(count: int, thing: str, things: str = "") -> str:
     return f"1 {thing}" if count == 1 else f"{count:,} {things or thing + 's'}"
 
 
+def name_first(texts: Sequence[str], most: int = 3) -> str:
+    """Return the first texts, and how many more there are."""
+    more = f"; and {len(texts) - most} more" if len(texts) > most else ""
+    return "; ".join(texts[:most]) + more
+
+
 @dataclass(frozen=True)
 class Event:
     """One step of a run. Subclasses are named after what happened."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -16,8 +17,6 @@ from colligate.core.events import Pruned
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.models import Message, Role
-
-T = TypeVar("T")
 
 FOR_THE_ANSWER = 6000
 """Tokens of the budget that are reserved for the answer, or half of a small budget."""
@@ -29,29 +28,46 @@ def reserve_reading(run: Run) -> AbstractContextManager[None]:
     return run.tokens.reserve(0 if left is None else min(FOR_THE_ANSWER, left // 2))
 
 
+class HasSpan(Protocol):
+    """A passage, or something that stands for one."""
+
+    @property
+    def span(self) -> Span: ...
+
+
+T = TypeVar("T", bound=HasSpan)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a prompt must leave room for: a reply of a role's model; `last` is as in `Run.room`."""
+
+    max_tokens: int
+    role: Role = Role.READER
+    schema: type[BaseModel] | None = None
+    last: bool = False
+
+
 async def fit_window(
     ranked: Sequence[T],
     prompt: Callable[[Sequence[T]], Sequence[Message]],
     run: Run,
+    reply: Room,
     *,
-    max_tokens: int,
-    role: Role = Role.READER,
-    schema: type[BaseModel] | None = None,
-    span: Callable[[T], Span] | None = None,
     least: int = 1,
     warning: str = "",
-    last: bool = False,
 ) -> list[T]:
     """Return the first items whose prompt fits the model's window together with its reply.
 
-    `span` is an item's place, by default its `span`. `least` items are kept in any case: the call
-    itself reports that they do not fit. `warning` replaces the standard one, which counts the
-    items. `last` is as in `Run.room`.
+    `least` items are kept in any case: the call itself reports that they do not fit. `warning`
+    replaces the standard one, which counts the items.
     """
 
     async def fits(count: int) -> bool:
         messages = prompt(ranked[:count])
-        room = await run.room(role, messages, max_tokens, schema=schema, last=last)
+        room = await run.room(
+            reply.role, messages, reply.max_tokens, schema=reply.schema, last=reply.last
+        )
         return room is None or room >= 0
 
     if len(ranked) <= least or await fits(len(ranked)):
@@ -65,28 +81,13 @@ async def fit_window(
             too_many = middle
     left_out = ranked[kept:]
     share = f"{len(left_out)} of {len(ranked)} passages"
-    model, left = run.model(role), run.tokens.left
-    spent = last and left is not None and left < (model.context_tokens or math.inf)
+    model, left = run.model(reply.role), run.tokens.left
+    spent = reply.last and left is not None and left < (model.context_tokens or math.inf)
     limit = "what is left of the token budget" if spent else f"the window of {model.name}"
     reason = f"{share} do not fit {limit}"
-    run.emit(Pruned(tuple(map(span or _own_span, left_out)), reason))
+    run.emit(Pruned(tuple(each.span for each in left_out), reason))
     run.warn(warning or reason)
     return list(ranked[:kept])
-
-
-async def fit_prompt(
-    ranked: Sequence[T],
-    prompt: Callable[[Sequence[T]], list[Message]],
-    run: Run,
-    *,
-    max_tokens: int,
-    role: Role = Role.READER,
-    schema: type[BaseModel] | None = None,
-) -> list[Message]:
-    """Return the prompt of the first items that fit the window, as `fit_window` keeps them."""
-    return prompt(
-        await fit_window(ranked, prompt, run, max_tokens=max_tokens, role=role, schema=schema)
-    )
 
 
 async def fit_budget(ranked: Sequence[Passage], budget: int, run: Run) -> list[Passage]:
@@ -121,11 +122,6 @@ def split_by_tokens(tokens: Sequence[int], budget: float) -> list[range]:
             start, used = at, 0
         used += count
     return [*runs, range(start, len(tokens))]
-
-
-def _own_span(item: Any) -> Span:
-    span: Span = item.span
-    return span
 
 
 async def _beginning(passage: Passage, budget: int, run: Run) -> list[Passage]:

@@ -127,6 +127,17 @@ def set_parameters(kind: type[T], settings: Iterable[str]) -> T:
         raise UsageError(f"wrong parameters for {name}", str(error)) from error
 
 
+def format_setting(value: Any) -> str:
+    """Return a value as `set_parameters` reads it.
+
+    >>> format_setting(["a", 2]), format_setting(None), format_setting(True)
+    ('a,2', 'none', 'true')
+    """
+    if isinstance(value, list):
+        return ",".join(map(format_setting, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
 def _expand_presets(kind: type, settings: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     given = [split_setting(each) for each in settings]
     if presets := [text for name, _, text in given if name == PRESET]:

@@ -7,17 +7,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from colligate.documents import Passage
+from colligate.documents import Document, Passage, Span
 from colligate.documents.sentences import split_sentences
 from colligate.models import Message
 from colligate.models.escaping import escape as escape
 
-NumberedDocument = tuple[int, Passage]
-"""A document with its number in the full list, from 1: the same in every prompt of a run."""
+
+class NumberedDocument(NamedTuple):
+    """A document with its number in the full list, from 1: the same in every prompt of a run."""
+
+    number: int
+    passage: Passage
+
+    @property
+    def span(self) -> Span:
+        """The place of the document."""
+        return self.passage.span
+
 
 ANSWERED = "so the answer is"
 """The marker that ends a chain of reasoning sentences (IRCoT)."""
@@ -123,6 +135,14 @@ def build_attention_prompt(
 def render_body(passage: Passage) -> str:
     """Return a passage's title and text, as scoring prompts show them."""
     return f"{escape(passage.full_title)}\n{render_text(passage.text)}"
+
+
+def keep_table_head(passage: Passage, document: Document) -> Passage:
+    """Return a passage that continues a table with the table's head in its headings."""
+    head = document.table_head(passage.span)
+    if not head or passage.section[-1:] == (head,):
+        return passage
+    return replace(passage, section=(*passage.section, head))
 
 
 def render_passages(

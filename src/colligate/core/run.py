@@ -6,6 +6,8 @@ window and the token budget before the call, and records it in the meter and in 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from collections import Counter
@@ -79,7 +81,7 @@ from colligate.models import (
     Role,
     Usage,
 )
-from colligate.models.cache import cached_passes
+from colligate.models.cache import KeyValueStore, MemoryStore, cached_passes
 from colligate.models.metering import Meter
 from colligate.models.structured import (
     STAGES,
@@ -100,24 +102,6 @@ SHOWN = 10  # passages of the first search that a person is shown at once
 _SECONDS_BETWEEN_COUNTS = 1.0
 
 
-class KeyValueStore(Protocol):
-    """JSON values by key. `ResponseCache` is one, on disk; its methods may block."""
-
-    def get(self, key: str) -> Any | None:
-        """Return the value of a key, or None."""
-
-    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
-        """Store a value; `tags` are the ids of the documents whose text it may repeat."""
-
-
-class MemoryStore(dict[str, Any]):
-    """A `KeyValueStore` that lasts as long as this object."""
-
-    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
-        """Store a value."""
-        self[key] = value
-
-
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A passage for the reader, its score, and why it is shown.
@@ -129,6 +113,11 @@ class Shown:
     score: float = 0.0
     reason: str = ""
     number: int = 0
+
+    @property
+    def span(self) -> Span:
+        """The place of the passage."""
+        return self.passage.span
 
     @property
     def evidence(self) -> Evidence:
@@ -255,6 +244,12 @@ class Run:
     def model(self, role: Role) -> ChatModel:
         """Return the model of a role; the reader fills roles that have none of their own."""
         return self.models.get(role) or self.models[Role.READER]
+
+    def key(self, role: Role, kind: str, *parts: Any) -> str:
+        """Return the SHA-256 of plain JSON values and of the model that a result depends on."""
+        model = self.model(role)
+        made = [kind, model.name, str(getattr(model, "version", "")), *parts]
+        return hashlib.sha256(json.dumps(made).encode()).hexdigest()
 
     async def with_adapter(self, role: Role, adapter: str | Path | None) -> Run:
         """Return this run with a LoRA adapter on a role's model; the run itself if it is None.
@@ -491,7 +486,6 @@ class Run:
         schema: Mapping[str, Any] | None = None,
         temperature: float = 0.0,
         seed: int | None = None,
-        stop: Sequence[str] = (),
     ) -> Completion:
         """Make one chat call, greedy by default, and return any reply.
 
@@ -501,12 +495,7 @@ class Run:
         prompt = await model.count_prompt(messages)
         require_room(model, prompt, max_tokens)
         request = ChatRequest(
-            messages,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            stop=stop,
-            seed=seed,
-            schema=schema,
+            messages, max_tokens=max_tokens, temperature=temperature, seed=seed, schema=schema
         )
         async with self.tokens.hold(prompt + max_tokens):
             self.emit(Asking(role, model.name, "chat", prompt))

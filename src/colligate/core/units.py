@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from colligate.core.run import Run
-from colligate.documents import Document, Hit, Passage
-from colligate.documents.chunking import Chunker
+from colligate.documents import Hit, Passage
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import DocumentInfo, SearchMode
 
@@ -97,23 +95,3 @@ async def _few_and_short(ids: Sequence[str], most: int, run: Run) -> bool:
         if estimate_tokens((await run.document(each)).text) > _SHORT:
             return False
     return True
-
-
-async def chunk_documents(
-    question: str, run: Run, chunker: Chunker, *, documents: int, mode: SearchMode
-) -> list[Passage]:
-    """Return the chunks of the documents in view, or of the best `documents` of them."""
-    whole = await read_whole_documents(question, run, documents, mode)
-
-    def cut() -> list[Passage]:
-        return [each.passage(span) for each in whole for span in chunker(each)]
-
-    return await asyncio.to_thread(cut)
-
-
-async def read_whole_documents(
-    question: str, run: Run, most: int, mode: SearchMode
-) -> list[Document]:
-    """Return the documents in view in their order; of more than `most` the best, best first."""
-    _, passages = await choose_units(question, run, "documents", most, pool=most, mode=mode)
-    return [await run.document(passage.document_id) for passage in passages]

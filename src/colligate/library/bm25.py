@@ -1,23 +1,26 @@
 """BM25 term weights of texts in any script.
 
-Words are split here and handed to Qdrant's BM25, which removes the stop words of the document's
-language, stems, hashes each term and weighs it. Scripts written without spaces (Chinese, Japanese,
-Thai...) become overlapping pairs of characters, as in Lucene's CJK analyser: a dictionary would cut
-a query and a document differently. Accents, the Turkish dotless i and Arabic vowel marks are
-folded, so a word is found with or without them.
+A word loses its capitals and accents, stop words of its document's language go, the rest is stemmed
+and becomes a number. Scripts written without spaces (Chinese, Japanese, Thai...) become overlapping
+pairs of characters, as in Lucene's CJK analyser: a dictionary would cut a query and a document
+differently. The Turkish dotless i and Arabic vowel marks are folded as accents are.
+
+Numbers and weights are those of Qdrant's BM25, which older libraries were indexed with.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, lru_cache
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from qdrant_edge import Bm25
+import mmh3
+from py_rust_stemmers import SnowballStemmer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,10 @@ class Terms:
 
 def encode_document(text: str, language: str) -> Terms:
     """Return a passage's terms; `language` is its document's (ISO 639-1, or "und")."""
-    encoded = _model(_supported(language)).embed_document(" ".join(split_words(text)))
-    return Terms(list(encoded.indices), list(encoded.values))
+    counts = Counter(_encode(split_words(text), language))
+    damping = _SATURATION * (1 - _BY_LENGTH + _BY_LENGTH * counts.total() / _AVERAGE_LENGTH)
+    ids = sorted(counts)
+    return Terms(ids, [counts[id_] * (_SATURATION + 1) / (counts[id_] + damping) for id_ in ids])
 
 
 def encode_query(text: str, languages: Iterable[str]) -> Terms:
@@ -46,17 +51,17 @@ def encode_query(text: str, languages: Iterable[str]) -> Terms:
     """
     words = list(dict.fromkeys(split_words(text)))
     names = {word for word in words if len(word) > 1 and word.isupper() and not text.isupper()}
-    models = [_model(language) for language in {_supported(language) for language in languages}]
-    if len(models) > 1:
+    # Languages without stop words are all one.
+    known = {language if language in _stop_words() else "" for language in languages}
+    if len(known) > 1:
         kept = [
-            [word for word in words if word in names or model.embed_query(word).indices]
-            for model in models
+            [word for word in words if word in names or _to_term(word, language) is not None]
+            for language in known
         ]
         kept.sort(key=len)
         if len(kept[0]) <= len(kept[1]) - _CLEARLY_MORE:
             words = kept[0] or words
-    joined = " ".join(words)
-    ids = {term for model in models for term in model.embed_query(joined).indices}
+    ids = {term for language in known for term in _encode(words, language)}
     return Terms(sorted(ids), [1.0] * len(ids))
 
 
@@ -65,37 +70,72 @@ def encode_query(text: str, languages: Iterable[str]) -> Terms:
 _CLEARLY_MORE = 2
 
 
-# Languages for which Qdrant's BM25 has stop words (and mostly a stemmer).
-_LANGUAGES = frozenset(
-    "ar az bn ca da de el en es eu fi fr he hu id it kk ne nl no pt ro ru sl sv tg tr zh".split()
-)
-_NEUTRAL = ""  # no stop words, no stemmer
+# BM25's k1 and b, and the words of a passage of about 200 tokens without its stop words.
+_SATURATION, _BY_LENGTH, _AVERAGE_LENGTH = 1.2, 0.75, 128.0
 
-# Words of a passage of about 200 tokens without its stop words.
-_AVERAGE_LENGTH = 128.0
+_STEMMERS = {
+    "ar": "arabic",
+    "da": "danish",
+    "de": "german",
+    "el": "greek",
+    "en": "english",
+    "es": "spanish",
+    "fi": "finnish",
+    "fr": "french",
+    "hu": "hungarian",
+    "it": "italian",
+    "nl": "dutch",
+    "no": "norwegian",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sv": "swedish",
+    "tr": "turkish",
+}
 
 
-def _supported(language: str) -> str:
-    return language if language in _LANGUAGES else _NEUTRAL
+def _encode(words: Iterable[str], language: str) -> Iterator[int]:
+    terms = (_to_term(word, language) for word in words)
+    return (term for term in terms if term is not None)
+
+
+@lru_cache(1 << 17)
+def _to_term(word: str, language: str) -> int | None:
+    """Return a word's number; None for a stop word of the language."""
+    folded = _fold(word.lower())
+    if folded in _stop_words().get(language, ()):
+        return None
+    if language in _STEMMERS:
+        folded = _stemmer(language).stem_word(folded)
+    return abs(mmh3.hash(folded))
 
 
 @cache
-def _model(language: str) -> Bm25:
-    # Imported here: strategies use `split_words` alone.
-    from qdrant_edge import Bm25, Bm25Config, DisabledStemmer, StopwordsSet, TokenizerType
+def _stemmer(language: str) -> SnowballStemmer:
+    return SnowballStemmer(_STEMMERS[language])
 
-    options: dict[str, Any] = {"language": language}
-    if language == _NEUTRAL:
-        options = {"stopwords": StopwordsSet(), "stemmer": DisabledStemmer()}
-    return Bm25(
-        Bm25Config(
-            tokenizer=TokenizerType.Whitespace,
-            lowercase=True,
-            ascii_folding=True,
-            avg_len=_AVERAGE_LENGTH,
-            **options,
-        )
-    )
+
+@cache
+def _stop_words() -> dict[str, frozenset[str]]:
+    """Return the stop words of each language that has some, folded."""
+    lists = json.loads(Path(__file__).with_name("stop_words.json").read_text("utf-8"))
+    return {language: frozenset(words.split()) for language, words in lists.items()}
+
+
+# Folding accents of Latin letters; those of other scripts tell words apart
+
+_ACCENTS = re.compile("(?<=[a-z])[\u0300-\u036f]+")
+_LETTERS = str.maketrans(
+    "ðøđħıĸłŋŧƀƃƈƌƒƙƚƞƥƫƭƴƶƿǝǥȝȡȥȴȵȶȷȼȿɀɇɉɋɍɏɐɓɔɖɗəɛɠɨɲɵɽʈʉʋʌ",
+    "dodhiqlntbbcdfklnpttyzwegzdzlntjcszejqryaboddaeginortuvv",
+) | str.maketrans({"ß": "ss", "æ": "ae", "þ": "th", "œ": "oe", "ƕ": "hv", "ȣ": "ou"})
+
+
+def _fold(word: str) -> str:
+    if word.isascii():
+        return word
+    decomposed = unicodedata.normalize("NFD", word.translate(_LETTERS))
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
 
 
 # Splitting words
@@ -112,6 +152,7 @@ _MARKS = r"\u0300-\u036f\u0483-\u0487\u0900-\u0963\u0966-\u0dff"  # Indic vowel 
 _RUN = re.compile(
     rf"(?P<unspaced>[{_UNSPACED}]+)|\d+(?:[.,]\d+)+|(?:(?![{_UNSPACED}])[\w{_MARKS}])+"
 )
+_ASCII_RUN = re.compile(r"\d+(?:[.,]\d+)+|\w+")
 _SINGLE = re.compile(rf"[{_HAN}]")
 _SILENT = re.compile(
     r"[\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed"
@@ -127,6 +168,9 @@ def split_words(text: str) -> Iterator[str]:
     >>> list(split_words("L’école, 3.5 % of 東京都"))
     ['L', 'école', '3.5', 'of', '東', '東京', '京', '京都', '都']
     """
+    if text.isascii():
+        yield from _ASCII_RUN.findall(text)
+        return
     folded = _SILENT.sub("", unicodedata.normalize("NFKC", text).translate(_FOLDED))
     for run in _RUN.finditer(folded):
         if run["unspaced"]:

@@ -7,9 +7,7 @@ import glob
 import json
 import os
 import shutil
-import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
@@ -27,28 +25,26 @@ from colligate.library.protocols import (
     StoredPassage,
     StoredText,
 )
-from colligate.library.schema import MEMORY, DocumentState, connect, translate_errors
+from colligate.library.schema import MEMORY, Database, DocumentState
 from colligate.library.sources import DocumentInfo
 from colligate.library.web import folder_of, is_address, parse_address
-
-_LISTED = 500  # values in one SQL list
 
 # Written exactly so, so that SQLite uses the index on ids.
 _PRESENT = f"state != {DocumentState.REMOVING:d}"
 
 
 class Catalogue:
-    """A library's SQLite file, a `DocumentStore`. Calls block and may come from any thread.
+    """A library's documents in its database, a `DocumentStore`.
 
-    Any call raises a `LibraryError` if the file is damaged, the disk full or the version another.
+    Calls block, may come from any thread and raise what those of `Database` raise.
     """
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._connection, writable = connect(file)
-        self.read_only = not writable
+    def __init__(self, file: Path, wait: float = 0.0) -> None:
+        self.database = Database(file, wait)
+        self.read_only = self.database.read_only
         self.in_memory = str(file) == MEMORY
-        self._lock = threading.RLock()
+        self._rows, self._listed = self.database.rows, self.database.listed
+        self._transaction = self.database.transaction
 
     # Documents and passages
 
@@ -77,8 +73,11 @@ class Catalogue:
         return [number for (number,) in self._rows(query, state)]
 
     def hidden(self) -> list[int]:
-        """Return the documents that searches leave out; opening the index removed the pending."""
-        return self.in_state(DocumentState.REMOVING)
+        """Return the documents that searches leave out: not all their passages are in the index."""
+        return [
+            *self.in_state(DocumentState.PENDING),
+            *self.in_state(DocumentState.REMOVING),
+        ]
 
     def is_searchable(self) -> bool:
         query = "SELECT 1 FROM documents WHERE state = ? AND passage_count > 0 LIMIT 1"
@@ -179,6 +178,7 @@ class Catalogue:
         """
         stored: list[int] = []
         with self._transaction() as db:
+            self.database.sign(db)
             for file, documents in files:
                 before = _linked_documents(db, file.path)
                 _write_file(db, file)
@@ -230,8 +230,8 @@ class Catalogue:
         self.checkpoint()
 
     def checkpoint(self, *, erase: bool = False) -> None:
-        """Move SQLite's write-ahead log into the file and empty it; there are no older versions."""
-        self._rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Empty the write-ahead log; there are no older versions."""
+        self.database.empty_log()
 
     # The library itself
 
@@ -251,28 +251,7 @@ class Catalogue:
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""
-        with self._lock:
-            self._connection.close()
-
-    def _rows(self, query: str, *values: Any) -> list[Any]:
-        with self._lock, translate_errors(self._file):
-            return self._connection.execute(query, values).fetchall()
-
-    def _listed(self, query: str, listed: Sequence[Any], *values: Any) -> Iterator[Any]:
-        for at in range(0, len(listed), _LISTED):
-            some = listed[at : at + _LISTED]
-            yield from self._rows(query % ",".join("?" * len(some)), *values, *some)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with self._lock, translate_errors(self._file):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._connection.rollback()
-                raise
+        self.database.close()
 
 
 # Rows
@@ -478,22 +457,6 @@ def list_document_ids(catalogue: DocumentStore, files: Sequence[Path]) -> list[s
     """Return the ids of the documents of these files, in order and each once."""
     ids = (id_ for path in files for id_ in catalogue.documents_of(resolve_path(path)))
     return list(dict.fromkeys(ids))
-
-
-def list_read(catalogue: DocumentStore, files: Iterable[Path]) -> list[Path]:
-    """Return those of these files that could be read; none if one may have changed since."""
-    read = []
-    for path in files:
-        known = catalogue.file(resolve_path(path))
-        try:
-            state = path.stat()
-        except OSError:
-            return []
-        if not known or (known.size, known.mtime_ns) != (state.st_size, state.st_mtime_ns):
-            return []
-        if not known.failure:
-            read.append(path)
-    return read
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from colligate.documents import Document, Hit
 from colligate.documents.chunking import STRUCTURAL, Chunker, parse_chunker
 from colligate.errors import UsageError
 from colligate.library.catalogue import Catalogue
-from colligate.library.edge import EdgeIndex
 from colligate.library.index import Indexer
+from colligate.library.passages import PassageIndex
 from colligate.library.protocols import DocumentStore, FileRecord
 from colligate.library.schema import MEMORY, DocumentState
 from colligate.library.search import Searcher, require_known
@@ -80,7 +80,7 @@ class InMemorySources:
 
 
 class _TemporaryStore:
-    """A catalogue in memory and an index in a temporary folder, made when first needed."""
+    """A catalogue in memory and vectors in a temporary folder, made when first needed."""
 
     def __init__(
         self, documents: Sequence[Document], embedder: Embedder | None, chunker: Chunker
@@ -89,7 +89,7 @@ class _TemporaryStore:
         self._embedder = embedder
         self._chunker = chunker
         self._catalogue: Catalogue | None = None
-        self._index: EdgeIndex | None = None
+        self._index: PassageIndex | None = None
         self._delete_folder: weakref.finalize[..., _TemporaryStore] | None = None
         self._opening = asyncio.Lock()
 
@@ -109,7 +109,7 @@ class _TemporaryStore:
             )
         return self._embedder
 
-    async def open_index(self) -> EdgeIndex | None:
+    async def open_index(self) -> PassageIndex | None:
         """Open the index with all documents in it; None if they have no passage."""
         catalogue = await self.open_catalogue()
         async with self._opening:
@@ -130,7 +130,7 @@ class _TemporaryStore:
             if self._delete_folder is not None:
                 self._delete_folder()
 
-    async def _create_index(self) -> tuple[EdgeIndex, Embedder | None]:
+    async def _create_index(self) -> tuple[PassageIndex, Embedder | None]:
         if self._index is None:
             # An embedder behind an endpoint may have to ask for its dimension, which blocks.
             await in_thread(self._make_index)
@@ -149,8 +149,9 @@ class _TemporaryStore:
     def _make_index(self) -> None:
         folder = tempfile.mkdtemp(prefix="colligate-")
         self._delete_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        dimension = None if self._embedder is None else self._embedder.dimension
-        self._index = EdgeIndex.create(Path(folder), dimension)
+        dimension = 0 if self._embedder is None else self._embedder.dimension
+        assert self._catalogue is not None
+        self._index = PassageIndex(self._catalogue.database, Path(folder), dimension)
 
 
 async def _yield_once(numbers: list[int]) -> AsyncIterator[list[int]]:

@@ -19,14 +19,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from colligate import errors
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Span
 from colligate.documents.chunking import STRUCTURAL, Chunker, Structural, parse_chunker
 from colligate.documents.reading import Limits, Reading
-from colligate.documents.reading.formats import PDF, known_format
+from colligate.documents.reading.formats import PDF, installed_readers, known_format
 from colligate.documents.reading.pdf.docling import DOCLING
 from colligate.documents.reading.pdf.ocr import NO_TEXT
 from colligate.documents.reading.source import os_error
@@ -41,12 +40,8 @@ from colligate.errors import (
 )
 from colligate.library.catalogue import resolve_path
 from colligate.library.parsing import ParserPool
-from colligate.library.protocols import DocumentStore, FileRecord, ReadFile
+from colligate.library.protocols import Cluster, DocumentStore, FileRecord, Parsers, ReadFile
 from colligate.library.sources import cut_passages
-from colligate.plugins import plugins
-
-if TYPE_CHECKING:
-    from colligate.library.ray import RayParsers, RayWorkers
 
 _RELEASE = version("colligate")
 
@@ -124,7 +119,7 @@ class Ingestion:
         reader: str,
         limits: Limits,
         on_progress: ProgressCallback,
-        cluster: RayWorkers | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._chunker = chunker
@@ -132,7 +127,7 @@ class Ingestion:
         self._limits = limits
         self._cluster = cluster  # which reads in the place of processes here
         self._readers = " ".join(
-            filter(None, [_RELEASE, *plugins("formats"), limits.ocr, limits.pdf])
+            filter(None, [_RELEASE, *installed_readers(), limits.ocr, limits.pdf])
         )
         self._report = on_progress
 
@@ -153,7 +148,7 @@ class Ingestion:
             jobs += await in_thread(self._compare_some, uncompared, result)
         if not jobs:
             return
-        parsers: ParserPool | RayParsers
+        parsers: Parsers
         if self._cluster:
             workers = min(self._cluster.count, len(jobs))
             parsers = self._cluster.parsers(self._reader, self._limits)
@@ -261,7 +256,7 @@ class Ingestion:
         result.failed.append((job.path, error))
         result.failed_before.add(job.path)
 
-    def _parse(self, parsers: ParserPool | RayParsers, job: _Job) -> _Parsed:
+    def _parse(self, parsers: Parsers, job: _Job) -> _Parsed:
         known = "" if job.known is None or job.is_outdated else job.known.sha256
         outcome = parsers.read(job.path, job.record.size, known)
         read: Reading | None = outcome.reading

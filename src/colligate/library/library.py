@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
-from uuid import uuid4
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +42,6 @@ from colligate.library.catalogue import (
     list_document_ids,
     list_named,
     list_only_copies,
-    list_read,
     record_folders,
     remove_named,
     resolve_path,
@@ -51,7 +49,7 @@ from colligate.library.catalogue import (
 from colligate.library.index import Indexer
 from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCallback, choose_chunker
 from colligate.library.parsing import DEFAULT_READER
-from colligate.library.protocols import DocumentStore, FileRecord, PassageStore
+from colligate.library.protocols import Cluster, DocumentStore, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, require_known
 from colligate.library.sources import DocumentInfo, SearchMode
@@ -71,13 +69,10 @@ from colligate.library.web import (
 )
 from colligate.models import Embedder
 from colligate.models.weights import PINNED, OnProgress, home
-
-if TYPE_CHECKING:
-    from colligate.library.ray import RayWorkers
+from colligate.plugins import load_plugin, plugins
 
 # The index is rebuilt once this share of it is new or removed. While it has few passages, which
-# takes a second or two at most, it is rebuilt whenever some were removed: until then they count
-# for BM25.
+# takes a second or two at most, it is rebuilt whenever some were removed.
 _REBUILD = 0.1
 _FEW = 20_000
 
@@ -90,7 +85,7 @@ OWN_EMBEDDERS = {
     "multilingual-e5-small-q4": MULTILINGUAL_EMBEDDER,
 }
 # What a library may keep its documents in, each with the file that shows it.
-ENGINES = {"edge": "catalogue.sqlite", "lance": "catalogue.lance"}
+ENGINES = {"sqlite": "catalogue.sqlite"} | {each: f"catalogue.{each}" for each in plugins("stores")}
 _MANY_FOREIGN = 0.2  # share of documents that are not in English
 
 Prune = Callable[[Missing], Awaitable[bool]]
@@ -104,9 +99,8 @@ _DOCLING_CORES = 4  # that each docling uses
 class AsyncLibrary:
     """Documents in a folder on disk, with their passages ready to be searched.
 
-    It is `Sources` over all its documents; `view` limits it to some. One process searches or
-    writes a library at a time, waiting up to `wait` seconds for another; lists and single
-    documents can be read meanwhile. Close it, or use `async with`.
+    It is `Sources` over all its documents; `view` limits it to some. Any number of processes may
+    search and change it at once. Close it, or use `async with`.
 
     Args:
         path: its folder, or "s3://bucket/name"; by default COLLIGATE_LIBRARY, or a folder of the
@@ -117,15 +111,15 @@ class AsyncLibrary:
         chunker: cuts documents into passages, or its name: "structural" (the default of a new
             library), "words:100", "tokens:1000/250". All documents of a library are cut alike; by
             default as those that it has.
-        wait: seconds to wait for another process that holds the library.
+        wait: seconds to wait while another process writes, 10 at least.
         reader: the function that reads a file, as `module:function`; runs in other processes.
         follow_links: follow symbolic links that lead out of the folders to add.
         ocr: read scanned PDFs and pictures by OCR, in these languages ("eng", "eng+deu").
         pdf: what reads PDFs: "liteparse", or the program "docling"; what the other one read is read
             again. By default new and changed files are read by liteparse.
-        engine: what a new library keeps its documents in: "edge" (the default; SQLite and Qdrant
-            Edge) or "lance" (Lance tables, which many processes read at once; extra `scale`; always
-            in a bucket). A library that exists keeps its own.
+        engine: what a new library keeps its documents in: "sqlite" (the default) or "lance" (Lance
+            tables, which have versions; extra `scale`; always in a bucket). A library that exists
+            keeps its own.
 
     Raises:
         LibraryError: one of its subclasses, from any method.
@@ -158,8 +152,6 @@ class AsyncLibrary:
         self._unfinished: set[int] = set()
         self._searcher = Searcher(self._store, self._embedder, self._unfinished)
         self._changing = asyncio.Lock()
-        self._token = uuid4().hex  # what this object writes is recorded under it until it is tidied
-        self._interrupted = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -176,20 +168,6 @@ class AsyncLibrary:
     def responses(self) -> Path:
         """The file for models' replies, which may repeat its documents; removal deletes those."""
         return self.path / RESPONSES_FILE
-
-    async def hold(self) -> None:
-        """Take the library for this process now, before it is first searched or changed.
-
-        A library that cannot be written is not taken: it is searched in a copy. Nor is one in a
-        bucket that exists: others may write it too, and a key that may read is enough to search.
-
-        Raises:
-            LibraryLocked: another process holds it for longer than `wait`.
-        """
-        catalogue = await self._store.open_catalogue()
-        if not catalogue.read_only and (catalogue.in_memory or not self._store.is_shared):
-            async with self._change():
-                await self._lock_catalogue(_ignore)
 
     # Reading
 
@@ -253,8 +231,8 @@ class AsyncLibrary:
     async def pin(self, document_ids: Iterable[str] | None = None) -> View:
         """Return all documents or some, in this order, as they are now.
 
-        What other processes change from now on is not seen, unless the version is erased meanwhile:
-        then the newest is read. With SQLite and Qdrant Edge no other process changes anything.
+        With Lance tables what other processes change from now on is not seen, unless the version is
+        erased meanwhile: then the newest is read. SQLite has no versions.
         """
         store, searcher = await self._store.pin(), self._searcher
         if store is not self._store:
@@ -349,18 +327,6 @@ class AsyncLibrary:
         catalogue = await self._store.open_catalogue()
         paths = await in_thread(list_named, catalogue, resolve_path(self.path))
         return [*map(str, paths), *await in_thread(list_addresses, self.path)]
-
-    async def find_read(self, paths: Sequence[Path | str]) -> list[str]:
-        """Return the documents of files and folders as `add` would, but read nothing.
-
-        It is empty if a file is not in the library, or may have changed since.
-        """
-        catalogue = await self._store.open_catalogue()
-        files, fetched = await self._find_files(paths)
-        if None in fetched:
-            return []
-        stored = [*files, *(path for path in fetched if path is not None)]
-        return await in_thread(lambda: list_document_ids(catalogue, list_read(catalogue, stored)))
 
     async def searchable(self, paths: Sequence[Path | str]) -> list[str]:
         """Return the ids of the documents of these files and folders that can be searched now."""
@@ -626,7 +592,7 @@ class AsyncLibrary:
         catalogue: DocumentStore,
         stored: AsyncIterator[list[int]] | None,
         report: ProgressCallback,
-        cluster: RayWorkers | None = None,
+        cluster: Cluster | None = None,
     ) -> int:
         """Index pending and newly stored documents; return the number of passages embedded."""
 
@@ -636,8 +602,6 @@ class AsyncLibrary:
             )
             index = await self._store.open_index(embedder.dimension)
             assert index is not None
-            await self._note_interrupted(catalogue)
-            await in_thread(catalogue.set_meta, untidied=self._token)
             if cluster and embedder.name in OWN_EMBEDDERS:
                 embedder = cluster.embedder(OWN_EMBEDDERS[embedder.name], embedder)
             return index, embedder
@@ -671,8 +635,7 @@ class AsyncLibrary:
         catalogue is purged last: after a crash before that, the next opening finishes the work.
         """
         removing = await in_thread(catalogue.in_state, DocumentState.REMOVING)
-        await self._note_interrupted(catalogue)
-        if not (removing or embedded or self._interrupted):
+        if not (removing or embedded):
             return
         if index := await self._store.open_index():
             removed = await in_thread(_remove_passages, index, removing) if removing else 0
@@ -680,7 +643,7 @@ class AsyncLibrary:
             erase = erase or removed < await in_thread(catalogue.count_passages, removing)
             changed = embedded + removed + int(await in_thread(catalogue.meta, "changed") or 0)
             count = await in_thread(index.count)
-            few = count <= _FEW and (removed or self._interrupted)
+            few = count <= _FEW and removed > 0
             if erase or changed > _REBUILD * count or few:
                 report(Progress("optimising", 0, 1))
                 await in_thread(partial(index.optimise, erase=erase or removed > 0))
@@ -688,15 +651,8 @@ class AsyncLibrary:
                 changed = 0
             elif removed:
                 await in_thread(index.flush)
-            await in_thread(lambda: catalogue.set_meta(changed=str(changed), untidied=""))
-        self._interrupted = False
+            await in_thread(catalogue.set_meta, changed=str(changed))
         await in_thread(self._store.purge, catalogue)
-
-    async def _note_interrupted(self, catalogue: DocumentStore) -> None:
-        """Note whether a process ended while it wrote passages: what it replaced counts for BM25
-        until the index is rebuilt."""
-        untidied = await in_thread(catalogue.meta, "untidied")
-        self._interrupted = self._interrupted or untidied not in (None, "", self._token)
 
     async def _repair(
         self,
@@ -753,29 +709,26 @@ def _open_store(given: Path | str, wait: float, engine: str | None) -> LibrarySt
         raise UsageError(
             f"cannot open {uri or path} with {engine}", f"it was made with {made}", hint
         )
-    if (made or engine) == "lance":
-        # Imported here: it needs the extra `scale`, and takes most of a second.
-        from colligate.library.lance import LanceStore
-
-        return LanceStore(path, wait, uri)
+    chosen = made or engine
+    if chosen in plugins("stores"):
+        store: LibraryStore = load_plugin("stores", chosen, type)(path, wait, uri)
+        return store
     return LibraryStore(path, wait)
 
 
 @asynccontextmanager
-async def open_cluster(workers: int | str | None) -> AsyncIterator[RayWorkers | None]:
-    """Open the Ray cluster that `workers` names; None if it names none."""
+async def open_cluster(workers: int | str | None) -> AsyncIterator[Cluster | None]:
+    """Open the cluster that `workers` names (`ray`, `ray:HOST:PORT`); None if it names none."""
     if not isinstance(workers, str):
         yield None
         return
     scheme, _, address = workers.partition(":")
-    if scheme != "ray":
+    if scheme not in plugins("workers"):
         raise UsageError(
             f"no workers {workers!r}", "its name is unknown", "give ray or ray:HOST:PORT"
         )
-    # Imported here: it needs the extra `scale`, and takes a second.
-    from colligate.library.ray import RayWorkers
-
-    cluster = await in_thread(RayWorkers, address)
+    opener = await in_thread(load_plugin, "workers", scheme, type)
+    cluster: Cluster = await in_thread(opener, address)
     try:
         yield cluster
     finally:

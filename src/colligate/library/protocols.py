@@ -1,7 +1,7 @@
 """What a library keeps its documents and passages in: two protocols, and the rows they exchange.
 
-`Catalogue` (SQLite) with `EdgeIndex` (Qdrant Edge) is one implementation, `LanceCatalogue` with
-`LanceIndex` the other. Terms, ranking and the order of equal scores are the library's own, so that
+`Catalogue` with `PassageIndex` (SQLite) is one implementation, `LanceCatalogue` with `LanceIndex`
+the other. Terms, ranking and the order of equal scores are the library's own, so that
 a question finds the same passages over both. Calls block and may come from any thread.
 """
 
@@ -16,9 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.documents import Document, Span
+from colligate.documents.reading import Limits
 from colligate.library.bm25 import Terms
+from colligate.library.parsing import ParsedFile
 from colligate.library.schema import DocumentState
 from colligate.library.sources import DocumentInfo
+from colligate.models import Embedder
 
 
 class DocumentStore(Protocol):
@@ -249,3 +252,33 @@ class Scope:
 
     within: Collection[int] | None = None
     without: Collection[int] = ()
+
+
+class Parsers(Protocol):
+    """What reads files: processes of this machine, or the workers of a cluster."""
+
+    def read(self, path: Path, size: int = 0, known: str = "") -> ParsedFile:
+        """Read one file; block until it is read. One whose SHA-256 is `known` is not parsed."""
+
+    def grow(self) -> None:
+        """Put one more process in the place of one that a slow file holds up."""
+
+    def close(self) -> None:
+        """End what is being read."""
+
+
+class Cluster(Protocol):
+    """Other machines that read and embed: an entry point of `colligate.workers`."""
+
+    @property
+    def count(self) -> int:
+        """How many tasks run at once."""
+
+    def parsers(self, reader: str, limits: Limits) -> Parsers:
+        """Return what reads files on the workers."""
+
+    def embedder(self, name: str, own: Embedder) -> Embedder:
+        """Return an embedder that embeds passages on the workers; `own` is the one of this name."""
+
+    def close(self) -> None:
+        """End the connection. Safe to call twice."""

@@ -1,21 +1,28 @@
-"""The tables of a library's catalogue, and opening a file that has them."""
+"""The tables of a library's database, opening a file that has them, and its errors."""
 
 from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, LibraryVersion
 from colligate.private import make_private_file
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _APPLICATION = 0x434F4C4C  # "COLL"
 _BUSY_SECONDS = 10
 MEMORY = ":memory:"
+_LISTED = 500  # values in one SQL list
+_MAPPED = 1 << 30  # bytes of the file: reading them needs no call of the system
+_SIGNED_SECONDS = 60  # without a write, after which a process counts as killed
 
 
 class DocumentState(IntEnum):
@@ -26,7 +33,17 @@ class DocumentState(IntEnum):
     REMOVING = 2  # replaced or removed: invisible, its passages are being taken out
 
 
-# Numbers are never used twice: a passage's number is its point in the index. Long columns come
+# `library.passages` says what is in a row.
+_WORDS = """
+CREATE TABLE words (
+    block INTEGER NOT NULL,
+    term INTEGER NOT NULL,
+    postings BLOB NOT NULL,
+    PRIMARY KEY (block, term)
+) WITHOUT ROWID;
+"""
+
+# Numbers are never used twice: searches in other processes may still have them. Long columns come
 # last, so that lists do not read them. Paths are bytes: some file names are not valid text.
 _TABLES = f"""
 CREATE TABLE documents (
@@ -75,20 +92,103 @@ CREATE TABLE file_documents (
     PRIMARY KEY (path, place)
 ) WITHOUT ROWID;
 CREATE INDEX file_documents_document ON file_documents (document);
+{_WORDS}
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
 
-def connect(file: Path) -> tuple[sqlite3.Connection, bool]:
-    """Open a catalogue, or make a new one; return it and whether it can be written."""
+class Database:
+    """A library's SQLite file. Calls block and may come from any thread.
+
+    Any number of processes read it while one writes; another that writes waits up to `wait`
+    seconds. Any call raises a `LibraryError` if the file is damaged, the disk full or the version
+    another.
+    """
+
+    def __init__(self, file: Path, wait: float = 0.0) -> None:
+        self._file = file
+        self._connection, writable = _open(file, max(wait, _BUSY_SECONDS))
+        self.read_only = not writable
+        self._lock = threading.RLock()
+        self._signature, self._has_signed = uuid4().hex, False
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        """Return all rows of a query."""
+        with self._lock, translate_errors(self._file):
+            return self._connection.execute(query, values).fetchall()
+
+    def listed(self, query: str, listed: Sequence[Any], *values: Any) -> Iterator[Any]:
+        """Yield the rows of a query that has a list of values in place of its `%s`, at the end."""
+        for at in range(0, len(listed), _LISTED):
+            some = listed[at : at + _LISTED]
+            yield from self.rows(query % ",".join("?" * len(some)), *values, *some)
+
+    def run_all(self, statement: str, values: Iterable[Any]) -> None:
+        """Run a statement with each of these values, inside a transaction."""
+        self._connection.executemany(statement, values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Do all that is written inside, or nothing; no other process writes meanwhile."""
+        with self._lock, translate_errors(self._file):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.rollback()
+                raise
+
+    # Who writes signs in the database: what is pending is left to it.
+
+    def sign(self, db: sqlite3.Connection) -> None:
+        """Record in a transaction that this process adds documents, and goes on."""
+        value = f"{time.time():.0f} {self._signature}"
+        db.execute("INSERT OR REPLACE INTO meta VALUES ('writing', ?)", (value,))
+        self._has_signed = True
+
+    def sign_off(self) -> None:
+        """Record that this process adds no more."""
+        if self._has_signed:
+            with self.transaction() as db:
+                mine = f"% {self._signature}"
+                db.execute("DELETE FROM meta WHERE key = 'writing' AND value LIKE ?", (mine,))
+            self._has_signed = False
+
+    def is_signed(self) -> bool:
+        """Return whether another process has signed in the last minute."""
+        for (value,) in self.rows("SELECT value FROM meta WHERE key = 'writing'"):
+            seconds, signature = value.split()
+            return signature != self._signature and time.time() < int(seconds) + _SIGNED_SECONDS
+        return False
+
+    def empty_log(self) -> None:
+        """Move the write-ahead log into the file, and empty it.
+
+        Raises:
+            LibraryLocked: another process reads on and on.
+        """
+        ((busy, *_),) = self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        if busy:
+            what = f"cannot empty the write-ahead log of {self._file}"
+            raise LibraryLocked(what, "another process is using it", "try again")
+
+    def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        with self._lock:
+            self._connection.close()
+
+
+def _open(file: Path, wait: float) -> tuple[sqlite3.Connection, bool]:
+    """Open a database, or make a new one; return it and whether it can be written."""
     with translate_errors(file):
         try:
             if str(file) != MEMORY:
                 with suppress(OSError):  # SQLite says what is wrong
                     make_private_file(file)
-            return _connect(file, file, writable=True), True
+            return _connect(file, file, wait, writable=True), True
         except sqlite3.OperationalError as error:
             if not (file.exists() and _is_forbidden(error)):
                 raise
@@ -101,34 +201,59 @@ def connect(file: Path) -> tuple[sqlite3.Connection, bool]:
             )
         # Nobody writes it: SQLite needs no log and no lock, which it would have to write.
         uri = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
-        return _connect(file, uri, writable=False), False
+        return _connect(file, uri, wait, writable=False), False
 
 
-def _connect(file: Path, target: Path | str, *, writable: bool) -> sqlite3.Connection:
+def _connect(file: Path, target: Path | str, wait: float, *, writable: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        target, _BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=not writable
+        target, wait, isolation_level=None, check_same_thread=False, uri=not writable
     )
     try:
         if writable:
-            _prepare(connection)
+            _prepare(connection, file)
         _check(connection, file)
+        connection.execute(f"PRAGMA mmap_size = {_MAPPED}")
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA journal_mode = WAL")
+def _prepare(connection: sqlite3.Connection, file: Path) -> None:
+    ((mode,),) = connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    if mode != "wal" and str(file) != MEMORY:
+        why = "processes cannot share memory on its disk, as on a network's"
+        hint = "name a folder on a disk of this machine with --library"
+        raise LibraryError(f"cannot open the library {file.parent}", why, hint)
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")
     if not _read_pragma(connection, "application_id") and not _count_tables(connection):
         connection.execute("BEGIN IMMEDIATE")
         if not _count_tables(connection):  # another process may have been first
-            for statement in _TABLES.split(";"):
-                connection.execute(statement)
+            _execute_all(connection, _TABLES)
         connection.execute("COMMIT")
+    if _read_pragma(connection, "user_version") == _WITH_OTHER_INDEX:
+        connection.execute("BEGIN IMMEDIATE")
+        if _read_pragma(connection, "user_version") == _WITH_OTHER_INDEX:
+            _execute_all(connection, _CONVERT)
+        connection.execute("COMMIT")
+        shutil.rmtree(file.parent / "index", ignore_errors=True)
+        for name in ("lock", "holder.json", "server.json"):
+            (file.parent / name).unlink(missing_ok=True)
+
+
+def _execute_all(connection: sqlite3.Connection, statements: str) -> None:
+    for statement in statements.split(";"):
+        connection.execute(statement)
+
+
+# The version before had its index in a folder of another kind: its documents are indexed again.
+_WITH_OTHER_INDEX = 2
+_CONVERT = f"""{_WORDS}
+UPDATE documents SET state = {DocumentState.PENDING:d} WHERE state = {DocumentState.INDEXED:d};
+PRAGMA user_version = {SCHEMA_VERSION}
+"""
 
 
 def _check(connection: sqlite3.Connection, file: Path) -> None:

@@ -32,6 +32,7 @@ _DOCUMENTS_KEPT = 8_000_000
 _TEXTS_KEPT = 32_000_000
 
 _MAX_K = 1 << 31  # the index counts no further
+_TRIES = 3  # of a search some of whose passages another process removes meanwhile
 
 T = TypeVar("T", Document, StoredText)
 
@@ -121,7 +122,7 @@ class Searcher:
             embedder = await self._embedder.open(catalogue)
             vector = (await embedder.embed([query], kind="query"))[0]
 
-        def find() -> list[Hit]:
+        def find() -> tuple[list[Hit], bool]:
             place = {number: i for i, number in enumerate(numbers or ())} if as_given else {}
             best = rank_passages(
                 index,
@@ -132,9 +133,14 @@ class Searcher:
                 scope=Scope(numbers, self._unfinished.union(catalogue.hidden())),
                 order=lambda scored: (place.get(scored.document, scored.document), scored.passage),
             )
-            return self._to_hits(catalogue, best)
+            hits = self._to_hits(catalogue, best)
+            return hits, len(hits) == len(best)
 
-        return await in_thread(find)
+        for _ in range(_TRIES):
+            hits, whole = await in_thread(find)
+            if whole:
+                break
+        return hits
 
     @asynccontextmanager
     async def pause(self) -> AsyncIterator[None]:

@@ -1,9 +1,7 @@
-"""A library's folder: its catalogue, its passage index, its lock, and files that repeat its text.
+"""A library's folder: its database, its vectors, and files that repeat its text.
 
-catalogue.sqlite   documents, passages, files
-index/             the passages' vectors and terms
-lock, holder.json  which process has it open for searching or writing
-server.json        the address of the server that holds it
+catalogue.sqlite   documents, passages, words, files; with its log (-wal) while it is open
+vectors-N.f32      the passages' vectors, of N numbers each
 responses.sqlite   models' replies, if they are kept
 files/, runs/      files sent to a server, and its runs over them
 web/               files fetched from web addresses
@@ -16,7 +14,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -25,24 +22,22 @@ from pathlib import Path
 from colligate.concurrency import in_thread
 from colligate.errors import LibraryDamaged, LibraryError, UsageError
 from colligate.library.catalogue import Catalogue
-from colligate.library.edge import EdgeIndex
-from colligate.library.lock import OWN_FILES, LibraryLock
+from colligate.library.passages import PassageIndex, list_vectors, name_vectors
 from colligate.library.protocols import DocumentStore, PassageStore
 from colligate.library.schema import MEMORY, DocumentState
 from colligate.library.search import SearchStore
 from colligate.library.web import WEB_FOLDER, folder_of, is_address
 from colligate.models.cache import ResponseCache
 from colligate.models.weights import home
-from colligate.private import make_private_folder
+from colligate.private import make_private_file, make_private_folder
 
-_INDEX = "index"
 # These may repeat the library's text, so they are kept in it, and removal reaches them.
 RESPONSES_FILE = "responses.sqlite"
 FILES_FOLDER = "files"
 RUNS_FOLDER = "runs"
 
 # What may be in a folder that has no catalogue yet.
-_OURS = frozenset({*OWN_FILES, _INDEX, FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE, WEB_FOLDER})
+_OURS = frozenset({FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE, WEB_FOLDER})
 
 
 def resolve_default_path(embedder: str) -> Path:
@@ -65,12 +60,12 @@ def find_bucket(path: Path | str) -> str:
 class LibraryStore:
     """The parts of a library on disk, each opened when it is first needed.
 
-    The catalogue alone can be read while another process holds the library; everything else takes
-    the lock. A library that cannot be written is searched in a temporary copy of its index.
+    Other processes may read and write it meanwhile; a change waits up to `wait` seconds for one
+    that is being written.
     """
 
     catalogue_name = "catalogue.sqlite"
-    locks_to_search = True
+    own_names = _OURS
 
     def __init__(self, path: Path, wait: float) -> None:
         self.path = path
@@ -79,8 +74,6 @@ class LibraryStore:
         self._catalogue: DocumentStore | None = None
         self._empty: Catalogue | None = None
         self._index: PassageStore | None = None
-        self._copy: tempfile.TemporaryDirectory[str] | None = None
-        self._lock: LibraryLock | None = None
         self._opening = asyncio.Lock()
         self._opening_catalogue = threading.Lock()
 
@@ -91,13 +84,17 @@ class LibraryStore:
         return await in_thread(self._load_catalogue, make=False)
 
     async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> DocumentStore:
-        """Take the lock and open the catalogue; make the library if there is none.
+        """Open the catalogue to write in it; make the library if there is none.
 
-        `on_wait` is called once, with a description of the process that has to be waited for.
+        `on_wait` is called once, with a description of a process that has to be waited for.
         """
         async with self._opening:
             await self._hold(on_wait)
-            return await in_thread(self._load_catalogue, make=True)
+            catalogue = await in_thread(self._load_catalogue, make=True)
+            if catalogue.read_only:
+                hint = "name a folder you can write with --library"
+                raise LibraryError(f"cannot write the library {self.uri}", "it is read-only", hint)
+            return catalogue
 
     def make(self) -> None:
         """Make an empty library unless there is one, and close it."""
@@ -109,20 +106,18 @@ class LibraryStore:
         """Open the catalogue while no other process writes."""
         return await self.lock_catalogue()
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether several processes may write at a time."""
-        return False
-
     def end_change(self) -> None:
         """Note the end of a change to the library."""
+        if isinstance(self._catalogue, Catalogue):
+            with suppress(LibraryError):  # the change itself has said so
+                self._catalogue.database.sign_off()
 
     def is_written_elsewhere(self) -> bool:
-        """Return whether another process writes while this one may search."""
-        return False
+        """Return whether another process has written a moment ago, and may go on."""
+        return isinstance(self._catalogue, Catalogue) and self._catalogue.database.is_signed()
 
     async def pin(self) -> SearchStore:
-        """Return what searches read, pinned as it is now if other processes may change it."""
+        """Return what searches read, pinned as it is now if the engine has versions."""
         return self
 
     def list_snapshots(self) -> list[str]:
@@ -133,7 +128,7 @@ class LibraryStore:
         """Keep the library as it is now under a name."""
         raise UsageError(
             f"cannot take a snapshot of {self.uri}",
-            "a library of SQLite and Qdrant Edge keeps no older versions",
+            "a library of SQLite keeps no older versions",
             "copy its folder, or copy it with `colligate library copy LIBRARY NEW --engine lance`",
         )
 
@@ -150,20 +145,16 @@ class LibraryStore:
         return []
 
     async def open_index(self, dimension: int | None = None) -> PassageStore | None:
-        """Take the lock and open the passage index; None if there is none.
+        """Open the passage index; None if there is none.
 
         With `dimension` it is made if there is none.
         """
         catalogue = await self.open_catalogue()
-        if (
-            dimension is None
-            and not self._is_writing
-            and not await in_thread(catalogue.is_searchable)
-        ):
-            return None  # make nothing and wait for nobody, to find nothing
+        if not (dimension or self._has_index() or await in_thread(catalogue.is_searchable)):
+            return None  # make nothing, to find nothing
         async with self._opening:
             if self._index is None:
-                if not catalogue.read_only and (self.locks_to_search or dimension is not None):
+                if dimension is not None:
                     await self._hold()
                     catalogue = await in_thread(self._load_catalogue, make=True)
                 await in_thread(self._load_index, catalogue, dimension)
@@ -187,34 +178,20 @@ class LibraryStore:
         catalogue.purge(removing)
 
     def close(self) -> None:
-        """Close everything and release the lock. Safe to call twice."""
+        """Close everything. Safe to call twice."""
         if self._index is not None:
             self._index.close()
             self._index = None
-        if self._copy is not None:
-            self._copy.cleanup()
-            self._copy = None
         if self._catalogue is not None:
-            if self._lock is not None and self._lock.held:
-                self._catalogue.checkpoint()
             self._catalogue.close()
             self._catalogue = None
         if self._empty is not None:
             self._empty.close()
             self._empty = None
-        if self._lock is not None:
-            self._lock.release()
-
-    @property
-    def _is_writing(self) -> bool:
-        return self._lock is not None and self._lock.held
 
     async def _hold(self, on_wait: Callable[[str], None] | None = None) -> None:
-        if self._lock is None:
-            self._lock = LibraryLock(self.path)
-        if not self._lock.held:
-            await in_thread(self._check_folder)
-            await self._lock.acquire(self._wait, on_wait)
+        """Get ready to write."""
+        await in_thread(self._check_folder)
 
     def _check_folder(self) -> None:
         if self.path.exists() and not self.path.is_dir():
@@ -228,7 +205,7 @@ class LibraryStore:
                 error.strerror or str(error),
                 "name another folder with --library",
             ) from error
-        if self.catalogue_name not in names and not names <= _OURS:
+        if self.catalogue_name not in names and not names <= self.own_names:
             raise self._not_a_library("the folder holds other files")
 
     def _not_a_library(self, why: str) -> LibraryDamaged:
@@ -249,50 +226,27 @@ class LibraryStore:
     def _open_catalogue(self, *, make: bool) -> DocumentStore | None:
         """Open the catalogue; None if there is none and none is to be made."""
         file = self.path / self.catalogue_name
-        return Catalogue(file) if make or file.exists() else None
+        return Catalogue(file, self._wait) if make or file.exists() else None
 
     def _load_index(self, catalogue: DocumentStore, dimension: int | None) -> None:
-        folder = self.path / _INDEX
+        assert isinstance(catalogue, Catalogue)
+        length = int(catalogue.meta("dimension") or 0) if dimension is None else dimension
+        file = name_vectors(self.path, length)
         if not catalogue.is_searchable():
-            # Nothing in the index counts yet; a crash may have left it half made.
-            if not catalogue.read_only:
-                shutil.rmtree(folder, ignore_errors=True)
-                self.purge(catalogue)
-            if dimension is not None:
-                self._index = EdgeIndex.create(folder, dimension)
-            return
-        if not folder.exists():
+            # No vector counts yet: those of other lengths are another embedder's.
+            make_private_file(file)
+            for other in set(list_vectors(self.path)) - {file}:
+                other.unlink(missing_ok=True)
+        elif not file.exists():
             raise LibraryDamaged(
                 f"cannot search the library {self.path}",
                 "its passage index is missing",
                 "rebuild it with `colligate library verify --repair`",
             )
-        if catalogue.read_only:
-            folder = self._copy_index(folder)
-        index = self._index = EdgeIndex.open(folder)
-        # A killed process may have left passages of documents that are not indexed yet, and of
-        # documents that it was removing.
-        removing = catalogue.in_state(DocumentState.REMOVING)
-        index.remove(catalogue.in_state(DocumentState.PENDING) + removing)
-        index.flush()
-        if removing and not catalogue.read_only:
-            index.optimise()
-            self.purge(catalogue)
+        self._index = PassageIndex(catalogue.database, self.path, length)
 
-    def _copy_index(self, folder: Path) -> Path:
-        """Return a copy of the index that can be written: Qdrant opens no other."""
-        self._copy = tempfile.TemporaryDirectory(prefix="colligate-", ignore_cleanup_errors=True)
-        try:
-            copy = Path(shutil.copytree(folder, Path(self._copy.name) / _INDEX))
-            for each in (copy, *copy.rglob("*")):
-                each.chmod(0o700)  # the permissions were copied too
-            return copy
-        except (OSError, shutil.Error) as error:
-            raise LibraryError(
-                f"cannot search the library {self.path}",
-                f"it cannot be written, and its index cannot be copied ({error})",
-                "copy it to a folder you can write, and name that with --library",
-            ) from error
+    def _has_index(self) -> bool:
+        return bool(list_vectors(self.path))
 
     def _drop_index(self, catalogue: DocumentStore) -> None:
         if self._index is not None:
@@ -302,7 +256,11 @@ class LibraryStore:
         self._delete_index()
 
     def _delete_index(self) -> None:
-        shutil.rmtree(self.path / _INDEX, ignore_errors=True)
+        assert isinstance(self._catalogue, Catalogue)
+        with self._catalogue.database.transaction() as db:
+            db.execute("DELETE FROM words")
+            for file in list_vectors(self.path):
+                file.unlink(missing_ok=True)
 
 
 # Files that may repeat a document: a server's runs, uploads, and what was fetched.

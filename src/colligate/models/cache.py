@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from colligate.concurrency import SingleFlight
 from colligate.errors import ColligateError, MissingCapability
@@ -218,6 +218,29 @@ CREATE TABLE IF NOT EXISTS tags (
 ) WITHOUT ROWID;
 """
 
+_OF_KEYS = "FROM responses WHERE version = ? AND key IN (SELECT value FROM json_each(?))"
+# Entries with one of the tags, and those without any, which could repeat anything.
+_OF_TAGS = """FROM responses WHERE key NOT IN (SELECT key FROM tags)
+ OR key IN (SELECT key FROM tags WHERE tag IN (SELECT value FROM json_each(?)))"""
+
+
+class KeyValueStore(Protocol):
+    """JSON values by key. `ResponseCache` is one, on disk; its methods may block."""
+
+    def get(self, key: str) -> Any | None:
+        """Return the value of a key, or None."""
+
+    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
+        """Store a value; `tags` are the ids of the documents whose text it may repeat."""
+
+
+class MemoryStore(dict[str, Any]):
+    """A `KeyValueStore` that lasts as long as this object."""
+
+    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
+        """Store a value."""
+        self[key] = value
+
 
 class ResponseCache:
     """JSON values by key in a SQLite file, which several processes may use at once.
@@ -242,15 +265,11 @@ class ResponseCache:
     def get_all(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the stored values by key; keys without a value are left out."""
 
+        asked = json.dumps(list(keys))
+
         def read(db: sqlite3.Connection) -> dict[str, Any]:
-            found = {}
-            for key in keys:
-                row = db.execute(
-                    "SELECT value FROM responses WHERE key = ? AND version = ?", (key, VERSION)
-                ).fetchone()
-                if row is not None:
-                    found[key] = json.loads(row[0])
-            return found
+            rows = db.execute(f"SELECT key, value {_OF_KEYS}", (VERSION, asked))
+            return {key: json.loads(value) for key, value in rows}
 
         return self._try(read) or {}
 
@@ -274,8 +293,8 @@ class ResponseCache:
     def remove(self, tags: Collection[str]) -> int:
         """Delete the entries with any of the tags, so that their bytes are gone from the disk.
 
-        Entries without tags could repeat anything, and a damaged file that was set aside cannot
-        be searched: they are deleted as well. Returns how many entries were deleted.
+        Entries without tags are deleted as well, and a damaged file that was set aside, which
+        cannot be searched. Returns how many entries were deleted.
 
         Raises:
             ColligateError: the entries could not be deleted.
@@ -284,7 +303,16 @@ class ResponseCache:
             try:
                 for aside in self.path.parent.glob(f"{self.path.name}.damaged-*"):
                     aside.unlink(missing_ok=True)
-                return self._remove(self._open(), tags) if self.path.exists() else 0
+                if not self.path.exists():
+                    return 0
+                db = self._open()
+                with db:
+                    count = db.execute(f"DELETE {_OF_TAGS}", (json.dumps(list(tags)),)).rowcount
+                    db.execute("DELETE FROM tags WHERE key NOT IN (SELECT key FROM responses)")
+                # Deleting zeroes the cells, but pages may contain older copies of cells that moved:
+                # rewrite the file. Also if nothing was deleted: an earlier process may be dead.
+                db.execute("VACUUM")
+                return count
             except (sqlite3.OperationalError, OSError) as error:
                 raise ColligateError(
                     f"the response cache {self.path} still holds text of removed documents",
@@ -295,35 +323,11 @@ class ResponseCache:
                 self._set_aside(error).unlink(missing_ok=True)
                 return 0
 
-    def _remove(self, db: sqlite3.Connection, tags: Collection[str]) -> int:
-        with db:
-            db.execute("CREATE TEMP TABLE IF NOT EXISTS doomed (key TEXT PRIMARY KEY)")
-            db.execute("DELETE FROM doomed")
-            db.executemany(
-                "INSERT OR IGNORE INTO doomed SELECT key FROM tags WHERE tag = ?",
-                [(tag,) for tag in tags],
-            )
-            db.execute(
-                "INSERT OR IGNORE INTO doomed SELECT key FROM responses"
-                " WHERE key NOT IN (SELECT key FROM tags)"
-            )
-            db.execute("DELETE FROM tags WHERE key IN (SELECT key FROM doomed)")
-            count = db.execute(
-                "DELETE FROM responses WHERE key IN (SELECT key FROM doomed)"
-            ).rowcount
-        # Deleting zeroes the cells, but pages may contain older copies of cells that moved: rewrite
-        # the file. Also if nothing was deleted, because a process may have been killed in between.
-        db.execute("VACUUM")
-        return count
-
     def close(self) -> None:
         """Close the file. Safe to call twice."""
         with self._lock:
-            self._drop()
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+            if self._connection is not None:
+                self._connection.close()
             self._connection = None
 
     def _try(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
@@ -354,8 +358,9 @@ class ResponseCache:
         return self._connection
 
     def _set_aside(self, error: Exception) -> Path:
-        with contextlib.suppress(sqlite3.Error):
-            self._drop()
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
         self._connection = None
         aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
         with contextlib.suppress(OSError):

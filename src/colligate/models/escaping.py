@@ -7,7 +7,7 @@ import unicodedata
 
 _OUR_TAGS = (
     "(?i:passages?|documents?|quotes?|question|log|evidence|outline|thoughts?|findings?|tasks?|directive"
-    r"|notes|entit(?:y|ies)|queries)\b"
+    r"|notes|entit(?:y|ies)|queries|answer|facts|looked_up)\b"
 )
 # In a text without invisible characters, whose blanks are single: the tags of our prompts, with
 # blanks in them too where it is clear that a tag is meant ("n < tasks" is none), and the special
@@ -20,7 +20,7 @@ _MARK = re.compile(
 _LONGEST_MARK = 100  # characters that decide whether one begins
 # "<" and "[", also as compatibility (NFKC) has them, before what one of these may begin with.
 _OPENING = re.compile(
-    "[<\uff1c\ufe64](?=\\s*(?:[/\\\\|<bdeflnopqst]|[^ -~]))|[\\[\uff3b\ufe47](?=[/aist]|[^ -~])",
+    "[<\uff1c\ufe64](?=\\s*(?:[/\\\\|<abdeflnopqst]|[^ -~]))|[\\[\uff3b\ufe47](?=[/aist]|[^ -~])",
     re.IGNORECASE,
 )
 _LOOK_ALIKES = {"<": "‹", "[": "⁅"}

@@ -6,10 +6,10 @@ import os
 import re
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -172,14 +172,12 @@ def _published_cost(model: str, url: str | None, usage: Usage) -> float | None:
 def _rows(table: Mapping[str, Any]) -> list[tuple[str, Price]]:
     rows = []
     for entry in table["price"]:
-        cached = entry.get("cached")
-        price = Price(
-            input=float(entry["input"]),
-            output=float(entry["output"]),
-            cached=None if cached is None else float(cached),
-        )
+        numbers = {key: float(entry[key]) for key in ("input", "output")}
+        if entry.get("cached") is not None:
+            numbers["cached"] = float(entry["cached"])
         names = entry["names"]
-        rows += [(str(name), price) for name in ([names] if isinstance(names, str) else names)]
+        names = [names] if isinstance(names, str) else names
+        rows += [(str(name), Price(**numbers)) for name in names]
     return rows
 
 
@@ -244,7 +242,7 @@ class Meter:
         self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
     ) -> Call:
         """Record a chat call."""
-        return self.record(role, model, "chat", usage, seconds=seconds, cached=cached)
+        return self.record(Call(str(role), model, "chat", usage, seconds, None, cached=cached))
 
     def scoring(
         self,
@@ -257,9 +255,7 @@ class Meter:
         cached: bool = False,
     ) -> Call:
         """Record likelihoods, labels, attention or rerankings, `passes` of them."""
-        return self.record(
-            role, model, "scoring", usage, seconds=seconds, passes=passes, cached=cached
-        )
+        return self.record(Call(str(role), model, "scoring", usage, seconds, None, passes, cached))
 
     def retrieval(self, seconds: float = 0.0) -> None:
         """Record a search that has just ended."""
@@ -270,29 +266,20 @@ class Meter:
         """Record the result of an answer that had to be JSON."""
         self.stages[stage] += 1
 
-    def record(
-        self,
-        role: str,
-        model: str,
-        kind: Kind,
-        usage: Usage,
-        *,
-        seconds: float,
-        passes: int = 0,
-        cached: bool = False,
-    ) -> Call:
-        """Record one call; warn once about a model without a price."""
+    def record(self, call: Call) -> Call:
+        """Record one call at its price; warn once about a model without one."""
         usd: float | None = 0.0
-        if not cached:
-            self.tokens += usage.input_tokens + usage.output_tokens
-            usd = self.prices.cost(model, usage)
-            warning = f"the price of {model} is not known; name a price table in COLLIGATE_PRICES"
-            if usd is None and warning not in self.warnings:
+        if not call.cached:
+            self.tokens += call.usage.input_tokens + call.usage.output_tokens
+            usd = self.prices.cost(call.model, call.usage)
+        if usd is None:
+            name = call.model
+            warning = f"the price of {name} is not known; name a price table in COLLIGATE_PRICES"
+            if warning not in self.warnings:
                 self.warnings.append(warning)
-        offline, step = _OFFLINE.get(), _STEP.get()
-        call = Call(str(role), model, kind, usage, seconds, usd, passes, cached, offline, step)
+        call = replace(call, usd=usd, offline=_OFFLINE.get(), step=_STEP.get())
         self.calls.append(call)
-        self._note_time("model", seconds)
+        self._note_time("model", call.seconds)
         return call
 
     def _note_time(self, what: str, seconds: float) -> None:
@@ -301,27 +288,28 @@ class Meter:
 
     def report(self, *, seconds: float | None = None) -> UsageReport:
         """Return the sums; `seconds` is the run's own time, by default the sum over its calls."""
-        sums = _sums(self.calls)
-        roles = dict.fromkeys(call.role for call in self.calls)
-        by_role = {role: _sums(c for c in self.calls if c.role == role) for role in roles}
-        steps = dict.fromkeys(call.step for call in self.calls if call.step)
+        sums, offline = _sums(self.calls), _sums(call for call in self.calls if call.offline)
+        offline["seconds"] = self._offline_seconds
         if seconds is not None:
             sums["seconds"] = seconds
-        offline = _sums(call for call in self.calls if call.offline)
-        offline["seconds"] = self._offline_seconds
+        split = {what: _covered(times) for what, times in self._times.items()}
         return UsageReport(
             **sums,
             retrieval_rounds=self.retrieval_rounds,
-            by_role=by_role,
+            by_role=_sums_by(self.calls, "role"),
             structured=dict(self.stages),
             remembered=sum(call.passes or 1 for call in self.calls if call.cached),
             offline=offline,
-            by_step={step: _sums(c for c in self.calls if c.step == step) for step in steps},
-            split={
-                "files": self.reading_seconds,
-                **{what: _covered(times) for what, times in self._times.items()},
-            },
+            by_step=_sums_by([call for call in self.calls if call.step], "step"),
+            split={"files": self.reading_seconds, **split},
         )
+
+
+def _sums_by(calls: Sequence[Call], what: Literal["role", "step"]) -> dict[str, Sums]:
+    groups: dict[str, list[Call]] = {}
+    for call in calls:
+        groups.setdefault(getattr(call, what), []).append(call)
+    return {name: _sums(group) for name, group in groups.items()}
 
 
 def _covered(times: Iterable[tuple[float, float]]) -> float:

@@ -20,7 +20,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -48,7 +47,7 @@ OPENAI_DEFAULT = "gpt-6-luna"
 
 MODEL_FORMS = tuple(
     "bundled[+ADAPTER] gguf:PATH[+ADAPTER] hf:NAME-OR-PATH[+ADAPTER] openai:MODEL[@BASE_URL]"
-    " openai/MODEL ollama/MODEL ray:bundled|gguf:...|hf:...".split()
+    " openai/MODEL ollama/MODEL".split()
 )
 EMBEDDER_FORMS = ("minilm", "static", "e5", "openai:MODEL[@BASE_URL]", "st:NAME-OR-PATH")
 RERANKER_FORMS = tuple(
@@ -91,31 +90,23 @@ def open_model(
         return _open_gguf(BUNDLED, "bundled", on_progress, options)
     if kind == "gguf" and rest:
         return _open_gguf(rest, name, on_progress, options)
-    if kind == "openai" and rest:
-        model, url = split_address(rest)
-        return _open_endpoint(model, url, *_identity("OPENAI_API_KEY", with_key, slots), options)
-    if kind == "ollama" and rest:  # without the key, which is not meant for it
-        return _open_endpoint(rest, ollama_url(), None, _policy(slots), options)
+    if kind in ("openai", "ollama") and rest:
+        from colligate.models.openai import OpenAIChat
+
+        model, url, key, policy = _find_endpoint(name, with_key, slots)
+        patience = {option: options.pop(option) for option in _POLICY & options.keys()}
+        return OpenAIChat(model, url, key, policy=replace(policy, **patience), **options)
     if kind == "hf" and rest:
         from colligate.models.hf.model import HFModel
 
         pinned = rest in _pinned_models() and not Path(rest).exists()
         target = str(pull(rest, on_progress)["model"]) if pinned else rest
         return HFModel(target, name=name, **options)
-    if kind == "ray" and split_name(rest)[0] in ("bundled", "gguf", "hf"):
-        from colligate.models.ray import RayCluster, RayModel
-
-        address = options.pop("address", os.environ.get("RAY_ADDRESS", "auto"))
-        copies = options.pop("copies", None)
-        # Here its tokens are counted: its weights are not loaded.
-        here = open_model(rest, on_progress=on_progress, options=options)
-        open_there = partial(open_model, rest, options=options)
-        return RayModel(RayCluster(address, ModelError), here, open_there, copies)
     if kind not in OPTIONS and kind in plugins("models") and rest:
         opener: Callable[..., ChatModel] = load_plugin("models", kind)
-        if "with_key" in inspect.signature(opener).parameters:
-            options["with_key"] = with_key
-        return opener(rest, **options)
+        takes = inspect.signature(opener).parameters
+        own = {"with_key": with_key, "on_progress": on_progress}
+        return opener(rest, **options, **{k: v for k, v in own.items() if k in takes})
     forms = (*MODEL_FORMS, *(f"{scheme}:NAME" for scheme in plugins("models")))
     raise _unknown("model", name, forms, ("bundled",))
 
@@ -142,16 +133,11 @@ def open_embedder(
         from colligate.models.embedders import MiniLM, StaticEmbedder
 
         return MiniLM() if name in ("minilm", MiniLM.name) else StaticEmbedder()
-    if kind == "openai" and rest:
+    if kind in ("openai", "ollama") and rest:
         from colligate.models.openai import OpenAIEmbedder
 
-        model, url = split_address(rest)
-        key, policy = _identity("OPENAI_API_KEY", with_key, slots)
+        model, url, key, policy = _find_endpoint(name, with_key, slots)
         return OpenAIEmbedder(model, url, key, policy=policy)
-    if kind == "ollama" and rest:
-        from colligate.models.openai import OpenAIEmbedder
-
-        return OpenAIEmbedder(rest, ollama_url(), policy=_policy(slots))
     if kind == "st" and rest:
         from colligate.models.embedders import SentenceTransformerEmbedder
 
@@ -205,9 +191,8 @@ def open_reranker(
             "give --scorer gguf:smollm2-135m",
         )
     if kind == "http":
-        model, url = split_address(rest)
+        model, url, key, policy = _find_endpoint(name, with_key, slots, "COLLIGATE_RERANKER_KEY")
         if url:
-            key, policy = _identity("COLLIGATE_RERANKER_KEY", with_key, slots)
             return HTTPReranker(url, model, key, policy=policy)
     if kind == "cross-encoder" and rest:
         from colligate.models.embedders import CrossEncoderReranker
@@ -271,25 +256,17 @@ def ollama_url() -> str:
     return url if url.endswith("/v1") else f"{url}/v1"
 
 
-def _identity(variable: str, with_key: bool, slots: Slots | None) -> tuple[str | None, Policy]:
-    """Return the key and policy of an endpoint; without a key it learns nothing about the user."""
-    policy = replace(_policy(slots), bare=not with_key)
-    return os.environ.get(variable) if with_key else None, policy
-
-
-def _policy(slots: Slots | None) -> Policy:
+def _find_endpoint(
+    name: str, with_key: bool, slots: Slots | None, variable: str = "OPENAI_API_KEY"
+) -> tuple[str, str | None, str | None, Policy]:
+    """Return model, address, key and policy; without a key it learns nothing about the user."""
     from colligate.models.openai_http import Policy
 
-    return Policy(slots=slots or Slots())
-
-
-def _open_endpoint(
-    model: str, url: str | None, key: str | None, policy: Policy, options: dict[str, Any]
-) -> ChatModel:
-    from colligate.models.openai import OpenAIChat
-
-    patience = {option: options.pop(option) for option in _POLICY & options.keys()}
-    return OpenAIChat(model, url, key, policy=replace(policy, **patience), **options)
+    kind, rest = split_name(name)
+    policy = Policy(slots=slots or Slots(), bare=not with_key)
+    if kind == "ollama":  # the key is not meant for it
+        return rest, ollama_url(), None, policy
+    return *split_address(rest), os.environ.get(variable) if with_key else None, policy
 
 
 def _open_gguf(
@@ -318,21 +295,22 @@ def _pinned_models() -> list[str]:
 
 
 def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...]) -> UnknownModel:
+    """Return the error for a name of no known form, with what was probably meant."""
     kinds = [form.partition(":")[0] for form in forms if ":" in form]
-    hint, why = f"names are {', '.join(forms)}", ""
-    begun, mark, rest = re.fullmatch("([^:/]*)([:/]?)(.*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
+    begun = re.split("[:/]", name, maxsplit=1)[0]
     near = closest(begun, [*words, *kinds])
-    if "openai" in kinds:
-        why = "colligate speaks OpenAI's protocol, others only through a proxy such as LiteLLM"
+    meant = None
     if near and near != begun:
-        hint, why = f"did you mean {near}:{rest}?" if near in kinds else f"did you mean {near}?", ""
-    elif why and name.startswith(("http://", "https://")):
-        hint = f"did you mean openai:MODEL@{name}?"
-    elif why and (name.endswith(".gguf") or name in _pinned_models()):
-        hint, why = f"did you mean gguf:{name}?", ""
-    elif why and mark == "/" and rest:
-        hint, why = f"did you mean {'hf' if 'hf' in kinds else 'st'}:{name}?", ""
-    return UnknownModel(f"no {what} {name!r}", why, hint)
+        meant = near + (f":{name[len(begun) + 1 :]}" if near in kinds else "")
+    elif "openai" in kinds and name.startswith(("http://", "https://")):
+        meant = f"openai:MODEL@{name}"
+    elif "gguf" in kinds and (name.endswith(".gguf") or name in _pinned_models()):
+        meant = f"gguf:{name}"
+    elif name[len(begun) :].strip("/") and name[len(begun)] == "/":
+        meant = next((f"{kind}:{name}" for kind in ("hf", "st") if kind in kinds), None)
+    why = "colligate speaks OpenAI's protocol, others only through a proxy such as LiteLLM"
+    hint = f"did you mean {meant}?" if meant else f"names are {', '.join(forms)}"
+    return UnknownModel(f"no {what} {name!r}", "" if meant or "openai" not in kinds else why, hint)
 
 
 def _first_model(url: str, key: str) -> str:
@@ -356,8 +334,6 @@ def _first_model(url: str, key: str) -> str:
 
 
 # The parts of a name
-
-_LOCAL = ("gguf", "hf", "st", "cross-encoder")
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -422,32 +398,22 @@ def anchor_name(name: str, folder: Path) -> str:
         base, adapter = split_adapter(name)
         if adapter is not None:
             return f"{anchor_name(base, folder)}+{anchor_adapter(adapter, folder)}"
-    if kind not in _LOCAL or not rest:
+    if kind not in ("gguf", "hf", "st", "cross-encoder") or not rest:
         return name
-    return f"{kind}:{_anchor(kind, rest, folder)}"
+    if kind == "gguf":
+        return name if rest in PINNED else f"gguf:{_anchor(rest, folder)}"
+    return f"{kind}:{anchor_adapter(rest, folder)}"
 
 
 def anchor_adapter(name: str, folder: Path) -> str:
-    """Return an adapter's name with a relative path taken from `folder`.
-
-    A name that is not a path stays: names of the hub and of a server, unless the folder contains
-    something of that name.
-    """
-    return _anchor("hf", name, folder)
+    """Return the name of an adapter, or of the hub, in the same way."""
+    looks_so = name.startswith((".", "~", "/")) or name.count("/") > 1 or name.endswith(".gguf")
+    is_path = looks_so or (folder / Path(name).expanduser()).exists()
+    return _anchor(name, folder) if is_path else name
 
 
-def _anchor(kind: str, target: str, folder: Path) -> str:
-    path = folder / Path(target).expanduser()
-    if kind == "gguf":
-        is_path = target not in PINNED
-    else:
-        is_path = (
-            target.startswith((".", "~", "/"))
-            or target.count("/") > 1
-            or target.endswith(".gguf")
-            or path.exists()
-        )
-    return os.path.normpath(path) if is_path else target
+def _anchor(path: str, folder: Path) -> str:
+    return os.path.normpath(folder / Path(path).expanduser())
 
 
 def normalize_name(name: str) -> str:
@@ -523,7 +489,6 @@ OPTIONS: Mapping[str, Mapping[str, type]] = {
     "hf": {"context_tokens": int, "parallel": int, "device": str, "dtype": str},
     "openai": _ENDPOINT,
     "ollama": _ENDPOINT,
-    "ray": {"address": str, "copies": int, **_LLAMACPP, "device": str, "dtype": str},
 }
 """Backend -> option -> type. Numbers are above 0, `draft` may be 0; `timeout` is seconds without a
 byte arriving."""
@@ -534,12 +499,14 @@ _EXPECTED = {int: "a whole number above 0", float: "a number above 0", str: "a t
 def options_of(kind: str) -> Mapping[str, type] | None:
     """Return the options of a backend with their types; None if there is no such backend.
 
-    Those of a plug-in are the keyword-only parameters of its function that are annotated with
-    int, float or str.
+    Those of a plug-in are its `options`, or the keyword-only parameters of its function that are
+    annotated with int, float or str.
     """
     if kind in OPTIONS or kind not in plugins("models"):
         return OPTIONS.get(kind)
     opener = load_plugin("models", kind)
+    if isinstance(named := getattr(opener, "options", None), Mapping):
+        return named
     hints = get_type_hints(opener)
     return {
         name: hints[name]

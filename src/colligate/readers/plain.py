@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from colligate.core.answer import NOT_FOUND, Answer, Form
 from colligate.core.events import Answered, Said
-from colligate.core.fit import fit_window
+from colligate.core.fit import Room, fit_window
 from colligate.core.run import Run, Shown, Task
 from colligate.models import Message
 from colligate.readers.quoting import keep_table_heads, render_task
@@ -67,9 +67,7 @@ class PlainReader:
             ranked,
             prompt,
             run,
-            max_tokens=MOST_TOKENS,
-            span=lambda each: each.passage.span,
-            last=True,
+            Room(MOST_TOKENS, last=True),
         )
         text = (await run.chat(prompt(kept), max_tokens=MOST_TOKENS)).text.strip()
         short = "" if task.form is Form.LONG else take_final_answer(text)

@@ -34,16 +34,11 @@ from colligate.models import Capability, LabelOdds, Role
 from colligate.readers.citing import (
     LONGEST_QUOTE,
     Statement,
+    finish,
     remove_model_marks,
     write_answer,
 )
-from colligate.readers.quoting import (
-    QuotingReader,
-    Reply,
-    ReplyForm,
-    finish,
-    keep_table_heads,
-)
+from colligate.readers.quoting import QuotingReader, Reply, ReplyForm, keep_table_heads
 
 # Odds from which an answer counts: the mean, in log-odds, of those that a passage contains one and
 # that it says this one (docs/benchmarks.md, "The pointwise reader's limit", on 115 questions). From

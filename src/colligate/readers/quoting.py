@@ -15,15 +15,22 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from colligate.core.answer import NOT_FOUND, Answer, Form
 from colligate.core.events import Answered, Noted, Said
-from colligate.core.fit import fit_window
-from colligate.core.prompts import escape, render_passages, render_question
+from colligate.core.fit import Room, fit_window
+from colligate.core.prompts import escape, keep_table_head, render_passages, render_question
 from colligate.core.run import Run, Shown, Task
-from colligate.documents import Document, Passage
+from colligate.documents import Passage
 from colligate.documents.locating import normalise
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models import Message, Role
 from colligate.models.structured import StructuredReply
-from colligate.readers.citing import Cited, ComputedStatement, cite, judge_stated, write_checked
+from colligate.readers.citing import (
+    Cited,
+    ComputedStatement,
+    cite,
+    finish,
+    judge_stated,
+    write_checked,
+)
 
 
 class Reply(BaseModel):
@@ -200,10 +207,7 @@ class QuotingReader:
             shown,
             lambda kept: self.messages(question, kept, task),
             run,
-            max_tokens=wanted.tokens,
-            schema=wanted.reply,
-            span=lambda each: each.passage.span,
-            last=True,
+            Room(wanted.tokens, schema=wanted.reply, last=True),
         )
         if len(fit) == 1 and (excess := await find_excess(task)):
             fit = [await cut_passage(fit[0], excess, run)]
@@ -289,26 +293,6 @@ async def cut_passage(shown: Shown, over: int, run: Run) -> Shown:
     cut = document.passage(document.span(start, start + ends[left - 1]))
     run.warn(f"“{passage.full_title}” does not fit the window: its first {left:,} tokens are read")
     return replace(shown, passage=replace(cut, folder=passage.folder, section=passage.section))
-
-
-def keep_table_head(passage: Passage, document: Document) -> Passage:
-    """Return a passage that continues a table with the table's head in its headings."""
-    head = document.table_head(passage.span)
-    if not head or passage.section[-1:] == (head,):
-        return passage
-    return replace(passage, section=(*passage.section, head))
-
-
-def finish(refused: Answer, cited: Cited, run: Run) -> Answer:
-    """Record the answer and return it; without a citation it is a refusal."""
-    for each in cited.dropped:
-        run.warn(each)
-    spans = tuple(citation.span for citation in cited.citations)
-    run.emit(Answered(bool(spans), cited.text, spans, cited.dropped))
-    if not spans:
-        return refused
-    short = cited.short or None
-    return replace(refused, text=cited.text, found=True, short=short, citations=cited.citations)
 
 
 @cache

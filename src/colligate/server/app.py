@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import signal
 import socket
@@ -39,7 +38,6 @@ from colligate import __version__
 from colligate.core.events import Listener
 from colligate.engine import Engine
 from colligate.errors import MissingExtra, UsageError
-from colligate.library.lock import Address, publish_address, withdraw_address
 from colligate.server import openai
 from colligate.server.auth import Guard
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
@@ -169,10 +167,9 @@ async def listen(
             await state.libraries.engine(DEFAULT_LIBRARY).open_models(on_opening)
             async with beside(state):
                 listening.listen(backlog)  # from here on clients wait and are not refused
-                here = Address(_local(url), config.token, state.instance, os.getpid())
                 server = _SignalledServer(uvicorn_config, state)
                 # Signals are handled before anybody learns that there is a server to stop.
-                with server.capture_signals(), _published(state, here):
+                with server.capture_signals():
                     on_ready(url)
                     await server.serve(sockets=[listening])
 
@@ -206,29 +203,6 @@ class _SignalledServer(uvicorn.Server):
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
-
-
-@contextmanager
-def _published(state: ServerState, address: Address) -> Iterator[None]:
-    """Let commands of the same person find the server through the library's folder."""
-    library = state.libraries.folder(DEFAULT_LIBRARY)
-    try:
-        publish_address(library, address)
-    except OSError as error:
-        _log.warning("commands will not find this server: %s", error)
-    try:
-        yield
-    finally:
-        withdraw_address(library, address)
-
-
-def _local(url: str) -> str:
-    """Replace an address that means all of this machine's by one to connect to.
-
-    >>> _local("http://0.0.0.0:8420/"), _local("http://[::]:8420/")
-    ('http://127.0.0.1:8420/', 'http://[::1]:8420/')
-    """
-    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
 def _bind(config: ServerConfig) -> socket.socket:

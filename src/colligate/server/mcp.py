@@ -19,7 +19,7 @@ import colligate
 from colligate.core.events import Event, Noted, Progressed, pluralize
 from colligate.core.parameters import set_parameters
 from colligate.core.run import allow, refuse
-from colligate.core.strategy import Strategy, list_strategies, load_strategy
+from colligate.core.strategy import list_strategies, load_strategy
 from colligate.documents import Document, Span
 from colligate.documents.tree import Kind, Node
 from colligate.engine import DEFAULT_STRATEGY, Engine
@@ -31,9 +31,10 @@ from colligate.library.web import hide_folders
 from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.shapes import (
     AnswerShape,
+    AskRequest,
     DocumentShape,
-    EarlierTurn,
     History,
+    OnEvent,
     PassageShape,
     describe_document,
     describe_passage,
@@ -90,10 +91,6 @@ def make_http_manager(service: AnswerService, body_bytes: int) -> StreamableHTTP
     return server.session_manager
 
 
-OnEvent = Callable[[Mapping[str, Any]], None]
-"""Gets each event of a run as JSON; may be called from any thread."""
-
-
 class AnswerService(Protocol):
     """Libraries by name, and questions answered over them."""
 
@@ -104,16 +101,7 @@ class AnswerService(Protocol):
         """Return what one library holds."""
 
     async def answer(
-        self,
-        question: str,
-        *,
-        library: str = DEFAULT_LIBRARY,
-        strategy: str = DEFAULT_STRATEGY,
-        where: Sequence[str] = (),
-        effort: str | None = None,
-        yes: bool = False,
-        history: Sequence[EarlierTurn] = (),
-        on_event: OnEvent | None = None,
+        self, request: AskRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
     ) -> dict[str, Any]:
         """Return the object of `ask --json`; the run stops when the caller is cancelled."""
 
@@ -177,31 +165,20 @@ class SingleLibrary:
         return opened if documents is None else opened.view(documents)
 
     async def answer(
-        self,
-        question: str,
-        *,
-        library: str = DEFAULT_LIBRARY,
-        strategy: str = DEFAULT_STRATEGY,
-        where: Sequence[str] = (),
-        effort: str | None = None,
-        yes: bool = False,
-        history: Sequence[EarlierTurn] = (),
-        on_event: OnEvent | None = None,
+        self, request: AskRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
     ) -> dict[str, Any]:
         _require_default(library)
-        listener = None if on_event is None else lambda event: on_event(event.to_json())
-        chosen: str | Strategy = strategy
-        if effort is not None:
-            chosen = set_parameters(load_strategy(strategy), [f"effort={effort}"])
-        documents = await self._find_documents()
+        parameters = [f"{name}={value}" for name, value in request.parameters.items()]
         answer = await self.engine.ask(
-            question,
-            documents=documents,
-            strategy=chosen,
-            where=where,
-            on_event=listener,
-            consent=allow if yes else refuse,
-            history=[turn.to_turn() for turn in history],
+            request.question,
+            documents=await self._find_documents(),
+            strategy=set_parameters(load_strategy(request.strategy), parameters)
+            if parameters
+            else request.strategy,
+            where=request.where,
+            on_event=None if on_event is None else lambda event: on_event(event.to_json()),
+            consent=allow if request.yes else refuse,
+            history=[turn.to_turn() for turn in request.history],
         )
         warnings = dict.fromkeys([*self._warnings, *answer.warnings])
         return {**answer.to_json(), "warnings": list(warnings)}
@@ -330,18 +307,17 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         async def report(seen: int, line: str) -> None:
             await context.report_progress(seen, message=line)
 
+        asked = AskRequest(
+            question=question,
+            strategy=strategy,
+            parameters={} if effort is None else {"effort": effort},
+            where=where or [],
+            yes=yes,
+            history=history,
+        )
         with _as_tool_errors():
             async with forward_progress(report) as on_event:
-                answer = await service.answer(
-                    question,
-                    library=library,
-                    strategy=strategy,
-                    where=where or (),
-                    effort=effort,
-                    yes=yes,
-                    history=history,
-                    on_event=on_event,
-                )
+                answer = await service.answer(asked, library, on_event)
         if left := service.unread(library):
             them = "it" if left == 1 else "them"
             missing = f"{pluralize(left, 'file')} not read yet: ask again later to include {them}"

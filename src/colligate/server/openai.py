@@ -25,8 +25,8 @@ from colligate.errors import UnknownStrategy
 from colligate.export import RenderedAnswer, describe_place, render_answer, render_event
 from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.errors import NotHere, RunFailed, Unanswerable, openai_error_of
-from colligate.server.runs import AskRequest, RecordedRun
-from colligate.server.shapes import LONGEST_TURN, MOST_TURNS, EarlierTurn
+from colligate.server.runs import RecordedRun
+from colligate.server.shapes import LONGEST_TURN, MOST_TURNS, AskRequest, EarlierTurn
 from colligate.server.state import ServerState, State
 from colligate.server.stream import AsciiJSONResponse, encode_json, finish_unless_hung_up
 

@@ -17,16 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, BinaryIO, cast
 
 from colligate.concurrency import in_thread
 from colligate.core.events import Event, Located, Noted, Trace
-from colligate.core.parameters import list_parameters
+from colligate.core.parameters import format_setting, list_parameters
 from colligate.core.run import allow, refuse
-from colligate.core.strategy import Strategy, list_strategies, load_strategy
-from colligate.engine import DEFAULT_STRATEGY
+from colligate.core.strategy import Strategy, load_strategy
 from colligate.errors import ColligateError, UsageError
 from colligate.library.sources import parse_conditions
 from colligate.library.store import RUNS_FOLDER, holds_id
@@ -36,12 +33,11 @@ from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
-from colligate.server.shapes import History, RunShape, WorkState
+from colligate.server.shapes import AskRequest, RunShape, WorkState
 from colligate.server.stream import encode_json
 from colligate.server.tokens import CALLER, Right
 from colligate.session import configure
 
-Setting = str | int | float | bool | None
 _ENDED = frozenset({"done", "failed", "cancelled"})
 _SECONDS_TO_CONSENT = 300.0  # the run keeps its place meanwhile
 
@@ -72,7 +68,7 @@ class Runs:
 
     async def start(self, library: str, request: AskRequest) -> RecordedRun:
         """Ask a question of a library; `Busy` if too many runs wait or the server is stopping."""
-        strategy = request.make_strategy(self._config)
+        strategy = _make_strategy(request, self._config)
         parse_conditions(request.where)
         folder = self._libraries.folder(library) / RUNS_FOLDER
         if self._closing:
@@ -107,6 +103,7 @@ class Runs:
 
     def get(self, run_id: str) -> RecordedRun:
         """Return a run; `NotHere` if there is none of this id that the caller may see."""
+        self._drop_erased()
         run = self._runs.get(run_id)
         if run is None or not run.visible:
             raise NotHere("no such run", "old runs are forgotten")
@@ -114,7 +111,14 @@ class Runs:
 
     def list_runs(self, library: str) -> list[RecordedRun]:
         """Return a library's runs, the newest first."""
+        self._drop_erased()
         return [run for run in reversed(self._runs.values()) if run.library == library]
+
+    def _drop_erased(self) -> None:
+        """Drop the runs whose files another process has erased with a document."""
+        for run in [run for run in self._runs.values() if run.ended and run.size]:
+            if not run.files.summary.exists():
+                del self._runs[run.id]
 
     async def follow(
         self, run: RecordedRun, after: int = 0, *, prompts: bool = False
@@ -222,7 +226,7 @@ class Runs:
             self._metrics.run_seconds.labels(run.strategy).observe(run.seconds)
         self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, state, outcome)
-        if run.removed:
+        if run.removed or not run.files.events.exists():  # erased by another process's removal
             holds_text: bool = await in_thread(run.holds_id, run.removed)
             if holds_text:
                 await self._delete(run)
@@ -290,90 +294,34 @@ def _without_prompt(line: bytes) -> bytes:
     return encode_json(event)
 
 
-# One run: the question, its state, its outcome.
+def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
+    """Check a question and return its strategy with the parameters.
+
+    A parameter may name a model only if the server allows that model.
+    """
+    if not request.question.strip():
+        raise UsageError("the question is empty", hint="write a question")
+    if len(request.question) > (limit := config.question_characters):
+        why = f"it has {len(request.question):,} characters and the limit is {limit:,}"
+        raise UsageError("the question is too long", why, "shorten it")
+    kind = load_strategy(request.strategy)
+    models = {each.name for each in list_parameters(kind) if each.type in ("str", "str|none")}
+    texts = []
+    for name, value in request.parameters.items():
+        text = format_setting(value)
+        if not re.fullmatch(r"\w+", name):
+            raise UsageError(f"{request.strategy} has no parameter {name!r}")
+        if name in models and text not in ("none", *config.allow_models):
+            raise UsageError(
+                f"{name} of {request.strategy} cannot be set here",
+                "a server loads no model that a question names",
+                "start it with --allow-model NAME",
+            )
+        texts.append(f"{name}={text}")
+    return configure(kind, config.settings, texts, Trace(keep=False))
 
 
-class AskRequest(BaseModel):
-    """A question, and how it is to be answered."""
-
-    model_config = ConfigDict(extra="forbid")
-    question: Annotated[str, Field(min_length=1, description="The question.")]
-    strategy: Annotated[
-        str,
-        Field(
-            max_length=100,
-            description="A strategy; GET /api/about describes each.",
-            json_schema_extra={"enum": sorted(list_strategies())},
-        ),
-    ] = DEFAULT_STRATEGY
-    parameters: Annotated[
-        dict[str, Setting | list[Setting]],
-        Field(max_length=100, description="Parameters of the strategy, by name."),
-    ] = {}
-    documents: Annotated[
-        list[str] | None,
-        Field(max_length=10_000, description="Ids to answer over; without, the whole library."),
-    ] = None
-    where: Annotated[
-        list[str],
-        Field(
-            max_length=20,
-            description='Conditions that documents must meet, such as "date>=2024".',
-        ),
-    ] = []
-    max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
-    timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
-    yes: Annotated[
-        bool | Literal["ask"],
-        Field(
-            description="Allow work that takes many calls, as an agent for each document. With"
-            ' "ask" an event `consent` says what it takes, and POST /api/runs/ID/consent decides.'
-        ),
-    ] = False
-    history: History = []
-    stream: Annotated[bool, Field(description="Send events as they come.")] = False
-
-    @property
-    def earlier(self) -> list[str] | None:
-        """Documents that the answers in `history` cite; None if one is without citations."""
-        if any(turn.answer and not turn.cited for turn in self.history):
-            return None
-        return sorted({place.document for turn in self.history for place in turn.cited})
-
-    def make_strategy(self, config: ServerConfig) -> Strategy:
-        """Check the question and return the strategy with its parameters.
-
-        A parameter may name a model only if the server allows that model.
-        """
-        if not self.question.strip():
-            raise UsageError("the question is empty", hint="write a question")
-        if len(self.question) > (limit := config.question_characters):
-            why = f"it has {len(self.question):,} characters and the limit is {limit:,}"
-            raise UsageError("the question is too long", why, "shorten it")
-        kind = load_strategy(self.strategy)
-        models = {each.name for each in list_parameters(kind) if each.type in ("str", "str|none")}
-        texts = []
-        for name, value in self.parameters.items():
-            text = _setting_text(value)
-            if not re.fullmatch(r"\w+", name):
-                raise UsageError(f"{self.strategy} has no parameter {name!r}")
-            if name in models and text not in ("none", *config.allow_models):
-                raise UsageError(
-                    f"{name} of {self.strategy} cannot be set here",
-                    "a server loads no model that a question names",
-                    "start it with --allow-model NAME",
-                )
-            texts.append(f"{name}={text}")
-        return configure(kind, config.settings, texts, Trace(keep=False))
-
-
-def _setting_text(value: Setting | list[Setting]) -> str:
-    """Return a value as it is written on the command line."""
-    if isinstance(value, list):
-        return ",".join(_setting_text(each) for each in value)
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
+# One run: its state, its events, its outcome.
 
 
 @dataclass(eq=False)
@@ -382,9 +330,9 @@ class RecordedRun:
 
     Its events are in a file. Its outcome is in the file of its summary, and in `kept_outcome`
     while the run is recent. `asked_by` is the named token of the question, if any, and `asked_with`
-    its digest's beginning: another one may get the name later. `earlier` are
-    the documents that earlier answers of the conversation cite, None if an answer came without
-    them. `removed` are documents that were removed during the run.
+    its digest's beginning: another one may get the name later. `earlier` are the documents that
+    earlier answers of the conversation cite, None if one came without. `removed` were removed
+    during the run.
     """
 
     library: str
@@ -428,20 +376,8 @@ class RecordedRun:
 
     def to_json(self) -> RunShape:
         """Return the run as lists show it."""
-        return {
-            "id": self.id,
-            "library": self.library,
-            "question": self.question,
-            "strategy": self.strategy,
-            "parameters": dict(self.parameters),
-            "documents": None if self.documents is None else list(self.documents),
-            "where": list(self.where),
-            "state": self.state,
-            "began": self.began,
-            "seconds": round(self.seconds, 3),
-            "found": self.found,
-            "asked_by": self.asked_by,
-        }
+        shown = {name: getattr(self, name) for name in RunShape.__annotations__}
+        return cast(RunShape, shown | {"seconds": round(self.seconds, 3)})
 
     def summary(self) -> dict[str, Any]:
         """Return what is kept of it beside its outcome."""

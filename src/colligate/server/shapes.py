@@ -5,6 +5,7 @@ Offsets count code points and are half-open; pages count from 1.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, cast
 
@@ -12,10 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from colligate.core.answer import Ground
+from colligate.core.strategy import list_strategies
 from colligate.documents import Hit, Span
+from colligate.engine import DEFAULT_STRATEGY
 from colligate.library.sources import DocumentInfo
 from colligate.library.web import hide_folders
 from colligate.readers.followup import Turn
+
+OnEvent = Callable[[Mapping[str, Any]], None]
+"""Gets each event of a run as JSON; may be called from any thread."""
 
 WorkState = Literal["queued", "running", "done", "failed", "cancelled"]
 
@@ -53,6 +59,57 @@ History = Annotated[
         description="The conversation so far, oldest first: the question may point back to it.",
     ),
 ]
+
+
+Setting = str | int | float | bool | None
+
+
+class AskRequest(BaseModel):
+    """A question, and how it is to be answered."""
+
+    model_config = ConfigDict(extra="forbid")
+    question: Annotated[str, Field(min_length=1, description="The question.")]
+    strategy: Annotated[
+        str,
+        Field(
+            max_length=100,
+            description="A strategy; GET /api/about describes each.",
+            json_schema_extra={"enum": sorted(list_strategies())},
+        ),
+    ] = DEFAULT_STRATEGY
+    parameters: Annotated[
+        dict[str, Setting | list[Setting]],
+        Field(max_length=100, description="Parameters of the strategy, by name."),
+    ] = {}
+    documents: Annotated[
+        list[str] | None,
+        Field(max_length=10_000, description="Ids to answer over; without, the whole library."),
+    ] = None
+    where: Annotated[
+        list[str],
+        Field(
+            max_length=20,
+            description='Conditions that documents must meet, such as "date>=2024".',
+        ),
+    ] = []
+    max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
+    timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
+    yes: Annotated[
+        bool | Literal["ask"],
+        Field(
+            description="Allow work that takes many calls, as an agent for each document. With"
+            ' "ask" an event `consent` says what it takes, and POST /api/runs/ID/consent decides.'
+        ),
+    ] = False
+    history: History = []
+    stream: Annotated[bool, Field(description="Send events as they come.")] = False
+
+    @property
+    def earlier(self) -> list[str] | None:
+        """Documents that the answers in `history` cite; None if one is without citations."""
+        if any(turn.answer and not turn.cited for turn in self.history):
+            return None
+        return sorted({place.document for turn in self.history for place in turn.cited})
 
 
 class Decision(BaseModel):

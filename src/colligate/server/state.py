@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePath
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from sse_starlette import ServerSentEvent
 
 from colligate.concurrency import in_thread
 from colligate.documents import Document
-from colligate.engine import DEFAULT_STRATEGY, Engine
+from colligate.engine import Engine
 from colligate.errors import ReadingError
 from colligate.library.parsing import ParserPool
 from colligate.library.sources import Sources
@@ -24,8 +23,8 @@ from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.errors import Busy, NotHere
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
-from colligate.server.runs import AskRequest, RecordedRun, Runs
-from colligate.server.shapes import EarlierTurn
+from colligate.server.runs import RecordedRun, Runs
+from colligate.server.shapes import AskRequest, OnEvent
 from colligate.server.stream import EventStream
 from colligate.server.tokens import Right
 from colligate.server.uploads import UploadJobs
@@ -37,7 +36,7 @@ SECONDS_TO_CLOSE = 5
 class ServerState:
     """The parts of a running server; `libraries`, `runs` and `jobs` exist inside `open`.
 
-    It is the `AnswerService` of the MCP endpoint. `instance` differs at each start and is public.
+    It is the `AnswerService` of the MCP endpoint.
     """
 
     libraries: Libraries
@@ -47,7 +46,6 @@ class ServerState:
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
         self.metrics = Metrics()
-        self.instance = secrets.token_urlsafe(16)
         self.open_streams = 0
         self._viewer = ParserPool(1)
         self._viewing = asyncio.Lock()
@@ -57,7 +55,6 @@ class ServerState:
         """Serve an engine and close it at the end; its library is the default one."""
         async with engine:
             library = await engine.open_library()
-            await library.hold()
             self.libraries = Libraries(engine, library.path, self.config.libraries)
             self.runs = Runs(self.libraries, self.config, self.metrics)
             self.jobs = UploadJobs(self.libraries, self.config.jobs, self.metrics)
@@ -137,27 +134,10 @@ class ServerState:
         raise NotHere(f"cannot show {name}", f"the file {why}", hint)
 
     async def answer(
-        self,
-        question: str,
-        *,
-        library: str = DEFAULT_LIBRARY,
-        strategy: str = DEFAULT_STRATEGY,
-        where: Sequence[str] = (),
-        effort: str | None = None,
-        yes: bool = False,
-        history: Sequence[EarlierTurn] = (),
-        on_event: Callable[[Mapping[str, Any]], None] | None = None,
+        self, request: AskRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
     ) -> dict[str, Any]:
         """Return the answer of a recorded run, which is cancelled when the caller is."""
         require(Right.ASK)
-        request = AskRequest(
-            question=question,
-            strategy=strategy,
-            parameters={} if effort is None else {"effort": effort},
-            where=list(where),
-            yes=yes,
-            history=list(history),
-        )
         run = await self.runs.start(library, request)
         try:
             async for _, event in self.runs.follow(run):

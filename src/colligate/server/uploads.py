@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from colligate.concurrency import in_thread
 from colligate.errors import ColligateError
@@ -203,17 +203,8 @@ class UploadJob:
 
     def to_json(self) -> JobShape:
         """Return the job as the API shows it."""
-        return {
-            "id": self.id,
-            "library": self.library,
-            "state": self.state,
-            "phase": self.phase,
-            "done": self.done,
-            "total": self.total,
-            "files": [file.name for file in self.files],
-            "problems": list(self.problems),
-            "documents": list(self.documents),
-        }
+        shown = {name: getattr(self, name) for name in JobShape.__annotations__}
+        return cast(JobShape, shown | {"files": [file.name for file in self.files]})
 
     def update(self, **changes: Any) -> None:
         """Change fields, and wake whoever follows."""

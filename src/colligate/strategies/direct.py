@@ -11,7 +11,8 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer, Form
 from colligate.core.events import Answered, Said
-from colligate.core.prompts import build_messages
+from colligate.core.parameters import require_min
+from colligate.core.prompts import build_messages, escape
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 
@@ -33,9 +34,12 @@ class Direct:
     max_tokens: int = 1024  # DualRAG's code
     form: Form = Form.SHORT
 
+    def __post_init__(self) -> None:
+        require_min(self, max_tokens=1)
+
     async def answer(self, question: str, run: Run) -> Answer:
         """Ask the reader and cite nothing."""
-        messages = build_messages(INSTRUCTIONS[self.form], f"Question: {question.strip()}")
+        messages = build_messages(INSTRUCTIONS[self.form], f"Question: {escape(question.strip())}")
         completion = await run.chat(messages, max_tokens=self.max_tokens)
         run.warn("answered from the model's memory: no document was read and nothing is cited")
         text = completion.text.strip()

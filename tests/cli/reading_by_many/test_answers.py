@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from colligate import Engine
-from colligate.documents import Document
 
 QUESTION = "Which notices must stay in copies of the software?"
 STRATEGIES = pytest.mark.parametrize("strategy", ["duquad", "dualrag", "spd-rag"])
@@ -35,42 +34,24 @@ def asking(server: Any, strategy: str, *arguments: str | Path) -> list[str | Pat
 
 
 @STRATEGIES
-async def test_every_citation_is_a_slice_of_its_document(
-    answers: Any, licences: Path, tmp_path: Path, strategy: str
+def test_citations_are_slices_usage_is_told_by_role_and_the_trace_replays_the_run(
+    colligate: Any, answers: Any, licences: Path, tmp_path: Path, strategy: str
 ) -> None:
-    model = f"openai:reader@{answers.server.url}"
-    async with Engine(model=model, embedder="static", library=tmp_path / "library") as engine:
-        answer = await engine.ask(QUESTION, [licences], strategy=strategy)
-        library = await engine.open_library()
-        documents: dict[str, Document] = {
-            citation.span.document_id: await library.document(citation.span.document_id)
-            for citation in answer.citations
-        }
-    assert answer.found
-    assert answer.strategy == strategy
-    assert len(documents) == {"duquad": 3, "dualrag": 5, "spd-rag": 5}[strategy]
-    for citation in answer.citations:
-        assert documents[citation.span.document_id].slice(citation.span) == citation.quote
-        assert any(notice in " ".join(citation.quote.split()) for notice in answers.notices)
-    assert answer.evidence
-    assert all(evidence.reason for evidence in answer.evidence)
-    assert answers.counted() == PARTS[strategy]
-
-
-@STRATEGIES
-def test_json_and_usage_by_role(
-    colligate: Any, answers: Any, licences: Path, strategy: str
-) -> None:
-    worker = f"openai:worker@{answers.server.url}"
-    done = colligate.here(
-        *asking(answers.server, strategy, licences, "--json", "--worker-model", worker)
-    )
+    worker, trace = f"openai:worker@{answers.server.url}", tmp_path / "trace.jsonl"
+    more = ("--json", "--worker-model", worker, "--trace", trace)
+    done = colligate.here(*asking(answers.server, strategy, licences, *more))
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
+    assert answers.counted() == PARTS[strategy]
+    cited = {each["document"] for each in said["citations"]}
+    assert len(cited) == {"duquad": 3, "dualrag": 5, "spd-rag": 5}[strategy]
+    assert said["evidence"]
+    assert all(each["reason"] for each in said["evidence"])
     assert (said["question"], said["strategy"], said["found"]) == (QUESTION, strategy, True)
     for citation in said["citations"]:
         text = colligate.here("library", "show", citation["document"], "--text").stdout
         assert text[citation["start"] : citation["end"]] == citation["quote"]
+        assert any(notice in " ".join(citation["quote"].split()) for notice in answers.notices)
         for start, end in citation["answer_spans"]:
             assert any(notice in said["answer"][start:end] for notice in answers.notices)
     usage = said["usage"]
@@ -83,15 +64,6 @@ def test_json_and_usage_by_role(
     assert usage["calls"] == sum(calls.values()) == sum(PARTS[strategy].values())
     assert (calls["worker"] > 0) == (strategy == "spd-rag")
     assert usage["retrieval_rounds"] == {"duquad": 0, "dualrag": 4, "spd-rag": 0}[strategy]
-
-
-@STRATEGIES
-def test_the_trace_replays_the_whole_run(
-    colligate: Any, answers: Any, licences: Path, tmp_path: Path, strategy: str
-) -> None:
-    trace = tmp_path / "trace.jsonl"
-    done = colligate.here(*asking(answers.server, strategy, licences, "--trace", trace))
-    assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
     assert [each["at"] for each in events] == sorted(each["at"] for each in events)
     assert events[-1]["event"] == "answered"
@@ -110,33 +82,22 @@ def _prompts(calls: list[dict[str, Any]]) -> list[str]:
 
 
 @STRATEGIES
-def test_what_no_document_holds_is_status_3(
+def test_nothing_found_is_status_3_and_what_fails_status_1_in_one_line(
     colligate: Any, answers: Any, licences: Path, strategy: str
 ) -> None:
     answers.notices = []
-    done = colligate.here(*asking(answers.server, strategy, licences))
+    asked = asking(answers.server, strategy, licences)
+    done = colligate.here(*asked)
     assert (done.returncode, done.stdout) == (3, "Not in these documents.\n"), done.stderr
-
-
-@STRATEGIES
-def test_a_server_that_refuses_is_status_1_and_one_line(
-    colligate: Any, answers: Any, licences: Path, strategy: str
-) -> None:
+    done = colligate.here(*asked, "--max-tokens-total", "60")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "raise the token limit (--max-tokens-total)" in done.stderr
     answers.server.key = "right"
-    done = colligate.here(*asking(answers.server, strategy, licences))
+    done = colligate.here(*asked)
     assert (done.returncode, done.stdout) == (1, "")
     said = [line for line in done.stderr.splitlines() if line.startswith("colligate: ")]
     assert len(said) == 1, done.stderr
     assert "OPENAI_API_KEY" in said[0]
-
-
-@STRATEGIES
-def test_a_budget_that_is_too_small_for_anything_is_status_1(
-    colligate: Any, answers: Any, licences: Path, strategy: str
-) -> None:
-    done = colligate.here(*asking(answers.server, strategy, licences, "--max-tokens-total", "60"))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "raise the token limit (--max-tokens-total)" in done.stderr
 
 
 @STRATEGIES
@@ -152,3 +113,38 @@ def test_a_model_that_cannot_be_held_to_a_schema(
     said = json.loads(done.stdout)
     assert said["answer"] == expected["answer"]
     assert said["citations"] == expected["citations"]
+
+
+def test_interrupted_it_goes_on_where_it_was(colligate: Any, answers: Any, licences: Path) -> None:
+    """No document whose agent was done is asked again, nor the coordinator."""
+    server, done = answers.server, threading.Event()
+    model = f"openai:reader@{server.url}"
+    command = ["ask", QUESTION, licences, "--strategy", "spd-rag", "--model", model,
+               "--embedder", "static", "--set", "concurrency=1", "--json"]  # fmt: skip
+    go_on = threading.Event()
+
+    def agent(body: dict[str, Any]) -> Any:
+        if len(answers.at("agent")) > 2:  # the third document
+            done.set()
+            go_on.wait(30)
+        return answers.agent(body)
+
+    answers.say["agent"] = agent
+    process = colligate.start(*command)
+    assert done.wait(30)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, b""), err
+    assert b"is kept" in err
+    go_on.set()
+    answers.say["agent"] = answers.agent
+    answers.served.clear()
+
+    finished = colligate.here(*command)
+    assert finished.returncode == 0, finished.stderr
+    assert answers.counted() == {"agent": 3, "statements": 1}
+    assert len({c["document"] for c in json.loads(finished.stdout)["citations"]}) == 5
+    # What was kept is for going on alone: who asks again is answered anew.
+    answers.served.clear()
+    assert colligate.here(*command).returncode == 0
+    assert answers.counted() == {"coordinator": 1, "agent": 5, "statements": 1}

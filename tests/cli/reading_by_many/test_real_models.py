@@ -17,7 +17,7 @@ from colligate.models import ChatRequest, Completion
 from colligate.models.llama.model import LlamaCpp
 from colligate.models.weights import pull
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.real]
 
 QUESTION = "When was the tower built?"
 SMALL: dict[str, dict[str, Any]] = {

@@ -195,7 +195,7 @@ def write_formula_only(report: Path, found: Path) -> None:
     report.write_bytes(text_pdf([[], [], ["p = w h"], []]))
 
 
-@pytest.mark.parametrize(("same", "engine"), [(False, "edge"), (True, "edge"), (True, "lance")])
+@pytest.mark.parametrize(("same", "engine"), [(False, "sqlite"), (True, "sqlite"), (True, "lance")])
 async def test_it_decides_what_is_read_again(
     stand_in: Any, report: Path, tmp_path: Path, same: bool, engine: str
 ) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from colligate.documents.reading import Reading, find_files, read_file
-from colligate.errors import ColligateError, NoText, ReadingError
+from colligate.documents.reading.formats import installed_readers
+from colligate.errors import ColligateError, NoText, ReadingError, UnsupportedFormat
 from colligate.library.parsing import ParserPool
 from support.plugins import installed
 
@@ -126,3 +128,27 @@ def test_a_faulty_reader_costs_one_file(
     with pytest.raises(kind, match=why) as caught:
         read_file(file)
     assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "package", "extra"),
+    [
+        ("a.rtf", b"{\\rtf1 words}", "xberg", "legacy"),
+        ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "xberg", "legacy"),
+        ("a.wiki", b"== Words ==", "mwparserfromhell", "wikitext"),
+    ],
+)
+def test_a_format_of_an_extra_says_how_to_install_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    content: bytes,
+    package: str,
+    extra: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "colligate.documents.reading.wikitext", raising=False)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UnsupportedFormat, match=rf"{package}.*colligate\[{extra}\]"):
+        read_file(tmp_path / name)
+    assert package not in installed_readers()

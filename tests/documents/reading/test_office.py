@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import zipfile
@@ -198,8 +199,6 @@ def slides(*contents: str) -> bytes:
     ids = "".join(f'<p:sldId id="{255 + i}" r:id="r{i}"/>' for i in numbers)
     return pack(
         {
-            "[Content_Types].xml": TYPES.format(""),
-            "_rels/.rels": relations(("r1", "officeDocument", "ppt/presentation.xml")),
             "ppt/presentation.xml": f"<p:presentation {P} {R}><p:sldIdLst>{ids}</p:sldIdLst>"
             "</p:presentation>",
             "ppt/_rels/presentation.xml.rels": relations(
@@ -234,6 +233,29 @@ def test_each_slide_is_a_section_and_a_page(tmp_path: Path) -> None:
     assert "Café 正文" in document.text
     assert "\ue000" not in document.text
     assert document.pages[-1].end == len(document.text)
+
+
+def test_lists_tables_and_pictures_of_a_slide(tmp_path: Path) -> None:
+    bullet = '<a:p><a:pPr lvl="{}"><a:bu{}/></a:pPr><a:r><a:t>{}</a:t></a:r></a:p>'
+    items = [(0, "Char", "a"), (1, "AutoNum", "first"), (1, "AutoNum", "second"), (0, "Char", "b")]
+    body = shape("body", (0, "X")).replace("</p:txBody>", "{}</p:txBody>")
+    cells = "".join(
+        f"<a:tc><a:txBody><a:p><a:r><a:t>{c}</a:t></a:r></a:p></a:txBody></a:tc>" for c in "PQ"
+    )
+    table = f"<a:graphic><a:tbl><a:tr>{cells}</a:tr></a:tbl></a:graphic>"
+    table = f"<p:graphicFrame>{table}</p:graphicFrame>"
+    picture = '<p:pic><p:nvPicPr><p:cNvPr id="3" name="x" descr="A ship"/></p:nvPicPr></p:pic>'
+    number = (
+        shape("sldNum", (0, ""))
+        .replace("<a:r>", '<a:fld type="slidenum">')
+        .replace("<a:t></a:t></a:r>", "<a:t>77</a:t></a:fld>")
+    )
+    listed = body.format("".join(bullet.format(*item) for item in items))
+    deck = slides(picture + listed + table + number + shape("title", (0, "Top")))
+    document = write_and_read(tmp_path / "deck.pptx", deck)
+    assert document.text == (
+        "## Top\n\nA ship\n\nX\n\n- a\n  1. first\n  2. second\n- b\n\n| P | Q |\n| --- | --- |\n\n"
+    )
 
 
 def test_slides_are_numbered_as_shown_and_lost_charts_are_said(tmp_path: Path) -> None:
@@ -275,6 +297,12 @@ def sheet(*rows: tuple[str, ...]) -> str:
     return f'<worksheet xmlns="{SHEETS}"><sheetData>{cells}</sheetData></worksheet>'
 
 
+def rows_of(cells: str) -> str:
+    return (
+        f'<worksheet xmlns="{SHEETS}"><sheetData><row r="1">{cells}</row></sheetData></worksheet>'
+    )
+
+
 def workbook(**sheets: str) -> bytes:
     names = list(sheets)
     listed = "".join(
@@ -282,8 +310,6 @@ def workbook(**sheets: str) -> bytes:
     )
     return pack(
         {
-            "[Content_Types].xml": TYPES.format(""),
-            "_rels/.rels": relations(("r1", "officeDocument", "xl/workbook.xml")),
             "xl/workbook.xml": f'<workbook xmlns="{SHEETS}" {R}><sheets>{listed}</sheets>'
             "</workbook>",
             "xl/_rels/workbook.xml.rels": relations(
@@ -315,8 +341,7 @@ def test_what_a_sheet_lacks_or_hides_is_said(tmp_path: Path) -> None:
         '<c><f>A2</f><v>2</v></c><c t="str"><f>IF(A1,"","x")</f><v></v></c>'
         '<c><f t="shared" si="0"/><v>3</v></c>'
     )
-    rows = f'<worksheet xmlns="{SHEETS}"><sheetData><row r="1">{formulas}</row></sheetData>'
-    book = workbook(Sums=f"{rows}</worksheet>", Draft=sheet(("Rent", "999")))
+    book = workbook(Sums=rows_of(formulas), Draft=sheet(("Rent", "999")))
     names = '<sheet name="Sums" sheetId="1" state="visible" r:id="r1"/>'
     names += '<sheet name="Draft" sheetId="2" state="hidden" r:id="r2"/>'
     listed = f'<workbook xmlns="{SHEETS}" {R}><sheets>{names}</sheets></workbook>'
@@ -329,31 +354,86 @@ def test_what_a_sheet_lacks_or_hides_is_said(tmp_path: Path) -> None:
     assert write_and_read(tmp_path / "b.xlsx", workbook(S=sheet(("Rent", "9")))).warnings == ()
 
 
-def test_a_time_of_a_sheet_has_no_date(tmp_path: Path) -> None:
-    time = '<row r="1"><c r="A1" s="1"><v>0.385416666666667</v></c></row>'
-    rows = f'<worksheet xmlns="{SHEETS}"><sheetData>{time}</sheetData></worksheet>'
-    styles = f'<styleSheet xmlns="{SHEETS}"><cellXfs count="2"><xf numFmtId="0"/>'
-    styles += '<xf numFmtId="20"/></cellXfs></styleSheet>'
-    content = with_members(workbook(Opening=rows), {"xl/styles.xml": styles})
-    document = write_and_read(tmp_path / "a.xlsx", content)
-    assert "| 09:15:00 |" in document.text
+FORMATS = ("General", "9", "0.0%", '0"%"', "14", "20", "dd/mm/yyyy hh:mm", "[Red]0.00", "mmm yy")
 
 
-def test_a_percentage_of_a_sheet_is_one(tmp_path: Path) -> None:
-    cells = (
-        '<c r="A1" s="1"><v>0.125</v></c><c r="B1" s="2" t="n"><f>A1*2</f><v>-0.25</v></c>'
-        '<c r="C1"><v>0.5</v></c><c r="D1" s="2" t="inlineStr"><is><t>0.7</t></is></c>'
-        '<c r="E1" s="12"><v>3</v></c><c r="F1" s="3"><v>4</v></c>'
+@pytest.mark.parametrize(
+    ("form", "value", "shown"),
+    [
+        ("General", "0.5", "0.5"),
+        ("General", "0.30000000000000004", "0.3"),
+        ("General", "12345678901", "12345678901"),
+        ("General", "1E+3", "1000"),
+        ("9", "0.125", "12.5%"),
+        ("0.0%", "-0.25", "-25%"),
+        ('0"%"', "4", "4"),
+        ("14", "45292", "2024-01-01"),
+        ("20", "0.385416666666667", "09:15:00"),
+        ("dd/mm/yyyy hh:mm", "45292.5", "2024-01-01 12:00:00"),
+        ("mmm yy", "45292", "2024-01-01"),
+        ("14", "99999999", "99999999"),
+        ("[Red]0.00", "3", "3"),
+    ],
+)
+def test_a_number_of_a_sheet_is_shown_as_its_format_means_it(
+    tmp_path: Path, form: str, value: str, shown: str
+) -> None:
+    own = [name for name in FORMATS if not name.isdigit()]
+    ids = [int(name) if name.isdigit() else 170 + own.index(name) for name in FORMATS]
+    listed = "".join(
+        f'<numFmt numFmtId="{170 + i}" formatCode="{html.escape(each)}"/>'
+        for i, each in enumerate(own)
     )
-    rows = (
-        f'<worksheet xmlns="{SHEETS}"><sheetData><row r="1">{cells}</row></sheetData></worksheet>'
+    styles = f'<styleSheet xmlns="{SHEETS}"><numFmts>{listed}</numFmts><cellXfs>'
+    styles += "".join(f'<xf numFmtId="{i}"/>' for i in ids) + "</cellXfs></styleSheet>"
+    cell = f'<c r="A1" s="{FORMATS.index(form)}"><f>A2</f><v>{value}</v></c>'
+    content = with_members(workbook(S=rows_of(cell)), {"xl/styles.xml": styles})
+    assert f"| {shown} |" in write_and_read(tmp_path / "a.xlsx", content).text
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        ('<c t="s"><v>1</v></c><c t="s"><v>9</v></c><c><v>1</v></c>', "| Fee due |  | 1 |"),
+        ('<c t="b"><v>1</v></c><c t="e"><v>#REF!</v></c>', "| TRUE | #REF! |"),
+        ('<c r="A1"><v>1</v></c><c r="XFD1"><v>2</v></c>', "| 1 |  | 2 |"),
+        ('<c r="B1"><v>1</v></c><c r="D1"><v>2</v></c>', "|  | 1 |  | 2 |"),
+        ('<c><v>1</v></c></row><row r="1048576"><c><v>2</v></c>', "|\n|  |\n| 2 |"),
+    ],
+)
+def test_cells_of_a_sheet_stand_in_their_columns(tmp_path: Path, cells: str, shown: str) -> None:
+    runs = "<si><t>x</t></si><si><r><t>Fee</t></r><rPh><t>fi</t></rPh><r><t> due</t></r></si>"
+    strings = {"xl/sharedStrings.xml": f'<sst xmlns="{SHEETS}">{runs}</sst>'}
+    content = with_members(workbook(S=rows_of(cells)), strings)
+    assert shown in write_and_read(tmp_path / "a.xlsx", content).text
+
+
+def test_ods_cells_are_read_as_they_are_shown(tmp_path: Path) -> None:
+    urn = "urn:oasis:names:tc:opendocument:xmlns"
+
+    def cell(text: str, repeated: str = "") -> str:
+        return f"<t:table-cell {repeated}><x:p>{text}</x:p></t:table-cell>"
+
+    gap = '<t:table-cell t:number-columns-repeated="2"/>'
+    rows = f"<t:table-row>{cell('Share')}{gap}{cell('12.5 %')}</t:table-row>"
+    rows += f'<t:table-row t:number-rows-repeated="2">{gap}</t:table-row>'
+    twice = cell("7", 't:number-columns-repeated="2"')
+    rows += f'<t:table-row t:number-rows-repeated="2">{twice}</t:table-row>'
+    rows += '<t:table-row t:number-rows-repeated="1048570"><t:table-cell/></t:table-row>'
+    content = pack(
+        {
+            "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
+            "content.xml": f'<o:document-content xmlns:o="{urn}:office:1.0" '
+            f'xmlns:x="{urn}:text:1.0" xmlns:t="{urn}:table:1.0"><o:body><o:spreadsheet>'
+            f'<t:table t:name="Fees">{rows}</t:table></o:spreadsheet></o:body>'
+            "</o:document-content>",
+        }
     )
-    styles = f'<styleSheet xmlns="{SHEETS}"><numFmts><numFmt numFmtId="170" formatCode="0.0%"/>'
-    styles += '<numFmt numFmtId="171" formatCode="0&quot;%&quot;"/></numFmts><cellXfs>'
-    styles += "".join(f'<xf numFmtId="{i}"/>' for i in (0, 9, 170, 171)) + "</cellXfs>"
-    content = with_members(workbook(S=rows), {"xl/styles.xml": f"{styles}</styleSheet>"})
-    document = write_and_read(tmp_path / "a.xlsx", content)
-    assert "| 12.5% | -25% | 0.5 | 0.7 | 3 | 4 |" in document.text
+    document = write_and_read(tmp_path / "a.ods", content)
+    assert outline(document) == [(2, "Fees")]
+    assert document.text.endswith(
+        "| Share |  |  | 12.5 % |\n| --- | --- | --- | --- |\n|  |\n|  |\n| 7 | 7 |\n| 7 | 7 |\n\n"
+    )
 
 
 def test_a_large_sheet_is_whole(tmp_path: Path) -> None:
@@ -552,10 +632,10 @@ def test_lines_of_html_that_would_underline_a_heading_are_text(tmp_path: Path) -
     for kept in (
         "Total\n\\=====\n900",
         "Landlord\n\\---",
-        "Fee\n\\-",
-        "2020 - 2021\n- **item**",
+        "Fee\n\n\\-",
+        "2020 - 2021\n\\- **item**",
         "x\n===\n# c\n",
-        "\n-----\n",
+        "\n\\-----\n",
         "# 5",
     ):
         assert kept in document.text
@@ -581,27 +661,54 @@ def test_a_formula_of_html_is_one_line_of_text(tmp_path: Path, formula: str, sho
     assert document.text == f"Of {shown} items 500 and 60 remain.\n"
 
 
-def test_rtf_rst_org_and_notebooks(tmp_path: Path) -> None:
-    rtf = (
-        r"{\rtf1\ansi{\stylesheet{\s1 heading 1;}}{\pard\s1\outlinelevel0 Head\par}"
-        r"{\pard caf\'e9 text.\par}}"
-    )
-    document = write_and_read(tmp_path / "a.rtf", rtf)
-    assert outline(document) == [(1, "Head")]
-    assert "café text." in document.text
+@pytest.mark.parametrize(
+    ("name", "content", "headings", "text"),
+    [
+        (
+            "a.rtf",
+            r"{\rtf1\ansi{\pard\s1\outlinelevel0 Head\par}{\pard caf\'e9 text.\par}}",
+            [(1, "Head")],
+            "# Head\n\ncafé text.\n",
+        ),
+        (
+            "a.rst",
+            "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n",
+            [(1, "Title"), (2, "Section")],
+            "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n",
+        ),
+        (
+            "a.org",
+            "#+TITLE: T\n* Head :tag:\n:ID: 1\n** Sub\n- a [[http://x.org][link]]\n"
+            "| A | B |\n|---+---|\n| 1 | 2 |\n#+begin_src c\n# x\n#+end_src\n",
+            [(1, "Head"), (2, "Sub")],
+            "# Head\n## Sub\n- a link\n\n| A | B |\n|---|---|\n| 1 | 2 |\n\n```\n# x\n```\n",
+        ),
+    ],
+)
+def test_rtf_rst_and_org(
+    tmp_path: Path, name: str, content: str, headings: list[tuple[int, str]], text: str
+) -> None:
+    document = write_and_read(tmp_path / name, content)
+    assert outline(document) == headings
+    assert document.text == text
 
-    rst = "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n"
-    assert outline(write_and_read(tmp_path / "a.rst", rst)) == [(1, "Title"), (2, "Section")]
 
-    org = "* Head\ntext\n** Sub\n- a\n"
-    assert outline(write_and_read(tmp_path / "a.org", org)) == [(1, "Head"), (2, "Sub")]
-
-    cells = [
-        {"cell_type": "markdown", "metadata": {}, "source": ["# Notes\n", "\n", "text"]},
-        {"cell_type": "code", "execution_count": 1, "metadata": {}, "outputs": [], "source": "x=1"},
+def test_a_notebook_has_its_code_and_what_it_printed(tmp_path: Path) -> None:
+    outputs = [
+        {"output_type": "stream", "text": ["0.914\n"]},
+        {"data": {"text/plain": "fig", "image/png": "AAAA"}},
+        {"data": {"text/plain": "x", "text/markdown": ["## Table"]}},
+        {"ename": "E", "traceback": ["no text"]},
     ]
-    notebook = write_and_read(
-        tmp_path / "a.ipynb", json.dumps({"cells": cells, "nbformat": 4, "metadata": {}})
+    cells = [
+        {"cell_type": "markdown", "source": ["# Notes\n", "\n", "text"]},
+        {"cell_type": "code", "outputs": outputs, "source": "# no heading\nx=```"},
+        {"cell_type": "code", "outputs": [], "source": ""},
+    ]
+    content = json.dumps({"cells": cells, "nbformat": 4, "metadata": {}})
+    document = write_and_read(tmp_path / "a.ipynb", content)
+    assert outline(document) == [(1, "Notes"), (2, "Table")]
+    assert document.text == (
+        "# Notes\n\ntext\n\n````\n# no heading\nx=```\n````\n\n```\n0.914\n```\n\n"
+        "```\nfig\n```\n\n## Table\n"
     )
-    assert outline(notebook) == [(1, "Notes")]
-    assert [n.kind for n in notebook.tree if n.kind is Kind.CODE] == [Kind.CODE]

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.errors import ContextTooSmall, MissingCapability
+from colligate.errors import MissingCapability
 from colligate.models import Message
 from colligate.models.decoding import PassStopped
 from colligate.models.hf.model import compute_row
@@ -253,11 +253,7 @@ def test_what_is_not_in_the_text_or_model_is_refused(llama, prompt, options, why
         ask(llama, prompt, **options)
 
 
-def test_a_prompt_that_does_not_fit(llama):
-    with pytest.raises(ContextTooSmall, match="the window 512"):
-        ask(llama, "otters and bridges " * 200, [(0, 6)])
-
-
+@pytest.mark.real
 @pytest.mark.model
 def test_a_real_model(smollm2_folder):
     real = TinyModel(smollm2_folder, context=1024)

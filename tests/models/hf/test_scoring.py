@@ -12,7 +12,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from colligate.errors import ContextTooSmall
 from colligate.models.decoding import PassStopped
 from colligate.models.hf import score as scoring
 from colligate.models.hf.score import LikelihoodScorer
@@ -162,12 +161,6 @@ def test_nothing_asked(llama):
     assert not llama.read
     with pytest.raises(ValueError, match="token before"):
         score_ids(llama, [], [[3]])
-
-
-def test_too_long_before_anything_is_computed(llama):
-    with pytest.raises(ContextTooSmall, match="512"):
-        score(llama, [(OTTERS, QUESTION), (TREATY * 40, QUESTION)])
-    assert not llama.read
 
 
 def test_as_long_as_the_window(llama):

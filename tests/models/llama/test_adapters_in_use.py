@@ -60,7 +60,7 @@ def close(one: Any, other: Any, scale: float) -> bool:
     )
 
 
-async def test_they_compute_what_transformers_does(open_model: Open, tiny_folder, folders):
+async def test_they_compute_what_transformers_does(open_model, tiny_folder, folders):
     one = HFModel(str(tiny_folder("llama", endless=True)), name="hf:tiny", dtype="float32")
     other = open_model()
     measured = []
@@ -73,35 +73,7 @@ async def test_they_compute_what_transformers_does(open_model: Open, tiny_folder
     await one.aclose()
 
 
-async def test_views_at_the_same_time_and_in_turns_are_as_alone(open_model: Open, folders):
-    model = open_model()
-    views = [model, *[await model.with_adapter(folder) for folder in folders]]
-    alone = [await measure(view) for view in views]
-    assert len({text for *_, text in alone}) == 3
-    turns = [1, 0, 2, 1, 2, 0]
-    together = await asyncio.gather(*(measure(views[place]) for place in turns))
-    in_turns = [await measure(views[place]) for place in turns]
-    for place, found, later in zip(turns, together, in_turns, strict=True):
-        for each in (found, later):
-            assert close(each, alone[place], 0.02)
-            assert each[3] == alone[place][3]
-
-
-async def test_a_view_has_its_own_name_and_closing_it_leaves_the_base_open(
-    open_model: Open, folders
-):
-    model = open_model()
-    before = await measure(model)
-    view = await model.with_adapter(folders[0])
-    assert view.name == f"tiny+{folders[0]}"
-    assert view.version.startswith(model.version)
-    assert view.version != model.version
-    await view.aclose()
-    assert close(await measure(model), before, 0.05)
-    assert not close(await measure(view), before, 0.05)
-
-
-async def test_a_file_in_gguf_is_the_same_adapter(open_model: Open, tiny_gguf, folders, tmp_path):
+async def test_a_file_in_gguf_is_the_same_adapter(open_model, tiny_gguf, folders, tmp_path):
     model = open_model()
     base = tiny_gguf("llama", endless=True)
     file = convert_adapter(folders[0], base, tmp_path / "converted")
@@ -112,7 +84,7 @@ async def test_a_file_in_gguf_is_the_same_adapter(open_model: Open, tiny_gguf, f
 
 
 async def test_another_file_at_the_same_path_is_another_adapter(
-    open_model: Open, tiny_gguf, folders, tmp_path
+    open_model, tiny_gguf, folders, tmp_path
 ):
     model, base, file = open_model(), tiny_gguf("llama", endless=True), tmp_path / "mine.gguf"
     scores = []
@@ -123,7 +95,7 @@ async def test_another_file_at_the_same_path_is_another_adapter(
 
 
 async def test_one_that_does_not_fit_leaves_the_model_usable(
-    open_model: Open, tiny_gguf, tiny_folder, folders, tmp_path
+    open_model, tiny_gguf, tiny_folder, folders, tmp_path
 ):
     model = open_model()
     before = await measure(model)

@@ -6,18 +6,15 @@ Two ways to compute the same logits differ by rounding, so these models compute 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from colligate.errors import ContextTooSmall, MissingCapability
+from colligate.errors import MissingCapability
 from colligate.models import Message
-from colligate.models.base import ChatRequest
 from colligate.models.llama import api, engine
 from colligate.models.llama.api import Model, load_library
 from colligate.models.llama.libraries import pull_libraries
@@ -74,10 +71,11 @@ async def answer(model: LlamaCpp, text: str, options: dict[str, Any]) -> str:
     return (await ask(model, turns, max_tokens=20, **options)).text
 
 
+@pytest.mark.real
 @pytest.mark.model
 async def test_guesses_and_company_change_no_text(
-    float32_gguf: Path, open_model: Open, batches: list[int], full_precision: None
-) -> None:
+    float32_gguf, open_model, batches, full_precision
+):
     """Alone and among nine of which one is cancelled, with shared beginnings and without."""
     texts, counts = [], []
     for draft in (0, 16):
@@ -117,9 +115,7 @@ def turns(number: int) -> list[Message]:
     return [Message("user", OTTERS * (number % 5) + f"Who signed the treaty of {number}?")]
 
 
-async def test_answers_that_need_more_cells_than_there_are_wait(
-    open_model: Open, full_precision: None
-) -> None:
+async def test_answers_that_need_more_cells_than_there_are_wait(open_model, full_precision):
     expected = [
         (await ask(open_model(), turns(number), max_tokens=100)).text for number in range(8)
     ]
@@ -139,9 +135,7 @@ async def test_answers_that_need_more_cells_than_there_are_wait(
     assert [each.usage.input_tokens for each in found] == prompts
 
 
-async def test_more_likelihoods_at_once_than_sequences(
-    open_model: Open, full_precision: None
-) -> None:
+async def test_more_likelihoods_at_once_than_sequences(open_model, full_precision):
     pairs = [
         (OTTERS * (number % 7) + f"{number}", f" {number} {OTTERS}" * 4) for number in range(70)
     ]
@@ -155,9 +149,7 @@ async def test_more_likelihoods_at_once_than_sequences(
         assert third == pytest.approx(one, abs=1e-4)
 
 
-async def test_a_likelihood_put_back_in_its_middle_is_begun_anew(
-    open_model: Open, full_precision: None
-) -> None:
+async def test_a_likelihood_put_back_in_its_middle_is_begun_anew(open_model, full_precision):
     pair = ("Otters", OTTERS * 44)
     expected = await likelihood(open_model(), *pair)
     assert len(expected) > 256  # more than one batch
@@ -175,50 +167,13 @@ async def test_a_likelihood_put_back_in_its_middle_is_begun_anew(
     assert (await story).usage.output_tokens == 400
 
 
-async def test_all_kinds_of_calls_at_once(open_model: Open, full_precision: None) -> None:
-    model = open_model()
-    kinds: list[Callable[[], Any]] = [
-        lambda: ask(model, turns(1), max_tokens=30),
-        lambda: likelihood(model, OTTERS, OTTERS),
-        lambda: model.labels(turns(2), ["Yes", "No"]),
-        lambda: likelihood(model, "", OTTERS * 3),
-        lambda: ask(model, turns(3), max_tokens=30, temperature=1.0, seed=1),
-    ]
-    alone = [await make() for make in kinds]
-    together = await asyncio.gather(*(make() for make in kinds * 2))
-    for one, other in zip(alone * 2, together, strict=True):
-        if isinstance(one, list):
-            assert other == pytest.approx(one, abs=1e-4)
-        elif hasattr(one, "odds"):
-            assert other.odds == pytest.approx(one.odds, abs=1e-4)
-        else:
-            assert other.text == one.text
-
-
 # What was read before
 
 
-async def test_a_shared_beginning_is_read_once(open_model: Open, batches: list[int]) -> None:
-    model = open_model()
-    first = await ask(model, turns(4), max_tokens=3)
-    assert first.usage.cached_tokens == 0
-    again = await ask(model, turns(4), max_tokens=3)
-    assert (again.text, again.usage.cached_tokens) == (first.text, first.usage.input_tokens - 1)
-    longer = [*turns(4), Message("assistant", first.text), *turns(1)]
-    assert (await ask(model, longer, max_tokens=3)).usage.cached_tokens >= again.usage.cached_tokens
-    batches.clear()
-    beginning = OTTERS * 8
+async def test_a_shared_beginning_is_read_once(open_model, batches):
+    model, beginning = open_model(), OTTERS * 8
     await model.likelihoods([(beginning, f" {number}{number}") for number in range(10)])
     assert sum(batches) < 2 * await model.count_tokens(beginning)
-
-
-async def test_an_answer_goes_on_from_a_pass_of_attention(open_model: Open) -> None:
-    model = open_model()
-    fresh = await ask(open_model(), turns(4), max_tokens=20)
-    await model.attention(turns(4), [(0, 6)])
-    found = await ask(model, turns(4), max_tokens=20)
-    assert found.usage.cached_tokens > found.usage.input_tokens / 2
-    assert found.text == fresh.text
 
 
 # Giving up
@@ -226,8 +181,8 @@ async def test_an_answer_goes_on_from_a_pass_of_attention(open_model: Open) -> N
 
 @pytest.mark.parametrize("kind", ["chat", "likelihoods", "labels", "attention"])
 async def test_a_long_prompt_that_nobody_waits_for_is_not_read_to_its_end(
-    open_model: Open, batches: list[int], monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+    open_model, batches, monkeypatch, kind
+):
     model = open_model(context_tokens=8192)
     text = OTTERS * 600
     tokens = await model.count_tokens(text)
@@ -255,26 +210,10 @@ async def test_a_long_prompt_that_nobody_waits_for_is_not_read_to_its_end(
     assert sum(batches) < tokens / 2
 
 
-async def test_a_prompt_that_does_not_fit_says_by_how_much(open_model: Open) -> None:
-    model, text = open_model(), OTTERS * 80
-    turns = [Message("user", text)]
-    tokens = await model.count_tokens(text)
-    for call, size in (
-        (ask(model, turns), await model.count_prompt(turns)),
-        (likelihood(model, text, "word"), tokens + await model.count_tokens("word")),
-        (model.likelihoods([("a", "b"), (text, "b")]), tokens + 1),
-        (model.labels(turns, ["a", "b"]), await model.count_prompt(turns) + 1),
-        (model.attention(text, [(0, 6)]), tokens),
-    ):
-        with pytest.raises(ContextTooSmall, match=f"has {size} tokens and the window 512"):
-            await call
-    assert (await ask(model, max_tokens=3)).text
-
-
 # A model whose state is no list of tokens
 
 
-async def test_a_recurrent_model(open_model: Open, tmp_path: Path) -> None:
+async def test_a_recurrent_model(open_model, tmp_path):
     """Nothing is cut from its state: no beginnings are shared and nothing is guessed."""
     import torch
 
@@ -300,23 +239,8 @@ async def test_a_recurrent_model(open_model: Open, tmp_path: Path) -> None:
         await model.attention(text, [(0, 6)])
 
 
-async def test_a_clock_that_stands_still_for_a_batch_fails_no_call(open_model: Open, monkeypatch):
+async def test_a_clock_that_stands_still_for_a_batch_fails_no_call(open_model, monkeypatch):
     coarse = SimpleNamespace(process_time=time.process_time, perf_counter=time.perf_counter)
     coarse.monotonic = lambda: 1000.0  # Windows counts in steps of 16 ms
     monkeypatch.setattr(engine, "time", coarse)
     assert (await ask(open_model(), HELLO, max_tokens=5)).usage.output_tokens == 5
-
-
-@pytest.mark.parametrize("quote", ["It thinks in <think> tags.", "after </think> it answers"])
-async def test_marks_of_thinking_inside_json_are_its_text(open_model: Open, quote):
-    schema = {"type": "object", "properties": {"quote": {"const": quote}}, "required": ["quote"]}
-    pieces: list[str] = []
-    request = ChatRequest(HELLO, max_tokens=200, schema=schema)
-    answer = await open_model().chat(request, pieces.append)
-    assert json.loads(answer.text) == {"quote": quote}
-    assert ("".join(pieces), answer.thinking) == (answer.text, "")
-
-
-async def test_attention_of_blanks_at_the_end_that_are_left_out(open_model: Open):
-    asked = open_model().attention([Message("user", "What is it?\n")], [(0, 4)], query=11)
-    assert len(await asyncio.wait_for(asked, 20)) == 1

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from colligate.models import ChatRequest, Completion, Message, keep_beginning
+from colligate.models.llama.libraries import pull_libraries
 from colligate.models.llama.model import LlamaCpp
-from colligate.models.weights import home, pull
 
 BEGINNING = keep_beginning(
     "You sort words. Reply with animal, plant or thing, and nothing else.",
@@ -17,26 +17,32 @@ BEGINNING = keep_beginning(
 )
 
 
+Ask = Callable[..., Awaitable[Completion]]
+
+
 @pytest.fixture
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data directory with the weights and libraries, and nothing else."""
-    pull("smollm2-135m")
-    for name in ("models", "llama"):
-        (tmp_path / name).symlink_to(home() / name)
+    """An empty data directory; the libraries stay where they are."""
+    monkeypatch.setenv("COLLIGATE_LLAMA", str(pull_libraries()))
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
     return tmp_path
 
 
-async def ask(*messages: Message) -> Completion:
-    """Ask a model that was just opened, as another command would."""
-    model = LlamaCpp(pull("smollm2-135m")["model"], name="smollm2", context_tokens=512)
-    try:
-        return await model.chat(ChatRequest(messages, max_tokens=6))
-    finally:
-        await model.aclose()
+@pytest.fixture
+def ask(tiny_gguf: Callable[..., Path], own_home: Path) -> Ask:
+    """Asks a model that was just opened, as another command would."""
+
+    async def make(*messages: Message) -> Completion:
+        model = LlamaCpp(tiny_gguf("llama"), name="tiny", context_tokens=512, threads=1)
+        try:
+            return await model.chat(ChatRequest(messages, max_tokens=6))
+        finally:
+            await model.aclose()
+
+    return make
 
 
-async def test_another_command_does_not_compute_the_beginning_again(own_home: Path) -> None:
+async def test_another_command_does_not_compute_the_beginning_again(ask, own_home):
     asked = Message("user", "heron")
     first, second = await ask(*BEGINNING, asked), await ask(*BEGINNING, asked)
     assert first.usage.cached_tokens == 0
@@ -46,7 +52,7 @@ async def test_another_command_does_not_compute_the_beginning_again(own_home: Pa
     assert other.usage.cached_tokens == second.usage.cached_tokens
 
 
-async def test_only_what_was_declared_is_kept(own_home: Path) -> None:
+async def test_only_what_was_declared_is_kept(ask, own_home):
     secret = [Message("system", "You are brief."), Message("user", "The code is 4711. " * 20)]
     await ask(*secret)
     assert not (own_home / "beginnings").exists()
@@ -65,9 +71,7 @@ async def test_only_what_was_declared_is_kept(own_home: Path) -> None:
     ],
     ids=["cut", "another bit", "empty"],
 )
-async def test_a_damaged_file_is_computed_again(
-    own_home: Path, damage: Callable[[bytes], bytes]
-) -> None:
+async def test_a_damaged_file_is_computed_again(ask, own_home, damage):
     asked = [*BEGINNING, Message("user", "heron")]
     first = await ask(*asked)
     [file] = (own_home / "beginnings").iterdir()
@@ -78,6 +82,6 @@ async def test_a_damaged_file_is_computed_again(
     assert file.read_bytes() == whole
 
 
-async def test_an_answer_does_not_need_the_disk(own_home: Path) -> None:
+async def test_an_answer_does_not_need_the_disk(ask, own_home):
     (own_home / "beginnings").write_text("a file where the folder should be")
     assert (await ask(*BEGINNING, Message("user", "heron"))).text

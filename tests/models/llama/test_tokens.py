@@ -7,15 +7,15 @@ here with random weights: what counts is its vocabulary and template.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colligate.models import Message
@@ -46,72 +46,39 @@ def vocabulary() -> list[tuple[str, float, int]]:
     return [*tokens, ("[X]", 0.0, USER_DEFINED)]
 
 
-def string(value: str) -> bytes:
-    data = value.encode()
-    return struct.pack("<Q", len(data)) + data
-
-
-def value(given: object) -> bytes:
-    """A value of the format's metadata: its type, and itself."""
-    match given:
-        case bool():
-            return struct.pack("<I?", 7, given)
-        case int():
-            return struct.pack("<II", 4, given)
-        case float():
-            return struct.pack("<If", 6, given)
-        case str():
-            return struct.pack("<I", 8) + string(given)
-        case list():
-            items = [value(item) for item in given]
-            kind = struct.pack("<I", 5) if isinstance(given[0], int) else items[0][:4]
-            length = struct.pack("<Q", len(items))
-            return struct.pack("<I", 9) + kind + length + b"".join(item[4:] for item in items)
-    raise AssertionError(given)
-
-
 def write(path: Path) -> None:
-    tokens = vocabulary()
-    facts: dict[str, object] = {
-        "general.architecture": "llama",
-        "llama.context_length": 512,
-        "llama.embedding_length": WIDTH,
-        "llama.block_count": 1,
-        "llama.feed_forward_length": INNER,
-        "llama.attention.head_count": 2,
-        "llama.attention.layer_norm_rms_epsilon": 1e-5,
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.tokens": [token for token, _, _ in tokens],
-        "tokenizer.ggml.scores": [score for _, score, _ in tokens],
-        "tokenizer.ggml.token_type": [kind for _, _, kind in tokens],
-        "tokenizer.ggml.bos_token_id": 1,
-        "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.unknown_token_id": 0,
-        "tokenizer.ggml.add_bos_token": True,
-        "tokenizer.ggml.add_space_prefix": True,
-        "tokenizer.chat_template": TEMPLATE,
-    }
+    tokens, random = vocabulary(), np.random.default_rng(0)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(512)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([token for token, _, _ in tokens])
+    writer.add_token_scores([score for _, score, _ in tokens])
+    writer.add_token_types([kind for _, _, kind in tokens])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(True)
+    writer.add_chat_template(TEMPLATE)
     shapes = {
-        "token_embd.weight": (len(tokens), WIDTH),
-        "output.weight": (len(tokens), WIDTH),
-        "output_norm.weight": (WIDTH,),
-        "blk.0.attn_norm.weight": (WIDTH,),
-        "blk.0.ffn_norm.weight": (WIDTH,),
-        "blk.0.ffn_gate.weight": (INNER, WIDTH),
-        "blk.0.ffn_up.weight": (INNER, WIDTH),
-        "blk.0.ffn_down.weight": (WIDTH, INNER),
+        "token_embd": (len(tokens), WIDTH),
+        "output": (len(tokens), WIDTH),
+        **dict.fromkeys(("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"), (WIDTH,)),
+        **dict.fromkeys(("blk.0.ffn_gate", "blk.0.ffn_up"), (INNER, WIDTH)),
+        "blk.0.ffn_down": (WIDTH, INNER),
+        **{f"blk.0.attn_{part}": (WIDTH, WIDTH) for part in ("q", "k", "v", "output")},
     }
-    shapes |= {f"blk.0.attn_{part}.weight": (WIDTH, WIDTH) for part in ("q", "k", "v", "output")}
-    random = np.random.default_rng(0)
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), len(facts))
-    head += b"".join(string(key) + value(fact) for key, fact in facts.items())
-    weights = b""
     for name, shape in shapes.items():
-        sizes = struct.pack(f"<{len(shape)}Q", *reversed(shape))
-        head += string(name) + struct.pack("<I", len(shape)) + sizes
-        head += struct.pack("<IQ", 0, len(weights))
-        weights += random.normal(0, 0.3, shape).astype("<f4").tobytes()
-    path.write_bytes(head + b"\0" * (-len(head) % 32) + weights)
+        writer.add_tensor(f"{name}.weight", random.normal(0, 0.3, shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +221,30 @@ def test_bytes_that_the_vocabulary_does_not_have():
 def test_tokens_of_another_text(pieces):
     with pytest.raises(ValueError, match="token"):
         find_token_spans("aba", pieces)
+
+
+ODD = (
+    "\U0001f642 \U0001f937\U0001f3fd\u200d\u2640\ufe0f e\u0301 \0 \r\n \ud83d \udcff \u2581 \ufffd"
+    " <|im_end|> <s> </s> \u6771\u4eac \u0e01\u0e33 \u00a0 \u3000 \t \x1b \ufeff \u202e word"
+).split(" ")
+
+
+@pytest.mark.model
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from([*ODD, " ", "  "]) | st.characters(exclude_categories=())))
+@example(["\x06", " "])  # a letter that the vocabulary does not have, before one that it has
+def test_tokens_of_odd_texts_are_in_order_and_leave_out_blanks_alone(chatml, parts):
+    prompts, _ = chatml
+    text = "".join(parts)
+    spans = prompts.token_spans(text)
+    assert len(spans) == len(prompts.encode_literal(text))
+    assert spans == sorted(spans)
+    assert [end for _, end in spans] == sorted(end for _, end in spans)
+    assert all(0 <= start < end <= len(text) for start, end in spans)
+    covered = {index for start, end in spans for index in range(start, end)}
+    for index in set(range(len(text))) - covered:
+        # This vocabulary lacks some control characters.
+        assert text[index].isspace() or not prompts.encode_literal(text[index])
 
 
 @given(st.text(), st.lists(st.integers(0, 60)))

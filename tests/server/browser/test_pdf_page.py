@@ -11,7 +11,7 @@ from axe_playwright_python.async_playwright import Axe
 
 from support.documents import text_pdf
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.real]
 
 RULES = [
     ["House rules", "The rules of the house follow on the next pages."],

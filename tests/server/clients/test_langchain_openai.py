@@ -49,12 +49,6 @@ def test_a_stream_adds_up_to_the_same(chat):
     assert together.usage_metadata == whole.usage_metadata
 
 
-async def test_it_can_be_awaited(chat):
-    assert (await chat.ainvoke(QUESTION)).text.startswith(CLAIM)
-    pieces = [chunk.text async for chunk in chat.astream(QUESTION)]
-    assert "".join(pieces).startswith(CLAIM)
-
-
 def test_tools_may_be_bound_and_none_is_called(chat):
     def weather(place: str) -> str:
         """The weather of a place."""

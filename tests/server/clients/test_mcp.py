@@ -122,19 +122,6 @@ async def test_a_question_may_point_back_to_the_conversation(folder, tmp_path):
     assert (answer["question"], answer["found"]) == (QUESTION, True)
 
 
-async def test_progress_is_reported_while_a_question_is_answered(connected):
-    async with connected() as client:
-        reports: list[tuple[float, str | None]] = []
-
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            reports.append((progress, message))
-
-        await client.call_tool("ask", {"question": QUESTION}, progress_callback=on_progress)
-        assert reports
-        assert [seen for seen, _ in reports] == sorted({seen for seen, _ in reports})
-        assert all(message for _, message in reports)
-
-
 @asynccontextmanager
 async def serve_alone(model: ScriptedModel, files: Path, library: Path) -> AsyncIterator[Any]:
     async with Engine(model=model, embedder="static", library=library) as engine:
@@ -229,17 +216,14 @@ async def test_a_document_is_read_piece_by_piece_down_its_headings(connected, wr
             pieces.append(piece["text"])
             start = piece["next"]
         assert "".join(pieces) == whole["text"]
-
-
-async def test_a_span_is_read_exactly(connected, written):
-    async with connected() as client:
-        rules = await rules_in(client)
         at = written.index("Bicycles stand")
         piece = await called(client, "read_section", document=rules, start=at, end=at + 8)
         assert (piece["text"], piece["source"]) == ("Bicycles", "rules.md")
+        by_name = await called(client, "read_section", document="rules.md")
+        assert by_name == await called(client, "read_section", document="house rules") == whole
 
 
-async def test_documents_are_listed_in_pages(connected):
+async def test_documents_are_listed_in_pages_and_one_added_meanwhile_is_seen(connected, folder):
     async with connected() as client:
         first = await called(client, "list_documents", limit=1)
         assert first["total"] == 2
@@ -248,21 +232,9 @@ async def test_documents_are_listed_in_pages(connected):
         assert first["documents"][0]["id"] != second["documents"][0]["id"]
         assert first["documents"][0]["source"].endswith(".md")
         assert "house" not in json.dumps(first).lower().replace("house rules", "")  # nor its folder
-
-
-async def test_a_file_added_meanwhile_is_seen(connected, folder):
-    async with connected() as client:
-        assert (await called(client, "list_documents"))["total"] == 2
         (folder / "attic.md").write_text("# Attic\n\nTrunks stand in the attic.\n")
         found = await called(client, "search", query="trunks in the attic", k=1)
         assert found["passages"][0]["title"] == "Attic"
-
-
-async def test_a_document_is_read_by_its_file_name_or_title(connected):
-    async with connected() as client:
-        by_name = await called(client, "read_section", document="rules.md")
-        assert by_name == await called(client, "read_section", document="house rules")
-        assert by_name["title"] == "House rules"
 
 
 class Gated(WordEmbedder):
@@ -325,7 +297,7 @@ async def test_errors_are_told_to_the_model(connected):
 
 async def test_the_reason_is_told_of_tasks_that_failed_together():
     class Failing(SingleLibrary):
-        async def answer(self, question: str, **how: Any) -> dict[str, Any]:
+        async def answer(self, *_: Any) -> dict[str, Any]:
             raise ExceptionGroup("2 readers", [ServerFailed("the model failed", "", "wait")])
 
     engine = Engine(model=ScriptedModel(lambda call: REPLY), embedder="static")
@@ -340,7 +312,7 @@ async def test_over_stdio_from_the_command_line(folder, tmp_path, openai_server)
     server = StdioServerParameters(
         command=sys.executable,
         args=[
-            *("-m", "colligate.cli", "mcp", str(folder)),
+            *("-m", "colligate", "mcp", str(folder)),
             *("--library", str(tmp_path / "library"), "--embedder", "static"),
             *("--model", f"openai:scripted@{openai_server.url}"),
         ],
@@ -356,7 +328,7 @@ async def test_over_stdio_from_the_command_line(folder, tmp_path, openai_server)
 
 
 def test_an_interrupt_ends_it_while_the_client_is_silent(tmp_path):
-    command = [sys.executable, "-m", "colligate.cli", "mcp", "--library", str(tmp_path / "l")]
+    command = [sys.executable, "-m", "colligate", "mcp", "--library", str(tmp_path / "l")]
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -392,16 +364,18 @@ def connected_http(served: Any) -> Connected:
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_all_tools_answer(connected_http, mode):
     async with connected_http(mode) as client:
-        reports: list[str | None] = []
+        reports: list[tuple[float, str | None]] = []
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            reports.append(message)
+            reports.append((progress, message))
 
         answer = await client.call_tool(
             "ask", {"question": QUESTION}, progress_callback=on_progress
         )
         assert answer.structured_content["citations"][0]["quote"].startswith("Bicycles stand")
         assert reports
+        assert [seen for seen, _ in reports] == sorted({seen for seen, _ in reports})
+        assert all(message for _, message in reports)
         found = await client.call_tool("search", {"query": "barrels in the cellar", "k": 1})
         (passage,) = found.structured_content["passages"]
         assert passage["title"] == "Cellar"
@@ -444,12 +418,6 @@ async def test_named_tokens_have_the_same_rights(connected_http, served, mode):
             await client.read_resource(passage["uri"])
 
 
-async def test_only_with_the_token(served):
-    async with httpx2.AsyncClient() as client:
-        response = await client.post(served.url + "mcp", json={})
-    assert response.status_code == 401
-
-
 async def test_a_client_that_gives_up_frees_its_run(connected_http, model):
     async with connected_http() as client:
         asking = asyncio.create_task(client.call_tool("ask", {"question": "Does it stall?"}))
@@ -468,9 +436,11 @@ async def test_a_client_that_goes_away_frees_its_run(connected_http, model, mode
     assert await asyncio.to_thread(model.freed.wait, 20)
 
 
-async def test_a_get_opens_no_stream(served):
+async def test_a_get_opens_no_stream_and_no_request_goes_without_the_token(served):
     headers = {"Authorization": f"Bearer {served.token}", "Accept": "text/event-stream"}
     async with httpx2.AsyncClient(base_url=served.url, headers=headers, timeout=10) as client:
+        response = await client.post("mcp", json={}, headers={"Authorization": "Bearer x"})
+        assert response.status_code == 401
         response = await client.get("mcp")
         assert (response.status_code, response.headers["allow"]) == (405, "POST")
         metrics = (await client.get("metrics")).text

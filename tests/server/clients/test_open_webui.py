@@ -91,40 +91,6 @@ def test_a_chat(client, body):
     assert any("no tools" in warning for warning in own["warnings"])
 
 
-@pytest.mark.parametrize(
-    ("wanted", "more"),
-    [
-        ("title", {"max_tokens": 1000}),
-        ("tags", {}),
-        ("follow_ups", {"max_completion_tokens": 1000}),
-    ],
-)
-def test_its_own_requests_are_questions_as_any(client, model, wanted, more):
-    """Nothing tells them apart from a person's; each costs a run, as the manual says."""
-    prompt = (
-        f'### Task:\nWrite {wanted}.\n### Output:\nJSON format: {{ "{wanted}": "..." }}\n'
-        f"### Chat History:\nUSER: {QUESTION}\nASSISTANT: {CLAIM} [1]\n"
-    )
-    body = {**CHAT, "messages": [{"role": "user", "content": prompt}], "stream": False, **more}
-    reply = client.post("chat/completions", json=body)
-    assert reply.status_code == 200, reply.text
-    assert isinstance(reply.json()["choices"][0]["message"]["content"], str)
-    assert len(model.calls) == 1
-
-
-def test_errors_are_shown_to_the_person(client):
-    messages = [{"role": "user", "content": "Does this fail?"}]
-    *_, last = read(client, {**CHAT, "messages": messages})
-    assert "the model failed" in last["error"]["message"]
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
-    content = [{"type": "text", "text": "What is this?"}, image]
-    refused = client.post(
-        "chat/completions", json={**CHAT, "messages": [{"role": "user", "content": content}]}
-    )
-    assert refused.status_code == 400
-    assert "only text" in refused.json()["error"]["message"]
-
-
 def test_no_line_of_a_stream_is_too_long_for_it():
     evidence = {"document": "d" * 60, "start": 0, "end": 9, "score": 0.5, "reason": "r" * 60}
     answer = {

@@ -23,7 +23,7 @@ from colligate.strategies.decompose.comparing import End, compare, read_value
 from colligate.strategies.decompose.method import split_question
 from colligate.strategies.decompose.prompts import check_plan, list_references, read_lines
 from colligate.testing import ScriptedModel
-from support.runs import document
+from support.runs import document, events
 
 TEXTS = {
     "harbour": "# Silver Harbour\n\nSilver Harbour is a film of 1971 by Ada Mercer.\n",
@@ -89,10 +89,6 @@ def ask(request):
         return answer, run, model
 
     return ask
-
-
-def events(run, kind):
-    return [event for _, event in run.trace.events if isinstance(event, kind)]
 
 
 async def test_the_last_step_of_a_chain_is_the_answer_and_each_step_is_cited(ask):

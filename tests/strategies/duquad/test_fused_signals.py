@@ -13,6 +13,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.strategies.duquad import Signal, contrast, fuse_signals
 from colligate.strategies.duquad.signals import Weighted
 from support.documents import make
+from support.runs import events
 
 QUESTION = "How long is the notice?"
 WEIGHTS = {Signal.SIMILARITY: 0.5, Signal.LIKELIHOOD: 1.0, Signal.ATTENTION: 0.5}
@@ -43,7 +44,7 @@ def scored(documents, passages, make_run, minilm):
 
 
 def weighted(run) -> Weighted:
-    [event] = [event for _, event in run.trace.events if isinstance(event, Weighted)]
+    [event] = events(run, Weighted)
     return event
 
 

@@ -7,14 +7,14 @@ from colligate.core.events import Measured, Noted, Retrieved
 from colligate.core.parameters import set_parameters
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingCapability, ServerFailed, UsageError
+from colligate.lab.training.skeletons import write_skeleton
 from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds
 from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
-from colligate.strategies.longrefiner.skeleton import write_skeleton
 from support.documents import make
 from support.prompts import bodies, task_of
-from support.runs import document
+from support.runs import document, events
 
 FILL = ("The mill stands by the river and turns its wheel through the year. " * 8).strip()
 TEXT = f"""# The Mill
@@ -60,10 +60,6 @@ def odds(global_: float):
     return label
 
 
-def events(run, kind):
-    return [event for _, event in run.trace.events if isinstance(event, kind)]
-
-
 async def refine(make_run, refiner, replies=None, documents=(MILL,), store=None, **options):
     named = {key: options.pop(key) for key in ("passages", "ids") if key in options}
     if "ids" in named:
@@ -106,12 +102,6 @@ async def test_a_document_that_fits_is_kept_whole(make_run):
     assert refined.tokens == pytest.approx(estimate_tokens(TEXT), rel=0.05)
     for words in ("grinds corn", "1788", "nine tons", "two coins"):
         assert words in refined.text
-
-
-async def test_the_same_twice(make_run):
-    one, _, _ = await refine(make_run, sparse(budget=300), choose("Machines"))
-    two, _, _ = await refine(make_run, sparse(budget=300), choose("Machines"))
-    assert one == two
 
 
 async def test_a_chosen_title_weighs_as_much_as_the_question_is_broad(make_run):
@@ -191,30 +181,12 @@ async def test_a_reranker_scores_every_leaf(make_run):
     assert "wheel" not in {call.model for call in run.meter.calls}
 
 
-async def test_a_reranker_that_fails_after_a_paid_call_leaves_the_scores_of_the_search(make_run):
-    class Failing:
-        name = "failing"
-
-        async def score(self, query, texts):
-            raise ServerFailed("the reranker is down")
-
-    wanted, _, _ = await refine(make_run, sparse(budget=60))
-    refined, run, _ = await refine(make_run, sparse(budget=60), reranker=Failing())
-    assert refined.text == wanted.text != ""
-    assert any("the reranker is down" in warning for warning in run.warnings)
-
-
 @pytest.mark.parametrize("field", ["budget", "outline_tokens", "documents", "least_words"])
 def test_a_number_that_means_nothing_is_wrong_usage(field):
     with pytest.raises(UsageError, match=f"{field} is -1"):
         LongRefiner(**{field: -1})
     with pytest.raises(UsageError, match="most_words is 150"):
         Refiner(least_words=200)
-
-
-async def test_an_adapter_needs_a_model_that_takes_one(make_run):
-    with pytest.raises(MissingCapability, match="takes no adapter"):
-        await refine(make_run, sparse(selection_adapter="here"))
 
 
 # Query analysis
@@ -554,17 +526,6 @@ async def test_a_choice_of_titles_that_fails_leaves_the_scores_of_the_text(make_
         answer = await LongRefiner(mode="sparse").answer(QUESTION, run)
     assert answer.found
     assert any("by the scores of their text alone: it fell over" in w for w in run.warnings)
-
-
-async def test_what_was_kept_is_all_that_is_read(make_run, reply):
-    """There is no last search: parts that do not answer are a refusal."""
-    async with InMemorySources([MILL]) as sources:
-        run, model = make_run(sources, lambda call: reply(found=False), labels=odds(0.1))
-        strategy = LongRefiner(budget=25, least_words=5, mode="sparse", no_global=True)
-        answer = await strategy.answer("The wheel?", run)
-    assert not answer.found
-    assert len(model.calls) == 1
-    assert len(answer.evidence) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colligate.documents import Basis, Document, Kind
-from colligate.strategies.longrefiner.skeleton import Recovered, recover, write_skeleton
+from colligate.lab.training.skeletons import write_skeleton
+from colligate.strategies.longrefiner.skeleton import Recovered, recover
 from support.documents import make
 
 INTRODUCTION = (

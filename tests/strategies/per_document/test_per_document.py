@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from colligate.core.answer import COMPUTED, NOT_FOUND
+from colligate.core.answer import COMPUTED
 from colligate.errors import ServerFailed, UsageError
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
@@ -212,21 +212,6 @@ async def test_figures_that_cannot_be_compared_are_listed(ask):
     answer, run, _ = await ask(STRATEGY, "Which end soon?", leases(1, 2), models(asked))
     assert cited(answer) == ["l01", "l02"]
     assert "what was found in the documents cannot be compared: it is listed" in run.warnings
-
-
-async def test_nothing_found_anywhere_is_a_refusal(ask):
-    say = models({}, silent=("Lease 1", "Lease 2"))
-    answer, _, model = await ask(STRATEGY, "Which end?", leases(1, 2), say)
-    assert (answer.found, answer.text) == (False, NOT_FOUND)
-    assert len(answer.evidence) == 2
-    assert not any(who(call) == "combine" for call in model.calls)
-
-
-async def test_where_every_document_fails_the_error_is_said(ask):
-    say = models({}, fails=("Lease 1", "Lease 2"))
-    answer, run, _ = await ask(STRATEGY, "Which end?", leases(1, 2), say)
-    assert not answer.found
-    assert run.warnings[0].startswith("2 of 2 documents could not be read: ")
 
 
 async def test_a_reader_that_cites_nothing_is_compared_too(make_run):

@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.fit import split_by_tokens
 from colligate.strategies.spd_rag.synthesis import (
     build_merge_tree,
     group_by_tokens,
@@ -54,22 +52,6 @@ def test_a_group_is_forced_only_where_no_two_neighbours_of_the_tree_fit(made, bu
     if found.forced:
         left, right = pair[0]
         assert tokens[left] + tokens[right] > budget
-
-
-@pytest.mark.parametrize("count", [300, 900])
-def test_hundreds_of_texts_shrink_to_one_level_by_level(count):
-    chance = random.Random(count)
-    vectors = np.array([np.eye(8)[i % 8] + chance.random() / 9 for i in range(count)])
-    tokens = [chance.randint(20, 400) for _ in range(count)]
-    levels = 0
-    while len(tokens) > 1:
-        found = group_texts(vectors, tokens, 2000)
-        assert not found.forced
-        vectors = np.array([vectors[list(group)].mean(axis=0) for group in found.groups])
-        # A synthesis is shorter than what it is of.
-        tokens = [min(700, sum(tokens[i] for i in group)) for group in found.groups]
-        levels += 1
-    assert 3 <= levels <= 20
 
 
 def test_the_nearest_texts_are_put_together_first():
@@ -129,12 +111,3 @@ def test_zero_vectors_and_equal_ones_break_nothing():
     vectors = [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
     assert build_merge_tree(vectors)[0] == (2, 3)
     assert group_texts(vectors, [10] * 4, 25).groups == ((0, 1), (2, 3))
-
-
-@given(COUNTS, st.integers(1, 1500))
-def test_runs_keep_the_order_and_the_budget(tokens, budget):
-    runs = split_by_tokens(tokens, budget)
-    assert [at for run in runs for at in run] == list(range(len(tokens)))
-    assert all(len(run) == 1 or sum(tokens[i] for i in run) <= budget for run in runs)
-    for one, other in pairwise(runs):  # no run could have been longer
-        assert sum(tokens[i] for i in one) + tokens[other[0]] > budget

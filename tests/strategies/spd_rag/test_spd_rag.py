@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import random
 import re
 import tracemalloc
 from collections import Counter
@@ -11,19 +10,16 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from colligate.core.answer import NOT_FOUND
 from colligate.core.events import Noted, Progressed, Pruned
 from colligate.core.parameters import set_parameters
 from colligate.documents import Document, Hit, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import BudgetExceeded, ServerFailed, UsageError
+from colligate.errors import ServerFailed, UsageError
 from colligate.library import DocumentInfo
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
-from colligate.readers.plain import PlainReader
 from colligate.strategies.spd_rag import SPDRAG
 from colligate.strategies.spd_rag.events import (
     AgentEnded,
@@ -33,6 +29,7 @@ from colligate.strategies.spd_rag.events import (
     Synthesised,
 )
 from colligate.testing import ScriptedModel
+from support.runs import events
 
 QUESTION = "How much rain did each station record in March?"
 SHOWN = re.compile(r'<passage number="(\d+)" title="([^"]*)"[^>]*>\n(.*?)\n</passage', re.DOTALL)
@@ -112,10 +109,6 @@ def unless(title, what):
         return what if who(call) == "agent" and document_of(call) == title else gauges(call)
 
     return say
-
-
-def events(run, kind):
-    return [event for _, event in run.trace.events if isinstance(event, kind)]
 
 
 def by_role(model) -> Counter:
@@ -208,11 +201,6 @@ async def test_the_calls_are_those_of_the_papers_algorithm(paper, make_run):
     assert {c.span.document_id for c in answer.citations} == {f"s{n:04}" for n in range(4)}
 
 
-def test_every_setting_of_the_paper_is_a_parameter():
-    made = set_parameters(SPDRAG, [f"{name}={value}" for name, value in SPDRAG.PAPER.items()])
-    assert (made.mode, made.k, made.pool, made.keep_findings) == ("dense", 5, 15, False)
-
-
 async def test_every_document_is_read_and_every_finding_reaches_the_answer(make_run):
     async with InMemorySources([station(n) for n in range(4)]) as sources:
         run, model = make_run(sources, gauges)
@@ -244,16 +232,6 @@ async def test_the_last_prompt_has_directive_reports_and_the_words_they_quote(ma
     assert "Document: Station 2\nFindings:\n1. Not found in this document." in prompt
     assert [title for _, title, _ in shown(prompt)] == ["Station 1"]
     assert prompt.endswith(f"Question: {QUESTION}")
-
-
-async def test_the_plain_reader_answers_from_reports_in_free_words(make_run):
-    async with InMemorySources([station(1), station(2)]) as sources:
-        run, model = make_run(sources, gauges)
-        run.reader = PlainReader()
-        answer = await SPD.answer(QUESTION, run)
-    assert model.calls[-1].schema is None
-    assert "<findings>" in model.calls[-1].prompt
-    assert answer.text == gauges(model.calls[-1])
 
 
 @pytest.mark.parametrize("reaches", [True, False])
@@ -491,12 +469,6 @@ async def test_one_agent_failing_sinks_no_other_and_is_said(make_run):
     )
 
 
-async def test_a_server_that_fails_from_the_start_is_an_error(make_run):
-    run, _ = make_run(Stations(3), lambda call: ServerFailed("the server failed", "503"))
-    with pytest.raises(ServerFailed):
-        await SPD.answer(QUESTION, run)
-
-
 async def test_where_nothing_works_not_every_document_is_tried(make_run):
     failure = ServerFailed("the server failed", "503")
     run, model = make_run(Stations(300), lambda c: failure if who(c) == "agent" else gauges(c))
@@ -531,37 +503,7 @@ async def test_whatever_the_last_call_says_what_was_found_is_the_answer(failure,
     assert run.warnings
 
 
-@given(seed=st.integers(0, 2**32), count=st.sampled_from([2, 12]))
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_no_reply_however_spoilt_ends_a_run(seed, count, make_run):
-    chance = random.Random(seed)
-
-    def spoil(call):
-        reply, kind = gauges(call), chance.randrange(6)
-        if kind == 0:
-            return reply[: chance.randrange(len(reply) + 1)]
-        if kind == 1:
-            return "I cannot help with that."
-        if kind == 2 and call.schema:
-            fields = json.loads(reply)
-            del fields[chance.choice(list(fields))]
-            return json.dumps(fields)
-        return reply.replace('", "', '", "' + "x" * 2000, 1) if kind == 3 else reply
-
-    run, _ = make_run(Stations(count), spoil, embedder=ByWords())
-    answer = await SPDRAG(merge_tokens=250).answer(QUESTION, run)
-    for citation in answer.citations:
-        assert citation.quote == station(int(citation.span.document_id[1:])).slice(citation.span)
-
-
 # What is in view
-
-
-async def test_no_documents_are_no_call(make_run):
-    async with InMemorySources([]) as sources:
-        run, model = make_run(sources, gauges)
-        answer = await SPD.answer(QUESTION, run)
-    assert (answer.found, answer.text, model.calls) == (False, NOT_FOUND, [])
 
 
 async def test_a_document_without_text_is_said_and_no_agent_is_asked(make_run):
@@ -584,37 +526,7 @@ async def test_only_the_best_documents_where_a_number_is_given(make_run):
     assert any("2 of 3 documents are read" in warning for warning in run.warnings)
 
 
-def test_numbers_that_mean_nothing_are_refused():
-    names = "searches concurrency documents merge_tokens k evidence_tokens most_calls"
-    for wrong in ({name: 0} for name in names.split()):
-        with pytest.raises(UsageError):
-            SPDRAG(**wrong)
-
-
 # The synthesis, level by level
-
-
-def few(call):
-    """A writer that hands on the first finding only."""
-    if who(call) != "reader":
-        return gauges(call)
-    reply = json.loads(gauges(call))
-    return json.dumps({**reply, "statements": reply["statements"][:1]})
-
-
-@pytest.mark.parametrize("keep", [True, False])
-async def test_findings_that_the_synthesis_drops_are_added(keep, make_run):
-    run, _ = make_run(Stations(3), few)
-    answer = await SPDRAG(keep_findings=keep).answer(QUESTION, run)
-    first, *others = (
-        "Station 0 recorded 10 millimetres [1]",
-        "Station 1: Station 1 recorded 11 millimetres: “Station 1 recorded 11 millimetres” [2]",
-        "Station 2: Station 2 recorded 12 millimetres: “Station 2 recorded 12 millimetres” [3]",
-    )
-    assert answer.text == " ".join([first, *others] if keep else [first])
-    for number, citation in enumerate(answer.citations):
-        ((start, end),) = citation.answer_spans
-        assert answer.text[start:end].startswith(f"Station {number}")
 
 
 async def test_hundreds_of_reports_go_through_levels_and_keep_their_places(make_run):
@@ -641,14 +553,6 @@ async def test_similar_reports_are_put_together_first(make_run):
     assert all(one % 8 == other % 8 for group in groups for one in group for other in group)
 
 
-async def test_what_fits_one_prompt_needs_no_embedder(make_run):
-    run, model = make_run(Stations(12), gauges)
-    answer = await SPD.answer(QUESTION, run)
-    assert len(answer.citations) == 12
-    assert by_role(model)["synthesis"] == 0
-    assert [len(event.groups) for event in events(run, Grouped)] == [1]
-
-
 async def test_an_embedder_that_fails_costs_no_finding(make_run):
     class Broken:
         async def embed(self, texts, kind="passage"):
@@ -658,15 +562,6 @@ async def test_an_embedder_that_fails_costs_no_finding(make_run):
     answer = await SPDRAG(merge_tokens=500).answer(QUESTION, run)
     assert len(answer.citations) == 20
     assert any("grouped in their order" in warning for warning in run.warnings)
-
-
-async def test_where_no_two_fit_together_all_are_forced_into_one(make_run):
-    run, model = make_run(Stations(3), gauges, embedder=ByWords())
-    answer = await SPDRAG(merge_tokens=60).answer(QUESTION, run)
-    (grouped,) = events(run, Grouped)
-    assert (grouped.groups, grouped.forced) == (((0, 1, 2),), True)
-    assert len(answer.citations) == 3
-    assert by_role(model)["synthesis"] == 0
 
 
 async def test_a_forced_group_beyond_the_window_keeps_the_most_relevant_and_says_so(make_run):
@@ -730,15 +625,6 @@ async def test_a_budget_gives_a_clear_partial_result_with_the_synthesis_done(mak
     assert run.meter.tokens <= 60_000
     # Once an agent was refused its first call, the others are not begun.
     assert by_role(model)["agent"] <= 2 * (ended["read"] + 4)
-
-
-async def test_a_budget_for_no_document_at_all_is_said(make_run):
-    run, _ = make_run(Stations(5), gauges, max_tokens=300)
-    with pytest.raises(BudgetExceeded):
-        await SPD.answer(QUESTION, run)
-    run, _ = make_run(Stations(5), gauges, max_tokens=4000)
-    assert not (await SPD.answer(QUESTION, run)).found
-    assert "5 of 5 documents were not read: the token budget is spent" in run.warnings
 
 
 async def test_where_the_budget_allows_no_levels_one_prompt_gets_what_fits(make_run):

@@ -10,15 +10,7 @@ const FIRST = ["retrieve-read", "full-context"];
 const AUTO = "auto";
 
 /** A strategy to choose, the papers' before the baselines. */
-export function StrategyChoice({
-  value,
-  label = "Strategy",
-  id,
-}: {
-  value: Signal<string>;
-  label?: string;
-  id: string;
-}) {
+export function StrategyChoice({ value, id }: { value: Signal<string>; id: string }) {
   const all = about.value?.strategies ?? [];
   const papers = all.filter((each) => PAPERS.includes(each.name));
   const others = all.filter((each) => ![AUTO, ...PAPERS].includes(each.name));
@@ -31,7 +23,7 @@ export function StrategyChoice({
   );
   return (
     <label class="field" for={id}>
-      <span>{label}</span>
+      <span>Strategy</span>
       <select
         id={id}
         value={value.value}

@@ -14,7 +14,7 @@ const SAID: Record<string, string> = {
 };
 
 /** A run as it goes: its state, its cost, its picture, its steps. */
-export function RunPane({ run, replayed = false }: { run: Run; replayed?: boolean }) {
+export function RunPane({ run, stoppable = true }: { run: Run; stoppable?: boolean }) {
   const events = run.events.value;
   const state = run.state.value;
   const progress = run.busy.value ? lastOf(events, "progressed") : undefined;
@@ -34,16 +34,11 @@ export function RunPane({ run, replayed = false }: { run: Run; replayed?: boolea
             {said}
           </span>
           <code>{run.strategy}</code>
-          {run.busy.value &&
-            (replayed ? (
-              <button type="button" onClick={() => run.skip()}>
-                Skip to the end
-              </button>
-            ) : (
-              <button type="button" onClick={() => run.cancel()}>
-                <Stop /> Stop
-              </button>
-            ))}
+          {stoppable && run.busy.value && (
+            <button type="button" onClick={() => run.cancel()}>
+              <Stop /> Stop
+            </button>
+          )}
         </header>
         <Cost run={run} />
         {progress && progress.total > 0 && progress.done < progress.total && (

@@ -90,9 +90,8 @@ function positive(text: string): number | null {
   return text && number > 0 ? number : null;
 }
 
-/** Whether the run of an address is the one in this view, and is not to be replayed. */
-export const isInView = ({ parts, query }: Route): boolean =>
-  run.value?.id === parts[0] && !query.has("replay");
+/** Whether the run of an address is the one in this view. */
+export const isInView = ({ parts }: Route): boolean => run.value?.id === parts[0];
 
 export function AskView() {
   const filled = !!current.value?.documents; // not before it is known
@@ -436,16 +435,8 @@ function DocumentChoice() {
   );
 }
 
-/** How a run ended; `again` asks once more with what is changed in the request, `replay` replays. */
-export function Outcome({
-  run,
-  again,
-  replay,
-}: {
-  run: Run;
-  again?: (asked: api.Asked) => void;
-  replay?: () => void;
-}) {
+/** How a run ended; `again` asks once more with what is changed in the request. */
+export function Outcome({ run, again }: { run: Run; again?: (asked: api.Asked) => void }) {
   const answer = run.answer.value;
   const { asked } = run;
   const problem = run.problem.value;
@@ -489,7 +480,7 @@ export function Outcome({
           readAll={again && asked ? () => again({ ...asked, yes: true }) : undefined}
         />
       )}
-      {run.id && !run.busy.value && <After run={run} replay={replay} />}
+      {run.id && !run.busy.value && <After run={run} />}
     </section>
   );
 }
@@ -500,8 +491,8 @@ const FILES = { md: "Markdown", html: "HTML", docx: "Word", bib: "BibTeX" };
 const isDocumented = (answer: Answer): boolean =>
   answer.citations.some((each) => each.authors || each.date);
 
-/** What can be done with a run that has ended: replay it, copy, download or send its answer. */
-function After({ run, replay }: { run: Run; replay: (() => void) | undefined }) {
+/** What can be done with a run that has ended: copy, download or send its answer. */
+function After({ run }: { run: Run }) {
   const said = useSignal("");
   const answer = run.answer.value;
   const address = link("run", [run.id]);
@@ -542,13 +533,6 @@ function After({ run, replay }: { run: Run; replay: (() => void) | undefined }) 
               ↓ {name}
             </button>
           ))}
-      {replay ? (
-        <button type="button" class="link" onClick={replay}>
-          Replay this run
-        </button>
-      ) : (
-        <a href={link("run", [run.id], { replay: 1 })}>Replay this run</a>
-      )}
       <span role="status">{said.value}</span>
     </div>
   );

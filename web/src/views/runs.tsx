@@ -85,29 +85,27 @@ function outcome(run: RunInfo): string {
   return run.found === false ? "not found" : "answered";
 }
 
-const replayed = signal<Run | null>(null);
+const opened = signal<Run | null>(null);
 
-export function ReplayView() {
+export function RunView() {
   const id = route.value.parts[0] ?? "";
   const [problem, setProblem] = useState<Problem | null>(null);
-  const [again, setAgain] = useState(0);
   useEffect(() => {
     let run: Run | null = null;
     setProblem(null);
     api.runById(id).then(
       (info) => {
         run = new Run(info.library ?? library.value, info.question, info.strategy);
-        if (!again && !route.value.query.has("replay")) run.skip();
-        replayed.value = run;
-        void run.replay(id, info);
+        opened.value = run;
+        void run.open(id, info);
       },
       (error: unknown) => setProblem(asFailure(error).problem),
     );
     return () => run?.cancel();
-  }, [id, again]);
-  const run = replayed.value?.id === id ? replayed.value : null;
+  }, [id]);
+  const run = opened.value?.id === id ? opened.value : null;
   return (
-    <div class="ask asked replay">
+    <div class="ask asked opened">
       <div class="left">
         <p class="quiet">
           <a href={link("runs")}>‹ All runs</a>
@@ -116,12 +114,12 @@ export function ReplayView() {
         {run && (
           <>
             <h1>{run.question}</h1>
-            <Outcome run={run} replay={() => setAgain(again + 1)} />
+            <Outcome run={run} />
             {run.answer.value && <FollowUp before={[run]} />}
           </>
         )}
       </div>
-      {run && <RunPane run={run} replayed />}
+      {run && <RunPane run={run} stoppable={false} />}
     </div>
   );
 }

@@ -21,7 +21,13 @@ from colligate.documents.reading.formats import detect_format
 from colligate.documents.reading.limits import Limits
 from colligate.documents.reading.source import SourceFile, document_id, load, make_document
 from colligate.documents.tree import Kind, flat_tree
-from colligate.errors import ColligateError, NoText, ReadingError
+from colligate.errors import (
+    ColligateError,
+    NoText,
+    ReadingError,
+    UnsupportedFormat,
+    find_installer,
+)
 
 __all__ = [
     "FoundFiles",
@@ -70,6 +76,11 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
     except (ColligateError, MemoryError):
         raise
     except Exception as error:  # a parser or a reader of another package may raise anything
+        missing = error.name if isinstance(error, ImportError) else None
+        if missing and missing == source.format.package:
+            why = f"reading it needs {missing}, which is not installed"
+            hint = f"{find_installer()} 'colligate[{source.format.extra}]'"
+            raise source.error(UnsupportedFormat, why, hint) from error
         why = f"its reader {source.format.reader} failed ({type(error).__name__}: {error})"
         hint = "leave it out, or convert it to another format"
         raise source.error(ReadingError, why, hint) from error

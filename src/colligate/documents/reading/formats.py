@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
@@ -26,31 +27,40 @@ class FileFormat:
     """A kind of file: its reader as "module:function", its media type, and its container.
 
     The reader is named and not imported, so a file loads the parsers of its own format alone.
+    `package` is the module that it needs beside colligate's own, and `extra` brings it.
     """
 
     reader: str
     media_type: str
     container: Container = Container.TEXT
+    package: str = ""
+    extra: str = ""
 
 
 _HERE = "colligate.documents.reading"
-_CONVERTING = f"{_HERE}.converting"
-_OFFICE = f"{_CONVERTING}:read_office"
 _SEPARATED = f"{_HERE}.tables:read_separated"
 _OOXML = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
 
+
+def _legacy(media_type: str, container: Container = Container.OLE) -> FileFormat:
+    reader = f"{_HERE}.markup:read_legacy"
+    return FileFormat(reader, media_type, container, package="xberg", extra="legacy")
+
+
 PDF = FileFormat(f"{_HERE}.pdf.reader:read_pdf", "application/pdf", Container.PDF)
 TEXT = FileFormat(f"{_HERE}.text:read_text", "text/plain")
-HTML = FileFormat(f"{_CONVERTING}:read_html", "text/html")
-RTF = FileFormat(_OFFICE, "application/rtf")
-DOCX = FileFormat(f"{_CONVERTING}:read_docx", _OOXML + "wordprocessingml.document", Container.ZIP)
-PPTX = FileFormat(_OFFICE, _OOXML + "presentationml.presentation", Container.ZIP)
-XLSX = FileFormat(_OFFICE, _OOXML + "spreadsheetml.sheet", Container.ZIP)
-EPUB = FileFormat(_OFFICE, "application/epub+zip", Container.ZIP)
-ODT = FileFormat(_OFFICE, _ODF + "text", Container.ZIP)
-ODS = FileFormat(_OFFICE, _ODF + "spreadsheet", Container.ZIP)
-XLS = FileFormat(_OFFICE, "application/vnd.ms-excel", Container.OLE)
+HTML = FileFormat(f"{_HERE}.html:read_html", "text/html")
+RTF = _legacy("application/rtf", Container.TEXT)
+DOCX = FileFormat(f"{_HERE}.office:read_docx", _OOXML + "wordprocessingml.document", Container.ZIP)
+PPTX = FileFormat(
+    f"{_HERE}.office:read_pptx", _OOXML + "presentationml.presentation", Container.ZIP
+)
+XLSX = FileFormat(f"{_HERE}.workbooks:read_xlsx", _OOXML + "spreadsheetml.sheet", Container.ZIP)
+EPUB = FileFormat(f"{_HERE}.markup:read_epub", "application/epub+zip", Container.ZIP)
+ODT = FileFormat(f"{_HERE}.office:read_odt", _ODF + "text", Container.ZIP)
+ODS = FileFormat(f"{_HERE}.workbooks:read_ods", _ODF + "spreadsheet", Container.ZIP)
+XLS = _legacy("application/vnd.ms-excel")
 PNG, JPEG, TIFF = (
     FileFormat(f"{_HERE}.pdf.reader:read_picture", f"image/{kind}", Container.PICTURE)
     for kind in ("png", "jpeg", "tiff")
@@ -58,7 +68,12 @@ PNG, JPEG, TIFF = (
 PICTURES = {b"\x89PNG": PNG, b"\xff\xd8\xff": JPEG, b"II*\x00": TIFF, b"MM\x00*": TIFF}
 """The formats that OCR reads, by the first bytes of their files."""
 _MARKDOWN = FileFormat(f"{_HERE}.text:read_markdown", "text/markdown")
-_WIKITEXT = FileFormat(f"{_HERE}.wikitext:read_wikitext", "text/x-wiki")
+_WIKITEXT = FileFormat(
+    f"{_HERE}.wikitext:read_wikitext",
+    "text/x-wiki",
+    package="mwparserfromhell",
+    extra="wikitext",
+)
 _RECORDS = FileFormat(f"{_HERE}.records:read_records", "application/x-ndjson")
 
 FILE_FORMATS: dict[str, FileFormat] = {
@@ -73,26 +88,32 @@ FILE_FORMATS: dict[str, FileFormat] = {
         (HTML, ".html .htm .xhtml"),
         (_WIKITEXT, ".wiki .wikitext .mediawiki"),
         (_RECORDS, ".jsonl .ndjson .jsonl.gz .ndjson.gz"),
-        (FileFormat(f"{_CONVERTING}:read_email", "message/rfc822"), ".eml"),
+        (FileFormat(f"{_HERE}.mail:read_email", "message/rfc822"), ".eml"),
         (DOCX, ".docx .docm .dotx"),
         (PPTX, ".pptx .pptm .ppsx"),
         (XLSX, ".xlsx .xlsm"),
         (EPUB, ".epub"),
         (ODT, ".odt"),
         (ODS, ".ods"),
-        (FileFormat(_OFFICE, "application/msword", Container.OLE), ".doc"),
+        (_legacy("application/msword"), ".doc"),
         (XLS, ".xls"),
-        (FileFormat(_OFFICE, "application/vnd.ms-powerpoint", Container.OLE), ".ppt"),
-        (FileFormat(_OFFICE, "application/vnd.ms-outlook", Container.OLE), ".msg"),
+        (_legacy("application/vnd.ms-powerpoint"), ".ppt"),
+        (_legacy("application/vnd.ms-outlook"), ".msg"),
         (RTF, ".rtf"),
         (FileFormat(_SEPARATED, "text/csv"), ".csv"),
         (FileFormat(_SEPARATED, "text/tab-separated-values"), ".tsv"),
-        (FileFormat(_OFFICE, "text/x-rst"), ".rst"),
-        (FileFormat(_OFFICE, "text/x-org"), ".org"),
-        (FileFormat(_OFFICE, "application/x-ipynb+json"), ".ipynb"),
+        (FileFormat(f"{_HERE}.text:read_text", "text/x-rst"), ".rst"),
+        (FileFormat(f"{_HERE}.markup:read_org", "text/x-org"), ".org"),
+        (FileFormat(f"{_HERE}.markup:read_notebook", "application/x-ipynb+json"), ".ipynb"),
     )
     for suffix in suffixes.split()
 }
+
+
+def installed_readers() -> list[str]:
+    """Return what reads formats beside the base: packages of extras, suffixes of other packages."""
+    packages = {each.package for each in FILE_FORMATS.values() if each.package}
+    return sorted(filter(importlib.util.find_spec, packages)) + list(plugins("formats"))
 
 
 def known_format(path: PurePath) -> FileFormat | None:

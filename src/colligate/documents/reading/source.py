@@ -85,10 +85,10 @@ def make_document(
 ) -> Document:
     """Return the document that a file's text makes, with the warnings about the file so far.
 
-    `tree` makes the tree of a text and a document's id. The title is `title`, otherwise the
-    text's top heading, otherwise the file's stem. `pages` count in `clean_text(text)`. The `date`
-    among the metadata is the one stated there, else that of the title page, else the day on which
-    the file was made (`created_at`); ISO 8601, as exact as it is known.
+    `tree` makes the tree of a text and a document's id. The title is `title`, otherwise that of the
+    metadata, the text's top heading, or the file's stem. `pages` count in `clean_text(text)`. The
+    `date` among the metadata is the one stated there, else that of the title page, else the day on
+    which the file was made (`created_at`); ISO 8601, as exact as it is known.
 
     Raises:
         NoText: if the text holds nothing but blanks.
@@ -102,9 +102,10 @@ def make_document(
     stated, made = (parse_date(facts.get(key, "")) for key in ("date", "created_at"))
     top = _find_sheet_title(text) if source.format.media_type in SHEETS else text
     facts["date"] = stated or _find_date(top) or made
+    title = title or facts.get("title") or _find_top_heading(grown) or source.stem
     return Document(
         id=name,
-        title=shorten_title(clean_text(title or _find_top_heading(grown) or source.stem)),
+        title=shorten_title(clean_text(title)),
         text=text,
         tree=grown,
         pages=pages,

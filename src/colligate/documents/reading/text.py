@@ -34,7 +34,7 @@ def read_markdown(source: SourceFile) -> Document:
     return make_document(source, source.text, title=facts.pop("title", None), metadata=facts)
 
 
-_PROSE = {"", ".txt", ".text"}
+_PROSE = {"", ".txt", ".text", ".rst"}
 
 
 def read_text(source: SourceFile) -> Document:

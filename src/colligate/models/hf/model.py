@@ -14,6 +14,7 @@ from colligate.models.base import window
 from colligate.models.decoding import GeneratedText, GenerationRequest
 from colligate.models.hf.generate import BatchGenerator
 from colligate.models.hf.loading import (
+    HFTokenizer,
     ModelSource,
     count_weights,
     find_source,
@@ -23,7 +24,6 @@ from colligate.models.hf.loading import (
 )
 from colligate.models.hf.runtime import Runtime
 from colligate.models.hf.score import LikelihoodScorer
-from colligate.models.hf.tokenizer import HFTokenizer
 from colligate.models.local import LocalBackend, LocalModel, Pair, Work, choose_layers
 from colligate.models.prompts import Prompts
 

@@ -20,23 +20,21 @@ from threading import Event
 import numpy as np
 from numpy.typing import NDArray
 
-from colligate.errors import MissingCapability, ServerFailed
+from colligate.errors import ServerFailed
 from colligate.models.decoding import AnswerInProgress, GenerationRequest, PassStopped
 from colligate.models.llama.api import (
     Context,
     LlamaLibrary,
     Model,
-    Tensor,
     load_adapter,
-    read_tensor,
 )
+from colligate.models.llama.attention import AttentionContext, AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
-from colligate.models.local import Tokens, choose_layers, count_shared
+from colligate.models.local import Tokens, count_shared
 from colligate.models.prompts import check_fits
 
-_BATCH_TOKENS = (
-    256  # tokens computed together: more are hardly faster, and a cancelled call waits longer
-)
+# Tokens computed together: more are hardly faster, and a cancelled call waits longer.
+_BATCH_TOKENS = 256
 _MOST_OUTPUTS = 128  # of them with logits, which take 600 KB each with a vocabulary of 150,000
 _MOST_SEQUENCES = 64  # in progress or kept; llama.cpp's most is 256
 _MOST_SCORED = 32  # likelihoods computed together
@@ -54,31 +52,27 @@ class ScoreRequest:
     outcome: list[float] | Exception | None = field(default=None, init=False, repr=False)
 
 
-@dataclass(eq=False)
-class AttentionRequest:
-    """A text of which the mean attention of the tokens from `first` on is wanted.
-
-    `depths` are the shares of the model's depth between which layers count. The outcome has a
-    value for each token; they sum to 1.
-    """
-
-    ids: list[int]
-    first: int
-    depths: tuple[float, float] = (0.0, 1.0)
-    adapter: str = ""
-    halt: Event = field(default_factory=Event)
-    outcome: list[float] | Exception | None = field(default=None, init=False, repr=False)
-
-
 Request = GenerationRequest | ScoreRequest | AttentionRequest
 
 
+@dataclass(frozen=True)
+class EngineLimits:
+    """Up to `parallel` answers are computed together; `context` is the window of each request.
+
+    Up to `draft` tokens of answers are guessed in each batch.
+    """
+
+    context: int
+    parallel: int
+    threads: int
+    draft: int
+
+
 class LlamaEngine:
-    """Computes up to `parallel` answers together. `context` is the window of each request.
+    """Computes the requests of any thread together, within its limits.
 
     The keys and values of all requests, and of those before that may share a beginning with the
-    next ones, are in as many cells as one window has; requests wait for free cells. Up to `draft`
-    tokens of answers are guessed in each batch.
+    next ones, are in as many cells as one window has; requests wait for free cells.
     """
 
     def __init__(
@@ -87,22 +81,18 @@ class LlamaEngine:
         path: Path,
         name: str,
         beginnings: Beginnings,
-        *,
-        context: int,
-        parallel: int,
-        threads: int,
-        draft: int,
+        limits: EngineLimits,
     ) -> None:
         self.model = Model(library, path)
         self.name = name
         self._beginnings = beginnings
-        self._limit = parallel
-        self._draft = 0 if self.model.recurrent else draft
-        self._threads = _ThreadCount(threads)
-        self._window = context
+        self._limit = limits.parallel
+        self._draft = 0 if self.model.recurrent else limits.draft
+        self._threads = _ThreadCount(limits.threads)
+        self._window = limits.context
         self._context = Context(
             self.model,
-            cells=context,
+            cells=limits.context,
             sequences=_MOST_SEQUENCES,
             batch=_BATCH_TOKENS,
             outputs=_MOST_OUTPUTS,
@@ -116,7 +106,7 @@ class LlamaEngine:
         self._free = list(range(_MOST_SEQUENCES))
         self._full = False  # requests in progress need all cells: none begins
         self._attention_requests: deque[tuple[AttentionRequest, Iterator[None]]] = deque()
-        self._attention: _AttentionContext | None = None
+        self._attention: AttentionContext | None = None
         self._adapters: dict[str, int] = {}
         self._adapter = ""  # the one that the context applies
 
@@ -206,7 +196,10 @@ class LlamaEngine:
                 return False
             self._drop(self._kept[0] if self._kept[0] is not best else self._kept[-1])
         sequence.slot = self._free.pop()
-        attended = 0 if self._attention is None else self._attention.shared_with(sequence)
+        attended = 0
+        if self._attention is not None:
+            wanted = sequence.ids[: sequence.first_scored - 1]
+            attended = self._attention.shared_with(wanted, sequence.request.adapter)
         if attended > computed + _WORTH_SHARING and self._attention is not None:
             data = self._attention.context.save(0)  # a copy costs little beside the computation
             if self._context.restore(sequence.slot, data):
@@ -393,25 +386,11 @@ class LlamaEngine:
             self._attention_requests.popleft()
 
     def _attend(self, request: AttentionRequest) -> Iterator[None]:
-        """Compute a request batch by batch."""
         if self._attention is None:
-            self._attention = _AttentionContext(self.model, self._window, self._threads)
-        attention, layers = self._attention, choose_layers(self.model.layers, request.depths)
-        attention.use_adapter(request.adapter, self._adapters.get(request.adapter))
-        computed = attention.keep(request.ids, request.first)
-        while computed < request.first:
-            computed = attention.read(
-                request.ids, computed, min(computed + _BATCH_TOKENS, request.first)
+            self._attention = AttentionContext(
+                self.model, self._window, _BATCH_TOKENS, self._threads.decode
             )
-            yield
-        total = np.zeros(len(request.ids), np.float32)
-        while computed < len(request.ids):
-            end = min(computed + _QUERY_TOKENS, len(request.ids))
-            rows = attention.read_rows(request.ids, computed, end, layers)
-            total[:end] += np.mean(rows, axis=0)
-            computed = end
-            yield
-        request.outcome = (total / (len(request.ids) - request.first)).tolist()
+        yield from self._attention.attend(request, self._adapters.get(request.adapter))
 
 
 class _ThreadCount:
@@ -591,138 +570,3 @@ class _Sequence:
         else:
             self._source = None
             self._match = min(self._match + 1, _LONGEST_MATCH)
-
-
-# Attention
-#
-# llama.cpp's fast kernel gives no probabilities. They are computed here from what it was given:
-# the queries and keys of the last tokens' own step, and its mask. The queries are rotated and
-# the keys come from the cache, so a row costs little more than one token.
-
-_QUERY_TOKENS = (
-    16  # query tokens computed together: the queries and keys of a layer are in memory at once
-)
-
-
-class _AttentionContext:
-    """A context of one sequence that shows the attention of its last tokens.
-
-    It is not that of the answers: llama.cpp asks about each of a thousand nodes, which costs time
-    and, beside other threads of Python, much of it.
-    """
-
-    def __init__(self, model: Model, cells: int, threads: _ThreadCount) -> None:
-        self.context = Context(
-            model,
-            cells=cells,
-            sequences=1,
-            batch=_BATCH_TOKENS,
-            outputs=1,
-            on_tensor=self._on_tensor,
-        )
-        self._threads = threads
-        self._model = model
-        self._ids: list[int] = []  # what is in the cells, in this order
-        self._adapter = ""
-        self._rows: dict[int, NDArray[np.float32]] = {}
-        self._layers: range | None = None  # those to look at
-
-    def use_adapter(self, name: str, handle: int | None) -> None:
-        """Apply an adapter; keys and values of another one are forgotten."""
-        if name != self._adapter:
-            self._ids = []
-            self._adapter = name
-        self.context.use_adapter(handle)
-
-    def keep(self, ids: Sequence[int], most: int) -> int:
-        """Keep what the last text and this one share, at most so many tokens; return how many."""
-        shared = 0 if self._model.recurrent else count_shared(self._ids[:most], ids)
-        self.context.cut(0, shared)
-        self._ids = list(ids[:shared])
-        return shared
-
-    def shared_with(self, sequence: _Sequence) -> int:
-        """Return how many computed tokens a sequence begins with."""
-        if self._model.recurrent or sequence.request.adapter != self._adapter:
-            return 0
-        return count_shared(self._ids[: sequence.first_scored - 1], sequence.ids)
-
-    def read(self, ids: Sequence[int], start: int, end: int) -> int:
-        """Compute some tokens; return the end."""
-        count = end - start
-        slots, outputs = [0] * count, [False] * count
-        if not self._threads.decode(
-            self.context, ids[start:end], range(start, end), slots, outputs
-        ):
-            raise ServerFailed("llama.cpp has no room for the prompt", f"{end} tokens")
-        self._ids += ids[start:end]
-        return end
-
-    def read_rows(
-        self, ids: Sequence[int], start: int, end: int, layers: range
-    ) -> list[NDArray[np.float32]]:
-        """Compute some tokens; return the sum of their rows [end] for each of the layers.
-
-        Each is the mean over the heads.
-        """
-        self._rows, self._layers = {}, layers
-        try:
-            self.read(ids, start, end)
-        finally:
-            self._layers = None
-        rows = [row[:end] for row in self._rows.values()]
-        # A sum of less would mean that the cells are not in the order of the tokens.
-        if len(rows) < len(layers) or any(abs(row.sum() - (end - start)) > 0.01 for row in rows):
-            raise MissingCapability(
-                f"{self._model.path.name} gives no attention",
-                "its layers do not attend to all tokens as usual",
-                "use another model",
-            )
-        return rows
-
-    def _on_tensor(self, address: int, ask: bool) -> bool:
-        if self._layers is None:
-            return False
-        tensor = Tensor.from_address(address)
-        if not (tensor.src[1] and tensor.src[2]):
-            return False
-        found = _KEYS.match(Tensor.from_address(tensor.src[1]).name)
-        if found is None or int(found[1]) not in self._layers:
-            return False
-        if not ask:
-            self._rows[int(found[1])] = _attention_row(self._model.library, tensor)
-        return True
-
-
-_KEYS = re.compile(rb"cache_k_l(\d+)")  # llama.cpp's name of the keys of a layer
-
-
-def _attention_row(library: LlamaLibrary, tensor: Tensor) -> NDArray[np.float32]:
-    """Return the attention [cells] of a fused node of queries, keys, values and a mask.
-
-    It is the mean of its heads and the sum of its queries.
-
-    softmax(scale * q k + mask). The cells are in the order of the tokens.
-    """
-    query, key = (read_tensor(library, tensor.src[i])[0] for i in (0, 1))  # [heads, rows, width]
-    mask = read_tensor(library, tensor.src[3])[0, 0]  # [rows, cells]; -inf for what is not seen
-    scale, bias, cap = np.array(tensor.op_params[:3], np.int32).view(np.float32)
-    if bias or tensor.src[4]:
-        raise MissingCapability(
-            "this model gives no attention",
-            "its layers add to the scores what is not computed here",
-            "use another model",
-        )
-    groups = len(query) // len(key)
-    rows = query.shape[1]
-    # Heads that share keys are computed together: [kv heads, group * rows, width].
-    grouped = query.reshape(len(key), groups * rows, -1)
-    scores = grouped @ key.transpose(0, 2, 1) * scale
-    if cap:
-        scores = np.tanh(scores / cap) * cap
-    scores = scores.reshape(len(query), rows, -1) + mask[:rows]
-    scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True)
-    mean: NDArray[np.float32] = scores.mean(axis=0).sum(axis=0)
-    return mean

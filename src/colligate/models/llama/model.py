@@ -24,8 +24,9 @@ from colligate.models.decoding import GeneratedText, GenerationRequest
 from colligate.models.gguf import read_header, read_shapes
 from colligate.models.llama.adapters import convert_adapter
 from colligate.models.llama.api import Model, load_library
+from colligate.models.llama.attention import AttentionRequest
 from colligate.models.llama.beginnings import Beginnings
-from colligate.models.llama.engine import AttentionRequest, LlamaEngine, Request, ScoreRequest
+from colligate.models.llama.engine import EngineLimits, LlamaEngine, Request, ScoreRequest
 from colligate.models.llama.libraries import VERSION, pull_libraries
 from colligate.models.local import LocalBackend, LocalModel, Pair, Work
 from colligate.models.prompts import Prompts
@@ -62,8 +63,8 @@ class LlamaCpp(LocalModel):
         context = context_tokens or window(
             header.context_tokens, header.kv_bytes_per_token, most=_LONGEST_WINDOW
         )
-        options = {"parallel": parallel, "threads": threads or physical_cores(), "draft": draft}
-        backend = _Backend(path, name, context=context, **options)
+        limits = EngineLimits(context, parallel, threads or physical_cores(), draft)
+        backend = _Backend(path, name, limits)
         super().__init__(backend, name=name, version=_version(path), context_tokens=context)
         self._path = path
 
@@ -79,10 +80,10 @@ def _version(path: Path) -> str:
 
 
 class _Backend(LocalBackend):
-    def __init__(self, path: Path, name: str, **options: int) -> None:
+    def __init__(self, path: Path, name: str, limits: EngineLimits) -> None:
         super().__init__(name)
         self._path = path
-        self._options = options
+        self._limits = limits
         self._vocabulary: Model | None = None  # the file without its weights
         self._engine: LlamaEngine | None = None
         # At interpreter exit native memory must be freed before Python's is.
@@ -101,7 +102,7 @@ class _Backend(LocalBackend):
         beginnings = Beginnings(
             home() / "beginnings", _version(self._path), self.prompts.encode_beginnings()
         )
-        self._engine = LlamaEngine(library, self._path, self.name, beginnings, **self._options)
+        self._engine = LlamaEngine(library, self._path, self.name, beginnings, self._limits)
 
     def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
         """Load a GGUF file, a folder of PEFT or a hub name; what is not GGUF is converted once."""

@@ -61,8 +61,8 @@ async def describe_server(server: State) -> dict[str, Any]:
 
 @router.get("/healthz", summary="Whether the server answers")
 async def check_health(server: State) -> dict[str, str]:
-    """Return the version, and an id that differs at each start."""
-    return {"status": "ok", "version": __version__, "instance": server.instance}
+    """Return the version."""
+    return {"status": "ok", "version": __version__}
 
 
 @router.get("/metrics", summary="Numbers for Prometheus")

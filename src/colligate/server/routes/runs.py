@@ -12,8 +12,8 @@ from sse_starlette import ServerSentEvent
 from colligate.concurrency import in_thread
 from colligate.export import FORMATS
 from colligate.server.errors import Conflict
-from colligate.server.runs import AskRequest, RecordedRun
-from colligate.server.shapes import Decision, RunAnswerShape, RunShape
+from colligate.server.runs import RecordedRun
+from colligate.server.shapes import AskRequest, Decision, RunAnswerShape, RunShape
 from colligate.server.state import ServerState, State
 from colligate.server.stream import (
     AsciiJSONResponse,

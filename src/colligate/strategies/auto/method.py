@@ -15,7 +15,7 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer, Form
-from colligate.core.events import pluralize
+from colligate.core.events import Event, pluralize
 from colligate.core.fit import reserve_reading
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, show_ranked
@@ -25,7 +25,6 @@ from colligate.documents import Hit
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Capability, Role
-from colligate.strategies.auto.events import Classified, Escalated
 from colligate.strategies.auto.prompts import KindReply, QuestionKind, ask_kind, kind_messages
 from colligate.strategies.decompose import Decompose
 from colligate.strategies.dualrag import DualRAG
@@ -39,8 +38,47 @@ Effort = Literal["low", "normal", "high"]
 _WHOLE = 16_000  # characters of all documents together that are read whole, in one prompt
 _KIND_TOKENS = 40
 
-# Odds from which a kind other than one fact counts (docs/benchmarks.md, "Kinds of questions").
+# Odds from which a kind other than one fact counts (docs/results/kinds.json).
 _LEAST_ODDS = {QuestionKind.STEPS: 0.65, QuestionKind.EACH: 0.75, QuestionKind.OVERVIEW: 0.5}
+
+
+_DOING = {
+    "read": "reading the best passages",
+    "read on": "reading the next passages",
+    "decompose": "looking up one step after the other",
+    "dualrag": "looking up one step after the other",
+    "per-document": "reading each document",
+    "duquad": "reading again with another choice of passages",
+    "rdr2": "following the headings of the best documents",
+    "longrefiner": "reading the best documents by their headings",
+}
+
+
+@dataclass(frozen=True)
+class Classified(Event):
+    """The odds of each kind of question, in [0, 1]; they add up to 1."""
+
+    odds: Mapping[str, float]
+
+    def line(self) -> str:
+        kind = max(self.odds, key=lambda name: self.odds[name])
+        return f"the question seems to need {QuestionKind(kind).meaning} ({self.odds[kind]:.0%})"
+
+
+@dataclass(frozen=True)
+class Escalated(Event):
+    """A step is taken: why, and its name."""
+
+    why: str
+    to: str
+
+    def line(self) -> str:
+        by = "" if self.to.startswith("read") else f" ({self.to})"
+        return f"{self.why}: {_DOING.get(self.to, self.to)}{by}"
+
+    @property
+    def lasting(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,8 @@ from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
-from colligate.readers.citing import write_answer, write_checked
+from colligate.readers.citing import finish, write_answer, write_checked
 from colligate.readers.lookup import reserve_for_answer, try_structured
-from colligate.readers.quoting import finish
 from colligate.strategies.decompose.comparing import End, compare
 from colligate.strategies.decompose.prompts import (
     EXAMPLES,

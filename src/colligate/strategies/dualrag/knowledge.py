@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
-from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from colligate.core.answer import Place, Stated
@@ -125,88 +121,31 @@ def _bare(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(".")
 
 
-# Entity linking. The Entity Identifier is told to reuse a name; names are then compared exactly, or
-# by an embedder too: what is read twice under two names is paid for twice.
-
 ELSE = "else"
 """The name that collects what belongs to no entity; nothing is linked to it."""
-
-Linking = Literal["exact", "similar"]
-"""How names are linked: by the same characters, or also by the same words or meaning."""
-
-# Cosine from which names mean the same: docs/decisions/0018-dualrag.md.
-SIMILAR = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A name that was asked for, the name it is linked to, and why.
-
-    `how` is "new" for an entity that the outline does not have; `similarity` is the cosine of a
-    link by meaning.
-    """
+    """A name that was asked for, and the entity it is; `new` if the outline does not have it."""
 
     asked: str
     name: str
-    how: Literal["new", "exact", "name", "similar"]
-    similarity: float | None = None
+    new: bool
 
 
-def link_names(
-    asked: Sequence[str],
-    known: Sequence[str],
-    vectors: Mapping[str, NDArray[np.float32]] | None = None,
-) -> list[Link]:
-    """Link each name to a known one or to an earlier one of `asked`; otherwise it is new.
+def link_names(asked: Sequence[str], known: Collection[str]) -> list[Link]:
+    """Link each name to a known one, or to an earlier one of `asked`, of the same characters.
 
-    With `vectors`, the unit vectors of all names, one of the same words is linked too, or the most
-    similar one if it is `SIMILAR` and has the same numbers. Names without a vector have no meaning.
+    The Entity Identifier is told to reuse a name; otherwise it is new.
     """
-    names = [name for name in known if name != ELSE]
+    names = {*known} - {ELSE}
     found = []
     for each in asked:
-        link = _link(each, names, vectors)
-        found.append(link)
-        if link.how == "new" and link.name != ELSE:
-            names.append(link.name)
+        name = ELSE if each.casefold() == ELSE else each
+        found.append(Link(each, name, name not in names))
+        names |= {name} - {ELSE}
     return found
-
-
-def _link(
-    asked: str, names: Sequence[str], vectors: Mapping[str, NDArray[np.float32]] | None
-) -> Link:
-    if asked.casefold() == ELSE:
-        return Link(asked, ELSE, "new")
-    if asked in names:
-        return Link(asked, asked, "exact")
-    if vectors is None:
-        return Link(asked, asked, "new")
-    words = sort_name_words(asked)
-    if same := [name for name in names if sort_name_words(name) == words]:
-        return Link(asked, same[0], "name")
-    near = {
-        name: float(vectors[name] @ vectors[asked])
-        for name in names
-        if name in vectors and asked in vectors and _numbers(name) == _numbers(asked)
-    }
-    best = max(near, key=lambda name: near[name], default=None)
-    if best is not None and near[best] >= SIMILAR:
-        return Link(asked, best, "similar", near[best])
-    return Link(asked, asked, "new")
-
-
-def sort_name_words(name: str) -> tuple[str, ...]:
-    """Return the words of a name sorted, without case and punctuation.
-
-    >>> sort_name_words("Green (album)") == sort_name_words("green album")
-    True
-    """
-    folded = unicodedata.normalize("NFKC", name).casefold()
-    return tuple(sorted(re.findall(r"\w+", folded)))
-
-
-def _numbers(name: str) -> list[str]:
-    return [word for word in sort_name_words(name) if any(map(str.isdigit, word))]
 
 
 class Stop(StrEnum):
@@ -240,11 +179,6 @@ class Knowledge:
         """Add knowledge of an entity from passages to the outline; return the new fragments."""
         self.passages.update((passage.id, passage) for passage in passages)
         return self.outline.merge(name, fragments, passages)
-
-    def quote(self, passage: Passage, sentences: Sequence[tuple[Span, str]]) -> None:
-        """Add sentences of a passage, which belong to no entity."""
-        if sentences:
-            self.merge(ELSE, [_quote(passage, *each) for each in sentences], [passage])
 
     def count_redundant(self, found: Sequence[Sequence[Hit]]) -> int:
         """Return how many queries found nothing that an earlier query had not; remember what they
@@ -335,13 +269,6 @@ class Knowledge:
     def latest(self) -> str:
         """The latest thought, or the question if there is none."""
         return self.thoughts[-1] if self.thoughts else self.question
-
-
-def _quote(passage: Passage, span: Span, text: str) -> Fragment:
-    """Return a sentence under its document's title, unless it names it: pronouns need a name."""
-    text = " ".join(text.split())
-    named = passage.title.casefold() in text.casefold()
-    return Fragment(text if named else f"{passage.full_title}: {text}", (span,))
 
 
 def _reason(names: Sequence[str]) -> str:

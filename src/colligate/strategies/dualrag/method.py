@@ -23,7 +23,7 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import NOT_FOUND, Answer, Form
-from colligate.core.fit import fit_window
+from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import Reasoning, parse_sentence
@@ -36,9 +36,8 @@ from colligate.documents.sentences import split_sentences
 from colligate.errors import BudgetExceeded, ColligateError, MalformedOutput, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
-from colligate.readers.citing import Cited, locate_statements
+from colligate.readers.citing import Cited, finish, locate_statements
 from colligate.readers.lookup import reserve_for_answer
-from colligate.readers.quoting import finish
 from colligate.strategies.dualrag.events import (
     Gathered,
     Identified,
@@ -52,8 +51,6 @@ from colligate.strategies.dualrag.knowledge import (
     ELSE,
     Fragment,
     Knowledge,
-    Link,
-    Linking,
     Stop,
     link_names,
 )
@@ -96,8 +93,6 @@ class DualRAG:
         rounds: most rounds of reasoning and looking up
         retrieved: passages of the search for each query
         k: passages that are read for each entity
-        linking: when two names mean one entity: same characters (exact), or also the same words or
-            a similar meaning (similar)
         summaries: statements, each with a quote that is verified (quoted), or a text in the model's
             own words (free)
         reader_tokens: most tokens of the passages behind the outline that the reader is shown
@@ -125,7 +120,6 @@ class DualRAG:
     retrieved: int = 50  # section 4.3, equation 6
     k: int = 10  # section 4.3, equation 8
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    linking: Linking = "exact"  # the code; the paper leaves it to the prompt
     summaries: Literal["quoted", "free"] = "quoted"  # the paper: free
     reader_tokens: int = 6000  # the paper: 0
     form: Form = Form.JOINED
@@ -146,12 +140,12 @@ class DualRAG:
         apply_prompts(self, STEPS)
         require_min(self, rounds=0, retrieved=1, k=1, reader_tokens=0)
 
-    async def answer(self, question: str, run: Run, known: Knowledge | None = None) -> Answer:
-        """Learn, beginning with what is `known`, then answer from it (equation 4)."""
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Learn, then answer from what is known (equation 4)."""
         refused = Answer(question, "", NOT_FOUND, False)
         if not any(info.passages for info in await run.sources.documents()):
             return finish(refused, Cited("", (), ()), run)
-        knowledge = await self.learn(question, run, known)
+        knowledge = await self.learn(question, run)
         if self.reader_tokens and not knowledge.outline.size:
             run.warn("nothing was learnt from the documents: the outline is empty")
             return finish(refused, Cited("", (), ()), run)
@@ -166,14 +160,14 @@ class DualRAG:
                 notes=notes,
             )
 
-    async def learn(self, question: str, run: Run, known: Knowledge | None = None) -> Knowledge:
+    async def learn(self, question: str, run: Run) -> Knowledge:
         """Reason, look up and summarise in rounds, with tokens reserved for the answer.
 
         A budget that ends, or a model that fails, before a first thought raises the error.
         """
         adapters = (self.reasoner_adapter, self.identifier_adapter, self.summarizer_adapter)
         runs = [await run.with_adapter(Role.READER, adapter) for adapter in adapters]
-        knowledge = known or Knowledge(question, flat=self.no_outline or self.flat_outline)  # K_0
+        knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)  # K_0
         with reserve_for_answer(run, lambda: knowledge.thoughts or knowledge.outline.size):
             knowledge.stop = await self._rounds(knowledge, *runs)
         run.emit(Stopped(knowledge.rounds, knowledge.stop))
@@ -237,7 +231,7 @@ class DualRAG:
                 }
             else:
                 template = self.templates.get("identifier")
-                entities = await identify_entities(knowledge, run, self.linking, template)
+                entities = await identify_entities(knowledge, run, template)
         found = await gather(self._retrieve(*each, run) for each in entities.items())
         if self.no_entities and not self.ei2:
             found = _group_by_title(found[0])
@@ -314,8 +308,7 @@ class DualRAG:
             summarizer_messages,
             knowledge.question,
             knowledge.thoughts,
-            sought.name,
-            sought.queries,
+            (sought.name, sought.queries),
             free=free,
             template=self.templates.get("summarizer"),
         )
@@ -323,9 +316,7 @@ class DualRAG:
         said, fragments, readable = 0, list[Fragment](), True
         passages = list(sought.unseen)
         try:
-            passages = await fit_window(
-                passages, ask, run, max_tokens=SUMMARY_TOKENS, schema=schema
-            )
+            passages = await fit_window(passages, ask, run, Room(SUMMARY_TOKENS, schema=schema))
             write = write_freely if free else write_statements
             said, fragments = await write(knowledge.question, passages, ask(passages), run)
         except MalformedOutput as error:
@@ -368,7 +359,7 @@ class _Summarised:
 
 
 async def identify_entities(
-    knowledge: Knowledge, run: Run, linking: Linking, template: PromptTemplate | None = None
+    knowledge: Knowledge, run: Run, template: PromptTemplate | None = None
 ) -> dict[str, tuple[str, ...]]:
     """Return Q_e by entity (equation 5); the latest thought if the reply names no entity."""
     ask = partial(
@@ -385,8 +376,7 @@ async def identify_entities(
     except MalformedOutput:
         wanted, readable = [], False
     asked = clean_entities(wanted, knowledge.latest)
-    known = [name for name in knowledge.outline.entities if name != ELSE]  # E_{t-1}
-    linked = await _link_entities([name for name, _ in asked], known, run, linking)
+    linked = link_names([name for name, _ in asked], knowledge.outline.entities)  # E_{t-1}
     queries: dict[str, tuple[str, ...]] = {}
     for link, (_, of_link) in zip(linked, asked, strict=True):
         so_far = queries.get(link.name, ())
@@ -395,18 +385,6 @@ async def identify_entities(
         Identified(knowledge.rounds + 1, tuple(linked), tuple(each for _, each in asked), readable)
     )
     return queries
-
-
-async def _link_entities(
-    asked: Sequence[str], known: Sequence[str], run: Run, linking: Linking
-) -> list[Link]:
-    if linking == "exact":
-        return link_names(asked, known)
-    if run.embedder is None:
-        run.warn("entities are linked by their words alone: the run has no embedder")
-        return link_names(asked, known, {})
-    names = list(dict.fromkeys([*known, *asked]))
-    return link_names(asked, known, dict(zip(names, await run.embed(names), strict=True)))
 
 
 async def make_single_query(knowledge: Knowledge, run: Run, *, written: bool) -> str:

@@ -234,14 +234,17 @@ class Summary(BaseModel):
 def summarizer_messages(
     question: str,
     thoughts: Sequence[str],
-    entity: str,
-    queries: Sequence[str],
+    sought: tuple[str, Sequence[str]],
     passages: Sequence[Passage],
     *,
     free: bool = False,
     template: PromptTemplate | None = None,
 ) -> list[Message]:
-    """Return the Knowledge Summarizer's prompt: passages, then what they are read for."""
+    """Return the Knowledge Summarizer's prompt: passages, then what they are read for.
+
+    `sought` is an entity e with its queries Q_e.
+    """
+    entity, queries = sought
     if template:
         texts = (f"#### {passage.full_title}\n\n{passage.text}" for passage in passages)
         return template.fill(

@@ -28,7 +28,7 @@ from typing import ClassVar, Literal
 from colligate.concurrency import gather
 from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated
 from colligate.core.events import Answered
-from colligate.core.fit import fit_window, reserve_reading
+from colligate.core.fit import Room, fit_window, reserve_reading
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import NumberedDocument
@@ -121,11 +121,9 @@ class DuQUAD:
         if self.no_local and self.no_global:
             raise UsageError("no view is left", "no_local and no_global are both set")
 
-    async def answer(
-        self, question: str, run: Run, passages: Sequence[Passage] | None = None
-    ) -> Answer:
-        """Run Algorithm 1; `passages` are read in place of what a search finds."""
-        documents = await self._list_documents(question, run, passages)  # D_1 ... D_N
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Run Algorithm 1."""
+        documents = await self._list_documents(question, run)  # D_1 ... D_N
         if not documents:
             return _refuse(question, run)
         with reserve_reading(run):
@@ -146,18 +144,14 @@ class DuQUAD:
             evidence = _show_quoted(documents, known)
         return await self._judge(question, evidence, scores, logs, known, run)
 
-    async def _list_documents(
-        self, question: str, run: Run, passages: Sequence[Passage] | None
-    ) -> list[NumberedDocument]:
+    async def _list_documents(self, question: str, run: Run) -> list[NumberedDocument]:
         """Return D_1 ... D_N, numbered for all prompts of this run."""
-        units: Literal["documents", "passages"] = "passages"
-        if passages is None:
-            units, passages = await choose_units(
-                question, run, self.units, self.documents, pool=self.pool, mode=self.mode
-            )
+        units, passages = await choose_units(
+            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
+        )
         spans = tuple(passage.span for passage in passages)
         run.emit(Listed(units, spans, tuple(passage.full_title for passage in passages)))
-        return list(enumerate(passages, 1))
+        return [NumberedDocument(*each) for each in enumerate(passages, 1)]
 
     # 1. Local selection by the Structural Fusion Score
 
@@ -237,8 +231,7 @@ class DuQUAD:
             ranked,
             lambda shown: self._messages(question, agent, shown),
             run,
-            max_tokens=self.reply_tokens,
-            span=lambda numbered: numbered[1].span,
+            Room(self.reply_tokens),
         )
 
     def _unite(
@@ -250,7 +243,7 @@ class DuQUAD:
             run.warn("no agent named a document: the best by fused score are used")
             return list(ranked[: self.important])
         passages = dict(ranked)
-        return [(number, passages[number]) for number in numbers]
+        return [NumberedDocument(number, passages[number]) for number in numbers]
 
     # 3. The gate
 
@@ -269,8 +262,7 @@ class DuQUAD:
             important,
             lambda shown: doc_score_messages(question, shown, template),
             run,
-            max_tokens=self.reply_tokens,
-            span=lambda numbered: numbered[1].span,
+            Room(self.reply_tokens),
         )
         found: dict[int, DocScore] = {}
         problem = "no reply has a score"

@@ -151,7 +151,7 @@ class Refiner:
         ]
         kept = await refine_to_budget(articles, scores, self.budget, run.model(Role.WORKER))
 
-        for each in zip(articles, titles, local, global_, scores, strict=True):
+        for each in zip(articles, titles, local, global_, strict=True):
             run.emit(_list_scores(*each, scope, kept))
         spans = tuple(passage.span for passage in kept.passages)
         run.emit(Selected(spans, kept.tokens, self.budget, len(articles)))
@@ -483,7 +483,6 @@ def _list_scores(
     titles: Sequence[int],
     local: Sequence[float],
     global_: Sequence[float],
-    scores: Sequence[float],
     scope: float | None,
     kept: RefinedText,
 ) -> Weighed:
@@ -495,7 +494,7 @@ def _list_scores(
             title=node.title,
             local_score=local[node.id],
             global_score=global_[node.id],
-            score=scores[node.id],
+            score=local[node.id] + (scope or 0.0) * global_[node.id],
             kept=all(
                 any(span.overlaps(article.nodes[leaf].span) for span in spans)
                 for leaf in article.leaves_under[node.id]

@@ -4,8 +4,7 @@ A skeleton has titles, in the tags `<abstract>`, `<section: T>` and `<sub-sectio
 paragraph only the first and the last words. It is brought back to spans of the document; what
 cannot be found there is not used.
 
-In this order: reading a skeleton, finding its pieces, and writing the skeleton of a document with
-headings, which is what a model is trained on.
+In this order: reading a skeleton, and finding its pieces.
 """
 
 from __future__ import annotations
@@ -13,16 +12,13 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
 
-from colligate.documents import Document, Span, Tree
+from colligate.documents import Document, Tree
 from colligate.documents.locating import NormalisedText, locate, normalise
-from colligate.documents.tokens import CJK, token_spans
-from colligate.documents.tree import Basis, Kind, Node, Structure, TreeBuilder
-from colligate.errors import UsageError
+from colligate.documents.tree import Basis, Kind, Structure, TreeBuilder
 
 ABSTRACT = "abstract"
 """The title of the text before the first section."""
@@ -39,17 +35,17 @@ _TAG = re.compile(
     r"(?:(?P<title>[^<>]{0,2000})>|(?P<cut>[^<>\n]{0,2000})$)",  # the second was never closed
     re.I | re.M,
 )
-_MARKUP = {"&amp;": "&", "&lt;": "<", "&gt;": ">"}
-_MARKUP_MARK = re.compile("|".join(_MARKUP))
+MARKUP = {"&amp;": "&", "&lt;": "<", "&gt;": ">"}
+_MARKUP_MARK = re.compile("|".join(MARKUP))
 _BREAK = re.compile(r"</?br\s*/?>", re.I)
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _QUOTED = re.compile(r"""(?:"(.*)"|'(.*)'|“(.*)”)""", re.S)
 _MARKS = re.compile(r"[^\w\s]*")
 _LINE_MARKS = re.compile(r"[^\w\n]*\Z")
 
-_LONGEST = 12_000  # characters that a piece may represent: about 2,000 tokens of English
+LONGEST = 12_000  # characters that a piece may represent: about 2,000 tokens of English
 
-_Stretch = tuple[int, int]
+Stretch = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ def recover(skeleton: str, document: Document) -> Recovered:
     an error; one without tags recovers nothing.
     """
     outline = _parse_skeleton(skeleton)
-    finder = _PieceFinder(document)
+    finder = PieceFinder(document)
     text = finder.text
     wanted = [piece for _, piece in outline.pieces]
     places = _locate_pieces(wanted, finder)
@@ -132,10 +128,10 @@ def _read_title(written: str) -> str:
     title = " ".join(written.split())
     if quoted := _QUOTED.fullmatch(title):
         title = next(part for part in quoted.groups() if part is not None).strip()
-    return _MARKUP_MARK.sub(lambda mark: _MARKUP[mark.group()], title)
+    return _MARKUP_MARK.sub(lambda mark: MARKUP[mark.group()], title)
 
 
-def _locate_pieces(pieces: Sequence[str], finder: _PieceFinder) -> list[_PiecePlace | None]:
+def _locate_pieces(pieces: Sequence[str], finder: PieceFinder) -> list[_PiecePlace | None]:
     """Find the place of each piece.
 
     Pieces whose words are in the document only once hold the others in place, so that one that was
@@ -178,7 +174,7 @@ def _find_longest_ascent(offsets: Sequence[int | None]) -> dict[int, int]:
 
 def _bound(
     places: Sequence[_PiecePlace | None], kept: Sequence[int], document: Document, text: str
-) -> list[_Stretch]:
+) -> list[Stretch]:
     """Return the stretches of the pieces found; a missing end is put at its neighbour's."""
     headings = [node.heading for node in document.tree.sections if node.heading is not None]
     opens = [heading.start for heading in headings]
@@ -191,13 +187,13 @@ def _bound(
             before = found[j - 1].edge if j else 0
             start = text.rfind("\n\n", before, place.edge) + 1
             joined = j and kept[j - 1] == kept[j] - 1 and found[j - 1].end is not None
-            if (joined and place.edge - before <= _LONGEST) or not start:
-                start = max(before, place.edge - _LONGEST)
+            if (joined and place.edge - before <= LONGEST) or not start:
+                start = max(before, place.edge - LONGEST)
             heading = bisect_right(closes, place.edge)
             start = max(start, closes[heading - 1] if heading else 0)
             start += len(text[start : place.edge]) - len(text[start : place.edge].lstrip())
         starts.append(start)
-    stretches: list[_Stretch] = []
+    stretches: list[Stretch] = []
     for j, (start, place) in enumerate(zip(starts, found, strict=True)):
         following = starts[j + 1] if j + 1 < len(starts) else len(text)
         end = place.end
@@ -205,17 +201,17 @@ def _bound(
             heading = bisect_left(opens, place.edge)
             end = min([following, *opens[heading : heading + 1]])
             block = text.find("\n\n", place.edge, end)
-            if block >= 0 and (end == len(text) or end - start > _LONGEST):
+            if block >= 0 and (end == len(text) or end - start > LONGEST):
                 end = block
-            end = max(place.edge, min(end, start + _LONGEST))
+            end = max(place.edge, min(end, start + LONGEST))
             end = start + len(text[start:end].rstrip())
         stretches.append((start, end))
     return stretches
 
 
-def _widen(stretches: Sequence[_Stretch], text: str) -> list[_Stretch]:
+def _widen(stretches: Sequence[Stretch], text: str) -> list[Stretch]:
     """Return the stretches with the marks around them, which a model often leaves out."""
-    widened: list[_Stretch] = []
+    widened: list[Stretch] = []
     for j, (start, end) in enumerate(stretches):
         following = stretches[j + 1][0] if j + 1 < len(stretches) else len(text)
         before = widened[-1][1] if widened else 0
@@ -231,14 +227,22 @@ def _widen(stretches: Sequence[_Stretch], text: str) -> list[_Stretch]:
     return widened
 
 
-def _split_lead(text: str, end: int) -> Iterator[_Stretch]:
+def _split_lead(text: str, end: int) -> Iterator[Stretch]:
     """Yield the paragraphs before `end`, unless that is too much to be an abstract."""
-    if end > _LONGEST:
+    if end > LONGEST:
         return
     place = 0
     for stop in [*(gap.start() for gap in _BLANK_LINE.finditer(text, 0, end)), end]:
-        yield from _strip(text, place, stop)
+        yield from strip_stretch(text, place, stop)
         place = stop
+
+
+def strip_stretch(text: str, start: int, end: int) -> Iterator[Stretch]:
+    """Yield a stretch without the blanks around it, unless it is blank."""
+    part = text[start:end]
+    if bare := part.strip():
+        first = start + len(part) - len(part.lstrip())
+        yield first, first + len(bare)
 
 
 def _build_tree(
@@ -301,7 +305,7 @@ class _PiecePlace:
     edge: int
 
 
-class _PieceFinder:
+class PieceFinder:
     """A document in which pieces are searched, outside its headings."""
 
     def __init__(self, document: Document) -> None:
@@ -318,13 +322,13 @@ class _PieceFinder:
                 place = node.heading.end
         return "".join([*kept, text[place:]])
 
-    def find_exact(self, piece: str, low: int, high: int) -> _Stretch | None:
+    def find_exact(self, piece: str, low: int, high: int) -> Stretch | None:
         """Return the first stretch in `[low, high)` that a piece stands for word by word.
 
         It is the whole piece, or begins with what is before an omission mark and ends, not too far
         on, with what follows it: the text itself may have such marks.
         """
-        best: _Stretch | None = None
+        best: Stretch | None = None
         for head, tail in _interpret(piece):
             found = self._find_pair(self._plain, head, tail, low, high)
             if found is not None and (best is None or found[0] < best[0]):
@@ -349,7 +353,7 @@ class _PieceFinder:
         left out, by similarity.
         """
         head, tail = _split_ends(piece)
-        high = min(high, low + (_REACH if _is_distinctive(head + tail) else _LONGEST))
+        high = min(high, low + (_REACH if _is_distinctive(head + tail) else LONGEST))
         few, last = " ".join(head.split()[:_WORDS]), " ".join(tail.split()[-_WORDS:])
         found = self.find_exact(piece, low, high)
         for first, final in (
@@ -367,13 +371,13 @@ class _PieceFinder:
             return _PiecePlace(*found, found[1])
         first_end = self._find_end(head, few, low, high)
         reached = low if first_end is None else first_end[1]
-        last_end = self._find_end(tail, last, reached, min(high, reached + _LONGEST))
+        last_end = self._find_end(tail, last, reached, min(high, reached + LONGEST))
         if first_end is None and last_end is None:
             return None
         start, end = first_end and first_end[0], last_end and last_end[1]
         return _PiecePlace(start, end, reached if end is None else end)
 
-    def _find_end(self, part: str, few: str, low: int, high: int) -> _Stretch | None:
+    def _find_end(self, part: str, few: str, low: int, high: int) -> Stretch | None:
         """Find one end of a piece alone."""
         for view, sought in (
             (self._plain, part),
@@ -386,9 +390,9 @@ class _PieceFinder:
                 return found
         return self._find_similar(part, low, high)
 
-    def _find_similar(self, part: str, low: int, high: int) -> _Stretch | None:
+    def _find_similar(self, part: str, low: int, high: int) -> Stretch | None:
         """Find text that is similar to a part of a piece, near `low`."""
-        high = min(high, low + _LONGEST)
+        high = min(high, low + LONGEST)
         if low >= high or not self._fuzzy_left or not _is_distinctive(part):
             return None
         self._fuzzy_left -= 1
@@ -399,7 +403,7 @@ class _PieceFinder:
 
     def _find_pair(
         self, view: NormalisedText, head: str, tail: str | None, low: int, high: int
-    ) -> _Stretch | None:
+    ) -> Stretch | None:
         """Find the first stretch of a view from `head` to the first `tail` after it."""
         first, stop = bisect_left(view.offsets, low), bisect_left(view.offsets, high)
         while (start := view.text.find(head, first, stop)) >= 0:
@@ -409,9 +413,9 @@ class _PieceFinder:
             last = view.text.find(tail, end, stop)
             if last < 0:
                 return None
-            if last - start <= _LONGEST:
+            if last - start <= LONGEST:
                 return view.original(start, last + len(tail))
-            first = max(start + 1, last - _LONGEST)  # nothing before is near enough to this end
+            first = max(start + 1, last - LONGEST)  # nothing before is near enough to this end
         return None
 
     @cached_property
@@ -465,10 +469,10 @@ def _is_distinctive(part: str) -> bool:
     return len(part.encode("utf-8", "surrogatepass")) >= _DISTINCTIVE
 
 
-def _defuse_tags(text: str) -> str:
+def defuse_tags(text: str) -> str:
     """Put a blank into everything that could be taken for a tag; `_restore_tags` removes it.
 
-    >>> _defuse_tags("one<br>two")
+    >>> defuse_tags("one<br>two")
     'one< br>two'
     """
     return _BARE.sub("< ", text)
@@ -476,190 +480,3 @@ def _defuse_tags(text: str) -> str:
 
 def _restore_tags(text: str) -> str:
     return _DEFUSED.sub("<", text)
-
-
-# Writing a skeleton: what a structuring model is trained to write
-
-_LONGEST_PIECE = _LONGEST - 2000  # so that it is found again even with marks cut off
-_LONGEST_TITLE = 300
-_BLOCK = re.compile(r"\S.*(?:\n(?!\s*\n).*)*")
-_COUNTED = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")  # words, or characters that stand for them
-_LETTERS = re.compile(rf"(?:(?![{CJK}])\w){{0,30}}")
-_TITLE_MARKUP = re.compile(r"[<>]|&(?=(?:amp|lt|gt);)")
-
-_Path = tuple[tuple[int, str], ...]  # (node, the text of its tags), the outermost first
-_LEAD: _Path = ((0, ABSTRACT),)
-_Block = tuple[_Path, int, int]
-
-
-def write_skeleton(
-    document: Document,
-    *,
-    tokens: int = 8,
-    least_words: int = 0,
-    token_spans: Callable[[str], Sequence[tuple[int, int]]] = token_spans,
-    within: Span | None = None,
-) -> str:
-    """Write a document as `<abstract>`, `<section: T>`, `<sub-section: T>`, `<br>` between blocks.
-
-    Of a block of more than twice `tokens` tokens only that many of its first and last are written,
-    with "..." between; more of them, or all, if it could not be told from another text.
-    `token_spans` gives the offsets of a text's tokens. Blocks are joined with those after them, up
-    to the next heading, until they have `least_words` words: 20 in the paper's labels; with 100, as
-    long as LongRefiner's leaves, a skeleton is about a tenth of the text.
-
-    The text before the first heading is the abstract. The document's title is left out: a lone
-    section at the top that has others in it, or the document's name. Text under deeper headings
-    than two is in the sub-section above, and sections without text are left out. Text that looks
-    like a tag gets a blank put in; `recover` removes it.
-
-    With `within` only that part of the text is written, in the sections of the whole: the skeletons
-    of a document's parts are together one of the document.
-    """
-    if tokens < 1:
-        raise UsageError(
-            f"tokens must be at least one, got {tokens}", "each end of a paragraph is written"
-        )
-    within = within or document.span(0, len(document))
-    document.slice(within)  # fails if it is outside the text
-    finder = _PieceFinder(document)
-    written: list[str] = []
-    around: _Path = ()
-    reached = within.start
-    blocks = _list_blocks(document, least_words, within)
-    for path, group in groupby(blocks, lambda block: block[0]):
-        shared = 0
-        while shared < min(len(path), len(around)) and path[shared] == around[shared]:
-            shared += 1
-        written += [f"</{tag}>" for _, tag in reversed(around[shared:])]
-        written += [f"<{tag}>" for _, tag in path[shared:]]
-        around = path
-        pieces = []
-        for _, start, end in group:
-            line = " ".join(document.text[start:end].split())
-            place = (reached, start, end)
-            pieces.append(_leave_middle_out(line, token_spans(line), tokens, finder, place))
-            reached = end
-        written.append("<br>".join(pieces))
-    written += [f"</{tag}>" for _, tag in reversed(around)]
-    return "".join(written)
-
-
-def _leave_middle_out(
-    line: str,
-    spans: Sequence[tuple[int, int]],
-    tokens: int,
-    finder: _PieceFinder,
-    place: tuple[int, int, int],
-) -> str:
-    """Return a block on one line without its middle, as long as it takes to find it again."""
-    reached, start, end = place
-    spans = [span for span in spans if span[1] > span[0]]  # not marks that a tokenizer adds
-    while 2 * tokens < len(spans):
-        head_end = _find_word_end(line, spans[tokens - 1][1])
-        tail_start = len(line) - _find_word_end(line[::-1], len(line) - spans[-tokens][0])
-        if head_end >= tail_start:
-            break
-        head, tail = line[:head_end].rstrip(), line[tail_start:].lstrip()
-        piece = f"{_defuse_tags(head)}...{_defuse_tags(tail)}"
-        if finder.find_exact(piece, reached, len(finder.text)) == (start, end):
-            return piece
-        tokens *= 2
-    return _defuse_tags(line)
-
-
-def _list_blocks(document: Document, least_words: int, within: Span) -> Iterator[_Block]:
-    """Yield all blocks, without blanks around them, each with the path of its sections."""
-    tree = document.tree
-    title = _find_title(document)
-    paths: list[_Path] = []
-    blocks: list[_Block] = []  # as far as they may be joined
-    for node in tree:
-        path = () if node.parent is None else paths[node.parent]
-        if node.kind in (Kind.ROOT, Kind.SECTION):
-            yield from _join_short(document.text, blocks, least_words)
-            blocks = []
-            if _has_heading(node) and node.id != title and len(path) < 2:
-                tag = f"{'sub-' * len(path)}section: {_escape_title(node.title)}"
-                path = (*path, (node.id, tag))
-        else:
-            start = max(node.span.start, within.start)
-            end = tree.nodes[node.children[0]].span.start if node.children else node.span.end
-            end = min(end, within.end)
-            blocks += [(path or _LEAD, *part) for part in _split_long(document.text, start, end)]
-        paths.append(path)
-    if all(node.kind in (Kind.ROOT, Kind.SECTION) for node in tree):  # no blocks are known
-        text = _PieceFinder(document).text
-        for block in _BLOCK.finditer(text, within.start, within.end):
-            blocks += [(_LEAD, *part) for part in _split_long(document.text, *block.span())]
-    yield from _join_short(document.text, blocks, least_words)
-
-
-def _join_short(text: str, blocks: Sequence[_Block], least_words: int) -> list[_Block]:
-    """Join each short block with the next one, the last with the one before."""
-    joined: list[_Block] = []
-
-    def is_short(start: int, end: int) -> bool:
-        return len(_COUNTED.findall(text[start:end])) < least_words
-
-    for path, start, end in blocks:
-        if joined and end - joined[-1][1] <= _LONGEST_PIECE and is_short(*joined[-1][1:]):
-            start = joined.pop()[1]
-        joined.append((path, start, end))
-    if len(joined) > 1 and is_short(*joined[-1][1:]):
-        path, _, end = joined[-1]
-        if end - joined[-2][1] <= _LONGEST_PIECE:
-            joined[-2:] = [(path, joined[-2][1], end)]
-    return joined
-
-
-def _find_title(document: Document) -> int | None:
-    """Return the section that is the document's title."""
-    tree = document.tree
-    tops = [node for node in tree.children(tree.root) if _has_heading(node)]
-    if len(tops) != 1:
-        return None
-    same = same_title(tops[0].title, document.title)
-    return tops[0].id if same or any(map(_has_heading, tree.children(tops[0]))) else None
-
-
-def _has_heading(node: Node) -> bool:
-    return node.kind is Kind.SECTION and not node.synthetic
-
-
-def _escape_title(title: str) -> str:
-    """Return a title as it is written in a tag."""
-    title = " ".join(title.split())[:_LONGEST_TITLE]
-    if title[:1] + title[-1:] in ('""', "''", "“”"):
-        title = f'"{title}"'  # the reader takes one pair of quotes away
-    marks = {mark: written for written, mark in _MARKUP.items()}
-    return _TITLE_MARKUP.sub(lambda mark: marks[mark.group()], title)
-
-
-def _split_long(text: str, start: int, end: int) -> Iterator[_Stretch]:
-    """Yield a stretch without the blanks around it, in parts if it is very long."""
-    while start < end:
-        stop = end
-        if end - start > _LONGEST_PIECE:
-            stop = start + _LONGEST_PIECE
-            cuts = (text.rfind(mark, start + 1, stop) for mark in ("\n", " "))
-            stop = next((cut for cut in cuts if cut > 0), stop)
-        yield from _strip(text, start, stop)
-        start = stop
-
-
-def _strip(text: str, start: int, end: int) -> Iterator[_Stretch]:
-    """Yield a stretch without the blanks around it, unless it is blank."""
-    part = text[start:end]
-    if bare := part.strip():
-        first = start + len(part) - len(part.lstrip())
-        yield first, first + len(bare)
-
-
-def _find_word_end(line: str, place: int) -> int:
-    """Return the end of the word that is cut at a place."""
-    inside = _LETTERS.match(line[place - 1 : place]) if place else None
-    if not (inside and inside.group()):
-        return place
-    rest = _LETTERS.match(line, place)
-    return rest.end() if rest else place

@@ -9,8 +9,6 @@ above. The paragraphs hold all text but the headings.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +31,7 @@ from colligate.documents.sentences import (
     word_spans,
 )
 from colligate.documents.tokens import estimate_tokens
-from colligate.models import ChatModel, Message, Role
+from colligate.models import Message, Role
 from colligate.strategies.longrefiner.events import Structured
 from colligate.strategies.longrefiner.skeleton import ABSTRACT, Recovered, recover, same_title
 
@@ -117,7 +115,8 @@ class Structurer:
             text = document.slice(span)
             messages = self._make_prompt(text)
             longest = limit_skeleton(text, most)
-            key = _make_key(model, messages, longest)
+            texts = [message.content for message in messages]
+            key = run.key(Role.WORKER, "structuring", longest, *texts)
             skeleton = await asyncio.to_thread(run.store.get, key)
             if not isinstance(skeleton, str):
                 fresh = True
@@ -159,14 +158,6 @@ def split_parts(document: Document, most_tokens: int) -> Iterator[Span]:
         used += tokens
     if part is not None:
         yield part
-
-
-def _make_key(model: ChatModel, messages: Sequence[Message], max_tokens: int) -> str:
-    """Return the SHA-256 of everything that a skeleton depends on."""
-    version = str(getattr(model, "version", ""))
-    texts = [message.content for message in messages]
-    asked = json.dumps(["structuring", model.name, version, max_tokens, *texts])
-    return hashlib.sha256(asked.encode()).hexdigest()
 
 
 # The prompt

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import COMPUTED, NOT_FOUND, Answer, Evidence, Form, Stated, split_answer
-from colligate.core.events import Event, Noted, Progressed, Trace, pluralize
+from colligate.core.events import Event, Noted, Progressed, Trace, name_first, pluralize
 from colligate.core.fit import reserve_reading, split_by_tokens
 from colligate.core.parameters import require_min
 from colligate.core.run import Run, show_ranked
@@ -31,11 +31,11 @@ from colligate.models import Role
 from colligate.readers.citing import (
     Cited,
     documents_of,
+    finish,
     judge_stated,
     write_answer,
     write_checked,
 )
-from colligate.readers.quoting import finish
 from colligate.strategies.per_document.figures import Computed, Source, compute
 from colligate.strategies.per_document.prompts import (
     MOST_FIGURES,
@@ -48,7 +48,6 @@ from colligate.strategies.per_document.prompts import (
 _REPLY = 3000  # tokens of a combination, at most a third of the window
 _UNKNOWN = 100_000  # tokens of findings for a model that does not report its window
 _SPARE = 0.9  # of a window: findings counted apart have more tokens when joined
-_NAMED = 3  # documents that a warning names
 
 
 @dataclass(frozen=True)
@@ -233,9 +232,9 @@ class PerDocument:
         among = f"of what was found in {len(computed.compared)} of {pluralize(total, 'document')}"
         line, short = _say(asked.operation, computed, found, among)
         if others := [each.title for at, each in enumerate(found) if at not in computed.compared]:
-            run.warn(f"not compared: {_name(others)}")
+            run.warn(f"not compared: {name_first(others)}")
         if computed.unsure:
-            run.warn(f"perhaps also: {_name([found[at].title for at in computed.unsure])}")
+            run.warn(f"perhaps also: {name_first([found[at].title for at in computed.unsure])}")
         places = dict.fromkeys(
             replace(place, how=COMPUTED)
             for at in computed.compared
@@ -335,14 +334,8 @@ def _say(operation: str, computed: Computed, found: Sequence[Told], among: str) 
 def _report(told: Sequence[Told], failed: Sequence[Told], run: Run) -> None:
     """Warn of documents that could not be read, and of those without a result."""
     if failed:
-        named = _name([f"{each.title!r}: {each.problem}" for each in failed])
+        named = name_first([f"{each.title!r}: {each.problem}" for each in failed])
         run.warn(f"{len(failed)} of {len(told)} documents could not be read: {named}")
     silent = [each.title for each in told if not each.statements and not each.problem]
     if silent:
-        run.warn(f"nothing was found in {_name(silent)}")
-
-
-def _name(texts: Sequence[str]) -> str:
-    """Return the first texts, and how many more there are."""
-    more = f"; and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-    return "; ".join(texts[:_NAMED]) + more
+        run.warn(f"nothing was found in {name_first(silent)}")

@@ -1,6 +1,6 @@
 """RDR2: a router walks the heading tree of each document.
 
-Read `method` first, then `tree` and `router`; `events` are what a run reports.
+Read `method` first, then `tree` and `router`.
 """
 
 from colligate.strategies.rdr2.method import RDR2, Routing

@@ -35,8 +35,8 @@ from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 from colligate.readers.lookup import reserve_for_answer
-from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import (
+    Routed,
     RouterDecision,
     enclosing_router_messages,
     parse_enclosed_router_reply,

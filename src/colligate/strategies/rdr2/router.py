@@ -7,10 +7,11 @@ The router sees a subtree of one document, one line per node, and replies with a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from colligate.core.events import Event, pluralize
 from colligate.core.prompts import escape, render_question
 from colligate.models import Message
 from colligate.strategies.rdr2.tree import SubTree
@@ -72,6 +73,43 @@ class RouterDecision:
     def verdict(self) -> str:
         """One word for the trace: "refused", "collapsed" or "routed"."""
         return "refused" if self.refused else "collapsed" if self.collapsed else "routed"
+
+
+@dataclass(frozen=True)
+class Routed(Event):
+    """The router saw a subtree of a document and replied.
+
+    `round` is 0 for a subtree of the search and n for the document's n-th expansion, which opens
+    the heading `expanded`. `highlighted` are the nodes that the subtree was built around, `shown`
+    is its text, `omitted` are nodes that its token limit left out. `verdict` is "routed",
+    "refused", or "collapsed" if nothing in the reply could be used. `cut`: the reply has no end.
+    """
+
+    document: str
+    round: int
+    expanded: int | None
+    highlighted: tuple[int, ...]
+    shown: str
+    omitted: tuple[int, ...]
+    verdict: str
+    actions: tuple[Action, ...]
+    rejected: tuple[Rejected, ...]
+    dropped: tuple[str, ...]
+    cut: bool = False
+
+    def line(self) -> str:
+        done = pluralize(len(self.actions), "action") if self.actions else self.verdict
+        return f"routing {self.document}: {done}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        accepted = any(action.tag is Tag.ANSWER for action in self.actions)
+        return {"routed": [self.document] if accepted else []}
+
+    @property
+    def counts(self) -> Mapping[str, float]:
+        collapsed = self.verdict == "collapsed"
+        return {"subtrees": 1, "expelled": len(self.rejected), "collapsed": collapsed}
 
 
 # The paper's form: tags and ids (section 3.3)

@@ -13,7 +13,6 @@ run resumes where it was.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -25,16 +24,15 @@ from pydantic import TypeAdapter
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import Stated
 from colligate.core.events import Progressed
-from colligate.core.fit import fit_window
+from colligate.core.fit import Room, fit_window
 from colligate.core.prompt_files import PromptTemplate
-from colligate.core.prompts import escape, render_passages
+from colligate.core.prompts import escape, keep_table_head, render_passages
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall, MalformedOutput
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Message, Role
 from colligate.readers.citing import Joined, Quote, locate_statements
-from colligate.readers.quoting import keep_table_head
 from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn, list_found
 from colligate.strategies.spd_rag.prompts import (
     EARLY,
@@ -223,9 +221,7 @@ class DocumentAgent:
                 *_continue(action, render_passages(passages), last=True),
             ],
             run,
-            role=Role.WORKER,
-            max_tokens=self.tokens + _TURN,
-            schema=LastAction,
+            Room(self.tokens + _TURN, Role.WORKER, LastAction),
             least=0,
             warning="some agents' windows were full before they read all that they found",
         )
@@ -329,12 +325,12 @@ class FanOut:
 
         def clear() -> None:
             for info in documents:
-                self.run.store.put(self._hash(info), None, [info.id])
+                self.run.store.put(self._key(info), None, [info.id])
 
         await asyncio.to_thread(clear)
 
     async def _read_document(self, info: DocumentInfo) -> AgentOutcome:
-        key = self._hash(info)
+        key = self._key(info)
         kept = await asyncio.to_thread(self.run.store.get, key)
         if isinstance(kept, dict):
             self.known += 1
@@ -355,13 +351,9 @@ class FanOut:
         self.run.emit(_end_event(outcome, kept=isinstance(kept, dict)))
         return outcome
 
-    def _hash(self, info: DocumentInfo) -> str:
-        """Return the SHA-256 of what an outcome depends on."""
-        worker = self.run.model(Role.WORKER)
-        version = str(getattr(worker, "version", ""))
+    def _key(self, info: DocumentInfo) -> str:
         reranker = self.run.reranker.name if self.run.reranker else ""
-        made = ["spd-rag", VERSION, worker.name, version, reranker, asdict(self.agent), info.id]
-        return hashlib.sha256(json.dumps(made).encode()).hexdigest()
+        return self.run.key(Role.WORKER, "spd-rag", VERSION, reranker, asdict(self.agent), info.id)
 
 
 def _turn_event(action: AgentAction, talk: _Talk, new: Sequence[Passage]) -> AgentTurn:

@@ -14,14 +14,12 @@ The method in the order of the paper (Akay et al., 2026):
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from colligate.core.answer import Answer, Form
-from colligate.core.events import Noted, pluralize
+from colligate.core.events import Noted, name_first, pluralize
 from colligate.core.fit import FOR_THE_ANSWER
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
@@ -33,7 +31,12 @@ from colligate.library.sources import SearchMode
 from colligate.models import Role
 from colligate.strategies.spd_rag.agent import VERSION, AgentOutcome, DocumentAgent, FanOut, Status
 from colligate.strategies.spd_rag.events import Planned
-from colligate.strategies.spd_rag.prompts import STEPS, WriteTodos, coordinator_messages
+from colligate.strategies.spd_rag.prompts import (
+    PLAN_TOKENS,
+    STEPS,
+    WriteTodos,
+    coordinator_messages,
+)
 from colligate.strategies.spd_rag.synthesis import Synthesis, Text
 
 
@@ -57,10 +60,7 @@ class SPDRAG:
         concurrency: agents, and syntheses, that work at a time
         merge_tokens: most tokens of reports that are merged at once; none: three quarters of the
             reader's window
-        plan_tokens: most tokens of the coordinator's reply
         agent_tokens: most tokens of an agent's reply, at most half its window
-        synthesis_tokens: most tokens of the reply of a synthesis below the last level
-        keep_findings: add the findings that the synthesis leaves out
         question_reaches: tell the agents the question, not their tasks alone
         prompts: file with prompts of the coordinator, the agents and the synthesis
     """
@@ -90,10 +90,7 @@ class SPDRAG:
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense
     concurrency: int = 16
     merge_tokens: int | None = None  # B; the paper: 750,000 of a million, three quarters
-    plan_tokens: int = 1050
     agent_tokens: int = 2500
-    synthesis_tokens: int = 8000
-    keep_findings: bool = False  # the paper adds none
     form: Form = Form.JOINED
     question_reaches: bool = True  # its code: no
     prompts: str | None = None
@@ -103,8 +100,7 @@ class SPDRAG:
     def __post_init__(self) -> None:
         apply_prompts(self, STEPS)
         require_min(self, documents=1, most_calls=1, searches=1, k=1, pool=1, evidence_tokens=1)
-        require_min(self, concurrency=1, merge_tokens=1)
-        require_min(self, plan_tokens=1, agent_tokens=1, synthesis_tokens=1)
+        require_min(self, concurrency=1, merge_tokens=1, agent_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Plan, read every document, put the reports together."""
@@ -122,7 +118,7 @@ class SPDRAG:
         if all(each.status in (Status.READ, Status.EMPTY) for each in outcomes):
             # Otherwise they stay: asked again, the run reads only the other documents.
             await agents.forget(infos)
-            await asyncio.to_thread(run.store.put, self._hash_plan(question, run), None)
+            await asyncio.to_thread(run.store.put, self._key_of_plan(question, run), None)
         return answer
 
     async def _check_calls(self, documents: int, run: Run) -> None:
@@ -144,7 +140,7 @@ class SPDRAG:
 
     async def _plan(self, question: str, run: Run, documents: int) -> WriteTodos:
         """Ask the coordinator; if it gives no task, the question is the task."""
-        key = self._hash_plan(question, run)
+        key = self._key_of_plan(question, run)
         kept = await asyncio.to_thread(run.store.get, key)
         if kept is not None:
             plan = WriteTodos.model_validate(kept)
@@ -159,18 +155,14 @@ class SPDRAG:
     async def _ask_coordinator(self, question: str, run: Run) -> WriteTodos:
         messages = coordinator_messages(question, self.templates.get("coordinator"))
         try:
-            asked = run.structured(messages, WriteTodos, max_tokens=self.plan_tokens)
+            asked = run.structured(messages, WriteTodos, max_tokens=PLAN_TOKENS)
             return (await asked).value
         except MalformedOutput as error:
             run.warn(f"the question is not split into tasks, every agent gets it whole: {error}")
             return WriteTodos()
 
-    def _hash_plan(self, question: str, run: Run) -> str:
-        """Return the SHA-256 of what a plan depends on."""
-        reader = run.model(Role.READER)
-        version = str(getattr(reader, "version", ""))
-        made = ["spd-rag plan", VERSION, reader.name, version, self.prompts, question]
-        return hashlib.sha256(json.dumps(made).encode()).hexdigest()
+    def _key_of_plan(self, question: str, run: Run) -> str:
+        return run.key(Role.READER, "spd-rag plan", VERSION, self.prompts, question)
 
     def _make_agent(self, question: str, plan: WriteTodos, run: Run) -> DocumentAgent:
         window = run.model(Role.WORKER).context_tokens
@@ -199,15 +191,12 @@ class SPDRAG:
             directive=plan.synthesis_directive,
             form=self.form,
             merge_tokens=self.merge_tokens,
-            reply_tokens=self.synthesis_tokens,
-            keep_findings=self.keep_findings,
             concurrency=self.concurrency,
             template=self.templates.get("synthesis"),
         )
 
 
 _MANY = 300  # calls that are reported before they are made
-_NAMED = 3  # documents that a warning names
 _REPORT = 250  # tokens of a report, estimated before any is written
 
 
@@ -229,9 +218,8 @@ def _report(outcomes: Sequence[AgentOutcome], known: int, run: Run) -> None:
     if unread:
         run.warn(f"{len(unread)} of {total} documents were not read: the token budget is spent")
     if failed:
-        named = "; ".join(f"{each.title!r}: {each.problem}" for each in failed[:_NAMED])
-        more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-        run.warn(f"{len(failed)} of {total} documents could not be read: {named}{more}")
+        named = name_first([f"{each.title!r}: {each.problem}" for each in failed])
+        run.warn(f"{len(failed)} of {total} documents could not be read: {named}")
     if of[Status.EMPTY]:
         run.warn(f"{len(of[Status.EMPTY])} of {total} documents have no passage to read")
     if not any(each.sources for each in outcomes):

@@ -27,6 +27,7 @@ STEPS = {
 # directive of the synthesis.
 
 _MOST_TASKS = 6
+PLAN_TOKENS = 1050  # of the reply
 
 _PLAN = """\
 You plan how a question is answered from many documents. Readers will each read one of these \

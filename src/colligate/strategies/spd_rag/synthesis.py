@@ -28,13 +28,14 @@ from colligate.concurrency import map_concurrent
 from colligate.core.answer import Answer, Form, Stated
 from colligate.core.events import Pruned
 from colligate.core.fit import reserve_reading, split_by_tokens
+from colligate.core.linkage import average_linkage
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import render_passages
 from colligate.core.run import Run, Shown
 from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ColligateError, ModelError
 from colligate.models import Role
-from colligate.readers.citing import Cited, documents_of, locate_statements, write_answer
+from colligate.readers.citing import locate_statements
 from colligate.strategies.spd_rag.agent import AgentOutcome, list_statements
 from colligate.strategies.spd_rag.events import Grouped, Synthesised, list_found
 from colligate.strategies.spd_rag.prompts import (
@@ -46,6 +47,7 @@ from colligate.strategies.spd_rag.prompts import (
 
 _SHARE = 0.75  # of the window: the paper's 750,000 tokens of a million
 _UNKNOWN = 128_000  # the window of a model that does not report it, as in the paper's code
+_REPLY = 8000  # tokens of a synthesis below the last level
 _BESIDE = 4500  # tokens of the last reply, and of what is beside the texts in its prompt
 _SPARE = 0.9  # of what is left beside a batch: its instruction and the question are there too
 
@@ -83,8 +85,6 @@ class Synthesis:
     directive: str
     form: Form
     merge_tokens: int | None
-    reply_tokens: int
-    keep_findings: bool
     concurrency: int
     template: PromptTemplate | None
 
@@ -146,7 +146,7 @@ class Synthesis:
         sources = tuple(dict.fromkeys(span for each in given for span in each.sources))
         merged = Text(_join(given), max(each.relevance for each in given), findings, sources)
         messages = synthesis_messages(self.question, self.directive, merged.text, self.template)
-        most = min(self.reply_tokens, int((self._window - self._room) * _SPARE))
+        most = min(_REPLY, int((self._window - self._room) * _SPARE))
         try:
             with reserve_reading(self.run):
                 text = (await self.run.chat(messages, max_tokens=most)).text.strip()
@@ -177,7 +177,7 @@ class Synthesis:
             instruction, notes = "\n\n".join(turn.content for turn in turns), ""
         else:
             instruction, notes = SYNTHESIS, render_notes(self.directive, findings)
-        answer = await self.run.read(
+        return await self.run.read(
             self.question,
             shown,
             form=self.form,
@@ -185,7 +185,6 @@ class Synthesis:
             instruction=instruction,
             notes=notes,
         )
-        return await self._add_missing(answer, reports) if self.keep_findings else answer
 
     async def _cut(self, batch: Sequence[Text]) -> list[Text]:
         """Return the texts that fit the last prompt, the most relevant of them, in their order."""
@@ -232,19 +231,6 @@ class Synthesis:
             reason = f"found by the agent of {title!r}" if title else "kept by a synthesis"
             shown.append(Shown(passage, texts[at].relevance, reason))
         return shown
-
-    async def _add_missing(self, answer: Answer, reports: Sequence[Text]) -> Answer:
-        """Add the findings of which the answer cites no place; none if it cites nothing."""
-        cited = [citation.span for citation in answer.citations]
-        missing = [
-            finding
-            for finding in (each for report in reports for each in report.findings)
-            if cited
-            and not any(place.span.overlaps(span) for place in finding.places for span in cited)
-        ]
-        documents = await documents_of(missing, self.run)
-        added = write_answer(missing, documents, Cited(answer.text, answer.citations, ()))
-        return replace(answer, text=added.text, citations=added.citations)
 
 
 def _join(texts: Sequence[Text], shown: Sequence[Shown] = ()) -> str:
@@ -316,21 +302,11 @@ def build_merge_tree(vectors: ArrayLike) -> list[tuple[int, int]]:
     `vectors` is [n, d]. A merge joins two nodes: a text is its place, the k-th merge n + k. A
     vector without direction is at distance 1 from all others.
     """
-    from fastcluster import linkage  # imports scipy where it is installed: 0.3 s
-
     rows = np.asarray(vectors, dtype=np.float32)
-    count = len(rows)
-    if count < 2:
-        return []
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > _SHORTEST)
-    distances: NDArray[np.float64] = np.empty(count * (count - 1) // 2)
-    at = 0
-    for i in range(count - 1):  # row by row: the full matrix is never in memory
-        distances[at : at + count - 1 - i] = 1 - rows[i + 1 :] @ rows[i]
-        at += count - 1 - i
-    merges = linkage(np.maximum(distances, 0, out=distances), method="average")
-    return [(int(left), int(right)) for left, right in merges[:, :2]]
+    distances = np.maximum(0, 1 - rows @ rows.T).astype(np.float64)
+    return [(left, right) for left, right, _ in average_linkage(distances)]
 
 
 def group_by_tokens(

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from liteparse import TextItem
@@ -14,7 +15,6 @@ from rapidfuzz import fuzz
 
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
-    PageNumbers,
     PdfBlock,
     PdfLine,
     clean_line,
@@ -206,22 +206,21 @@ def _make_entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
 
 def find_target_pages(
     entries: Sequence[ContentsEntry],
-    printed: PageNumbers,
+    labels: Mapping[str, int],
     places: Mapping[str, Sequence[int]],
     page_count: int,
-) -> list[tuple[int, ...]]:
-    """Return the pages (from 0) that each entry may point to, none if unknown.
+) -> list[int | None]:
+    """Return the page (from 0) that each entry points to, None if unknown.
 
-    Printed numbers are mapped to pages by the numbers found on the pages, by the PDF's labels, or
-    by one constant difference: whichever puts most titles on a page with such a line (`places`:
-    pages by title key). A printed page that was split has several.
+    Printed numbers are mapped to pages by the PDF's labels or by one constant difference:
+    whichever puts most titles on a page with such a line (`places`: pages by title key).
     """
-    found: dict[bool, dict[str, tuple[int, ...]]] = {}
+    found: dict[str, int] = {}
     for roman in (False, True):
         chosen = [e for e in entries if e.printed and _is_roman(e.printed) is roman]
-        maps = _make_maps(chosen, printed, places, roman, page_count)
-        found[roman] = max(maps, key=lambda m: _count_hits(chosen, m, places), default={})
-    return [found[_is_roman(e.printed)].get(e.printed, ()) if e.printed else () for e in entries]
+        maps = _make_maps(chosen, labels, places, page_count)
+        found |= max(maps, key=partial(_count_hits, chosen, places))
+    return [found.get(entry.printed) for entry in entries]
 
 
 def _is_roman(printed: str) -> bool:
@@ -230,52 +229,28 @@ def _is_roman(printed: str) -> bool:
 
 def _make_maps(
     entries: Sequence[ContentsEntry],
-    printed: PageNumbers,
+    labels: Mapping[str, int],
     places: Mapping[str, Sequence[int]],
-    roman: bool,
     page_count: int,
-) -> list[dict[str, tuple[int, ...]]]:
+) -> list[dict[str, int]]:
     values = {e.printed: v for e in entries if (v := _parse_page(e.printed)) is not None}
-    on_pages = _map_numbers(printed.roman if roman else printed.arabic)
-    maps = [{p: on_pages[v] for p, v in values.items() if v in on_pages}]
-    labels = printed.labels
-    maps.append({e.printed: (labels[e.printed],) for e in entries if e.printed in labels})
+    maps = [{e.printed: labels[e.printed] for e in entries if e.printed in labels}]
     votes: Counter[int] = Counter()
     for entry in entries:
         if entry.printed in values:
             on = places.get(title_key(entry.title), ())
             votes.update({page - values[entry.printed] for page in on if page != entry.page})
     for offset in [o for o, _ in votes.most_common(3)] or [-1]:
-        shifted = {p: v + offset for p, v in values.items()}
-        maps.append({p: (i,) for p, i in shifted.items() if 0 <= i < page_count})
+        maps.append({p: v + offset for p, v in values.items() if 0 <= v + offset < page_count})
     return maps
-
-
-def _map_numbers(numbers: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
-    """Return the pages of each printed number: those after the previous one, up to its own.
-
-    Numbers missing between two pages share the pages between.
-    """
-    spans: dict[int, tuple[int, ...]] = {}
-    for (page, value), (after, following) in pairwise([(-1, 0), *sorted(numbers.items())]):
-        if page < 0:
-            spans[following] = (after,)
-            continue
-        between = tuple(range(page + 1, after + 1))
-        for number in range(value + 1, following + 1):
-            spans[number] = between[-8:]
-    return spans
 
 
 def _count_hits(
     entries: Sequence[ContentsEntry],
-    where: Mapping[str, tuple[int, ...]],
     places: Mapping[str, Sequence[int]],
+    where: Mapping[str, int],
 ) -> int:
-    return sum(
-        not set(where.get(entry.printed, ())).isdisjoint(places.get(title_key(entry.title), ()))
-        for entry in entries
-    )
+    return sum(where.get(e.printed) in places.get(title_key(e.title), ()) for e in entries)
 
 
 # Find the lines that carry listed titles.

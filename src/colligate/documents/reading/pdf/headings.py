@@ -40,12 +40,10 @@ from colligate.documents.reading.pdf.contents import (
 )
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
-    PageNumbers,
     PdfBlock,
     PdfLine,
     dehyphenate_lines,
     find_body_size,
-    find_page_numbers,
     set_aside_running_lines,
 )
 from colligate.documents.reading.pdf.numbering import ListedHeading, assign_levels, split_number
@@ -54,11 +52,11 @@ from colligate.documents.tree import Basis, Structure
 
 def repair_headings(pages: Sequence[PageLayout], outline: Sequence[OutlineEntry]) -> Structure:
     """Correct the pages' headings in place; return how sure they are."""
-    printed = find_page_numbers(pages)
-    set_aside_running_lines(pages, printed)
+    set_aside_running_lines(pages)
     contents = find_contents(pages)
     by_page = find_lines(pages, contents.bands)
-    anchors, found, basis = _find_anchors(by_page, outline, contents, printed)
+    labels = {page.label: i for i, page in enumerate(pages) if page.label}
+    anchors, found, basis = _find_anchors(by_page, outline, contents, labels)
     candidates = _find_candidates(pages, by_page, anchors)
     headings = [*anchors, *_assign_levels(candidates, anchors, len(pages))]
     headings.sort(key=lambda h: h.places[0].order)
@@ -79,7 +77,7 @@ def _find_anchors(
     by_page: Sequence[Sequence[PlacedLine]],
     outline: Sequence[OutlineEntry],
     contents: ContentsList,
-    printed: PageNumbers,
+    labels: Mapping[str, int],
 ) -> tuple[list[PdfHeading], float, Basis]:
     """Return the headings that outline or contents confirm, the share found, and which it was."""
     best: tuple[list[PdfHeading], float, Basis] = ([], 0.0, Basis.NONE)
@@ -98,7 +96,7 @@ def _find_anchors(
             for place in here:
                 if len(place.key) < 150:
                     places[place.key].append(i)
-        targets = find_target_pages(contents.entries, printed, places, len(by_page))
+        targets = find_target_pages(contents.entries, labels, places, len(by_page))
         wanted = [
             WantedTitle(entry.title, entry.level, _pages_around(target, last))
             for entry, target in zip(contents.entries, targets, strict=True)
@@ -113,11 +111,10 @@ def _find_anchors(
     return best
 
 
-def _pages_around(target: int | Sequence[int], last: int) -> tuple[int, ...]:
-    """Return the pages to search, best first: those given, then their neighbours."""
-    given = (target,) if isinstance(target, int) else tuple(target)
-    beside = (given[-1] + 1, given[0] - 1) if given else ()
-    return tuple(p for p in (*given, *beside) if 0 <= p <= last)
+def _pages_around(target: int | None, last: int) -> tuple[int, ...]:
+    """Return the pages to search, best first: the one that is given, then its neighbours."""
+    near = () if target is None else (target, target + 1, target - 1)
+    return tuple(p for p in near if 0 <= p <= last)
 
 
 # Candidates: lines that look like headings, though neither outline nor contents list names them.

@@ -357,16 +357,10 @@ def _mark_joined(lines: Sequence[PdfLine], text: str) -> None:
 # Running headers and footers, and the page numbers printed in them.
 
 
-@dataclass(slots=True)
-class PageNumbers:
-    """The page numbers printed on the pages: by page index, and the PDF's own labels to index."""
-
-    arabic: dict[int, int] = field(default_factory=dict)
-    roman: dict[int, int] = field(default_factory=dict)
-    labels: dict[str, int] = field(default_factory=dict)
+_PageNumbers = dict[bool, dict[int, int]]  # by page; True: in figures, False: Roman
 
 
-def find_page_numbers(pages: Sequence[PageLayout]) -> PageNumbers:
+def _find_page_numbers(pages: Sequence[PageLayout]) -> _PageNumbers:
     """Find the number printed on each page, from the rows at the pages' edges.
 
     The longest run of numbers that rises with the pages is taken: printed pages may be split
@@ -379,11 +373,9 @@ def find_page_numbers(pages: Sequence[PageLayout]) -> PageNumbers:
             value = int(token) if token.isdigit() else roman_value(token)
             if value:
                 seen[token.isdigit()].append((i, value))
-    found = PageNumbers(labels={page.label: i for i, page in enumerate(pages) if page.label})
-    arabic = _select_steady(select_rising(seen[True]))
-    if len(arabic) >= max(2, 0.2 * len(pages)):
-        found.arabic = dict(arabic)
-    found.roman = dict(_select_steady(select_rising(seen[False])))
+    found = {kind: dict(_select_steady(select_rising(pairs))) for kind, pairs in seen.items()}
+    if len(found[True]) < max(2, 0.2 * len(pages)):
+        found[True] = {}
     return found
 
 
@@ -423,7 +415,7 @@ _ALONE = "\u0000"  # the key of a page number alone
 _TITLE_SIZE = 1.2  # times the body's: running headers are rarely as large
 
 
-def set_aside_running_lines(pages: Sequence[PageLayout], printed: PageNumbers) -> None:
+def set_aside_running_lines(pages: Sequence[PageLayout]) -> None:
     """Turn the lines of running headers and footers into "chrome" blocks, which are not text.
 
     A row at the edge of its page is one if it is the page's number alone, if it ends with the
@@ -431,6 +423,7 @@ def set_aside_running_lines(pages: Sequence[PageLayout], printed: PageNumbers) -
     size. A row that only begins with its page's number may be "2 Methods" on page 2, so the rest
     of it must be on another page too. In large type "Exercise 3" on page 3 is a title.
     """
+    printed = _find_page_numbers(pages)
     large = _TITLE_SIZE * find_body_size(pages)
     _restore_titles(pages, large)
     edges = [(i, row) for i, page in enumerate(pages) for row in _find_edge_rows(page)]
@@ -505,7 +498,7 @@ def _end_tokens(text: str) -> list[str]:
 _CHAPTER_PAGE = re.compile(r"[A-Z\d]{1,3}[-\u2013.]\d{1,4}")
 
 
-def _running_key(row: PdfLine, page: int, printed: PageNumbers, large: float) -> tuple[str, str]:
+def _running_key(row: PdfLine, page: int, printed: _PageNumbers, large: float) -> tuple[str, str]:
     """Return a row's key for counting repeats, without its page number, and where that was."""
     words = row.text.split()
     if len(words) == 1 and _CHAPTER_PAGE.fullmatch(words[0]):
@@ -513,9 +506,8 @@ def _running_key(row: PdfLine, page: int, printed: PageNumbers, large: float) ->
     for place, name in ((-1, "end"), (0, "start")):
         token = words[place].strip("-\u2013\u2014|[]().,") if words else ""
         if _TOKEN.fullmatch(token):
-            digits = token.isdigit()
-            value = int(token) if digits else roman_value(token)
-            if (printed.arabic if digits else printed.roman).get(page, 0) == value:
+            value = int(token) if token.isdigit() else roman_value(token)
+            if printed[token.isdigit()].get(page, 0) == value:
                 del words[place]
                 rest = title_key(" ".join(words))
                 if not rest or row.size <= large:

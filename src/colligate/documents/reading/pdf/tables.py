@@ -307,7 +307,7 @@ def _find_region(
             figures = [_is_figure(cell) for i in run for cell in cut[i][1:]]
             left = min(page.rows[i].x for i in run) + 0.2 * page.width
             inner = [i for i in run if len(cut[i]) > 1 or page.rows[i].x > left]
-            if 3 * sum(figures) >= len(figures):  # else its cells are texts of several lines
+            if inner and 3 * sum(figures) >= len(figures):  # else cells of several lines of text
                 found.update(i for i in run if inner[0] <= i <= inner[-1])
         run = []
     return found - headings

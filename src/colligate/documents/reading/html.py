@@ -1,0 +1,163 @@
+"""HTML to Markdown: web pages, and what other formats are turned into first.
+
+lxml repairs the page, as browsers do, and html-to-markdown writes it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lxml import etree  # type: ignore[import-untyped]
+from lxml import html as lxml_html
+
+from colligate.documents.document import Document, clean_text
+from colligate.documents.markdown import superscript_mark
+from colligate.documents.reading.source import SourceFile, make_document
+from colligate.errors import CorruptFile
+
+
+def read_html(source: SourceFile) -> Document:
+    """Read an HTML page as Markdown, without its head."""
+    page = parse_html(source, source.text)
+    metadata = {"language": page.language or "", "date": page.date, "authors": page.authors}
+    return make_document(source, page.text, title=page.title, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class HtmlPage:
+    """An HTML page: its body as Markdown, and what its head says."""
+
+    text: str
+    title: str | None
+    language: str | None
+    date: str
+    authors: str
+
+
+_SAVE = "save the page again"
+
+
+def parse_html(source: SourceFile, written: str) -> HtmlPage:
+    """Parse HTML as browsers do, unclosed elements included; refuse it if thousands nest."""
+    _check_attributes(source, written)
+    parser = lxml_html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True)
+    try:
+        root = lxml_html.document_fromstring(written.encode(), parser=parser)
+    except etree.ParserError:  # nothing but comments and the like
+        return HtmlPage("", None, None, "", "")
+    except etree.XMLSyntaxError as error:
+        raise source.error(CorruptFile, str(error), _SAVE) from error
+    if any("depth" in entry.message for entry in parser.error_log):
+        raise source.error(CorruptFile, "its elements nest too deeply", _SAVE)
+    title = root.findtext(".//title")
+    dates = root.xpath(_STATED_DATE)
+    authors = root.xpath("//meta[@name='author']/@content")
+    for head in root.findall("head"):
+        root.remove(head)
+    for header in root.xpath("//header[.//h1]"):  # it is the text's and not the site's
+        header.tag = "div"
+    etree.strip_tags(root, "mark", "ins")  # marks such as "==" would be put around their text
+    _write_formulas(root)
+    _mark_superscripts(root)
+    _flatten(root)
+    page = _NOT_XML.sub(" ", etree.tostring(root, method="html", encoding="unicode"))
+    return HtmlPage(
+        write_markdown(page),
+        " ".join((title or "").split()) or None,
+        root.get("lang"),
+        str(dates[0]) if dates else "",
+        "; ".join(" ".join(each.split()) for each in authors),
+    )
+
+
+_EMBEDDED_PICTURE = re.compile(r"!\[([^\[\]\n]*)\]\((?:data:[^()\s]*|[^()\s:]+\.\w{3,4})\)")
+
+
+def write_markdown(page: str) -> str:
+    """Return the Markdown of HTML that nests well, without pictures that are in the page."""
+    # Imported here: the library has 8 MB.
+    from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
+
+    kept = PreprocessingOptions(remove_forms=False)
+    options = ConversionOptions(extract_metadata=False, compact_tables=True, preprocessing=kept)
+    text = clean_text(convert(page, options).content or "")
+    text = _EMBEDDED_PICTURE.sub(r"\1", text)
+    return _LINE_END.sub("", text).strip("\n") + "\n"
+
+
+_LINE_END = re.compile(r"[ \t]+$", re.MULTILINE)
+_STATED_DATE = (
+    "//meta[@property='article:published_time' or @name='date' or @name='dcterms.date']/@content"
+)
+
+
+_TAG = re.compile(r"<[a-zA-Z]")
+# Possessive, and without an end: a quote that never closes ends a tag here, in linear time.
+_INSIDE = re.compile(r"""(?:[^<>"']|"[^"]*+"|'[^']*+')*+""")
+_QUOTED = re.compile(r""""[^"]*+"|'[^']*+'""")
+_MOST_ATTRIBUTES = 10_000
+
+
+def _check_attributes(source: SourceFile, written: str) -> None:
+    """Refuse a tag of very many attributes: the parser's time grows with their square."""
+    at = 0
+    while tag := _TAG.search(written, at):
+        inside = _INSIDE.match(written, tag.end())
+        assert inside is not None
+        at = inside.end()
+        if at - tag.end() < 2 * _MOST_ATTRIBUTES:  # each has two characters
+            continue
+        count = len(_QUOTED.sub(" ", inside[0]).replace("/", " ").split())
+        if count > _MOST_ATTRIBUTES:
+            why = f"one of its tags has {count:,} attributes"
+            raise source.error(CorruptFile, why, _SAVE)
+
+
+# html-to-markdown silently drops text that nests deeper than some 1,000 elements.
+_DEEPEST = 500
+_NOT_TEXT = ("script", "style", "template", "noscript")
+_NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # lxml writes no such text
+
+
+def _flatten(root: lxml_html.HtmlElement) -> None:
+    """Turn each element at the greatest depth into a paragraph of all its text."""
+    level = [root]
+    for _ in range(_DEEPEST):
+        level = [child for element in level for child in element if isinstance(child.tag, str)]
+    for element in level:
+        if len(element):
+            etree.strip_elements(element, *_NOT_TEXT, with_tail=False)
+            text = " ".join(_NOT_XML.sub(" ", element.text_content()).split())
+            element.clear(keep_tail=True)
+            element.tag, element.text = "p", text
+
+
+def _mark_superscripts(root: lxml_html.HtmlElement) -> None:
+    for element in root.iter("sup"):
+        before = element.getprevious()
+        text = element.getparent().text if before is None else before.tail or before.text_content()
+        if mark := superscript_mark(text or "", element.text_content()):
+            element.text = mark + _NOT_XML.sub(" ", element.text or "")
+
+
+_BEFORE = {"msup": "^", "msub": "_", "msubsup": "_^", "mfrac": "/"}  # each part but the first
+
+
+def _write_formulas(root: lxml_html.HtmlElement) -> None:
+    """Turn each formula of MathML into its TeX, or into one line of its text: 10^6, a/(b+c)."""
+    for math in root.findall(".//math"):
+        tex = math.xpath(".//annotation[contains(@encoding, 'tex') or contains(@encoding, 'TeX')]")
+        if not tex:
+            etree.strip_elements(math, "annotation", "annotation-xml", with_tail=False)
+            for element in math.findall(".//msqrt"):
+                element.text = "\u221a("
+                etree.SubElement(element, "mo").text = ")"
+            for element in math.iter(*_BEFORE):
+                for mark, part in zip(("", *_BEFORE[element.tag]), element, strict=False):
+                    opened, closed = ("(", ")") if len(part) > 1 else ("", "")
+                    part.text = mark + opened + _NOT_XML.sub(" ", part.text or "").strip()
+                    part.tail = closed
+        text = " ".join(_NOT_XML.sub(" ", (tex[0] if tex else math).text_content()).split())
+        math.clear(keep_tail=True)
+        math.tag, math.text = "span", text

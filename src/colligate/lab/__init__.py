@@ -1,0 +1,1 @@
+"""What measures and trains: the bench, the papers' baselines, trainings and their jobs."""

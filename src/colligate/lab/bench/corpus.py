@@ -1,0 +1,184 @@
+"""The documents that questions are asked over, opened and indexed once each."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from colligate.concurrency import in_thread
+from colligate.core.events import Trace
+from colligate.documents.chunking import STRUCTURAL
+from colligate.errors import FaultyRecord, LibraryLocked
+from colligate.lab.bench.datasets.passages import (
+    PassageFile,
+    check_documents,
+    find_passages,
+    load_documents,
+    name_files,
+)
+from colligate.lab.bench.plan import require_path
+from colligate.lab.bench.question import Candidate, Question
+from colligate.lab.bench.suites import Dataset
+from colligate.lab.jobs.identity import path_digest
+from colligate.library.in_memory import InMemorySources
+from colligate.library.library import AsyncLibrary
+from colligate.library.sources import Sources
+from colligate.models import Embedder
+from colligate.reporting import ingest
+
+INDEXES = "corpus"
+"""The folder of indexed corpora, below that of a run or of samples."""
+
+_READER = "colligate.lab.bench.datasets.passages:read_corpus_file"
+
+
+@dataclass
+class CorpusResolver:
+    """Finds the documents of a question: those that it brings, or a corpus kept in a library.
+
+    `data` is the folder of the data sets' files. Corpora are indexed below `indexes`, once: what a
+    killed process has indexed is kept. Without an embedder nothing can be searched. `engine` is
+    that of the libraries (`AsyncLibrary`). With `is_filled` they are used as they are: another
+    process has indexed them. `chunker` names what cuts documents into passages. Use it with `async
+    with`.
+    """
+
+    data: Path
+    indexes: Path
+    embedder: Embedder | None = None
+    trace: Trace = field(default_factory=Trace)
+    engine: str | None = None
+    is_filled: bool = False
+    chunker: str = STRUCTURAL
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
+    _libraries: dict[Path, AsyncLibrary] = field(default_factory=dict, init=False)
+    _passages: dict[Path, PassageFile] = field(default_factory=dict, init=False)
+    _names: dict[Path, Mapping[str, Sequence[str]]] = field(default_factory=dict, init=False)
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    async def __aenter__(self) -> CorpusResolver:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def resolve(self, dataset: Dataset, question: Question) -> Question:
+        """Return the question with its documents and gold under the ids that its sources use.
+
+        In a folder of files a question names them by path, name or stem, the library by an id.
+        """
+        if not self._is_folder(dataset):
+            if dataset.over != "corpus":
+                await in_thread(check_documents, question, self._passage_file(dataset))
+            return question
+        folder = require_path(self.data, str(dataset.corpus))
+        if folder not in self._names:
+            library = await self._library(dataset)
+            files = ((Path(info.source), info.id) for info in await library.documents())
+            self._names[folder] = name_files(folder.absolute(), files)
+        names = self._names[folder]
+
+        def ids(given: Collection[str]) -> list[str]:
+            if wrong := next((name for name in given if len(names.get(name, ())) != 1), None):
+                several = "several files have this name" if wrong in names else ""
+                why = several or "no readable file has this name"
+                raise FaultyRecord(
+                    f"cannot ask question {question.id}",
+                    f"it names {wrong!r} in {folder}, and {why}",
+                    "name it with its path below the folder",
+                )
+            return [names[name][0] for name in given]
+
+        texts = zip(
+            ids([id_ for id_, _ in question.gold_texts]),
+            (text for _, text in question.gold_texts),
+            strict=True,
+        )
+        return replace(
+            question,
+            documents=tuple(map(Candidate, ids([each.id for each in question.documents]))),
+            gold=tuple(ids(question.gold)),
+            gold_texts=tuple(texts),
+        )
+
+    @asynccontextmanager
+    async def open_sources(self, dataset: Dataset, question: Question) -> AsyncIterator[Sources]:
+        """Open the documents that a resolved question is asked over, ready to be searched."""
+        if self._asks_all(dataset, question):
+            yield await self._library(dataset)
+        elif self._is_folder(dataset):
+            library = await self._library(dataset)
+            yield library.view([document.id for document in question.documents])
+        else:
+            documents = await in_thread(load_documents, question, self._passage_file(dataset))
+            made = InMemorySources(documents, self.embedder, chunker=self.chunker)
+            async with made as sources:
+                if self.embedder is not None and documents:
+                    await sources.search("index", k=1)  # so that no answer's time includes it
+                yield sources
+
+    async def index(self, dataset: Dataset, question: Question) -> None:
+        """Index the corpus that a question is asked over, if it is asked over one."""
+        if self._asks_all(dataset, question) or self._is_folder(dataset):
+            await self._library(dataset)
+
+    def _asks_all(self, dataset: Dataset, question: Question) -> bool:
+        """Tell whether a question is asked over the whole corpus."""
+        return dataset.over == "corpus" or (dataset.over == "documents" and not question.documents)
+
+    def _is_folder(self, dataset: Dataset) -> bool:
+        """Tell whether the corpus is a folder of whole documents in files."""
+        if dataset.corpus is None:
+            return False
+        return find_passages(require_path(self.data, dataset.corpus)).is_dir()
+
+    def _passage_file(self, dataset: Dataset) -> PassageFile | None:
+        """Return the file that has the texts which questions leave out."""
+        if dataset.corpus is None:
+            return None
+        path = require_path(self.data, dataset.corpus)
+        if path not in self._passages:
+            self._passages[path] = PassageFile(path)
+        return self._passages[path]
+
+    async def _library(self, dataset: Dataset) -> AsyncLibrary:
+        """Return the corpus of a data set, indexed."""
+        path = find_passages(require_path(self.data, str(dataset.corpus)))
+        async with self._opening:
+            if path not in self._libraries:
+                embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
+                by = embedder if isinstance(embedder, str) else embedder.name
+                others = [self.engine, None if self.chunker == STRUCTURAL else self.chunker]
+                folder = self.indexes / await in_thread(_name_index, path, by, *others)
+                library = AsyncLibrary(
+                    folder,
+                    embedder=embedder,
+                    chunker=self.chunker,
+                    reader=_READER,
+                    follow_links=True,
+                    engine=self.engine,
+                )
+                self._stack.push_async_callback(library.close)
+                try:
+                    if not self.is_filled:
+                        await ingest(library, [path], self.trace, index=self.embedder is not None)
+                except LibraryLocked as error:
+                    hint = "wait for it, or name other --indexes"
+                    raise LibraryLocked(f"cannot open {folder}", error.why, hint) from error
+                self._libraries[path] = library
+            return self._libraries[path]
+
+
+def _name_index(path: Path, embedder: str, *others: str | None) -> str:
+    """Return the folder name of a corpus's index: another one when a file of it changes.
+
+    Otherwise a search would find what was taken out of the corpus. Blocks.
+    """
+    whole = "\0".join([str(path.absolute()), embedder, path_digest(path), *filter(None, others)])
+    readable = re.sub(r"[^\w.-]+", "-", path.name)[-60:]
+    return f"{readable}-{hashlib.sha256(whole.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"

@@ -1,0 +1,527 @@
+"""The published forms of data sets whose questions are records, each read as published.
+
+A form is a model of its records, and how a record becomes a question. Their files are named in
+docs/datasets.md.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from pydantic import AliasChoices, BeforeValidator, Field
+
+from colligate.lab.bench.datasets.passages import strip_page
+from colligate.lab.bench.datasets.records import (
+    DatasetFormat,
+    JsonObject,
+    NullableText,
+    RecordModel,
+    has_fields,
+    make_candidates,
+    make_format,
+    make_id,
+    parse_questions,
+    parse_records,
+    unique,
+    validate,
+)
+from colligate.lab.bench.question import Candidate, Question, QuestionReading, QuestionTask
+
+
+class _Passage(RecordModel):
+    id: NullableText = ""
+    title: NullableText = ""
+    text: NullableText = ""
+    isgold: bool = False
+
+
+def _candidates(passages: Iterable[_Passage]) -> tuple[Candidate, ...]:
+    return make_candidates((each.id, each.title, each.text) for each in passages)
+
+
+class _ShortAnswers(RecordModel):
+    """One reading of an ambiguous question, and its answer with its aliases (ASQA)."""
+
+    question: str
+    short_answers: list[str]
+
+
+def _readings(pairs: Sequence[_ShortAnswers]) -> tuple[QuestionReading, ...]:
+    return tuple(QuestionReading(pair.question, unique(pair.short_answers)) for pair in pairs)
+
+
+# The plain form, and FlashRAG's (NQ, TriviaQA, PopQA and others), whose documents are a corpus's.
+# `meta` may hold what only some data sets know: `_Gold` and `_Meta`.
+
+
+class _Gold(RecordModel):
+    qa_pairs: list[_ShortAnswers] | None = None
+    answer_list: list[list[str]] | None = None
+    claims: list[str] | None = None
+    long_answers: list[str] | None = None
+
+
+class _Meta(RecordModel):
+    gold_position: int | None = None
+    answerable: bool = True
+    evidence_text: tuple[str, ...] = ()
+    prompt_template: NullableText = ""
+    instruction: NullableText = ""
+    question_field: NullableText = ""
+
+
+class _Plain(RecordModel):
+    id: str
+    question: str
+    answers: list[str]
+    documents: tuple[_Passage, ...] = ()
+    gold_document_ids: tuple[str, ...] = ()
+    meta: dict[str, Any] = Field(default_factory=dict)
+
+
+def _plain_question(record: _Plain) -> Question:
+    documents = _candidates(record.documents)
+    meta = validate(_Meta, record.meta)
+    if meta.gold_position is not None and not 0 <= meta.gold_position < len(documents):
+        raise ValueError(f"meta.gold_position {meta.gold_position} is not among its documents")
+    there = {document.id for document in documents}
+    # Gold may be named by page where whole documents are read (FinanceBench).
+    gold = unique(
+        strip_page(id_) if id_ not in there and strip_page(id_) in there else id_
+        for id_ in record.gold_document_ids
+    )
+    kept = {**record.rest, **record.meta}
+    if gold != unique(record.gold_document_ids):
+        kept["gold_pages"] = list(record.gold_document_ids)
+    answers = unique(record.answers)
+    text = record.question
+    if meta.prompt_template:
+        text = _make_wording(meta.prompt_template, meta.instruction, meta.question_field)
+    texts = meta.evidence_text if len(gold) == 1 else ()
+    judged = bool(meta.prompt_template or meta.evidence_text)
+    return Question(
+        id=record.id,
+        text=text,
+        answers=answers,
+        documents=documents,
+        gold=gold,
+        gold_texts=tuple((gold[0], evidence) for evidence in texts),
+        gold_at=meta.gold_position,
+        answerable=meta.answerable,
+        meta=kept,
+        **_find_task(record.meta, answers, judged=judged),
+    )
+
+
+class _Flashrag(RecordModel):
+    id: NullableText = ""
+    question: str
+    golden_answers: list[str]
+    metadata: dict[str, Any] | None = None
+
+
+def _flashrag_question(record: _Flashrag) -> Question:
+    answers = unique(record.golden_answers)
+    meta = {**record.rest, **(record.metadata or {})}
+    fields = _find_task({"qa_pairs": meta.get("qa_pairs")}, answers, judged=False)
+    return Question(record.id, record.question, answers, meta=meta, **fields)
+
+
+class _TaskFields(TypedDict):
+    task: QuestionTask
+    readings: tuple[QuestionReading, ...]
+    members: tuple[tuple[str, ...], ...]
+    claims: tuple[str, ...]
+    long_answers: tuple[str, ...]
+
+
+def _find_task(meta: Mapping[str, Any], answers: Sequence[str], *, judged: bool) -> _TaskFields:
+    """Return the task and its gold: which of `qa_pairs`, `answer_list` and `claims` is there."""
+    gold = validate(_Gold, dict(meta))
+    if gold.qa_pairs:
+        task = QuestionTask.READINGS
+    elif gold.answer_list:
+        task = QuestionTask.SET
+    elif gold.claims:
+        task = QuestionTask.LONG
+    else:
+        task = QuestionTask.JUDGED if judged else QuestionTask.SHORT
+    return _TaskFields(
+        task=task,
+        readings=_readings(gold.qa_pairs or ()),
+        members=tuple(unique(member) for member in gold.answer_list or ()),
+        claims=unique(gold.claims or ()),
+        long_answers=unique(gold.long_answers or (answers if gold.claims else ())),
+    )
+
+
+# HotpotQA and 2WikiMultihopQA: questions over two or four Wikipedia paragraphs, among others.
+
+
+def _zip_columns(value: Any) -> Any:
+    """Return pairs; the Hugging Face copies have columns, {"title": [...], ...: [...]}."""
+    if not isinstance(value, dict) or not all(isinstance(each, list) for each in value.values()):
+        return value
+    titles = value.get("title", ())
+    return list(zip(titles, *(value[name] for name in value if name != "title"), strict=True))
+
+
+class _Facts(RecordModel):
+    id: str = Field(validation_alias=AliasChoices("_id", "id"))
+    question: str
+    answer: str
+    answer_id: NullableText = ""  # of Wikidata, in 2Wiki alone
+    context: Annotated[list[tuple[str, list[str]]], BeforeValidator(_zip_columns)]
+    supporting_facts: Annotated[list[tuple[str, int]], BeforeValidator(_zip_columns)]
+
+
+def _fact_question(record: _Facts, aliases: Sequence[str] = ()) -> Question:
+    """Return the question of a record; `aliases` are other names of its answer.
+
+    A fact that names no sentence of its paragraph, as some do, still makes that paragraph gold; so
+    does a fact whose paragraph is missing, as in `fullwiki`, whose paragraphs were retrieved.
+    """
+    documents = make_candidates(("", title, _join(texts)) for title, texts in record.context)
+    ids = {document.title: document.id for document in reversed(documents)}
+    sentences = dict(reversed(record.context))
+    facts = record.supporting_facts
+    return Question(
+        id=record.id,
+        text=record.question,
+        answers=unique([record.answer, *aliases]),
+        documents=documents,
+        gold=unique(ids.get(title) or make_id(title, "") for title, _ in facts),
+        gold_texts=tuple(
+            (ids[title], sentences[title][number].strip())
+            for title, number in facts
+            if title in ids and 0 <= number < len(sentences[title])
+        ),
+        meta={**record.rest, "supporting_facts": [list(fact) for fact in facts]},
+    )
+
+
+def _join(sentences: Sequence[str]) -> str:
+    """Return the paragraph of sentences; HotpotQA's begin with their blank, 2Wiki's do not."""
+    text = ""
+    for sentence in sentences:
+        apart = not text or text[-1].isspace() or sentence[:1].isspace()
+        text += sentence if apart else f" {sentence}"
+    return text
+
+
+class _Answered(RecordModel):
+    answer_id: NullableText = ""
+
+
+class _Names(RecordModel):
+    id: str = Field(alias="Q_id")
+    aliases: tuple[str, ...] = ()
+    demonyms: tuple[str, ...] = ()
+
+
+def _read_two_wiki(path: Path) -> Iterator[Question]:
+    """Yield the questions, with other names of the answers if `id_aliases.json` is beside them."""
+    names: Mapping[str, Sequence[str]] = {}
+    if (beside := path.parent / "id_aliases.json").is_file():
+        wanted = set(parse_records(path, lambda record: validate(_Answered, record).answer_id))
+        names = _read_aliases(beside, wanted)
+    return parse_questions(
+        path, _Facts, lambda record: _fact_question(record, names.get(record.answer_id, ()))
+    )
+
+
+def _read_aliases(path: Path, wanted: Collection[str]) -> dict[str, Sequence[str]]:
+    """Return other names by Wikidata id, with demonyms, as the official evaluation takes them."""
+    entries = parse_records(path, lambda record: validate(_Names, record))
+    return {e.id: (*e.aliases, *e.demonyms) for e in entries if e.id in wanted}
+
+
+# MuSiQue: questions over two to four of twenty paragraphs; in MuSiQue-Full half lack one, and each
+# question comes twice under one id.
+
+
+class _Paragraph(RecordModel):
+    title: str
+    paragraph_text: str
+    is_supporting: bool = False
+
+
+class _Musique(RecordModel):
+    id: str
+    question: str
+    paragraphs: list[_Paragraph]
+    answer: str
+    answer_aliases: tuple[str, ...] = ()
+    answerable: bool = True
+
+
+def _musique_question(record: _Musique) -> Question:
+    """Return the question; the id of one that cannot be answered ends in "-unanswerable"."""
+    answers = unique([record.answer, *record.answer_aliases])
+    texts = [(each.title, each.paragraph_text) for each in record.paragraphs]
+    golds = zip(texts, record.paragraphs, strict=True)
+    withheld = {} if record.answerable else {"withheld_answers": list(answers)}
+    return Question(
+        id=record.id if record.answerable else f"{record.id}-unanswerable",
+        text=record.question,
+        answers=answers if record.answerable else (),
+        documents=make_candidates(("", *text) for text in texts),
+        gold=unique(make_id(*text) for text, each in golds if each.is_supporting),
+        answerable=record.answerable,
+        meta={**record.rest, **withheld},
+    )
+
+
+# Lost in the Middle: Natural Questions with the gold passage, whose id is null, at a known place.
+
+
+class _Lost(RecordModel):
+    question: str
+    answers: list[str]
+    ctxs: list[_Passage]
+
+
+def _lost_question(record: _Lost) -> Question:
+    documents = _candidates(record.ctxs)
+    gold = unique(each.id or make_id(each.title, each.text) for each in record.ctxs if each.isgold)
+    places = [document.id for document in documents]
+    return Question(
+        id="",
+        text=record.question,
+        answers=unique(record.answers),
+        documents=documents,
+        gold=gold,
+        gold_at=places.index(gold[0]) if gold else None,
+        meta=record.rest,
+    )
+
+
+# ALCE's forms of ASQA (readings), QAMPARI (sets) and ELI5 (claims), with a hundred passages each.
+
+
+class _Alce(RecordModel):
+    id: NullableText = Field("", validation_alias=AliasChoices("sample_id", "id"))
+    question: str
+    docs: tuple[_Passage, ...] = ()
+
+
+class _Annotation(RecordModel):
+    long_answer: str
+
+
+class _Asqa(_Alce):
+    qa_pairs: list[_ShortAnswers]
+    annotations: tuple[_Annotation, ...] = ()
+    answer: NullableText = ""
+
+
+def _asqa_question(record: _Asqa) -> Question:
+    # Both annotators' answers, first `answer`, which is one of them: MAUVE takes it.
+    annotated = [each.long_answer for each in record.annotations]
+    if not annotated or record.answer in annotated:
+        annotated = [record.answer, *annotated]
+    return Question(
+        record.id,
+        record.question,
+        answers=unique(answer for pair in record.qa_pairs for answer in pair.short_answers),
+        documents=_candidates(record.docs),
+        task=QuestionTask.READINGS,
+        readings=_readings(record.qa_pairs),
+        long_answers=unique(annotated),
+        meta=record.rest,
+    )
+
+
+class _Qampari(_Alce):
+    answers: list[list[str]]
+
+
+def _qampari_question(record: _Qampari) -> Question:
+    return Question(
+        record.id,
+        record.question,
+        answers=unique(alias for member in record.answers for alias in member),
+        documents=_candidates(record.docs),
+        task=QuestionTask.SET,
+        members=tuple(unique(member) for member in record.answers),
+        meta=record.rest,
+    )
+
+
+def _is_qampari(record: JsonObject) -> bool:
+    answers = record.get("answers")
+    return isinstance(answers, list) and bool(answers) and isinstance(answers[0], list)
+
+
+class _Eli5(_Alce):
+    answer: str
+    claims: list[str]
+
+
+def _eli5_question(record: _Eli5) -> Question:
+    return Question(
+        record.id,
+        record.question,
+        answers=unique([record.answer]),
+        documents=_candidates(record.docs),
+        task=QuestionTask.LONG,
+        claims=unique(record.claims),
+        long_answers=unique([record.answer]),
+        meta=record.rest,
+    )
+
+
+# FinanceBench: questions over a company's filing, with the pages (from 0) that answer them.
+
+
+class _Evidence(RecordModel):
+    evidence_text: str
+    doc_name: str = Field("", validation_alias=AliasChoices("doc_name", "evidence_doc_name"))
+    evidence_page_num: int | None = None
+
+
+class _Finance(RecordModel):
+    financebench_id: str
+    question: str
+    answer: str
+    doc_name: str
+    evidence: list[_Evidence]
+
+
+def _finance_question(record: _Finance) -> Question:
+    """Return the question; a document's id is the name of its filing, a PDF of the corpus."""
+    evidence = [(each.doc_name or record.doc_name, each) for each in record.evidence]
+    pages = [each.evidence_page_num for each in record.evidence]
+    return Question(
+        record.financebench_id,
+        record.question,
+        answers=(record.answer,),
+        documents=make_candidates([(record.doc_name, record.doc_name, "")]),
+        gold=unique(name for name, _ in evidence),
+        gold_texts=tuple((name, each.evidence_text) for name, each in evidence),
+        task=QuestionTask.JUDGED,
+        meta={**record.rest, "doc_name": record.doc_name, "evidence_pages": pages},
+    )
+
+
+# Loong: questions over several long documents, all of which matter, asked in the words of their
+# prompts. The documents are `doc/TYPE/NAME` beside the file; the judgments of type "legal" lie in
+# one JSON file there and are not looked up. `meta` has what the judges want.
+
+
+class _Loong(RecordModel):
+    id: str
+    type: str
+    level: int
+    question: NullableText
+    instruction: NullableText
+    prompt_template: str
+    doc: list[str]
+    answer: Any
+
+
+def _loong_question(record: _Loong, folder: Path) -> Question:
+    answer = record.answer
+    names = [_find_name(record, name, folder) for name in record.doc]
+    fields = {"question_field": record.question, "instruction": record.instruction}
+    fields |= {"prompt_template": record.prompt_template, "type": record.type}
+    return Question(
+        record.id,
+        _make_wording(record.prompt_template, record.instruction, record.question),
+        answers=(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False),),
+        documents=make_candidates((name, "", "") for name in names),
+        task=QuestionTask.JUDGED,
+        meta={**record.rest, **fields, "level": record.level, "answer": answer},
+    )
+
+
+def _find_name(record: _Loong, name: str, folder: Path) -> str:
+    """Return the path of a document below the folder, or its name alone if it is not there.
+
+    A report is named by a part of its file's name; of several the first in order is taken.
+    """
+    below = folder / record.type
+    if record.type == "financial":
+        year = "" if record.level == 4 else "2024-"
+        found = sorted(below.glob(f"*{year}{glob.escape(name)}*.txt"))
+    else:
+        found = [below / name] if (below / name).is_file() else []
+    return f"{record.type}/{found[0].name if found else name}"
+
+
+_PLACE_OF_DOCUMENTS = re.compile(r"(?:^#[^\n]*:[ \t]*\n)?\{docs\}", re.M)
+
+
+def _make_wording(template: str, instruction: str, question: str) -> str:
+    """Return what is asked: the prompt without the documents and the heading above them."""
+    text = _PLACE_OF_DOCUMENTS.sub("", template)
+    return text.replace("{question}", question).replace("{instruction}", instruction).strip()
+
+
+PUBLISHED = (
+    make_format(
+        "plain",
+        "one uniform form: id, question, answers, documents, gold_document_ids, meta",
+        _Plain,
+        _plain_question,
+        has_fields("question", "answers", "documents", "gold_document_ids"),
+    ),
+    make_format(
+        "lost-in-the-middle",
+        "NQ with the gold passage at a known place (ctxs)",
+        _Lost,
+        _lost_question,
+        has_fields("question", "answers", "ctxs"),
+    ),
+    make_format(
+        "musique",
+        "MuSiQue-Ans, -Full",
+        _Musique,
+        _musique_question,
+        has_fields("question", "paragraphs"),
+    ),
+    DatasetFormat(
+        "2wikimultihopqa",
+        "2WikiMultihopQA",
+        _read_two_wiki,
+        has_fields("context", "supporting_facts", "evidences"),
+    ),
+    make_format(
+        "hotpotqa", "HotpotQA", _Facts, _fact_question, has_fields("context", "supporting_facts")
+    ),
+    make_format(
+        "asqa", "ASQA in ALCE's form", _Asqa, _asqa_question, has_fields("question", "qa_pairs")
+    ),
+    make_format(
+        "eli5", "ELI5 in ALCE's form", _Eli5, _eli5_question, has_fields("question", "claims")
+    ),
+    make_format("qampari", "QAMPARI in ALCE's form", _Qampari, _qampari_question, _is_qampari),
+    DatasetFormat(
+        "loong",
+        "Loong",
+        lambda path: parse_questions(
+            path, _Loong, lambda record: _loong_question(record, path.parent / "doc")
+        ),
+        has_fields("prompt_template", "doc"),
+    ),
+    make_format(
+        "financebench",
+        "FinanceBench",
+        _Finance,
+        _finance_question,
+        has_fields("financebench_id"),
+    ),
+    make_format(
+        "flashrag",
+        "FlashRAG's form (NQ, TriviaQA, PopQA and others)",
+        _Flashrag,
+        _flashrag_question,
+        has_fields("question", "golden_answers"),
+    ),
+)
+"""In the order in which a file's first record is tried on them."""

@@ -1,0 +1,220 @@
+"""Files of records, and from a record to a question."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from colligate.documents.document import digest
+from colligate.documents.reading.records import (
+    BYTE_ORDER_MARK,
+    GZIP_MAGIC,
+    parse_json,
+    parse_object,
+)
+from colligate.errors import FaultyRecord, MissingPath
+from colligate.lab.bench.question import Candidate, Question
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DatasetFormat:
+    """How a data set is published.
+
+    `read` gives the questions of a file, each with an id of its own (`parse_questions`). `fits`
+    tells from a file's first record whether it is of this format. Other packages register theirs
+    under the entry-point group `colligate.datasets`.
+    """
+
+    name: str
+    about: str
+    read: Callable[[Path], Iterator[Question]]
+    fits: Callable[[JsonObject], bool] = lambda record: False
+
+
+def has_fields(*names: str) -> Callable[[JsonObject], bool]:
+    """Return a test whether a record has all these fields."""
+    return lambda record: all(name in record for name in names)
+
+
+# From files to records
+
+
+def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the records of a file, each with its place in it ("line 3", "record 3").
+
+    The file holds JSON Lines or one JSON array, packed by gzip or not; its first bytes tell which,
+    not its name. Blank lines are passed over. Lines are read one by one. An array is read whole:
+    the largest that is published, HotpotQA's training set, takes about 2 GB of memory.
+    """
+    if not path.is_file():
+        raise MissingPath(f"cannot read {path}", "the file does not exist", "check the path")
+    with path.open("rb") as file:
+        packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+        place = "line 1"
+        try:
+            head: bytes = stream.peek(1 << 10)
+            if head.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"["):
+                place = "the array"
+                values = _check(path, place, parse_json, stream.read())
+                yield from _number_values(path, values)
+                return
+            # Split at b"\n" alone: a JSON string may hold other line separators.
+            for number, line in enumerate(stream, 1):
+                if line.strip().removeprefix(BYTE_ORDER_MARK):
+                    yield f"line {number}", _check(path, f"line {number}", parse_object, line)
+                place = f"line {number + 1}"
+        except EOFError:
+            why = "the file ends in the middle of its gzip archive"
+            raise record_error(path, place, why) from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            why = f"its gzip archive is damaged ({error})"
+            raise record_error(path, place, why) from None
+
+
+def _number_values(path: Path, values: Iterable[Any]) -> Iterator[tuple[str, JsonObject]]:
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise record_error(path, f"record {number}", "it is not a JSON object")
+        yield f"record {number}", value
+
+
+T = TypeVar("T")
+
+
+def _check(path: Path, place: str, parse: Callable[[bytes], T], data: bytes) -> T:
+    try:
+        return parse(data)
+    except ValueError as error:
+        raise record_error(path, place, str(error)) from None
+
+
+def record_error(path: Path, place: str, reason: str) -> FaultyRecord:
+    """Return the error that names a file, the place in it and the reason."""
+    return FaultyRecord(f"cannot read {place} of {path}", reason, "fix it or leave it out")
+
+
+# From records to questions
+
+
+class RecordModel(BaseModel):
+    """The fields of a record that are understood; the others become the question's `meta`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, coerce_numbers_to_str=True)
+
+    @property
+    def rest(self) -> dict[str, Any]:
+        """The fields that the model does not name."""
+        return dict(self.model_extra or {})
+
+
+NullableText = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+"""A string that a record may give as null."""
+
+M = TypeVar("M", bound=RecordModel)
+
+
+def parse_questions(
+    path: Path, model: type[M], make: Callable[[M], Question]
+) -> Iterator[Question]:
+    """Yield the question that `make` returns for each record of a file.
+
+    A question without an id gets one made of its text.
+    """
+    ids = QuestionIds()
+    return parse_records(path, lambda record: ids.assign(make(validate(model, record))))
+
+
+def parse_records(path: Path, parse: Callable[[JsonObject], T]) -> Iterator[T]:
+    """Yield what `parse` returns for each record; its ValueError gets the record's place."""
+    for place, record in load_records(path):
+        try:
+            found = parse(record)
+        except ValueError as error:
+            raise record_error(path, place, str(error)) from None
+        yield found
+
+
+def validate(model: type[M], record: JsonObject) -> M:
+    """Return the record as a model."""
+    try:
+        return model.model_validate(record)
+    except ValidationError as error:
+        raise ValueError(first_fault(error)) from None
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the first fault of a record in one line, with the field's name."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"field {field!r}: {first['msg'].lower()}{more}"
+
+
+def make_format(
+    name: str,
+    about: str,
+    model: type[M],
+    make: Callable[[M], Question],
+    fits: Callable[[JsonObject], bool],
+) -> DatasetFormat:
+    """Return the format whose files hold records of one model, each a question."""
+    return DatasetFormat(name, about, lambda path: parse_questions(path, model, make), fits)
+
+
+class QuestionIds:
+    """Gives each question of a file an id, and refuses an id that comes twice."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+        self._made: Counter[str] = Counter()
+
+    def assign(self, question: Question) -> Question:
+        """Return the question with an id; made ids of the same words end in "-2", "-3"."""
+        if not question.text.strip():
+            raise ValueError("the question is empty")
+        if not question.id:
+            made = digest(question.text)[:12]
+            self._made[made] += 1
+            time = self._made[made]
+            return dataclasses.replace(question, id=made if time == 1 else f"{made}-{time}")
+        if question.id in self._given:
+            raise ValueError(f"the id {question.id!r} came before")
+        self._given.add(question.id)
+        return question
+
+
+def make_candidates(documents: Iterable[tuple[str, str, str]]) -> tuple[Candidate, ...]:
+    """Return the documents of a record, given as (id, title, text), in their order.
+
+    One without an id gets one made of its words, so that a paragraph is the same document in all
+    questions. The same paragraph twice in a record becomes one.
+    """
+    found: dict[str, Candidate] = {}
+    for id_, title, text in documents:
+        name = id_ or make_id(title, text)
+        if name not in found:
+            found[name] = Candidate(name, title, text)
+        elif id_:
+            raise ValueError(f"two of its documents have the id {id_!r}")
+    return tuple(found.values())
+
+
+def make_id(title: str, text: str) -> str:
+    """Return the id of a document that its publishers gave none."""
+    return digest(f"{title}\n{text}")[:16]
+
+
+def unique(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the values that are not blank, each once, in order."""
+    return tuple(dict.fromkeys(value for value in values if value.strip()))

@@ -1,0 +1,382 @@
+"""The report's figures: which numbers each of them shows, by the suite's `[[pictures]]`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from statistics import fmean, pstdev
+
+from colligate.core.events import pluralize
+from colligate.lab.bench.charts import (
+    Chart,
+    Panel,
+    Point,
+    Series,
+    draw_differences,
+    draw_groups,
+    draw_lines,
+    draw_shares,
+)
+from colligate.lab.bench.outcome import Row
+from colligate.lab.bench.suites import Method, Picture, PictureKind
+from colligate.lab.bench.tables import (
+    NONE,
+    QuestionKey,
+    RunResults,
+    TextTable,
+    Verdict,
+    format_interval,
+    format_number,
+)
+
+ALWAYS: tuple[PictureKind, ...] = ("by-gold-position", "recall-at-k", "pareto")
+"""The pictures that a report has wherever the run has their numbers."""
+
+_INTERVALS = "Whiskers are 95 % intervals, by bootstrap over the questions."
+
+
+@dataclass(frozen=True)
+class ReportFigure:
+    """A figure of the report. `key` is its name in the page, `numbers` has the same as a table.
+
+    `svg` is empty where there is nothing to draw with; where there is nothing to draw, there are
+    no numbers either, and the note says why.
+    """
+
+    title: str
+    note: str = ""
+    svg: str = ""
+    numbers: TextTable = ()
+    key: str = ""
+
+
+def make_figures(results: RunResults) -> tuple[ReportFigure, ...]:
+    """Return the suite's pictures in its order, then those that this run has the numbers for."""
+    asked = results.suite.pictures
+    more = [Picture(kind) for kind in ALWAYS if all(each.kind != kind for each in asked)]
+    figures = []
+    for picture in (*asked, *more):
+        figure = _MAKERS[picture.kind](results, picture)
+        if picture in asked or figure.numbers:
+            named = filter(None, (picture.kind, picture.dataset, picture.metric))
+            figures.append(replace(figure, key=re.sub(r"\W+", "-", "-".join(named))))
+    return tuple(figures)
+
+
+def _by_gold_position(results: RunResults, picture: Picture) -> ReportFigure:
+    """Return quality by the place of the document that holds the answer."""
+    metric = _choose_metric(results, picture)
+    title = f"{(metric or 'quality').capitalize()} by the place of the gold document"
+    title, scale = picture.label or title, results.scale(metric)
+    places = {row.key[:2]: row.gold_at + 1 for row in results.rows if row.gold_at is not None}
+    series = []
+    for method in results.methods:
+        at: dict[float, dict[QuestionKey, float]] = defaultdict(dict)
+        for key, value in results.values(picture.dataset, method.name, metric).items():
+            if key in places:
+                at[places[key]][key] = value
+        series += _make_series(results, method, at, scale)
+    if len({point.x for each in series for point in each.points}) < 2:
+        why = "No data set of this run has the gold document at several places."
+        return ReportFigure(title, why)
+    chart = _make_chart(title, "place of the gold document", "%", scale)
+    svg = draw_lines([Panel("", series)], chart)
+    return ReportFigure(title, _INTERVALS, svg, _tabulate(series))
+
+
+def _choose_metric(results: RunResults, picture: Picture) -> str:
+    return picture.metric or results.deciding_metric(*results.members(picture.dataset))
+
+
+def _make_series(
+    results: RunResults,
+    method: Method,
+    at: Mapping[float, Mapping[QuestionKey, float]],
+    scale: float,
+) -> list[Series]:
+    """Return the means of the values at each place with their intervals; nothing without any."""
+    points = [
+        Point(x, fmean(at[x].values()) * scale, *results.interval(at[x], scale))
+        for x in sorted(at)
+        if at[x]
+    ]
+    return [Series(method.label, points, results.methods.index(method))] if points else []
+
+
+def _tabulate(series: Sequence[Series], places: int = 1) -> TextTable:
+    """Return a row for each series, a column for each place."""
+    at = sorted({point.x for each in series for point in each.points})
+    rows = []
+    for each in series:
+        known = {p.x: format_interval(p.y, p.low, p.high, places) for p in each.points}
+        rows.append((each.label, *(known.get(place, NONE) for place in at)))
+    return [("", *(f"{place:g}" for place in at)), *rows]
+
+
+def _make_chart(title: str, x_label: str, y_label: str, scale: float) -> Chart:
+    """Return the axes of values of a scale: 100 is that of percentages."""
+    if scale == 100:
+        return Chart(title, x_label, y_label, (0.0, 100.0))
+    return Chart(title, x_label, y_label.replace("%", "mean"))
+
+
+_AT_K = re.compile(r"(?P<stem>\w+)_at_(?P<k>\d+)")
+
+
+def _recall_at_k(results: RunResults, picture: Picture) -> ReportFigure:
+    """Return recall, or another measure of the first k that a search returned, against k."""
+    stem = picture.metric or "recall"
+    title = picture.label or f"{stem.capitalize()} against k"
+    panels = []
+    for dataset in results.members(picture.dataset):
+        measured = (_AT_K.fullmatch(name) for name in results.metrics_of(dataset))
+        cuts = sorted(int(match["k"]) for match in measured if match and match["stem"] == stem)
+        series = []
+        for method in results.methods:
+            at = {1.0 * k: results.values(dataset, method.name, f"{stem}_at_{k}") for k in cuts}
+            series += _make_series(results, method, at, 100)
+        if series and len(cuts) > 1:
+            panels.append(Panel(dataset, series))
+    if not panels:
+        return ReportFigure(title, "No strategy of this run searched, or this was not measured.")
+    chart = _make_chart(title, "documents looked at (k)", "%", 100)
+    svg = draw_lines(panels, replace(chart, logarithmic=True))
+    note = "Of the documents that searches returned, in the order in which they were first found."
+    named = [replace(s, label=f"{p.title}, {s.label}") for p in panels for s in p.series]
+    return ReportFigure(title, note, svg, _tabulate(named))
+
+
+def _columns(results: RunResults, picture: Picture) -> ReportFigure:
+    """Return the table's columns as bars: of one data set or metric, on the first's scale."""
+    title = picture.label or "The table as bars"
+    shown = [
+        column
+        for column in results.table.columns
+        if picture.dataset in ("", column.dataset) and picture.metric in ("", column.metric)
+        if column.cells
+    ]
+    if not shown:
+        return ReportFigure(title, "No column of the table that it shows was measured.")
+    scale = shown[0].scale
+    shown = [column for column in shown if column.scale == scale]
+    series = []
+    for style, method in enumerate(results.methods):
+        cells = [(place, column.cells.get(method.name)) for place, column in enumerate(shown)]
+        points = [Point(at, cell.value, cell.low, cell.high) for at, cell in cells if cell]
+        series += [Series(method.label, points, style)] if points else []
+    groups = [column.title for column in shown]
+    svg = draw_groups(series, groups, _make_chart(title, "", "%", scale))
+    _, *body = _tabulate(series)
+    return ReportFigure(title, _INTERVALS, svg, [("", *groups), *body])
+
+
+def _cost_and_quality(results: RunResults, picture: Picture) -> ReportFigure:
+    """Return tokens against quality, over the questions that every strategy has."""
+    dataset, metric = picture.dataset, _choose_metric(results, picture)
+    title, scale = picture.label or "Cost against quality", results.scale(metric)
+    methods = [each for each in results.methods if results.rows_of(dataset, each.name)]
+    values = {each: results.values(dataset, each.name, metric) for each in methods}
+    common = set.intersection(*map(set, values.values())) if values else set()
+    if len(methods) < 2 or not common:
+        why = "There are not two strategies with questions and a metric in common."
+        return ReportFigure(title, why)
+    dots: list[Series] = []
+    numbers = []
+    for method in methods:
+        every = results.rows_of(dataset, method.name)
+        outcomes = [row.outcome for row in every if row.key[:2] in common]
+        into, out, calls = (
+            fmean(float(each.usage.get(name) or 0) for each in outcomes)
+            for name in ("input_tokens", "output_tokens", "calls")
+        )
+        seconds = [each.seconds for each in outcomes if not each.usage.get("remembered")]
+        prices = [each.usage.get("cost_usd") for each in outcomes]
+        known = [float(price) for price in prices if price is not None]
+        quality = {key: value for key, value in values[method].items() if key in common}
+        dots += _make_series(results, method, {into + out: quality}, scale)
+        [point] = dots[-1].points
+        numbers.append(
+            (
+                method.label,
+                format_interval(point.y, point.low, point.high),
+                format_number(into + out),
+                format_number(calls),
+                format_number(fmean(seconds)) if seconds else "",
+                format_number(fmean(known)) if len(known) == len(prices) else "?",
+            )
+        )
+    places = [(each.points[0].x, each.points[0].y) for each in dots]
+    front = _find_front(places)
+    head = ("strategy", metric, "tokens", "calls", "seconds", "USD", "front")
+    body = [
+        (*row, "yes" if place in front else "") for row, place in zip(numbers, places, strict=True)
+    ]
+    note = (
+        f"Means over the {pluralize(len(common), 'question')} that every strategy was asked. "
+        "The line joins the strategies that no other beats on both: fewer tokens, or better "
+        "answers."
+    )
+    chart = _make_chart(title, "tokens a question, in and out", f"{metric}, %", scale)
+    least, most = min(places)[0], max(places)[0]
+    svg = draw_lines([Panel("", dots)], replace(chart, logarithmic=0 < 4 * least < most), front)
+    return ReportFigure(title, note, svg, (head, *body))
+
+
+def _find_front(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the places that no other beats: none is as good for less, or better for as little."""
+    return sorted(
+        (x, y)
+        for x, y in set(places)
+        if not any(a <= x and b >= y and (a, b) != (x, y) for a, b in places)
+    )
+
+
+MOST_TRACES = 250
+"""How many traces of a strategy are read; more make the report slow and the lines no smoother."""
+
+
+def order_by_chance(key: QuestionKey) -> str:
+    """Return a key by which the same questions come first each time, from all data sets alike."""
+    return sha256("\0".join(key).encode(errors="replace")).hexdigest()
+
+
+def _attention_by_position(results: RunResults, picture: Picture) -> ReportFigure:
+    """Return the attention to each place, a panel for each place of the gold document.
+
+    A trace whose strategy weighed the documents has an event `weighted` with the attention to each,
+    in the order given (DuQUAD's Figure 1). Within a question the numbers become z-scores, so that
+    long prompts and short ones count alike; they are then averaged by position.
+    """
+    title = picture.label or "Attention by position"
+    panels, counts = [], []
+    for method in results.methods:
+        rows = [row for row in results.rows_of(picture.dataset, method.name) if row.trace]
+        rows.sort(key=lambda row: order_by_chance(row.key[:2]))
+        # By the place of the gold document, last where it is unknown, then by position.
+        seen: dict[float, dict[float, dict[QuestionKey, float]]] = {}
+        read = 0
+        for row in rows[:MOST_TRACES]:
+            gold = math.inf if row.gold_at is None else row.gold_at + 1
+            scores = _z_scores(_read_attention(results.directory, row))
+            read += bool(scores)
+            for place, score in enumerate(scores, 1):
+                seen.setdefault(gold, {}).setdefault(place, {})[row.key[:2]] = score
+        for gold in sorted(seen):
+            known = math.isfinite(gold)
+            named = f"Gold document at {f'{gold:g}' if known else 'any place'}"
+            series = _make_series(results, method, seen[gold], 1)
+            panels.append(Panel(named, series, gold if known else None))
+        if read:
+            of = f" (of {len(rows):,})" if len(rows) > read else ""
+            counts.append(f"{read:,} traces of {method.label}{of}")
+    if not panels:
+        why = "No trace of this run has a strategy's attention to the documents given."
+        return ReportFigure(title, why)
+    note = (
+        "Attention of the question to each document, as z-scores within a question, averaged over "
+        f"{' and '.join(counts)}. The gold document's position is marked. {_INTERVALS}"
+    )
+    if len(counts) > 1:
+        panels = [replace(p, title=f"{p.title}, {p.series[0].label}") for p in panels]
+    svg = draw_lines(panels, Chart(title, "position in the prompt", "z"))
+    numbers = _tabulate([replace(p.series[0], label=p.title) for p in panels], 2)
+    return ReportFigure(title, note, svg, numbers)
+
+
+def _z_scores(values: Sequence[float]) -> Sequence[float]:
+    deviation = pstdev(values) if len(values) > 1 else 0.0
+    if not deviation or not math.isfinite(deviation):
+        return ()
+    mean = fmean(values)
+    return [(value - mean) / deviation for value in values]
+
+
+def _read_attention(directory: Path, row: Row) -> Sequence[float]:
+    """Return the first attention in a trace that was asked for in the order of the documents.
+
+    The fusion "calibrated" asks in another order, so it tells nothing about positions. A damaged
+    trace, or one outside the run's folder, has none.
+    """
+    file = (directory / str(row.trace)).resolve()
+    if not file.is_relative_to(directory.resolve()):
+        return ()
+    try:
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            for event in (json.loads(line) for line in lines if '"weighted"' in line):
+                values = event.get("signals", {}).get("attention")
+                if event["event"] == "weighted" and event.get("fusion", "sfs") == "sfs" and values:
+                    return [float(value) for value in values]
+    except (OSError, EOFError, ValueError, LookupError, AttributeError, TypeError, zlib.error):
+        pass
+    return ()
+
+
+_MAKERS: Mapping[PictureKind, Callable[[RunResults, Picture], ReportFigure]] = {
+    "by-gold-position": _by_gold_position,
+    "recall-at-k": _recall_at_k,
+    "pareto": _cost_and_quality,
+    "attention-by-position": _attention_by_position,
+    "columns": _columns,
+}
+
+VERDICTS: Mapping[Verdict, tuple[str, str]] = {
+    Verdict.RIGHT: ("#a5d8c6", "the right answer, or a refusal where the documents hold no answer"),
+    Verdict.PARTLY: ("#d5e7bf", "some of what was asked for"),
+    Verdict.ANSWERED: ("#dedbd3", "answered; no metric of this run decides how well"),
+    Verdict.WRONG: ("#f3b9a3", "another answer than the right one"),
+    Verdict.REFUSED: ("#f0dc9f", "no answer, although the documents hold it"),
+    Verdict.FAILED: ("#d2bddd", "an error; counts as wrong everywhere"),
+}
+"""The colour and the meaning of each verdict."""
+
+
+def make_verdict_figure(results: RunResults) -> ReportFigure:
+    """Return the figure of how many answers of each verdict a strategy has."""
+    counted = results.verdicts
+    kinds = [kind for kind in Verdict if any(each[kind] for each in counted.values())]
+    bars = [(each.label, [counted[each.name][kind] for kind in kinds]) for each in results.methods]
+    head = ("strategy", *kinds, "answers")
+    body = [(label, *(f"{count:,}" for count in row), f"{sum(row):,}") for label, row in bars]
+    title = "What became of the answers"
+    svg = draw_shares(bars, [VERDICTS[kind][0] for kind in kinds], title)
+    return ReportFigure(title, svg=svg, numbers=(head, *body))
+
+
+def make_difference_figure(results: RunResults) -> ReportFigure | None:
+    """Return the figure of how far each strategy is from the best of each column."""
+    labels = {each.name: each.label for each in results.methods}
+    head = ("column", "best", "strategy", "difference", "low", "high", "p", "p, corrected", "", "n")
+    panels, body = [], []
+    for column in results.table.columns:
+        gaps = [(labels[name], cell.gap) for name, cell in column.cells.items() if cell.gap]
+        if not gaps:
+            continue
+        best = labels[str(column.best)]
+        panels.append((column.title, f"difference from {best}", gaps))
+        for label, gap in gaps:
+            ends = (format_number(end, column.places) for end in (gap.mean, gap.low, gap.high))
+            p = [
+                "<.001" if each < 0.001 else f"{each:.3f}".removeprefix("0")
+                for each in (gap.p, gap.corrected)
+                if each is not None
+            ]
+            body.append((column.title, best, label, *ends, *p, gap.stars, f"{gap.questions:,}"))
+    if not panels:
+        return None
+    note = (
+        "For each column, over the questions that both were asked, with 95 % intervals of 10,000 "
+        "paired resamples. A filled mark has stars: p is the larger of the bootstrap's and the "
+        "sign-flip test's, corrected for all pairs of the column's strategies (Holm). So an "
+        "interval of few questions may leave out zero and have none. Columns of fewer than six "
+        "questions are left out: no paired test can tell anything there."
+    )
+    title = "Differences from the best"
+    return ReportFigure(title, note, draw_differences(panels, title), (head, *body))

@@ -1,0 +1,171 @@
+"""Every group of metrics by its name, and how the metrics of an outcome are taken."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+
+from colligate.errors import ColligateError, MissingExtra, UsageError
+from colligate.lab.bench.metrics.alce import ALCE_ASQA, ALCE_QA, ELI5, QAMPARI
+from colligate.lab.bench.metrics.bands import BY_DEPTH, BY_LENGTH
+from colligate.lab.bench.metrics.citations import CITATIONS, NLI_CITATIONS
+from colligate.lab.bench.metrics.cost import ABSTENTION, COST
+from colligate.lab.bench.metrics.evidence import EVIDENCE, PASSAGES, RETRIEVAL, ROUTING
+from colligate.lab.bench.metrics.groups import Backends, Measures, MetricGroup, MissingBackend
+from colligate.lab.bench.metrics.judging import JUDGE_DUAL, LOONG_OFFICIAL, LOONG_SPD
+from colligate.lab.bench.metrics.mauve import MAUVE
+from colligate.lab.bench.metrics.rouge import DUAL_ROUGE, LONG, ROUGE
+from colligate.lab.bench.metrics.short_answers import DUAL, FLASHRAG, SHORT
+from colligate.lab.bench.metrics.verdict import VERDICT
+from colligate.lab.bench.outcome import Outcome
+from colligate.lab.bench.question import Question
+from colligate.plugins import load_plugin, plugins
+
+# What a paper's table prints of each group.
+_SAID: Mapping[MetricGroup, Sequence[str]] = {
+    SHORT: ("em", "containment", "containment_raw", "f1"),
+    DUAL: ("em_dual_max", "containment_dual_max", "f1_dual_max"),
+    FLASHRAG: ("f1_flashrag",),
+    ALCE_ASQA: ("str_em", "str_hit"),
+    QAMPARI: ("qampari_precision", "qampari_recall_5", "qampari_f1_5"),
+}
+
+
+def measure_said(question: Question, outcome: Outcome) -> Measures | None:
+    """Return metrics of what the reader replied before its citations were checked, `said_NAME`.
+
+    So a refusal scores 0 only if the model itself refused.
+    """
+    said = replace(
+        outcome,
+        text=outcome.said,
+        short=outcome.said_short,
+        found=bool(outcome.said or outcome.said_short),
+    )
+    found = {}
+    for group, names in _SAID.items():
+        assert group.compute is not None
+        measures = group.compute(question, said) or {}
+        found.update({f"said_{name}": measures[name] for name in names if name in measures})
+    return found or None
+
+
+SAID = MetricGroup(
+    "said",
+    "the answer before its citations were checked: what verification costs",
+    "the papers' tables",
+    measure_said,
+)
+
+GROUPS: Mapping[str, MetricGroup] = {
+    group.name: group
+    for group in (
+        *(SHORT, DUAL, DUAL_ROUGE, FLASHRAG, ALCE_ASQA, ALCE_QA, QAMPARI, ELI5, LONG),
+        *(SAID, EVIDENCE, RETRIEVAL, PASSAGES, CITATIONS, NLI_CITATIONS, ABSTENTION, COST, VERDICT),
+        *(JUDGE_DUAL, LOONG_OFFICIAL, LOONG_SPD),
+        *(ROUTING, BY_DEPTH, BY_LENGTH),
+        *(ROUGE, MAUVE),
+    )
+}
+
+
+@cache
+def all_groups() -> Mapping[str, MetricGroup]:
+    """Return every group by name; a registered one never replaces one of colligate's own."""
+    found = dict(GROUPS)
+    for name in plugins("metrics"):
+        found.setdefault(name, load_plugin("metrics", name, MetricGroup))
+    return found
+
+
+def find_group(name: str) -> MetricGroup:
+    """Return the group of a name."""
+    known = all_groups()
+    if name not in known:
+        raise UsageError(f"there are no metrics {name}", "", f"they are {', '.join(known)}")
+    return known[name]
+
+
+def is_of_run(name: str) -> bool:
+    """Tell whether a group is taken of all answers of a strategy at once."""
+    return find_group(name).of_run is not None
+
+
+def require_groups(names: Sequence[str], backends: Backends) -> None:
+    """Check that all these groups of single answers can be measured; nothing is asked."""
+    for name in names:
+        group = find_group(name)
+        if group.of_run is not None:
+            continue  # a run keeps its rows where these cannot be taken
+        if group.needs and getattr(backends, group.needs) is None:
+            raise MissingBackend(
+                f"the metrics {name} cannot be measured",
+                f"they need a model ({group.needs}) and none was given",
+                f"give one with --{group.needs}",
+            )
+        for module in group.modules:
+            if find_spec(module) is None:
+                raise MissingExtra(
+                    f"the metrics {name} need {module}",
+                    "it is not installed",
+                    "pip install 'colligate[bench]'",
+                )
+
+
+async def measure(
+    names: Sequence[str], question: Question, outcome: Outcome, backends: Backends | None = None
+) -> dict[str, float]:
+    """Return the metrics of all these groups that apply to this question.
+
+    A refusal or a failure scores 0 in all that measure the answer; it is left out of none.
+
+    Raises:
+        UsageError: there is no such group, or its model or package is missing.
+        ModelError: a model that was asked failed.
+    """
+    given = backends or Backends()
+    require_groups(names, given)
+    found: dict[str, float] = {}
+    for name in names:
+        group = find_group(name)
+        if not (question.answerable or group.always):
+            continue
+        measures: Measures | None = None
+        if group.ask is not None:
+            measures = await group.ask(question, outcome, given)
+        elif group.compute is not None and group.modules:  # too slow for the event loop
+            measures = await asyncio.to_thread(group.compute, question, outcome)
+        elif group.compute is not None:
+            measures = group.compute(question, outcome)
+        found.update(measures or {})
+    return found
+
+
+async def measure_each(
+    names: Sequence[str], question: Question, outcome: Outcome, backends: Backends
+) -> AsyncGenerator[tuple[str, Measures, str]]:
+    """Yield each group with its finite metrics, or why they could not be taken.
+
+    A group that fails costs no other group its values. Those that ask models come last.
+    """
+    for name in sorted(names, key=lambda name: find_group(name).ask is not None):
+        try:
+            taken = await measure([name], question, outcome, backends)
+        except ColligateError as error:
+            yield name, {}, f"{type(error).__name__}: {error}"
+        except Exception as error:  # the packages behind some metrics may raise anything
+            yield name, {}, f"internal error: {type(error).__name__}: {error}"
+        else:
+            yield name, {key: value for key, value in taken.items() if math.isfinite(value)}, ""
+
+
+def higher_is_better(metric: str) -> bool | None:
+    """Tell whether more of a metric is better; None where neither more nor less is."""
+    groups = all_groups().values()
+    if any(metric in group.neutral for group in groups):
+        return None
+    return not any(metric.startswith(group.lower) for group in groups)

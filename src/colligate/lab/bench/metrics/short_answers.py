@@ -1,0 +1,174 @@
+"""Short answers against their golds: exact match, containment, F1 of words.
+
+In all of them an empty prediction (a refusal, a failure) scores 0, and so does a question without
+a gold. Scores are in [0, 1], the best over the golds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from colligate.lab.bench.metrics.answers import (
+    Normaliser,
+    first_line,
+    list_golds,
+    normalise_dual,
+    normalise_squad,
+    score_both,
+    score_separately,
+    take_final,
+    take_whole,
+    wants_short,
+)
+from colligate.lab.bench.metrics.groups import Measures, MetricGroup
+from colligate.lab.bench.outcome import Outcome
+from colligate.lab.bench.question import Question
+
+Golds = Sequence[str]
+
+_CLOSED = ("yes", "no", "noanswer")
+
+
+def _measure_short(question: Question, outcome: Outcome) -> Measures | None:
+    if not wants_short(question):
+        return None
+    return score_both(lambda text: short_scores(text, question.answers), outcome)
+
+
+def _measure_dual(question: Question, outcome: Outcome) -> Measures | None:
+    if not wants_short(question):
+        return None
+    return score_separately(lambda text: dual_scores(text, question.answers), outcome)
+
+
+def _measure_flashrag(question: Question, outcome: Outcome) -> Measures | None:
+    """Of a long answer the whole is scored under both names."""
+    golds = list_golds(question)
+    if not golds:
+        return None
+    whole = take_whole(outcome)
+    said = take_final(outcome) if wants_short(question) else whole
+    return {"f1_flashrag": f1_flashrag(said, golds), "f1_flashrag_raw": f1_flashrag(whole, golds)}
+
+
+SHORT = MetricGroup(
+    "short",
+    "exact match, containment and F1 of words, SQuAD's normalisation",
+    "Lost in the Middle, FlashRAG, ALCE",
+    _measure_short,
+)
+DUAL = MetricGroup(
+    "dual", "the same after Unicode's NFD; raw, short and the better", "DualRAG", _measure_dual
+)
+FLASHRAG = MetricGroup(
+    "flashrag",
+    "F1 of words that is 0 between yes, no and other answers",
+    "FlashRAG, LongRefiner",
+    _measure_flashrag,
+)
+
+
+def short_scores(prediction: str, golds: Golds) -> dict[str, float]:
+    """Return the scores of the group `short`."""
+    shared = word_overlap(prediction, golds)
+    return {
+        "em": exact_match(prediction, golds),
+        "containment": containment(prediction, golds),
+        "containment_first_line": containment_first_line(prediction, golds),
+        "f1": shared.f1,
+        "precision": shared.precision,
+        "recall": shared.recall,
+    }
+
+
+def dual_scores(prediction: str, golds: Golds) -> dict[str, float]:
+    """Return the scores of the group `dual`; DualRAG calls its containment `acc`."""
+    shared = word_overlap(prediction, golds, normalise_dual)
+    return {
+        "em_dual": exact_match(prediction, golds, normalise_dual),
+        "containment_dual": containment(prediction, golds, normalise_dual),
+        "f1_dual": shared.f1,
+        "precision_dual": shared.precision,
+        "recall_dual": shared.recall,
+    }
+
+
+def exact_match(prediction: str, golds: Golds, normalise: Normaliser = normalise_squad) -> float:
+    """Return 1 where the prediction equals one of the golds, both normalised."""
+    said = normalise(prediction)
+    return float(bool(prediction.strip()) and any(normalise(gold) == said for gold in golds))
+
+
+def containment(prediction: str, golds: Golds, normalise: Normaliser = normalise_squad) -> float:
+    """Return 1 where the prediction contains a gold, both normalised: "party" contains "art".
+
+    A gold of which normalising leaves nothing is contained only in a prediction that equals it. So
+    containment is never below exact match.
+    """
+    said = normalise(prediction)
+    contained = any(gold in said for gold in map(normalise, golds) if gold)
+    return max(float(contained), exact_match(prediction, golds, normalise))
+
+
+def containment_first_line(prediction: str, golds: Golds) -> float:
+    """Return Lost in the Middle's `best_subspan_em`: containment in the first line alone."""
+    return containment(first_line(prediction), golds)
+
+
+@dataclass(frozen=True)
+class WordOverlap:
+    """Words that a prediction shares with a gold, as shares of either and as F1."""
+
+    precision: float = 0.0
+    recall: float = 0.0
+    f1: float = 0.0
+
+
+def word_overlap(
+    prediction: str, golds: Golds, normalise: Normaliser = normalise_squad
+) -> WordOverlap:
+    """Return precision, recall and F1 of words, each separately the best over the golds."""
+    said = normalise(prediction).split()
+    found = [_overlap(said, normalise(gold).split()) for gold in golds]
+    return WordOverlap(
+        _best(each.precision for each in found),
+        _best(each.recall for each in found),
+        _best(each.f1 for each in found),
+    )
+
+
+def f1_flashrag(prediction: str, golds: Golds) -> float:
+    """Return FlashRAG's F1: 0 against a different gold where either is yes, no or noanswer."""
+    said = normalise_squad(prediction)
+
+    def against(gold: str) -> float:
+        if said != gold and (said in _CLOSED or gold in _CLOSED):
+            return 0.0
+        return _overlap(said.split(), gold.split()).f1
+
+    return _best(map(against, map(normalise_squad, golds)))
+
+
+def f1_alce(prediction: str, golds: Golds) -> float:
+    """Return ALCE's F1, in which an empty prediction is right for an empty gold."""
+    said = normalise_squad(prediction).split()
+
+    def against(gold: str) -> float:
+        wanted = normalise_squad(gold).split()
+        return _overlap(said, wanted).f1 if wanted and said else float(wanted == said)
+
+    return _best(map(against, golds))
+
+
+def _overlap(said: Sequence[str], wanted: Sequence[str]) -> WordOverlap:
+    same = (Counter(said) & Counter(wanted)).total()
+    if not same:
+        return WordOverlap()
+    precision, recall = same / len(said), same / len(wanted)
+    return WordOverlap(precision, recall, 2 * precision * recall / (precision + recall))
+
+
+def _best(values: Iterable[float]) -> float:
+    return max(values, default=0.0)

@@ -1,0 +1,108 @@
+"""Whether an answer is right, refused, or wrong with a citation, by the rule of a careful reader.
+
+Containment in characters finds "art" in "party"; these metrics compare whole words and figures.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from colligate.lab.bench.metrics.answers import take_short, take_whole
+from colligate.lab.bench.metrics.groups import MetricGroup
+from colligate.lab.bench.outcome import Outcome
+from colligate.lab.bench.question import Question, QuestionTask
+
+# A hyphen is a sign only where no span or word has it: 2019-2020, 5%-10%, 12.-15., +/-5, COVID-19.
+_SIGN = r"(?:(?<![^\W_])(?<![-.%°/€£)\]])-(?=\d))?"
+_FIGURE = re.compile(rf"{_SIGN}\d+(?:\.\d+)?")
+_WORD = re.compile(rf"{_SIGN}[^\W_]+(?:(?<=\d)(?:\.|,(?!\d{{4}}(?!\d)))(?=\d)[^\W_]+)*")
+_HYPHENS = dict.fromkeys(map(ord, "\u2011\u2013\N{MINUS SIGN}"), "-")
+_MINUS = re.compile(r"(?<![\d%] )(?<!\bor )\bminus (?=[$€£]?\d)", re.I)
+# What stands in the way of a number: the sign of a currency, and what parts its thousands.
+_THOUSANDS = r"(?<=\d)(?<!\d{4})[%s](?=(?:\d\d,)*\d{3}(?!\d))"
+_WITHIN = re.compile(r"(?<=-)[a-z]{0,3}[$€£] ?(?=\d)|" + _THOUSANDS % ",\u00a0\u202f", re.I)
+_BLANK = re.compile(_THOUSANDS % " ")
+_SIGNS = re.compile(r"(?:us)?[$€£%]|usd|million|billion", re.I)
+
+
+def verdict_measures(question: Question, outcome: Outcome) -> dict[str, float] | None:
+    """Return `right`, `refused` and `wrong_cited`, each 0 or 1.
+
+    Right is a short answer (or, without one, a whole answer) that holds the words of a gold in
+    their order, or its figure where the gold is a single one. Yes and No must be its first word.
+    What a whole answer has from the question does not count. A question that the documents do not
+    answer is refused rightly, and `wrong_cited` if it is answered with a citation. None for sets,
+    long answers and paragraphs, which words do not decide.
+    """
+    refused = not outcome.answered and not outcome.error
+    if question.answerable:
+        golds = [gold for gold in question.answers if list_words(gold)]
+        if question.task is QuestionTask.JUDGED:
+            golds = [gold for gold in golds if _read_figure(gold) is not None]
+        elif question.task is not QuestionTask.SHORT:
+            golds = []
+        if not golds:
+            return None
+        short, asked = take_short(outcome), f" {' '.join(list_words(question.text))} "
+        if not short:  # a whole answer may repeat what the question offers to choose from
+            golds = [gold for gold in golds if f" {' '.join(list_words(gold))} " not in asked]
+        right = is_right(short or take_whole(outcome), golds)
+    else:
+        right = refused
+    wrong = outcome.answered and bool(outcome.citations) and not right
+    return {"right": float(right), "refused": float(refused), "wrong_cited": float(wrong)}
+
+
+VERDICT = MetricGroup(
+    "verdict",
+    "right in whole words or figures, refused, wrong with a citation",
+    compute=verdict_measures,
+    always=True,
+    lower=("wrong_cited", "refused"),
+)
+
+
+def is_right(answer: str, golds: Sequence[str]) -> bool:
+    """Return whether an answer holds one of the golds.
+
+    "2 150" is read as two numbers and as one.
+    """
+    return any(_holds(read(answer), read(gold)) for read in (str, _join) for gold in golds)
+
+
+def _holds(answer: str, gold: str) -> bool:
+    said, words, figure = list_words(answer), list_words(gold), _read_figure(gold)
+    if words in (["yes"], ["no"]):
+        return said[:1] == words
+    if figure is not None:
+        return figure in map(float, _FIGURE.findall(_prepare(answer)))
+    return f" {' '.join(words)} " in f" {' '.join(said)} "
+
+
+def list_words(text: str) -> list[str]:
+    """Return the words and numbers in lower case, without articles.
+
+    >>> list_words("Clause 4.2: the rent of 1,577, -5.2%.")
+    ['clause', '4.2', 'rent', 'of', '1577', '-5.2']
+    """
+    return [word for word in _WORD.findall(_prepare(text.casefold())) if word not in _ARTICLES]
+
+
+_ARTICLES = frozenset({"a", "an", "the"})
+
+
+def _read_figure(gold: str) -> float | None:
+    """Return the number that a gold is, "$1,577.00" or "5.4%"; None if it says more."""
+    bare = _prepare(_join(_SIGNS.sub("", gold).strip()))
+    return float(bare) if _FIGURE.fullmatch(bare) else None
+
+
+def _prepare(text: str) -> str:
+    """Write numbers as `float` reads them."""
+    return _WITHIN.sub("", _MINUS.sub("-", text.translate(_HYPHENS)))
+
+
+def _join(text: str) -> str:
+    """Join the thousands that a blank parts."""
+    return _BLANK.sub("", text)

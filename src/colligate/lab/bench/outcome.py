@@ -1,0 +1,375 @@
+"""One strategy's answer to one question: the row that a run keeps, and how it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from colligate.core.answer import Answer
+from colligate.core.events import Assembled, Event, Retrieved, Said, Trace
+from colligate.core.run import Check, Reader, Run
+from colligate.core.strategy import Strategy
+from colligate.documents import Document, Kind, Span
+from colligate.errors import BudgetExceeded, ColligateError, MissingPath, cause
+from colligate.lab.bench.datasets.records import first_fault
+from colligate.lab.jobs.files import JsonlReader
+from colligate.lab.jobs.job import ResultFile
+from colligate.lab.jobs.spending import SharedTokenBudget, Spending
+from colligate.library.sources import Sources
+from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.metering import UsageReport
+from colligate.readers import make_reader
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One strategy's answer to one question: all that metrics look at, and what a row keeps.
+
+    `text` is the answer with its marks of citations ("[1]", "[uncited]"), `short` the short
+    answer where there is one; both are empty where it refused (`found` False) or failed (`error`).
+    `citations` are in the order of their marks, `evidence` is what the last reader was shown, best
+    first, `retrieved` what searches returned, in the order in which it was first found. `stages`
+    are the documents that were left after each named step ("local", "kept", ...), `ratings` what a
+    step scored them, by the score's name, `counts` the sums of the numbers that its steps report.
+    `rounds` are those that the strategy reports, None where it reports none. `said` and
+    `said_short` are what the reader replied before its citations were checked. `passages` are the
+    texts that the strategy reports to hand to its reader (`Assembled`), where that is not the
+    evidence as it is. `depth` is the mean depth of the retrieved documents' heading trees (the
+    title is 1, text below it 2, text of a section 3; 0 without a search), `view_tokens` about how
+    many tokens the documents in view have together. `usage` is `UsageReport.to_json()`.
+    """
+
+    text: str = ""
+    short: str = ""
+    found: bool = False
+    citations: tuple[Piece, ...] = ()
+    evidence: tuple[Piece, ...] = ()
+    retrieved: tuple[Piece, ...] = ()
+    stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rounds: int | None = None
+    said: str = ""
+    said_short: str = ""
+    ratings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    counts: Mapping[str, float] = field(default_factory=dict)
+    passages: tuple[str, ...] = ()
+    depth: float = 0.0
+    view_tokens: int = 0
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is an answer: it neither refused nor failed."""
+        return self.found and not self.error
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of a document, half-open in code points, with its text.
+
+    `title` is its document's. Of a citation, `answer_spans` are the stretches of the answer's
+    text that rest on it.
+    """
+
+    document: str
+    start: int
+    end: int
+    text: str
+    title: str = ""
+    answer_spans: tuple[tuple[int, int], ...] = ()
+
+
+# Rows on the disk: one for each data set, question and strategy, as it is answered
+
+
+class Key(NamedTuple):
+    """The key of a row in its run. `question` is the question's id in its data set."""
+
+    dataset: str
+    question: str
+    strategy: str
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.question}: {self.strategy}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One strategy's answer to one question, with its metrics.
+
+    `dataset` and `strategy` are the suite's names. `answers` are the right ones, for a person to
+    read; `answerable` False means that the documents hold none. `metrics` are by name;
+    `unmeasured` says, by group of metrics, why some are missing (a judge that did not reply).
+    `trace` is the file of the answer's events below the run's folder. `began` is in UTC;
+    `attempt` counts from 1, and only a failed row is tried again. The passages `retrieved` of the
+    outcome come without their text.
+    """
+
+    dataset: str
+    question: str
+    strategy: str
+    question_text: str
+    answers: tuple[str, ...]
+    outcome: Outcome
+    metrics: Mapping[str, float]
+    gold_at: int | None = None
+    answerable: bool = True
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    trace: str | None = None
+    began: str = ""
+    attempt: int = 1
+
+    @property
+    def key(self) -> Key:
+        return Key(self.dataset, self.question, self.strategy)
+
+    @property
+    def asked(self) -> tuple[str, tuple[str, ...]]:
+        """The question's words and right answers: what rows of one question have in common.
+
+        Words alone are not enough: some sets ask the same of other documents, as Loong does.
+        """
+        return self.question_text, self.answers
+
+    @property
+    def error(self) -> str:
+        """The reason why there is no answer; empty if there is one."""
+        return self.outcome.error
+
+    def bare(self) -> Row:
+        """Return the row without the texts of what was retrieved, which are most of its size."""
+        retrieved = tuple(replace(piece, text="") for piece in self.outcome.retrieved)
+        return replace(self, outcome=replace(self.outcome, retrieved=retrieved))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as a line of the file holds it: `bare`."""
+        return asdict(self.bare())
+
+
+def _parse(line: Mapping[str, Any]) -> tuple[Key, Row]:
+    try:
+        row = _ROW.validate_python(line)
+    except ValidationError as error:
+        raise ValueError(first_fault(error)) from None
+    return row.key, row
+
+
+_ROW = TypeAdapter(Row)  # fields that another version wrote are left out
+ROWS: ResultFile[Key, Row] = ResultFile(
+    "rows.jsonl",
+    JsonlReader(_parse, "a row", "delete the line: the same command asks its question again"),
+    lambda _, row: row.to_json(),
+)
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """Read the rows of a run's folder, in the order in which their keys first came. Blocks.
+
+    A last line that is not whole is left out, so a run can be read while it is in progress.
+    """
+    if not (folder / ROWS.name).is_file():
+        why, hint = f"it has no {ROWS.name}", "colligate bench run --out makes one"
+        raise MissingPath(f"{folder} is not a run", why, hint)
+    return list(ROWS.read(folder).values())
+
+
+# Asking
+
+
+ReaderAndCheck = tuple[Reader, Check | None]
+
+
+@dataclass
+class Answerer:
+    """Asks strategies questions; `timeout` is seconds for each answer, None for no limit.
+
+    Without a reader of a name in `readers` it is made, and nothing is checked.
+    """
+
+    models: Mapping[Role, ChatModel]
+    spending: Spending
+    embedder: Embedder | None = None
+    reranker: Reranker | None = None
+    timeout: float | None = None
+    readers: Mapping[str, ReaderAndCheck] = field(default_factory=dict)
+
+    async def answer(
+        self, strategy: Strategy, question: str, sources: Sources, reader: str = "auto"
+    ) -> tuple[Outcome, Trace]:
+        """Return the outcome and its events; what the strategy raises is the outcome's `error`.
+
+        Each run begins with an empty store, so that an answer costs what it costs alone.
+        """
+        reading, check = self.readers.get(reader) or (
+            make_reader(reader, self.models[Role.READER]),
+            None,
+        )
+        run = Run(
+            sources,
+            self.models,
+            self.spending.meter(),
+            reranker=self.reranker if strategy.needs.searches else None,
+            reader=reading,
+            check=check,
+            embedder=self.embedder,
+        )
+        budget = SharedTokenBudget(self.spending, run.meter)
+        run.tokens = budget
+        answer: Answer | None = None
+        error = ""
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(self.timeout) as deadline:
+                answer = replace(await strategy.answer(question, run), strategy=strategy.name)
+        except TimeoutError as trouble:
+            error = _describe(trouble)
+            if deadline.expired():
+                error = f"{BudgetExceeded.__name__}: no answer within {self.timeout:g} seconds"
+        except BaseExceptionGroup as group:
+            ordinary, other = group.split(Exception)
+            if other is not None:
+                raise
+            error = _describe(cause(ordinary or group))
+        except Exception as trouble:  # a strategy may be another package's, and raise anything
+            error = _describe(trouble)
+        usage = run.meter.report(seconds=time.perf_counter() - began)
+        if budget.refused is not None:
+            raise budget.refused
+        try:
+            return await observe(run, usage, answer, error), run.trace
+        except Exception as trouble:  # the answer may cite what does not exist
+            failed = Outcome(usage=usage.to_json(), seconds=usage.seconds, error=_describe(trouble))
+            return failed, run.trace
+
+
+async def observe(
+    run: Run, usage: UsageReport, answer: Answer | None = None, error: str = ""
+) -> Outcome:
+    """Return the outcome of a run: its answer, or why it failed and how far it came."""
+    events = [event for _, event in run.trace.events]
+    found = answer is not None and answer.found
+    cited = answer.citations if answer is not None and found else ()
+    spans = [(citation.span, citation.answer_spans) for citation in cited]
+    evidence = answer.evidence if answer is not None else ()
+    text = answer.text if answer is not None and found else ""
+    short = (answer.short or "") if answer is not None and found else ""
+    said = next((e for e in reversed(events) if isinstance(e, Said) and (e.text or e.short)), None)
+    retrieved = collect_retrieved(events)
+    depths = [
+        _measure_depth(await run.document(name))
+        for name in dict.fromkeys(span.document_id for span in retrieved)
+    ]
+    in_view = await run.sources.documents()
+    warned = (*run.warnings, *(answer.warnings if answer is not None else ()))
+    return Outcome(
+        text=text,
+        short=short,
+        found=found,
+        citations=tuple([await _cut(run, span, of_answer) for span, of_answer in spans]),
+        evidence=tuple([await _cut(run, each.span) for each in evidence]),
+        retrieved=tuple([await _cut(run, span) for span in retrieved]),
+        stages=collect_stages(events),
+        rounds=collect_rounds(events),
+        said=said.text if said else text,
+        said_short=said.short if said else short,
+        ratings=collect_ratings(events),
+        counts=collect_counts(events),
+        passages=next((e.texts for e in reversed(events) if isinstance(e, Assembled)), ()),
+        depth=fmean(depths) if depths else 0.0,
+        view_tokens=sum(info.characters for info in in_view) // CHARACTERS_A_TOKEN,
+        usage=usage.to_json(),
+        seconds=usage.seconds,
+        warnings=tuple(dict.fromkeys(warned)),
+        error=error,
+    )
+
+
+CHARACTERS_A_TOKEN = 4  # about, of English
+
+
+def _measure_depth(document: Document) -> int:
+    """Return how many levels a document's tree has, title and text included."""
+    tree = document.tree
+    levels = [0] * len(tree.nodes)
+    for node in tree:
+        above = 0 if node.parent is None else levels[node.parent]
+        title = node.level == 1 and node.title.casefold() == document.title.casefold()
+        counts = node.kind is Kind.SECTION and node.heading is not None and not title
+        levels[node.id] = above + counts
+    return 2 + max(levels)
+
+
+def collect_retrieved(events: Iterable[Event]) -> list[Span]:
+    """Return what searches returned, each place once, in the order in which it was first found."""
+    found = (event.spans for event in events if isinstance(event, Retrieved))
+    return list(dict.fromkeys(span for spans in found for span in spans))
+
+
+def collect_stages(events: Iterable[Event]) -> Mapping[str, tuple[str, ...]]:
+    """Return the documents left after each stage of a strategy, by the stage's name.
+
+    The events name the stages: DuQUAD has "global" and "local" (read by these agents), "named" (by
+    either) and "kept" (by the gate); RDR2 "routed"; LongRefiner "refined" and "selected"; DualRAG
+    "gathered" and "outlined"; SPD-RAG "read" and "found".
+    """
+    made: dict[str, list[str]] = {}
+    for event in events:
+        for stage, documents in event.stage.items():
+            made.setdefault(stage, []).extend(documents)
+    return {stage: tuple(dict.fromkeys(documents)) for stage, documents in made.items()}
+
+
+def collect_rounds(events: Iterable[Event]) -> int | None:
+    """Return the field `rounds` of the last event that has it; None without one.
+
+    A loop that failed before it reported them has as many as it began: the highest `round`.
+    """
+    events = list(events)
+    for name in ("rounds", "round"):
+        found = [getattr(event, name, None) for event in events]
+        if numbers := [each for each in found if isinstance(each, int)]:
+            return numbers[-1] if name == "rounds" else max(numbers)
+    return None
+
+
+def collect_ratings(events: Iterable[Event]) -> Mapping[str, Mapping[str, float]]:
+    """Return what documents were scored, by the score's name; the last score of one counts."""
+    made: dict[str, dict[str, float]] = {}
+    for event in events:
+        for name, scores in event.ratings.items():
+            made.setdefault(name, {}).update(scores)
+    return made
+
+
+def collect_counts(events: Iterable[Event]) -> Mapping[str, float]:
+    """Return the sums of the numbers that events report, by name."""
+    sums: Counter[str] = Counter()
+    for event in events:
+        sums.update(event.counts)
+    return dict(sums)
+
+
+async def _cut(run: Run, span: Span, answer_spans: tuple[tuple[int, int], ...] = ()) -> Piece:
+    document = await run.document(span.document_id)
+    text = document.slice(span)
+    return Piece(span.document_id, span.start, span.end, text, document.title, answer_spans)
+
+
+def _describe(error: BaseException) -> str:
+    """Return the error in one line; an error that is not colligate's with where it was raised."""
+    if isinstance(error, ColligateError):
+        return f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].name}, line {frames[-1].lineno})" if frames else ""
+    return " ".join(f"internal error: {type(error).__name__}: {error}{place}".split())

@@ -1,0 +1,203 @@
+"""Who takes part in a run: models by role, embedder and reranker, and what measures the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from colligate.core.events import Noted, Trace
+from colligate.documents.chunking import STRUCTURAL
+from colligate.errors import MissingCapability, MissingExtra, UsageError
+from colligate.lab.bench.metrics.catalogue import require_groups
+from colligate.lab.bench.metrics.groups import (
+    Backends,
+    Entails,
+    JudgeEntails,
+    JudgeReads,
+    MissingBackend,
+    Reads,
+    TrainedEntails,
+    TrainedReads,
+)
+from colligate.lab.bench.outcome import Answerer, ReaderAndCheck
+from colligate.lab.bench.plan import Plan, SuiteEntry
+from colligate.lab.bench.provenance import CHECK
+from colligate.lab.jobs.identity import ModelRecord, model_records, weights_digest
+from colligate.lab.jobs.spending import PaidJudge, Spending
+from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.cache import CachedChat, ResponseCache
+from colligate.readers import make_reader
+from colligate.session import Session
+from colligate.settings import Settings
+
+B = TypeVar("B")
+
+JUDGE = "judge"
+"""As the name of a model for `nli` or `qa`: the judge does it."""
+
+
+@dataclass(frozen=True)
+class ModelNames:
+    """Models by name in `settings`, or given as objects; `nli` and `qa` for metrics that need them.
+
+    A judge is only asked if one is named: a reader that judges itself measures little.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    models: Mapping[Role, ChatModel] = field(default_factory=dict)
+    embedder: Embedder | None = None
+    nli: str | None = None
+    qa: str | None = None
+
+    @property
+    def chunker(self) -> str:
+        """The name of what cuts documents into passages."""
+        named = self.settings.chunker
+        return named.name if named else STRUCTURAL
+
+    def with_chunker(self, of_suite: str | None) -> ModelNames:
+        """Return the names with a suite's chunker, unless a flag or field has named another."""
+        named = self.settings.chunker
+        if of_suite is None or (named is not None and not named.source):
+            return self
+        return replace(self, settings=self.settings.override(chunker=of_suite))
+
+    def session(self) -> Session:
+        """Return a session that opens them."""
+        return Session(settings=self.settings, models=self.models, embedder=self.embedder)
+
+
+@dataclass(frozen=True)
+class Participants:
+    """Who takes part, with the record of each. `models` answer; the judge is not among them."""
+
+    models: Mapping[Role, ChatModel]
+    embedder: Embedder | None
+    reranker: Reranker | None
+    readers: Mapping[str, ReaderAndCheck]
+    backends: Backends
+    records: Mapping[str, ModelRecord]
+
+    def make_answerer(self, spending: Spending, timeout: float | None) -> Answerer:
+        """Return what asks them."""
+        return Answerer(self.models, spending, self.embedder, self.reranker, timeout, self.readers)
+
+
+async def open_participants(
+    names: ModelNames, plan: Plan, spending: Spending, stack: AsyncExitStack, trace: Trace
+) -> tuple[Participants, Plan]:
+    """Open what a plan needs, until `stack` closes; return it with what can be done of the plan.
+
+    Strategies that the models cannot run, and optional metrics that cannot be taken, are left out
+    and reported; a strategy that was chosen by name, or another metric, is an error.
+    """
+    session = await stack.enter_async_context(names.session())
+    every = await session.open_models(trace)
+    # The judge measures and takes no part in the answers.
+    models: dict[Role, ChatModel] = {r: m for r, m in every.items() if r is not Role.JUDGE}
+    embedder = await session.open_embedder(trace) if plan.searches else None
+    entries = await _choose_runnable(plan, models, session, trace)
+    reranker = await session.open_reranker(models, trace) if plan.searches else None
+    backends = await _open_backends(names, every.get(Role.JUDGE), session, spending)
+    records = await model_records(every, embedder, reranker)
+    readers = await _open_readers({each.reader for each in entries}, models, session, trace)
+    for reader, check in readers.values():
+        records[f"{CHECK} {reader.name}"] = ModelRecord(check.name if check else "none")
+    for what, name in (("nli", names.nli), ("qa", names.qa)):
+        if name is not None:
+            digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
+            records[what] = ModelRecord(name, "" if name == JUDGE else digest)
+    plan = _add_optional_metrics(replace(plan, entries=tuple(entries)), backends, trace)
+    return Participants(models, embedder, reranker, readers, backends, records), plan
+
+
+def cache_replies(who: Participants, file: Path, stack: AsyncExitStack) -> Participants:
+    """Return the participants with models that store their replies in a file and reuse them.
+
+    Replies that are not deterministic are never stored. The file is closed with `stack`.
+    """
+    cache = ResponseCache(file)
+    stack.callback(cache.close)
+    models = {role: CachedChat(model, cache) for role, model in who.models.items()}
+    return replace(who, models=models)
+
+
+async def _open_readers(
+    names: Iterable[str], models: Mapping[Role, ChatModel], session: Session, trace: Trace
+) -> Mapping[str, ReaderAndCheck]:
+    opened: dict[str, ReaderAndCheck] = {}
+    for name in sorted(names):
+        model = models[Role.READER]
+        reader = await asyncio.to_thread(make_reader, name, model)  # may read the model's file
+        checked = reader.name != "plain"
+        opened[name] = reader, await session.open_check(reader, model, trace) if checked else None
+    return opened
+
+
+async def _choose_runnable(
+    plan: Plan, models: Mapping[Role, ChatModel], session: Session, trace: Trace
+) -> list[SuiteEntry]:
+    runnable = []
+    for entry in plan.entries:
+        name = entry.method.name
+        try:
+            without = await session.check_models(name, entry.strategy.needs, models)
+        except MissingCapability as error:
+            if plan.by_name:
+                raise
+            trace.emit(Noted(f"left out: {error}", warning=True))
+        else:
+            runnable.append(entry)
+            for line in without:
+                trace.emit(Noted(f"{name}: {line}", warning=True))
+    if not runnable:
+        raise UsageError("no strategy of the suite can run", "", "colligate strategies says why")
+    return runnable
+
+
+def _add_optional_metrics(plan: Plan, backends: Backends, trace: Trace) -> Plan:
+    left_out: dict[str, str] = {}
+    datasets = []
+    for planned in plan.datasets:
+        dataset = planned.dataset
+        require_groups(dataset.metrics, backends)
+        taken = []
+        for group in dataset.optional:
+            try:
+                require_groups([group], backends)
+            except (MissingBackend, MissingExtra) as error:
+                left_out[group] = str(error)
+            else:
+                taken.append(group)
+        dataset = replace(dataset, metrics=(*dataset.metrics, *taken))
+        datasets.append(replace(planned, dataset=dataset))
+    for group, why in left_out.items():
+        trace.emit(Noted(f"without {group}: {why}", warning=True))
+    return replace(plan, datasets=tuple(datasets))
+
+
+async def _open_backends(
+    names: ModelNames, judge: ChatModel | None, session: Session, spending: Spending
+) -> Backends:
+    paid = PaidJudge(judge, spending) if judge is not None else None
+    if judge is not None and names.nli == JUDGE:
+        await session.probe(judge)  # whether a server gives odds of labels shows only a request
+
+    async def open_backend(
+        what: str, name: str | None, of_judge: Callable[[ChatModel], B], trained: Callable[[str], B]
+    ) -> B | None:
+        if name is None:
+            return None
+        if name != JUDGE:
+            return await asyncio.to_thread(trained, name)
+        if paid is None:
+            raise UsageError(f"--{what} {JUDGE} needs a judge", "none is named", "name a --judge")
+        return of_judge(paid)
+
+    nli: Entails | None = await open_backend("nli", names.nli, JudgeEntails, TrainedEntails)
+    qa: Reads | None = await open_backend("qa", names.qa, JudgeReads, TrainedReads)
+    return Backends(paid, nli, qa)

@@ -1,0 +1,313 @@
+"""The plan of a run: which questions are asked of which strategies, and an estimate of the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from colligate.core.answer import Form
+from colligate.core.parameters import PRESET, list_parameters, set_parameters, split_setting
+from colligate.core.strategy import Strategy, estimate_calls, list_strategies, load_strategy
+from colligate.documents.tokens import estimate_tokens
+from colligate.errors import MissingPath, UsageError, closest
+from colligate.lab.bench.datasets.formats import read_questions
+from colligate.lab.bench.outcome import Key, Row
+from colligate.lab.bench.question import Question, QuestionTask, draw_sample
+from colligate.lab.bench.suites import Dataset, Method, Suite
+
+# The form of every answer, whoever gives it: rows of a table answer alike.
+_FORMS = {
+    QuestionTask.SHORT: Form.JOINED,
+    QuestionTask.SET: Form.LIST,
+    QuestionTask.READINGS: Form.LONG,
+    QuestionTask.LONG: Form.LONG,
+    QuestionTask.JUDGED: Form.JOINED,  # of many documents: with room for a statement of each
+}
+
+
+@dataclass(frozen=True)
+class SuiteEntry:
+    """A strategy that takes part, configured as suite and command line say.
+
+    `form` is that of all its answers if the command line names one.
+    """
+
+    method: Method
+    strategy: Strategy
+    reader: str = "auto"
+    form: Form | None = None
+
+    def for_question(self, question: Question, dataset: Dataset) -> Strategy:
+        """Return the strategy in the form of the data set or task; the oracle with its gold."""
+        changes: dict[str, Any] = {}
+        if hasattr(self.strategy, "gold"):
+            changes = {"gold": question.gold, "sentences": question.gold_texts}
+        if isinstance(getattr(self.strategy, "form", None), Form):
+            changes["form"] = self.form or dataset.form or _FORMS[question.task]
+        return replace(self.strategy, **changes) if changes else self.strategy  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class PlannedDataset:
+    """A data set and the questions that are asked; `corpus_bytes` is about its corpus unpacked."""
+
+    dataset: Dataset
+    questions: tuple[Question, ...]
+    corpus_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The questions and strategies of a run, in the order of the work.
+
+    `by_name`: the strategies were chosen by name, so none of them may be left out.
+    """
+
+    suite: Suite
+    datasets: tuple[PlannedDataset, ...]
+    entries: tuple[SuiteEntry, ...]
+    by_name: bool = False
+
+    @property
+    def answers(self) -> int:
+        """The number of answers there will be."""
+        return sum(len(each.questions) for each in self.datasets) * len(self.entries)
+
+    @property
+    def searches(self) -> bool:
+        """Whether any strategy searches passages."""
+        return any(entry.strategy.needs.searches for entry in self.entries)
+
+    def row_keys(self) -> Iterator[Key]:
+        """Yield the key of each row, in the order of the work."""
+        for planned in self.datasets:
+            for question in planned.questions:
+                for entry in self.entries:
+                    yield Key(planned.dataset.name, question.id, entry.method.name)
+
+
+def plan(
+    suite: Suite,
+    data: Path,
+    *,
+    entries: Sequence[SuiteEntry],
+    datasets: Sequence[str] = (),
+    limit: int | None = None,
+    seed: int = 0,
+) -> Plan:
+    """Read the questions to ask: `limit` of each data set, or as many as the suite says. Blocks.
+
+    `datasets` are names of the suite's; without any its default ones are asked.
+    """
+    chosen = [suite.dataset(name) for name in dict.fromkeys(datasets)]
+    chosen = chosen or [each for each in suite.datasets if each.default]
+    if not any(entry.strategy.needs.reads for entry in entries):
+        # Questions may come without documents, and their corpus may be missing.
+        chosen = [replace(each, over="candidates", corpus=None) for each in chosen]
+    planned = []
+    for dataset in chosen:
+        file = require_path(data, dataset.file)
+        corpus_bytes = 0
+        if dataset.over != "candidates" and dataset.corpus is not None:
+            corpus_bytes = _size(require_path(data, dataset.corpus))
+        most = limit if limit is not None else dataset.questions
+        questions = read_questions(file, format=dataset.format)
+        wanted = dataset.where.items()
+        matching = (q for q in questions if all(q.meta.get(key) == value for key, value in wanted))
+        sample = tuple(draw_sample(matching, most, seed))
+        if not sample:
+            where = ", ".join(f"{key} = {value}" for key, value in wanted)
+            why = f"none with {where}" if where else ""
+            raise UsageError(f"{file} holds no questions for {dataset.name}", why)
+        _require_documents(dataset, sample, entries)
+        planned.append(PlannedDataset(dataset, sample, corpus_bytes))
+    return Plan(suite, tuple(planned), tuple(entries))
+
+
+def require_path(data: Path, file: str) -> Path:
+    """Return the path of a file of the data; MissingPath if it is missing."""
+    path = data / file
+    if not path.exists():
+        why, hint = "the suite needs it", "check --data, or choose other --datasets"
+        raise MissingPath(f"there is no {path}", why, hint)
+    return path
+
+
+def _size(path: Path) -> int:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    # A text is about three times as large as its gzip archive.
+    return sum(file.stat().st_size * (3 if file.suffix == ".gz" else 1) for file in files)
+
+
+def _require_documents(
+    dataset: Dataset, questions: Sequence[Question], entries: Sequence[SuiteEntry]
+) -> None:
+    """Check that no strategy is asked over nothing: its refusals would count against it."""
+    if dataset.over != "candidates":
+        return
+    bare = next((question for question in questions if not question.documents), None)
+    reading = next((each for each in entries if each.strategy.needs.reads), None)
+    if bare is not None and reading is not None:
+        raise UsageError(
+            f"{dataset.name} has questions without documents ({bare.id})",
+            f"{reading.method.name} reads documents",
+            "choose only strategies that read none, or name a corpus: --documents DIR for the "
+            'suite own, over = "corpus" in another',
+        )
+
+
+def configure_entries(
+    suite: Suite,
+    names: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    reader: str | None = None,
+) -> tuple[SuiteEntry, ...]:
+    """Configure the suite's strategies of these names, or its default ones, in the order given.
+
+    A name that is not the suite's own may be any registered strategy's. `settings` are texts such
+    as "k=3", for the strategies that have the parameter; they and `reader` replace the suite's,
+    but not what tells rows of the table apart.
+    """
+    own = {method.name: method for method in suite.strategies}
+    wanted = names or [method.name for method in suite.strategies if method.default]
+    methods = []
+    for name in dict.fromkeys(wanted):
+        if name not in own and name not in list_strategies():
+            near = closest(name, [*own, *list_strategies()])
+            why = f"the suite has {', '.join(own)}"
+            hint = f"did you mean {near}?" if near else "colligate strategies lists the others"
+            raise UsageError(f"no strategy {name!r}", why, hint)
+        methods.append(own.get(name) or Method(name, name, label=name, reader=suite.reader))
+    kinds = [load_strategy(method.strategy) for method in methods]
+    known = {kind: {PRESET, *(each.name for each in list_parameters(kind))} for kind in kinds}
+    given = {split_setting(setting)[0]: setting for setting in settings}
+    for name, setting in given.items():
+        every = set().union(*known.values())
+        if name not in every:
+            near = closest(name, sorted(every))
+            hint = f"did you mean {near}?" if near else "colligate strategies NAME lists them"
+            raise UsageError(f"--set {setting}", f"no strategy of this run has {name!r}", hint)
+    entries = []
+    for method, kind in zip(methods, kinds, strict=True):
+        if reader is not None and method.reader not in (suite.reader, reader):
+            why = f"{method.name} is the row of the reader {method.reader}"
+            raise UsageError(f"--reader {reader}", why, "leave that row or the reader out")
+        own_given = {name: given[name] for name in given if name in known[kind]}
+        kept = _find_kept(suite, method, own_given)
+        chosen = [setting for name, setting in own_given.items() if name not in kept]
+        strategy = set_parameters(kind, [*method.set, *chosen])
+        form = getattr(strategy, "form", None) if "form" in own_given else None
+        entries.append(SuiteEntry(method, strategy, reader or method.reader or "auto", form))
+    return tuple(entries)
+
+
+def _find_kept(suite: Suite, method: Method, given: Mapping[str, str]) -> set[str]:
+    """Return what a row sets to `none`, and others not: there the settings given do not count.
+
+    Any other value that tells a row from others of its strategy is not replaced but refused.
+    """
+    rows = [each for each in suite.strategies if each.strategy == method.strategy]
+    values = {row.name: {k: v for k, _, v in map(split_setting, row.set)} for row in rows}
+    own = values.get(method.name, {})
+    if "form" in own:
+        why = "all rows of a table answer in one form"
+        raise UsageError(f"{method.name} sets its form", why, "set the form of the data set")
+    telling = {
+        k for k in own.keys() & given.keys() if any(v.get(k) != own[k] for v in values.values())
+    }
+    for name in sorted(telling):
+        if own[name] != "none":
+            why = f"{name}={own[name]} is what the row {method.name} measures"
+            raise UsageError(f"--set {given[name]}", why, "leave that row or the setting out")
+    return telling
+
+
+# The estimate: about how many model calls and tokens a run will take.
+
+_PASSAGES = 10  # of a corpus in one prompt
+_PASSAGE_TOKENS = 200
+_DOCUMENTS = 20  # of a corpus that a strategy looks at
+_INSTRUCTION_TOKENS = 600  # of a prompt, with its reply
+_MOST_TOKENS = 16_000  # a prompt rarely has more: what does not fit is searched
+_BYTES_A_TOKEN = 4
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The answers that are still missing, and about what their calls will take together.
+
+    `measured` are the strategies whose figures come from their rows; the others are rough.
+    """
+
+    answers: int
+    calls: float
+    tokens: float
+    measured: Collection[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the estimate for programs."""
+        return {
+            "answers": self.answers,
+            "calls": _round(self.calls),
+            "tokens": _round(self.tokens),
+            "measured": sorted(self.measured),
+        }
+
+    def __str__(self) -> str:
+        return (
+            f"{self.answers:,} answers to come: about {_round(self.calls):,} model calls and "
+            f"{_round(self.tokens):,} tokens"
+        )
+
+
+def estimate(plan: Plan, rows: Mapping[Key, Row]) -> Estimate:
+    """Estimate what the missing rows will take, from rows of the same strategy if there are any."""
+    answers, calls, tokens = 0, 0.0, 0.0
+    measured = set()
+    for planned in plan.datasets:
+        for entry in plan.entries:
+            cell = (planned.dataset.name, entry.method.name)
+            missing = [q for q in planned.questions if Key(cell[0], q.id, cell[1]) not in rows]
+            done = [row for row in rows.values() if (row.dataset, row.strategy) == cell]
+            answers += len(missing)
+            if done:
+                measured.add(entry.method.name)
+                calls += len(missing) * fmean(_usage(row, "calls") for row in done)
+                tokens += len(missing) * fmean(
+                    _usage(row, "input_tokens") + _usage(row, "output_tokens") for row in done
+                )
+            else:
+                rate, over = estimate_calls(entry.strategy), planned.dataset.over
+                for question in missing:
+                    documents = len(question.documents) if over != "corpus" else _DOCUMENTS
+                    each = rate.question + rate.document * documents
+                    calls += each
+                    tokens += each * _estimate_prompt(entry, planned, question)
+    return Estimate(answers, calls, tokens, measured)
+
+
+def _estimate_prompt(entry: SuiteEntry, planned: PlannedDataset, question: Question) -> float:
+    needs, over = entry.strategy.needs, planned.dataset.over
+    shown: float = _PASSAGES * _PASSAGE_TOKENS
+    if not needs.reads:
+        shown = 0
+    elif over == "candidates":
+        every = sum(estimate_tokens(document.text) for document in question.documents)
+        shown = min(every, shown) if needs.searches else every
+    elif needs.whole and (over == "corpus" or not question.documents):
+        shown = planned.corpus_bytes / _BYTES_A_TOKEN
+    elif not needs.searches:
+        shown = _MOST_TOKENS
+    return (shown if needs.whole else min(shown, _MOST_TOKENS)) + _INSTRUCTION_TOKENS
+
+
+def _usage(row: Row, name: str) -> float:
+    return float(row.outcome.usage.get(name, 0))
+
+
+def _round(number: float) -> int:
+    """Round to two digits: it is an estimate."""
+    return int(float(f"{number:.1e}"))

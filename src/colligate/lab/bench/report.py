@@ -1,0 +1,445 @@
+"""The report on a run: one page to look at, and the same as Markdown.
+
+The page is one file that opens from a disk and fetches nothing: style, script, figures and answers
+are in it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, StrictUndefined
+
+from colligate import __version__
+from colligate.core.events import pluralize
+from colligate.errors import ColligateError
+from colligate.lab.bench.charts import can_draw
+from colligate.lab.bench.figures import (
+    VERDICTS,
+    ReportFigure,
+    make_difference_figure,
+    make_figures,
+    make_verdict_figure,
+    order_by_chance,
+)
+from colligate.lab.bench.outcome import Piece, Row
+from colligate.lab.bench.tables import (
+    NONE,
+    Cell,
+    RunResults,
+    TextTable,
+    Verdict,
+    classify,
+    format_number,
+    make_measure_tables,
+)
+
+
+def write_report(directory: Path, out: Path | None = None) -> tuple[Path, Path]:
+    """Write the report on the run in a folder as HTML and as Markdown, and return their paths.
+
+    They are `report.html` and `report.md` in the run's folder, or in the folder `out`, or have the
+    name `out` with these endings.
+
+    Raises:
+        MissingPath: there is no run there.
+        ColligateError: a file of the run cannot be read, or the report cannot be written.
+    """
+    out = directory if out is None else out
+    named = out / "report.html" if out.is_dir() else out
+    stem = named.stem if named.suffix in (".html", ".md") else named.name
+    html, md = named.with_name(f"{stem}.html"), named.with_name(f"{stem}.md")
+    report = make_report(RunResults(directory))
+    for file, content in ((html, render_page(report, html)), (md, render_markdown(report))):
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            # Half a surrogate pair, which a model can write, has no bytes; other programs do not
+            # take a file with a NUL for text.
+            text = content.replace("\0", "\N{REPLACEMENT CHARACTER}")
+            file.write_bytes(text.encode("utf-8", "replace"))
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise ColligateError(f"cannot write {file}", why, "name another --out") from error
+    return html, md
+
+
+Fact = tuple[str, str, str]
+"""The name of a number, the number, and a remark below it."""
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """The parts of a report, made once for the page and the Markdown."""
+
+    results: RunResults
+    facts: tuple[Fact, ...]
+    remarks: tuple[str, ...]
+    measures: tuple[TextTable, ...]
+    differences: ReportFigure | None
+    figures: tuple[ReportFigure, ...]
+    verdicts: ReportFigure
+    failures: TextTable
+    made_with: Mapping[str, TextTable]
+
+
+def make_report(results: RunResults) -> BenchReport:
+    """Return all parts of the report on a run."""
+    return BenchReport(
+        results=results,
+        facts=_make_facts(results),
+        remarks=tuple(_make_remarks(results)),
+        measures=make_measure_tables(results),
+        differences=make_difference_figure(results),
+        figures=make_figures(results),
+        verdicts=make_verdict_figure(results),
+        failures=_make_failures(results),
+        made_with=_make_provenance(results),
+    )
+
+
+# What was run, and with what
+
+
+def _make_facts(results: RunResults) -> tuple[Fact, ...]:
+    rows, made = results.rows, results.provenance
+    questions = len({row.key[:2] for row in rows})
+    failed = sum(bool(row.error) for row in rows)
+    usage = [row.outcome.usage for row in rows]
+    into, out, calls = (
+        sum(int(each.get(name) or 0) for each in usage)
+        for name in ("input_tokens", "output_tokens", "calls")
+    )
+    prices = [each.get("cost_usd") for each in usage]
+    dollars = format_number(sum(float(price) for price in prices if price is not None))
+    more = " and more" if None in prices else ""
+    models = {role: record.name for role, record in made.models.items()}
+    reader = models.get("reader", "none")
+    others = [f"{role}: {name}" for role, name in models.items() if name != reader]
+    share = format_number(100 * failed / max(1, len(rows)), 1)
+    sets = pluralize(len(results.datasets), "data set")
+    sessions = pluralize(len(made.sessions), "session")
+    return (
+        ("Questions", f"{questions:,}", f"of {sets}, seed {made.seed}"),
+        ("Strategies", str(len(results.methods)), pluralize(len(rows), "answer")),
+        ("Failed", f"{failed:,}", f"{share} % of the answers"),
+        ("Reader", reader, ", ".join(others)),
+        ("Tokens", f"{into + out:,}", f"{into:,} in, {out:,} out"),
+        ("Calls", f"{calls:,}", f"{dollars} USD{more}"),
+        ("Begun", _format_time(made.began), f"in {sessions}"),
+        ("On", *_describe_machine(made.sessions[-1].hardware if made.sessions else {})),
+    )
+
+
+_FEW = 30  # below it the percentiles of a bootstrap are too narrow
+
+
+def _make_remarks(results: RunResults) -> Iterator[str]:
+    """Yield what a reader of the numbers must know first."""
+    asked = Counter(dataset for dataset, _ in {row.key[:2] for row in results.rows})
+    wanted = {**asked, **results.provenance.questions}
+    due = sum(wanted.values()) * len(results.methods)
+    if not results.rows:
+        yield "No question has been answered yet."
+    elif len(results.rows) < due:
+        missing = due - len(results.rows)
+        yield (
+            f"The run is not complete: {missing:,} of {due:,} answers are missing, so some means "
+            "are over fewer questions than others."
+        )
+    if unmeasured := sum(bool(row.unmeasured) for row in results.rows):
+        yield (
+            f"{unmeasured:,} answers could not be measured in every way; they are left out of the "
+            "means that need it, and tell why below."
+        )
+    if (few := min(asked.values(), default=_FEW)) < _FEW:
+        yield (
+            f"Some data sets have as few as {pluralize(few, 'question')}. Intervals and stars "
+            "of so few tell little about questions that were not asked."
+        )
+    if not can_draw():
+        yield "Without figures: matplotlib is not installed (pip install 'colligate[bench]')."
+
+
+def _make_failures(results: RunResults) -> TextTable:
+    """Return why answers failed, the most frequent first, each with one whole error."""
+    found: dict[tuple[str, str], list[str]] = {}
+    labels = {each.name: each.label for each in results.methods}
+    for row in results.rows:
+        if row.error:
+            # What happened, without why: an error's line is "what: why; hint".
+            what = re.split(": |; ", row.error, maxsplit=1)[0].strip()
+            what = what if len(what) <= 80 else f"{what[:79]}…"
+            found.setdefault((what, labels[row.strategy]), []).append(row.error)
+    most = sorted(found.items(), key=lambda each: -len(each[1]))
+    body = [(*key, f"{len(errors):,}", errors[0]) for key, errors in most]
+    return (("what", "strategy", "times", "an example"), *body) if body else ()
+
+
+def _make_provenance(results: RunResults) -> Mapping[str, TextTable]:
+    """Return all that the numbers can be reproduced with, as tables of names and values."""
+    made = results.provenance
+    run = {"suite": made.suite, "seed": made.seed, "questions": made.questions, **made.settings}
+    parts: dict[str, Mapping[str, Any]] = {
+        "The run": run,
+        "Models": {role: vars(record) for role, record in made.models.items()},
+        "Strategies": {
+            each.label: {"strategy": each.strategy, "set": each.set or "its defaults"}
+            for each in results.methods
+        },
+        "Sessions": {f"{at}": vars(each) for at, each in enumerate(made.sessions, 1)},
+        "Versions": made.versions,
+        "Prompts, SHA-256 of the source that writes them": made.prompts,
+        "Data, SHA-256": made.data,
+    }
+    return {
+        title: [(name, _format_value(value)) for name, value in part.items()]
+        for title, part in parts.items()
+        if part
+    }
+
+
+def _format_value(value: Any) -> str:
+    """Return a setting as a person reads it, without what is empty."""
+    if isinstance(value, Mapping):
+        kept = {name: each for name, each in value.items() if each not in (None, "", [], {}, ())}
+        return ", ".join(f"{name}: {_format_value(each)}" for name, each in kept.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_format_value, value))
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _format_time(text: str) -> str:
+    """Return a time as a person reads it, in UTC."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return text or "unknown"
+    return f"{at.day} {at:%B %Y, %H:%M}"
+
+
+def _describe_machine(hardware: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the graphics cards or the processor, and what else the machine has."""
+    names = ("gpus", "processor", "cores", "memory_gb")
+    gpus, processor, cores, memory = (_format_value(hardware.get(name) or "") for name in names)
+    others = (processor if gpus else "", cores and f"{cores} cores", memory and f"{memory} GB")
+    return gpus or processor or "unknown", ", ".join(filter(None, others))
+
+
+# The page
+
+
+def render_page(report: BenchReport, beside: Path) -> str:
+    """Return the whole page; links to traces are those of a page at the path `beside`.
+
+    The template escapes every text of a document, a model or a person, or the script inserts it as
+    text.
+    """
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters["data_uri"] = lambda svg: (
+        f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
+    )
+    there = {kind for each in report.results.verdicts.values() for kind, n in each.items() if n}
+    return environment.from_string(_read_own("page.html.j2")).render(
+        report=report,
+        suite=report.results.suite,
+        table=report.results.table,
+        questions=collect_answers(report.results, beside),
+        format_number=format_number,
+        format_interval=_format_cell_interval,
+        kinds=[(kind, meaning) for kind, (_, meaning) in VERDICTS.items() if kind in there],
+        colours={kind.replace(" ", "-"): colour for kind, (colour, _) in VERDICTS.items()},
+        css=_read_own("page.css"),
+        js=_read_own("page.js"),
+        version=__version__,
+    )
+
+
+def _read_own(name: str) -> str:
+    return resources.files(__package__).joinpath("templates", name).read_text("utf-8")
+
+
+def _format_cell_interval(cell: Cell, places: int | None) -> str:
+    """Return an interval, without decimals where it is wide."""
+    if cell.low is None or cell.high is None:
+        return ""
+    if places is not None and cell.high - cell.low >= 5:
+        places = 0
+    low, high = format_number(cell.low, places), format_number(cell.high, places)
+    return f"{low} to {high}" if cell.low < 0 else f"{low}{NONE}{high}"
+
+
+# The answers to read in the page
+
+MOST_CHARACTERS = 6_000_000
+"""How much of questions and answers goes into a page that a browser still opens at once."""
+
+_PIECES, _PIECE, _ANSWER = 12, 900, 6_000
+
+
+@dataclass(frozen=True)
+class PageAnswers:
+    """The `shown` of `total` questions in a page: `data` is JSON that a script element can hold."""
+
+    data: str
+    shown: int
+    total: int
+
+
+def collect_answers(results: RunResults, beside: Path) -> PageAnswers:
+    """Return the questions with all their answers, for a page at the path `beside`.
+
+    Of more than a page can hold a sample is taken: the same each time, from all data sets alike,
+    failed ones first up to a third.
+    """
+    by_question: dict[tuple[str, str], list[Row]] = {}
+    for row in results.rows:
+        by_question.setdefault((row.dataset, row.question), []).append(row)
+    place = {method.name: number for number, method in enumerate(results.methods)}
+    deciding = {dataset: results.deciding_metric(dataset) for dataset in results.datasets}
+
+    def order(key: tuple[str, str]) -> tuple[bool, str]:
+        return key not in failed, order_by_chance(key)
+
+    failed = {key for key, rows in by_question.items() if any(row.outcome.error for row in rows)}
+    taken: dict[tuple[str, str], dict[str, Any]] = {}
+    size, failed_size = 0, 0
+    for key in sorted(by_question, key=order):
+        rows = sorted(by_question[key], key=lambda row: place[row.strategy])
+        entry = _make_entry(rows, place, deciding[key[0]], results.directory, beside)
+        length = len(json.dumps(entry, ensure_ascii=False))
+        if size + length > MOST_CHARACTERS:
+            break
+        if key in failed and failed_size + length > MOST_CHARACTERS / 3:
+            continue
+        taken[key] = entry
+        size += length
+        failed_size += length if key in failed else 0
+    whole = {
+        "methods": [each.label for each in results.methods],
+        "verdicts": [each.value for each in Verdict],
+        "questions": [taken[key] for key in by_question if key in taken],
+    }
+    # No text in the JSON can end the script element, or begin a comment in it.
+    data = json.dumps(whole, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    data = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return PageAnswers(data, len(taken), len(by_question))
+
+
+def _make_entry(
+    rows: Sequence[Row], place: Mapping[str, int], metric: str, directory: Path, beside: Path
+) -> dict[str, Any]:
+    first = rows[0]
+    pieces: list[dict[str, str]] = []
+    known: dict[tuple[str, int, int, str], int] = {}
+
+    def number(piece: Piece) -> int:
+        """Return the place of a piece among those of the question: strategies share many."""
+        key = (piece.document, piece.start, piece.end, piece.text)
+        if key not in known:
+            known[key] = len(pieces)
+            text = _cut(piece.text, first.answers, _PIECE)
+            pieces.append({"title": piece.title or piece.document, "text": text})
+        return known[key]
+
+    def answer(row: Row) -> dict[str, Any]:
+        trace = _link(directory, row.trace, beside) if row.trace else ""
+        kind = list(Verdict).index(classify(row, metric))
+        return {"m": place[row.strategy], "v": kind, "trace": trace, **_make_answer(row, number)}
+
+    answers = [answer(row) for row in rows]
+    return {
+        "dataset": first.dataset,
+        "id": first.question,
+        "text": _cut(first.question_text, (), _ANSWER),
+        "gold": list(first.answers[:20]),
+        "answerable": first.answerable,
+        "pieces": pieces,
+        "answers": answers,
+    }
+
+
+def _make_answer(row: Row, number: Callable[[Piece], int]) -> dict[str, Any]:
+    outcome, usage = row.outcome, row.outcome.usage
+    dollars = usage.get("cost_usd")
+    offline = usage.get("offline", {})
+    cost = {
+        "calls": format_number(float(usage.get("calls") or 0), 0),
+        "tokens in": format_number(float(usage.get("input_tokens") or 0), 0),
+        "tokens out": format_number(float(usage.get("output_tokens") or 0), 0),
+        "seconds": "" if usage.get("remembered") else format_number(outcome.seconds),
+        "of these offline": format_number(offline["seconds"]) if offline.get("calls") else "",
+        "USD": format_number(dollars) if isinstance(dollars, int | float) else "",
+    }
+    return {
+        "text": _cut(outcome.text, row.answers, _ANSWER),
+        "short": outcome.short,
+        "citations": [number(piece) for piece in outcome.citations],
+        "evidence": [number(piece) for piece in outcome.evidence[:_PIECES]],
+        "unshown": max(0, len(outcome.evidence) - _PIECES),
+        "metrics": {n: format_number(v) for n, v in row.metrics.items() if math.isfinite(v)},
+        "unmeasured": dict(row.unmeasured),
+        "cost": {name: value for name, value in cost.items() if value},
+        "warnings": list(outcome.warnings[:20]),
+        "error": outcome.error,
+    }
+
+
+def _cut(text: str, answers: Sequence[str], length: int) -> str:
+    """Return a text; of a long one the part that has an answer, or its beginning."""
+    if len(text) <= length:
+        return text
+    folded = text.casefold()
+    at = min((p for a in answers if a and (p := folded.find(a.casefold())) >= 0), default=0)
+    start = max(0, min(at - length // 3, len(text) - length))
+    end = start + length
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+
+
+def _link(directory: Path, trace: str, beside: Path) -> str:
+    """Return the address of a trace from the page; "" for a path that leads out of the run."""
+    file = (directory / trace).resolve()
+    if not file.is_relative_to(directory.resolve()):
+        return ""
+    try:
+        return quote(Path(os.path.relpath(file, beside.parent.resolve())).as_posix())
+    except ValueError:
+        return file.as_uri()  # there is no relative path to another drive
+
+
+# The same as Markdown, for a repository: without drawings, and without the answers to read
+
+
+def render_markdown(report: BenchReport) -> str:
+    """Return the report as Markdown; what documents, models and people wrote is escaped."""
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True)
+    environment.filters["md"] = escape_markdown
+    text = environment.from_string(_read_own("page.md.j2")).render(
+        report=report,
+        suite=report.results.suite,
+        table=report.results.table,
+        figures=[each for each in (report.differences, *report.figures, report.verdicts) if each],
+        format_number=format_number,
+    )
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$])")
+
+
+def escape_markdown(text: str) -> str:
+    """Return a text that Markdown shows as it is, in one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()).replace("&", "&amp;"))

@@ -1,0 +1,441 @@
+"""Run a suite: `colligate bench run`, which begins a run or resumes it.
+
+Every question is asked of every strategy, question by question. An answer is a row on disk as soon
+as it is measured; what has a row is not asked again, so the same command resumes a run, however it
+was stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from colligate.concurrency import in_thread
+from colligate.core.events import Listener, Noted, Trace
+from colligate.documents.chunking import STRUCTURAL
+from colligate.errors import UsageError
+from colligate.lab.bench.corpus import INDEXES, CorpusResolver
+from colligate.lab.bench.metrics.catalogue import is_of_run, measure_each
+from colligate.lab.bench.metrics.groups import Backends
+from colligate.lab.bench.outcome import ROWS, Answerer, Key, Row, read_rows
+from colligate.lab.bench.participants import (
+    ModelNames,
+    Participants,
+    cache_replies,
+    open_participants,
+)
+from colligate.lab.bench.plan import (
+    Estimate,
+    Plan,
+    SuiteEntry,
+    configure_entries,
+    estimate,
+    plan,
+    require_path,
+)
+from colligate.lab.bench.provenance import RUN, Provenance
+from colligate.lab.bench.question import Question
+from colligate.lab.bench.remote import Answerers, Opening
+from colligate.lab.bench.suites import Dataset, Suite
+from colligate.lab.bench.totals import forget_totals, take_totals
+from colligate.lab.jobs.files import lock_folder
+from colligate.lab.jobs.identity import adapter_records, path_digest, prompt_digests, versions
+from colligate.lab.jobs.job import Job, utc_now
+from colligate.lab.jobs.spending import MANY_CALLS, Spending
+from colligate.library.library import open_cluster
+from colligate.library.protocols import Cluster
+from colligate.library.sources import Sources
+from colligate.plugins import load_plugin
+
+RunJob = Job[Key, Row, Provenance]
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """A request to run a suite into a folder.
+
+    `strategies` and `datasets` are names; without any the suite's default ones. `settings` are
+    texts such as "k=3", for the strategies that have the parameter; they and `reader` replace the
+    suite's. `limit` is how many questions
+    of each data set, None as many as the suite says. `max_tokens_total` limits what this process
+    spends, `timeout` the seconds of each answer. With `retry_failed` failed answers are asked
+    again; without `traces` the events of the answers are not kept. `indexes` is the folder for
+    indexed corpora, by default in `out`. `replies` is a file of models' replies that runs can
+    share. `workers` is "ray" or "ray:HOST:PORT": `concurrency` workers of a Ray cluster answer
+    (extra `scale`). `arguments` are recorded as they are.
+    """
+
+    suite: Suite
+    data: Path
+    out: Path
+    names: ModelNames = field(default_factory=ModelNames)
+    strategies: Sequence[str] = ()
+    datasets: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    reader: str | None = None
+    limit: int | None = None
+    seed: int = 0
+    concurrency: int = 1
+    max_tokens_total: int | None = None
+    timeout: float | None = None
+    retry_failed: bool = False
+    traces: bool = True
+    indexes: Path | None = None
+    replies: Path | None = None
+    workers: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SuiteRun:
+    """The rows that a request asked for, and what this process did.
+
+    `asked` is how many rows this process wrote, `tokens` what it spent.
+    """
+
+    plan: Plan
+    rows: Mapping[Key, Row]
+    asked: int
+    tokens: int
+
+
+def make_plan(request: BenchRequest) -> Plan:
+    """Return what the request asks. Blocks."""
+    entries = configure_entries(request.suite, request.strategies, request.settings, request.reader)
+    made = plan(
+        request.suite,
+        request.data,
+        entries=entries,
+        datasets=request.datasets,
+        limit=request.limit,
+        seed=request.seed,
+    )
+    return replace(made, by_name=bool(request.strategies))
+
+
+def estimate_run(request: BenchRequest) -> Estimate:
+    """Estimate what the request would take; asks and writes nothing. Blocks."""
+    rows = read_rows(request.out) if (request.out / ROWS.name).is_file() else []
+    kept = {row.key: row for row in rows if not (request.retry_failed and row.error)}
+    return estimate(make_plan(request), kept)
+
+
+async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
+    """Ask and measure what has no row yet. Finished rows are kept, whatever happens.
+
+    Raises:
+        UsageError: the request is wrong, or the folder holds a run of something else.
+        BudgetExceeded: the budget is spent.
+        EndpointUnreachable: no model can be reached any more.
+        ColligateError: something cannot be opened or read.
+    """
+    trace = Trace([on_event], keep=False)
+    request = replace(request, names=request.names.with_chunker(request.suite.chunker))
+    planned = await asyncio.to_thread(make_plan, request)
+    spending = Spending(request.max_tokens_total)
+    _check_places(request, planned)
+    _check_workers(request)
+    with lock_folder(request.out):
+        async with AsyncExitStack() as stack:
+            cluster = await stack.enter_async_context(open_cluster(request.workers))
+            who, planned = await open_participants(request.names, planned, spending, stack, trace)
+            if request.replies is not None:
+                who = cache_replies(who, request.replies, stack)
+            record = await asyncio.to_thread(_make_provenance, request, planned, who)
+            indexes = request.indexes or request.out / INDEXES
+            remote = await _open_remote(request, planned, indexes, cluster, stack)
+            corpora = CorpusResolver(
+                request.data,
+                indexes,
+                who.embedder,
+                trace,
+                "lance" if remote else None,
+                chunker=request.names.chunker,
+            )
+            await stack.enter_async_context(corpora)
+            answering = who.make_answerer(spending, request.timeout)
+            bench = Bench(planned, answering, corpora, who.backends, request.traces, remote)
+            job: RunJob = Job(
+                request.out,
+                RUN,
+                ROWS,
+                trace,
+                phase="answering",
+                concurrency=request.concurrency,
+                retry_failed=request.retry_failed,
+            )
+            await stack.enter_async_context(job.resume(record, request.arguments))
+            _announce(planned, job, len(bench.missing(job)), trace)
+            await bench.run(job)
+            rows = {key: job.results[key] for key in planned.row_keys() if key in job.results}
+            problems = await in_thread(take_totals, request.out, planned, rows)
+            for metric, why in problems.items():
+                trace.emit(Noted(f"without {metric}: {why}", warning=True))
+    return SuiteRun(planned, rows, job.done, spending.tokens)
+
+
+def _check_places(request: BenchRequest, planned: Plan) -> None:
+    """Check that nothing will be written among the documents."""
+    for dataset in (each.dataset for each in planned.datasets if each.dataset.corpus is not None):
+        corpus = require_path(request.data, str(dataset.corpus)).resolve()
+        for place in (request.out, request.indexes or request.out):
+            if place.resolve().is_relative_to(corpus):
+                why = f"what is written there would be among the documents of {dataset.name}"
+                raise UsageError(f"{place} lies in {corpus}", why, "name a folder outside it")
+
+
+def _check_workers(request: BenchRequest) -> None:
+    """Check that the workers of a cluster can do what is asked."""
+    if request.workers is None:
+        return
+    refused = {
+        "--max-tokens-total": request.max_tokens_total is not None,
+        "--replies": request.replies is not None,
+        "a model that is an object": bool(request.names.models or request.names.embedder),
+    }
+    for what, given in refused.items():
+        if given:
+            why = "the workers share no budget, no file and no object"
+            raise UsageError(f"{what} cannot be used with workers on Ray", why, "leave one out")
+
+
+async def _open_remote(
+    request: BenchRequest,
+    planned: Plan,
+    indexes: Path,
+    cluster: Cluster | None,
+    stack: AsyncExitStack,
+) -> Answerers | None:
+    if cluster is None:
+        return None
+    # Answers are measured here, so the workers need neither questions nor what measures.
+    opening = Opening(
+        replace(request.names, nli=None, qa=None),
+        replace(planned, datasets=()),
+        *await asyncio.to_thread(lambda: (request.data.absolute(), indexes.absolute())),
+        request.timeout,
+        request.traces,
+    )
+    kind = str(request.workers).partition(":")[0]
+    open_answerers = await asyncio.to_thread(load_plugin, "answerers", kind)
+    answerers: Answerers = await stack.enter_async_context(
+        open_answerers(cluster, request.concurrency, opening)
+    )
+    return answerers
+
+
+def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) -> Provenance:
+    """Return the record of a run that begins now; reads every file of the data."""
+    files = {each.dataset.file for each in planned.datasets}
+    files |= {each.dataset.corpus for each in planned.datasets if each.dataset.corpus is not None}
+    strategies = [entry.strategy for entry in planned.entries]
+    chunker = request.names.chunker
+    given = {
+        "set": list(request.settings),
+        "reader": request.reader,
+        "chunker": None if chunker == STRUCTURAL else chunker,
+    }
+    own_prompts = {each for one in strategies if (each := getattr(one, "prompts", None))}
+    return Provenance(
+        suite=request.suite.name,
+        suite_text=request.suite.text,
+        seed=request.seed,
+        models={**who.records, **adapter_records(strategies)},
+        datasets=tuple(each.dataset.name for each in planned.datasets),
+        strategies=tuple(entry.method.name for entry in planned.entries),
+        questions={each.dataset.name: len(each.questions) for each in planned.datasets},
+        limit=request.limit,
+        settings={"timeout": request.timeout, **{k: v for k, v in given.items() if v}},
+        prompts=prompt_digests(type(each) for each in strategies),
+        data={
+            **{file: path_digest(require_path(request.data, file)) for file in sorted(files)},
+            **{file: path_digest(Path(file)) for file in sorted(own_prompts)},
+        },
+        versions=versions(),
+    )
+
+
+def _announce(planned: Plan, job: RunJob, missing: int, trace: Trace) -> None:
+    kept = {key: row for key, row in job.results.items() if not job.is_missing(key)}
+    expected = estimate(planned, kept)
+    if missing and expected.calls > MANY_CALLS:
+        trace.emit(Noted(str(expected)))
+    elif missing < planned.answers:
+        trace.emit(Noted(f"{planned.answers - missing:,} of {planned.answers:,} rows are there"))
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The work of a run: answers that are missing, and metrics that could not be taken before.
+
+    With `remote` the workers of a cluster answer.
+    """
+
+    plan: Plan
+    answering: Answerer
+    corpora: CorpusResolver
+    backends: Backends
+    traces: bool = True
+    remote: Answerers | None = None
+
+    def missing(self, job: RunJob) -> list[_Item]:
+        """Return what is to be asked, or measured again, in the order of the plan."""
+        items = []
+        for planned in self.plan.datasets:
+            for question in planned.questions:
+                for entry in self.plan.entries:
+                    item = _Item(planned.dataset, question, entry)
+                    row = job.results.get(item.key)
+                    if row is None or job.is_missing(item.key):
+                        items.append(replace(item, attempt=row.attempt + 1 if row else 1))
+                    elif groups := [g for g in planned.dataset.metrics if g in row.unmeasured]:
+                        items.append(replace(item, unmeasured=tuple(groups)))
+        return items
+
+    async def run(self, job: RunJob) -> None:
+        """Do what is missing; see `Job.run` for what ends it early."""
+        items = {item.key: item for item in self.missing(job)}
+        documents: dict[tuple[str, str], _SharedSources] = {}
+        for key, item in items.items():
+            if key[:2] not in documents:
+                # All documents are looked up now, so that a wrong name is found before any call.
+                question = await self.corpora.resolve(item.dataset, item.question)
+                if self.remote is not None:
+                    await self.corpora.index(item.dataset, question)
+                documents[key[:2]] = _SharedSources(question, item.dataset, self.corpora)
+            documents[key[:2]].users += not item.unmeasured
+        cells = {(key.dataset, key.strategy) for key in items}
+        await in_thread(forget_totals, job.folder, cells)
+
+        async def work(item: _Item) -> Row:
+            shared = documents[item.key[:2]]
+            if item.unmeasured:
+                row, groups = job.results[item.key], item.unmeasured
+            else:
+                row = await self._answer(item, shared, job.folder)
+                groups = tuple(each for each in item.dataset.metrics if not is_of_run(each))
+            return await self._measure(row, groups, shared.question, job)
+
+        try:
+            await job.run(items, work)
+        finally:
+            for each in documents.values():
+                await each.close()
+
+    async def _answer(self, item: _Item, shared: _SharedSources, folder: Path) -> Row:
+        began, question = utc_now(), shared.question
+        if self.remote is not None:
+            outcome, events, tokens = await self.remote.answer(item.dataset, question, item.entry)
+            self.answering.spending.add(tokens)
+        else:
+            async with shared as sources:
+                strategy = item.entry.for_question(question, item.dataset)
+                outcome, trace = await self.answering.answer(
+                    strategy, question.text, sources, item.entry.reader
+                )
+            events = trace.to_json() if self.traces else []
+        return Row(
+            *item.key,
+            question_text=question.text,
+            answers=question.right_answers,
+            outcome=outcome,
+            metrics={},
+            gold_at=question.gold_at,
+            answerable=question.answerable,
+            trace=await in_thread(_write_trace, folder, item.key, events) if self.traces else None,
+            began=began,
+            attempt=item.attempt,
+        )
+
+    async def _measure(
+        self, row: Row, groups: Sequence[str], question: Question, job: RunJob
+    ) -> Row:
+        metrics = dict(row.metrics)
+        unmeasured = {**row.unmeasured, **dict.fromkeys(groups, "interrupted")}
+
+        def measured_row() -> Row:
+            left = {group: why for group, why in unmeasured.items() if why}
+            # Bare, because all rows of a long run are in memory.
+            return replace(row, metrics=metrics, unmeasured=left).bare()
+
+        try:
+            async with aclosing(
+                measure_each(groups, question, row.outcome, self.backends)
+            ) as taken:
+                async for group, values, why in taken:
+                    metrics.update(values)
+                    unmeasured[group] = why
+        except BaseException:  # interrupted: the answer is kept, its metrics are taken later
+            await job.put(row.key, measured_row())
+            raise
+        return measured_row()
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A question for a strategy. `unmeasured` are the metrics to take if it has an answer."""
+
+    dataset: Dataset
+    question: Question
+    entry: SuiteEntry
+    attempt: int = 1
+    unmeasured: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return Key(self.dataset.name, self.question.id, self.entry.method.name)
+
+
+class _SharedSources:
+    """The documents of a question, opened for its first strategy and closed after its last.
+
+    `question` names its documents as the corpus does.
+    """
+
+    def __init__(self, question: Question, dataset: Dataset, corpora: CorpusResolver) -> None:
+        self.question = question
+        self.users = 0
+        self._open = partial(corpora.open_sources, dataset, question)
+        self._lock = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._sources: Sources | None = None
+
+    async def __aenter__(self) -> Sources:
+        async with self._lock:
+            if self._sources is None:
+                self._sources = await self._stack.enter_async_context(self._open())
+            return self._sources
+
+    async def __aexit__(self, *_: object) -> None:
+        self.users -= 1
+        if not self.users:
+            await self.close()
+
+    async def close(self) -> None:
+        self._sources = None
+        await self._stack.aclose()
+
+
+def _write_trace(folder: Path, key: Key, events: Sequence[Mapping[str, Any]]) -> str:
+    """Write the events of an answer; return the file's place below the run's folder. Blocks."""
+    whole = hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()
+    name = f"{_slug(key.question)}-{whole[:8]}"  # different names may have one slug
+    place = Path("traces", _slug(key.dataset), _slug(key.strategy), f"{name}.jsonl.gz")
+    file = folder / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(event) + "\n" for event in events)
+    file.write_bytes(gzip.compress(lines.encode(), 3, mtime=0))  # most of the gain, little time
+    return place.as_posix()
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text)[:60].strip(".-") or "unnamed"

@@ -1,0 +1,479 @@
+"""A run's results as tables: the suite's with intervals and the paper's numbers, and all measures.
+
+A cell is the mean of a strategy over questions with its bootstrap interval; stars tell whether it
+differs from the best of its column (`paired_bootstrap`), corrected for as many comparisons as the
+column has pairs of strategies, since the best was chosen by its result. A column of a group of data
+sets is the mean of theirs, equally weighted; its resamples are drawn from each data set separately,
+and a question that several rows or sets ask is drawn once for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from itertools import chain, groupby
+from pathlib import Path
+from statistics import fmean
+from typing import TypedDict
+
+from colligate.lab.bench.compare import collect_values
+from colligate.lab.bench.metrics.catalogue import higher_is_better
+from colligate.lab.bench.outcome import Row, read_rows
+from colligate.lab.bench.provenance import read_provenance
+from colligate.lab.bench.significance import (
+    FEWEST,
+    Difference,
+    bootstrap,
+    correct_for_many,
+    paired_bootstrap,
+)
+from colligate.lab.bench.suites import Column, Method, Published
+from colligate.lab.bench.totals import read_totals
+
+QuestionKey = tuple[str, str]
+"""A data set and the id of a question of it."""
+
+TextTable = Sequence[Sequence[str]]
+"""A table of texts; its first row is its head."""
+
+# The metrics that tell most, where a suite has no columns: those that were measured, in this order.
+_FIRST = ("containment", "em", "str_em", "qampari_f1", "claim_recall", "rouge_lsum", "f1")
+# What is left to compare strategies by, where no right answers are known.
+_COST = ("tokens", "seconds")
+_RIGHT_OR_WRONG = re.compile(r"right|(containment|em|judge_dual|str_hit)(_\w+)?")
+_GRADED = re.compile(r"(str_em|f1|qampari_f1|claim_recall|loong_official|loong_spd|rouge)(_\w+)?")
+# Metrics that are not shares: a judge's marks of 1 to 100, words, and costs.
+_NOT_SHARES = (
+    *("loong", "p_len", "evidence_words", "length", "tokens", "calls", "seconds", "rounds"),
+    *("searches", "chat_", "scoring_", "offline_", "online_", "input_", "output_", "usd"),
+    *("retrieved_depth", "view_tokens"),
+)
+_MARKS = ("loong_spd", "loong_official")  # of a judge, of 100
+
+
+class Resampling(TypedDict, total=False):
+    """Arguments of the bootstraps that tell which values are not independent."""
+
+    strata: Sequence[str]
+    clusters: Sequence[Hashable]
+
+
+class RunResults:
+    """The results in a run's folder; `datasets` and `methods` are those that have rows.
+
+    Both are in the suite's order. Reads the folder, and blocks.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.provenance = read_provenance(directory)
+        self.suite = self.provenance.parsed_suite()
+        self.rows = read_rows(directory)
+        self._totals = read_totals(directory)
+        known = {each.name: each for each in self.suite.strategies}
+        names = _put_known_first(known, (row.strategy for row in self.rows))
+        self.methods = tuple(known.get(name, Method(name, name, label=name)) for name in names)
+        self.datasets = _put_known_first(
+            (each.name for each in self.suite.datasets), (row.dataset for row in self.rows)
+        )
+        self._by_cell: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in self.rows:
+            self._by_cell[row.dataset, row.strategy].append(row)
+        self._asked = {(row.dataset, row.question): row.asked for row in self.rows}
+
+    def rows_of(self, dataset: str, method: str) -> list[Row]:
+        """Return the rows of a strategy on a data set or a group."""
+        cells = (self._by_cell.get((name, method), ()) for name in self.members(dataset))
+        return list(chain.from_iterable(cells))
+
+    def members(self, dataset: str) -> tuple[str, ...]:
+        """Return the data sets of a group that have rows, or the one of that name; "" is all."""
+        groups = {each.name: each.datasets for each in self.suite.groups}
+        named = groups.get(dataset, (dataset,)) if dataset else self.datasets
+        return tuple(name for name in named if name in self.datasets)
+
+    def values(self, dataset: str, method: str, metric: str) -> dict[QuestionKey, float]:
+        """Return a metric by question of a data set or a group, where it was measured."""
+        return {
+            (name, question): value
+            for name in self.members(dataset)
+            for question, value in collect_values(self.rows_of(name, method), metric).items()
+        }
+
+    def total(self, dataset: str, method: str, metric: str) -> float | None:
+        """Return a metric that only a whole run has; of a group the mean of its data sets'."""
+        found = [self._totals.get((name, method), {}) for name in self.members(dataset)]
+        values = [each[metric] for each in found if metric in each]
+        return fmean(values) if values else None
+
+    def means(self, dataset: str, method: str) -> dict[str, float | None]:
+        """Return the mean of each metric of a data set, and those of the whole run."""
+        names = dict.fromkeys(name for row in self.rows_of(dataset, method) for name in row.metrics)
+        values = {name: self.values(dataset, method, name).values() for name in names}
+        means = {name: fmean(found) if found else None for name, found in values.items()}
+        return {**means, **self._totals.get((dataset, method), {})}
+
+    def count_failed(self, dataset: str, method: str) -> int:
+        """Return how many answers of a strategy failed."""
+        return sum(bool(row.error) for row in self.rows_of(dataset, method))
+
+    def metrics_of(self, dataset: str) -> tuple[str, ...]:
+        """Return the names of a data set's metrics, in the order in which they first came."""
+        rows = (row for method in self.methods for row in self.rows_of(dataset, method.name))
+        return tuple(dict.fromkeys(name for row in rows for name in row.metrics))
+
+    def resampling(self, keys: Iterable[QuestionKey]) -> Resampling:
+        """Return how values of these questions are drawn: one that is there twice, together.
+
+        Several data sets may ask the same one; each set keeps its size.
+        """
+        keys = list(keys)
+        shared: Resampling = {"clusters": [self._asked[key] for key in keys]}
+        datasets = [dataset for dataset, _ in keys]
+        return {**shared, "strata": datasets} if len(set(datasets)) > 1 else shared
+
+    def interval(
+        self, values: Mapping[QuestionKey, float], scale: float = 1.0
+    ) -> tuple[float, float] | tuple[None, None]:
+        """Return the 95 % interval of the mean, times `scale`; too few questions have none."""
+        if len(values) < FEWEST:
+            return None, None
+        ends = bootstrap([*values.values()], self.provenance.seed, **self.resampling(values))
+        return ends[0] * scale, ends[1] * scale
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The suite's columns of data sets that have rows.
+
+        They are the metrics that tell most where the suite has none, or none of them was measured.
+        """
+        found = tuple(each for each in self.suite.columns if self.members(each.dataset))
+        if any(self._is_measured(column, each.name) for column in found for each in self.methods):
+            return found
+        columns = []
+        for dataset in self.datasets:
+            measured = self.metrics_of(dataset)
+            first = [name for name in _FIRST if name in measured][:3]
+            for name in first or [name for name in _COST if name in measured]:
+                columns.append(Column(dataset, name, name, _default_scale(name)))
+        return tuple(columns) or found
+
+    def _is_measured(self, column: Column, method: str) -> bool:
+        rows = self.rows_of(column.dataset, method)
+        total = self.total(column.dataset, method, column.metric)
+        return total is not None or any(column.metric in row.metrics for row in rows)
+
+    def scale(self, metric: str) -> float:
+        """Return what a metric is multiplied by in a figure: as in the table, or shares by 100."""
+        named = (each.scale for each in self.columns if each.metric == metric)
+        return next(named, _default_scale(metric))
+
+    def deciding_metric(self, *datasets: str) -> str:
+        """Return the metric that decides what is right in most of the data sets, or ""."""
+        found = Counter(name for name in map(self._find_deciding, datasets) if name)
+        return found.most_common(1)[0][0] if found else ""
+
+    def _find_deciding(self, dataset: str) -> str:
+        """Return the first column that is 0 or 1, or the first such metric, or a graded one."""
+        measured = self.metrics_of(dataset)
+        named = [each.metric for each in self.columns if dataset in self.members(each.dataset)]
+        for pattern in (_RIGHT_OR_WRONG, _GRADED):
+            for name in (*named, *_FIRST, *measured):
+                if name in measured and pattern.fullmatch(name):
+                    return name
+        return ""
+
+    @cached_property
+    def table(self) -> ResultTable:
+        """The suite's table."""
+        return _make_result_table(self)
+
+    @cached_property
+    def verdicts(self) -> Mapping[str, Counter[Verdict]]:
+        """How many answers of each verdict a strategy has."""
+        deciding = {dataset: self.deciding_metric(dataset) for dataset in self.datasets}
+        found: dict[str, Counter[Verdict]] = {each.name: Counter() for each in self.methods}
+        for row in self.rows:
+            found[row.strategy][classify(row, deciding[row.dataset])] += 1
+        return found
+
+
+def _put_known_first(known: Iterable[str], there: Iterable[str]) -> tuple[str, ...]:
+    """Return those that are there: known ones first, in their order, then the others."""
+    found = dict.fromkeys(there)
+    return (*(name for name in known if found.pop(name, 0) is None), *found)
+
+
+def _default_scale(metric: str) -> float:
+    return 1.0 if metric.startswith(_NOT_SHARES) else 100.0
+
+
+class Verdict(StrEnum):
+    """What became of an answer, from best to worst."""
+
+    RIGHT = "right"
+    PARTLY = "partly right"
+    ANSWERED = "not judged"
+    WRONG = "wrong"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+def classify(row: Row, metric: str) -> Verdict:
+    """Return the verdict on an answer by a metric that is 1 for a right one and 0 for a wrong one.
+
+    Of the marks that a judge gives (`loong_spd`, `loong_official`) 100 is right. Without the metric
+    an answer is not judged.
+    """
+    if row.outcome.error:
+        return Verdict.FAILED
+    if not row.answerable:
+        return Verdict.WRONG if row.outcome.found else Verdict.RIGHT
+    if not row.outcome.found:
+        return Verdict.REFUSED
+    value = row.metrics.get(metric)
+    if value is None:
+        return Verdict.ANSWERED
+    share = value / 100 if metric in _MARKS else value
+    if share > 0.999:
+        return Verdict.RIGHT
+    return Verdict.PARTLY if share > 0.001 else Verdict.WRONG
+
+
+# The suite's table
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """The suite's table.
+
+    `groups` are its data sets with the number of their columns, where the labels of columns are
+    not distinct. `models` are the papers', `notes` theirs on single numbers, counted from 1.
+    """
+
+    columns: tuple[ResultColumn, ...]
+    groups: tuple[tuple[str, int], ...]
+    blocks: tuple[TableBlock, ...]
+    models: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ResultColumn:
+    """A column of the table: its head, and its cells by the name of the strategy.
+
+    `title` names it where no data set is above it. `n` is how many questions most of its cells are
+    the mean of. Values are better if `higher`, or lower, or (None) neither. `printed_places` are
+    the decimals of the paper's numbers. `best` is the strategy that the others are compared with.
+    """
+
+    dataset: str
+    metric: str
+    label: str
+    title: str
+    scale: float
+    n: int
+    higher: bool | None
+    printed_places: int
+    cells: Mapping[str, Cell]
+    best: str | None
+
+    @property
+    def places(self) -> int | None:
+        """The decimals of our numbers: 1 for percentages, as papers print them."""
+        return 1 if self.scale == 100 else None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of the table, already multiplied by its column's scale.
+
+    `low` and `high` are its interval, None where a whole run gives one number, or the questions
+    are too few for one. `n` is the number of questions it is the mean of. `best` tells whether it
+    is the column's best, `gap` how far it is from it over the questions that both have.
+    """
+
+    value: float
+    n: int
+    low: float | None = None
+    high: float | None = None
+    best: bool = False
+    gap: Difference | None = None
+
+    @property
+    def stars(self) -> str:
+        """How surely it differs from the best of its column."""
+        return self.gap.stars if self.gap else ""
+
+
+@dataclass(frozen=True)
+class TableBlock:
+    """A strategy's row, and below it what papers print: a row for each of their models.
+
+    `name` is the strategy's, None for a row that only the paper has.
+    """
+
+    label: str
+    name: str | None
+    printed: tuple[PublishedRow, ...]
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """A row as a paper printed it, with the model it used: values, each with its note's number."""
+
+    model: str
+    cells: tuple[tuple[float, int | None] | None, ...]
+
+
+def _make_result_table(results: RunResults) -> ResultTable:
+    labels = [each.label or each.metric for each in results.columns]
+    distinct = len(set(labels)) == len(labels)
+    columns = [_make_column(results, each, distinct) for each in results.columns]
+    notes = tuple(dict.fromkeys(each.note for each in results.suite.published if each.note))
+    blocks = _make_blocks(results, notes)
+    models = tuple(dict.fromkeys(row.model for block in blocks for row in block.printed))
+    by_dataset = [] if distinct else groupby(columns, key=lambda column: column.dataset)
+    groups = tuple((dataset, len(list(group))) for dataset, group in by_dataset)
+    return ResultTable(tuple(columns), groups, blocks, models, notes if models else ())
+
+
+def _make_column(results: RunResults, column: Column, distinct: bool) -> ResultColumn:
+    """Return a column; of a metric that only a whole run has, without intervals or gaps."""
+    dataset, metric, scale = column.dataset, column.metric, column.scale
+    label, higher = column.label or metric, higher_is_better(metric)
+    values = {each.name: results.values(dataset, each.name, metric) for each in results.methods}
+    values = {name: found for name, found in values.items() if found}
+    if values:
+        means = {name: fmean(_weigh(found).values()) for name, found in values.items()}
+        sizes = {name: len(found) for name, found in values.items()}
+        # Nothing can be tested against a strategy that has too few questions.
+        enough = [name for name in means if sizes[name] >= FEWEST]
+    else:
+        totals = {each.name: results.total(dataset, each.name, metric) for each in results.methods}
+        means = {name: value for name, value in totals.items() if value is not None}
+        rows = {
+            each: [results.rows_of(m, each) for m in results.members(dataset)] for each in means
+        }
+        sizes = {name: sum(map(len, each)) for name, each in rows.items()}
+        enough = list(means)
+    best = None
+    if higher is not None and means:
+        best = (max if higher else min)(enough or means, key=means.__getitem__)
+    gaps = _measure_gaps(results, values, best, scale) if values and best is not None else {}
+    differ = len(set(means.values())) > 1
+    cells = {}
+    for name, mean in means.items():
+        low, high = results.interval(_weigh(values.get(name, {})), scale)
+        is_best = differ and best is not None and name in enough and mean == means[best]
+        cells[name] = Cell(mean * scale, sizes[name], low, high, is_best, gaps.get(name))
+    # As many decimals as the column's longest number has: a file has lost the last zeros of others.
+    printed = [
+        f"{each.value:.10g}".partition(".")[2]
+        for each in results.suite.published
+        if (each.dataset, each.metric) == (dataset, metric)
+    ]
+    return ResultColumn(
+        dataset,
+        metric,
+        label,
+        title=label if distinct else f"{dataset}: {label}",
+        scale=scale,
+        n=max(sizes.values(), key=list(sizes.values()).count, default=0),
+        higher=higher,
+        printed_places=max(map(len, printed), default=0),
+        cells=cells,
+        best=best,
+    )
+
+
+def _measure_gaps(
+    results: RunResults,
+    values: Mapping[str, Mapping[QuestionKey, float]],
+    best: str,
+    scale: float,
+) -> dict[str, Difference]:
+    """Return the gaps from the best, without those that have too few questions for any test."""
+    found: dict[str, Difference] = {}
+    for name in values:
+        ours = {key: value for key, value in values[name].items() if key in values[best]}
+        if name != best and len(ours) >= FEWEST:
+            theirs = _weigh({key: values[best][key] for key in ours})
+            both = [*_weigh(ours).values()], [*theirs.values()]
+            gap = paired_bootstrap(*both, results.provenance.seed, **results.resampling(ours))
+            mean, low, high = gap.mean * scale, gap.low * scale, gap.high * scale
+            found[name] = replace(gap, mean=mean, low=low, high=high)
+    pairs = len(values) * (len(values) - 1) // 2
+    return dict(zip(found, correct_for_many(list(found.values()), pairs), strict=True))
+
+
+def _weigh(values: Mapping[QuestionKey, float]) -> Mapping[QuestionKey, float]:
+    """Return the values weighted so that their mean is the mean of the data sets' means."""
+    sizes = Counter(dataset for dataset, _ in values)
+    if len(sizes) < 2:
+        return values
+    share = len(values) / len(sizes)
+    return {key: value * share / sizes[key[0]] for key, value in values.items()}
+
+
+def _make_blocks(results: RunResults, notes: Sequence[str]) -> tuple[TableBlock, ...]:
+    """Return our rows with what the papers print of them, then the rows that only papers have."""
+    printed: dict[tuple[str, str], dict[tuple[str, str], Published]] = defaultdict(dict)
+    for each in results.suite.published:
+        printed[each.row, each.model][each.dataset, each.metric] = each
+    rows: dict[str, tuple[PublishedRow, ...]] = {}
+    for (label, model), numbers in printed.items():
+        line = [numbers.get((each.dataset, each.metric)) for each in results.columns]
+        if any(line):
+            cells = [
+                (n.value, notes.index(n.note) + 1 if n.note else None) if n else None for n in line
+            ]
+            rows[label] = (*rows.get(label, ()), PublishedRow(model, tuple(cells)))
+    ours = [TableBlock(each.label, each.name, rows.get(each.label, ())) for each in results.methods]
+    labels = {block.label for block in ours}
+    alone = [TableBlock(label, None, rows[label]) for label in rows if label not in labels]
+    return (*ours, *alone)
+
+
+def make_measure_tables(results: RunResults) -> tuple[TextTable, ...]:
+    """Return a table for each data set: every metric that was measured, means alone."""
+    tables = []
+    for dataset in results.datasets:
+        methods = [each for each in results.methods if results.rows_of(dataset, each.name)]
+        means = [results.means(dataset, each.name) for each in methods]
+        rows = [
+            (metric, *(format_number(each.get(metric)) for each in means))
+            for metric in results.metrics_of(dataset)
+        ]
+        tables.append(((dataset, *(each.label for each in methods)), *rows))
+    return tuple(tables)
+
+
+# Numbers as a person reads them
+
+NONE = "\N{EN DASH}"
+
+
+def format_number(value: float | None, places: int | None = None) -> str:
+    """Return a number with about three figures, a true minus, and separated thousands."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    if places is None:
+        size = abs(value)
+        places = 0 if size >= 1000 else 1 if size >= 10 else 2 if size >= 0.1 or not size else 4
+    return f"{value:z,.{places}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def format_interval(
+    value: float, low: float | None, high: float | None, places: int | None = 1
+) -> str:
+    """Return a value with its interval in brackets; without one where it has no width."""
+    text = format_number(value, places)
+    if low is None or high is None or low == high:
+        return text
+    return f"{text} [{format_number(low, places)}, {format_number(high, places)}]"

@@ -1,0 +1,489 @@
+"""`colligate bench`: strategies compared on data sets, or on your own questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from colligate.cli import options
+from colligate.cli.command import ANSWERED, INTERRUPTED, command
+from colligate.cli.display import make_table, note, print_json, print_result, warn
+from colligate.lab.commands import pick
+
+if TYPE_CHECKING:
+    from colligate.lab.bench.compare import MetricComparison
+    from colligate.lab.bench.run import SuiteRun
+    from colligate.lab.bench.suites import Suite
+    from colligate.lab.bench.tables import RunResults
+
+app = typer.Typer(help="Compare strategies on data sets, or on your own questions.")
+
+_WHAT = "What is asked"
+_OWN = "Your own questions (SUITE is own)"
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """The options of `bench run` that no other command has."""
+
+    out: Annotated[
+        Path,
+        options.option(
+            "The run's folder. If it holds a part of the same run, the run is resumed.",
+            options.OUTPUT,
+            metavar="DIR",
+        ),
+    ]
+    data: Annotated[
+        Path | None, options.option("The folder of the data sets' files.", _WHAT, metavar="DIR")
+    ] = None
+    strategies: Annotated[
+        str | None,
+        options.option(
+            "The strategies to ask, of the suite or of `colligate strategies`. Default: those that "
+            "the suite asks by default and the models can run.",
+            _WHAT,
+            metavar="A,B,C",
+        ),
+    ] = None
+    datasets: Annotated[
+        str | None,
+        options.option(
+            "The suite's data sets to ask. Default: those that it asks by default.",
+            _WHAT,
+            metavar="A,B,C",
+        ),
+    ] = None
+    parameters: Annotated[
+        list[str] | None,
+        options.option(
+            "Set a parameter of all strategies that have it, such as preset=paper or "
+            "router_adapter=DIR; may be repeated. It replaces what the suite sets.",
+            _WHAT,
+            "--set",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+    limit: Annotated[
+        int | None,
+        options.option(
+            "The number of questions of each data set. Default: the suite's.",
+            _WHAT,
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    seed: Annotated[
+        int,
+        options.option(
+            "The seed that draws the questions; the same seed draws the same questions.",
+            _WHAT,
+            min=0,
+            default=True,
+        ),
+    ] = 0
+    retry_failed: Annotated[
+        bool, options.option("Ask again what failed before.", _WHAT, "--retry-failed")
+    ] = False
+    questions: Annotated[
+        Path | None,
+        options.option(
+            "CSV or JSON Lines: question, and optionally answer, documents, gold, answerable, id.",
+            _OWN,
+            metavar="FILE",
+        ),
+    ] = None
+    documents: Annotated[
+        Path | None,
+        options.option("The folder of the documents to ask over.", _OWN, metavar="DIR"),
+    ] = None
+    format: Annotated[
+        str, options.option("The format of the questions (docs/datasets.md).", _OWN, default=True)
+    ] = "auto"
+    judge: Annotated[
+        str | None,
+        options.option(
+            "The model that judges answers, for metrics that need one. Default: COLLIGATE_JUDGE, "
+            "then the settings file, then none.",
+            options.MODELS,
+        ),
+    ] = None
+    nli: Annotated[
+        str | None,
+        options.option(
+            "The entailment model for claims and citations: the name of a T5 model, or `judge` for "
+            "the odds of the judge.",
+            options.MODELS,
+            metavar="NAME",
+        ),
+    ] = None
+    qa: Annotated[
+        str | None,
+        options.option(
+            "The reader for Disambig-F1: the name of a model trained on SQuAD 2, or `judge`.",
+            options.MODELS,
+            metavar="NAME",
+        ),
+    ] = None
+    chunker: options.Chunker = None
+    indexes: Annotated[
+        Path | None,
+        options.option(
+            "The folder of indexed corpora, which several runs can share. Default: in --out.",
+            options.OUTPUT,
+            metavar="DIR",
+        ),
+    ] = None
+    replies: Annotated[
+        Path | None,
+        options.option(
+            "Keep the models' replies in a file, which several runs can share: the same request to "
+            "the same model is made once. Rows still count its tokens, but not its seconds.",
+            options.OUTPUT,
+            metavar="FILE",
+        ),
+    ] = None
+    traces: Annotated[
+        bool,
+        options.option(
+            "Keep the events of every answer, for the pictures and links of the report.",
+            options.OUTPUT,
+            "--traces/--no-traces",
+            default=True,
+        ),
+    ] = True
+    concurrency: Annotated[
+        int,
+        options.option(
+            "How many questions are answered at once. With more than one, the seconds of an "
+            "answer include those of others.",
+            options.LIMITS,
+            metavar="N",
+            min=1,
+            default=True,
+        ),
+    ] = 1
+    workers: Annotated[
+        str | None,
+        options.option(
+            "The workers of a Ray cluster answer, --concurrency of them; --data and --indexes must "
+            "be on a disk that all machines share.",
+            options.LIMITS,
+            metavar="ray[:HOST:PORT]",
+        ),
+    ] = None
+    max_tokens_total: options.MaxTokensTotal = None
+    timeout: options.ItemTimeout = None
+    dry_run: Annotated[
+        bool,
+        options.option(
+            "Estimate the calls and tokens, and ask nothing.", options.LIMITS, "--dry-run"
+        ),
+    ] = False
+    as_json: options.AsJson = False
+
+
+@command(app, "run")
+def bench_run_command(
+    suite: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUITE",
+            help="A suite's name (`colligate bench suites`), the path of a suite (.toml), or own.",
+            show_default=False,
+        ),
+    ],
+    *,
+    bench: BenchOptions,
+    models: options.ModelOptions,
+) -> int:
+    """Ask strategies the questions of a suite, and measure the answers.
+
+    Every answer is written to disk as soon as it is given. The same command resumes a run that
+    was stopped; what has a row is not asked again. An answer that fails is a row with its error
+    and counts as wrong.
+
+    Exit status: 0 all rows are there, 2 wrong usage, 1 a fault.
+    """
+    from colligate.cli.progress import run_resumable
+    from colligate.lab.bench.participants import ModelNames
+    from colligate.lab.bench.run import BenchRequest, estimate_run, run_suite
+    from colligate.lab.bench.tables import RunResults
+
+    settings = models.load_settings().override(
+        **models.names(), judge=bench.judge, chunker=bench.chunker
+    )
+    arguments = {
+        "suite": suite,
+        **options.collect_given(
+            models, *("model", "worker_model", "scorer", "embedder", "reranker", "reader", "check")
+        ),
+        **options.collect_given(
+            bench,
+            *("judge", "nli", "qa", "strategies", "datasets", "limit", "seed", "concurrency"),
+            *("timeout", "max_tokens_total", "retry_failed", "replies", "workers", "chunker"),
+        ),
+    }
+    if bench.parameters is not None:
+        arguments["set"] = bench.parameters
+    chosen = {
+        "suite": _read_suite(suite, bench),
+        "data": bench.data or Path(),
+        "names": ModelNames(settings, nli=bench.nli, qa=bench.qa),
+        "strategies": options.split_names(bench.strategies),
+        "datasets": options.split_names(bench.datasets),
+        "settings": bench.parameters or (),
+        "reader": models.reader,
+        "arguments": arguments,
+    }
+    request = BenchRequest(**{**pick(bench, BenchRequest), **chosen})
+    if bench.dry_run:
+        expected = estimate_run(request)
+        if bench.as_json:
+            print_json(expected.to_json())
+        else:
+            print_result(str(expected))
+        return ANSWERED
+    done = run_resumable(lambda see: run_suite(request, see), bench.out)
+    if done is None:
+        return INTERRUPTED
+    results = RunResults(bench.out)
+    if bench.as_json:
+        print_json(collect_means(done, results))
+    else:
+        show_results(done, results)
+    _note_problems(done, bench)
+    return ANSWERED
+
+
+def _read_suite(name: str, bench: BenchOptions) -> Suite:
+    from colligate.errors import MissingPath, UsageError
+    from colligate.lab.bench.suites import OWN, make_own_suite, read_suite
+
+    if name != OWN:
+        if bench.questions is not None or bench.documents is not None:
+            what = "--questions and --documents are only for the suite own"
+            raise UsageError(what, f"the suite is {name}", "leave them out")
+        if bench.data is None:
+            raise UsageError("the folder of the data is missing", "", "give --data DIR")
+        return read_suite(name)
+    if bench.questions is None:
+        why = "the suite own asks your questions"
+        raise UsageError("the questions are missing", why, "give --questions FILE")
+    for path in (bench.questions, bench.documents):
+        if path is not None and not path.exists():
+            raise MissingPath(f"{path} does not exist", "", "check the path")
+    return make_own_suite(bench.questions, bench.documents, bench.format)
+
+
+def _note_problems(done: SuiteRun, bench: BenchOptions) -> None:
+    from colligate.core.events import pluralize
+
+    if not bench.as_json:
+        note(f"{pluralize(done.asked, 'new row')}, {done.tokens:,} tokens; {bench.out}")
+        note(f"colligate bench report {bench.out} writes the report")
+    failed = [row for row in done.rows.values() if row.outcome.error]
+    if failed:
+        first = failed[0]
+        why = f"{first.question} of {first.dataset}, {first.strategy}: {first.outcome.error}"
+        warn(f"{pluralize(len(failed), 'answer')} failed, counted as wrong, such as {why}")
+    lacking = [row for row in done.rows.values() if row.unmeasured]
+    if lacking:
+        group, why = next(iter(lacking[0].unmeasured.items()))
+        rows = pluralize(len(lacking), "row")
+        warn(f"metrics are missing in {rows}, such as {group} ({why}); the same command adds them")
+
+
+@command(app, "compare")
+def bench_compare_command(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR [DIR]",
+            help="Two runs, compared strategy by strategy; or one run, to compare its strategies.",
+            show_default=False,
+        ),
+    ],
+    *,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A metric; may be repeated. Default: the main metrics of each data set.",
+            show_default=False,
+        ),
+    ] = None,
+    strategies: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="Strategies to compare. Default: those that both runs asked; with one run, its "
+            "first with each of the others.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="The seed of the samples. Default: the first run's.", show_default=False
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> int:
+    """Compare strategies over the questions that both were asked.
+
+    Mean difference, its 95% interval by the paired bootstrap (10,000 samples), and two-sided p: the
+    larger of the bootstrap's and that of an exact test.
+    * is p below .05, ** below .01, *** below .001; p is not corrected for many comparisons.
+    """
+    from colligate.errors import UsageError
+    from colligate.lab.bench.compare import compare_runs
+
+    if len(runs) > 2:
+        raise UsageError(
+            f"expected one or two runs, got {len(runs)}", "", "give one or two folders"
+        )
+    found = compare_runs(
+        *runs, metrics=metric or (), strategies=options.split_names(strategies), seed=seed
+    )
+    if as_json:
+        print_json([each.to_json() for each in found])
+    else:
+        show_comparison(found)
+    return ANSWERED
+
+
+@command(app, "report")
+def bench_report_command(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.", show_default=False)],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The page; the Markdown is written next to it. Default: report.html in DIR.",
+            show_default=False,
+        ),
+    ] = None,
+) -> int:
+    """Write a run's report: one HTML page with everything in it, and the same as Markdown."""
+    from colligate.lab.bench.report import write_report
+
+    for file in write_report(run, out):
+        print_result(str(file))
+    return ANSWERED
+
+
+@command(app, "suites")
+def bench_suites_command(as_json: options.AsJson = False) -> int:
+    """List the suites; each is a table or figure of a paper."""
+    from colligate.lab.bench.suites import list_suites, read_suite
+
+    suites = [read_suite(name) for name in list_suites()]
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": suite.name,
+                    "title": suite.title,
+                    "paper": suite.paper,
+                    "about": suite.about,
+                    "datasets": [dataset.name for dataset in suite.datasets],
+                    "strategies": [method.name for method in suite.strategies],
+                }
+                for suite in suites
+            ]
+        )
+        return ANSWERED
+    rows = [
+        (suite.name, suite.title, ", ".join(dataset.name for dataset in suite.datasets))
+        for suite in suites
+    ]
+    print_result(make_table(["suite", "what it is", "data sets"], rows))
+    return ANSWERED
+
+
+# Tables
+
+# The columns of a suite that has none, as far as they were measured.
+_SHOWN = ("containment", "f1", "em", "str_em", "claim_recall", "tokens", "seconds")
+
+
+def collect_means(done: SuiteRun, results: RunResults) -> dict[str, Any]:
+    """Return the means by data set and strategy, as JSON values."""
+    cells = [
+        {
+            "dataset": dataset,
+            "strategy": strategy,
+            "questions": len(results.rows_of(dataset, strategy)),
+            "failed": results.count_failed(dataset, strategy),
+            "metrics": results.means(dataset, strategy),
+        }
+        for asked in done.plan.datasets
+        for entry in done.plan.entries
+        for dataset, strategy in [(asked.dataset.name, entry.method.name)]
+    ]
+    return {"suite": done.plan.suite.name, "asked": done.asked, "cells": cells}
+
+
+def show_results(done: SuiteRun, results: RunResults) -> None:
+    """Print a table for each data set: the suite's columns that were measured, or the main ones."""
+    for asked in done.plan.datasets:
+        name = asked.dataset.name
+        methods = [each.method for each in done.plan.entries]
+        means = {each.name: results.means(name, each.name) for each in methods}
+        measured = {metric for each in means.values() for metric in each}
+        columns = [(c.metric, c.label, c.scale) for c in done.plan.suite.columns_of(name)]
+        columns = [each for each in columns if each[0] in measured]
+        columns = columns or [(each, each, 1.0) for each in _SHOWN if each in measured]
+        cells = []
+        for each in methods:
+            found = means[each.name]
+            values = [_format_scaled(found.get(metric), scale) for metric, _, scale in columns]
+            failed = results.count_failed(name, each.name)
+            asked_of = len(results.rows_of(name, each.name))
+            cells.append((each.label, *values, str(asked_of), str(failed or "")))
+        headings = [label for _, label, _ in columns]
+        print_result(make_table([name, *headings, "questions", "failed"], cells))
+
+
+def show_comparison(found: Sequence[MetricComparison]) -> None:
+    """Print a line for each comparison."""
+    rows = [
+        (
+            each.dataset,
+            each.metric,
+            each.first,
+            each.second,
+            _format_scaled(each.means[0], 1),
+            _format_scaled(each.means[1], 1),
+            _format(each.difference.mean, "+"),
+            f"{_format(each.difference.low, '+')} to {_format(each.difference.high, '+')}",
+            f"{each.difference.p:.4f}",
+            each.difference.stars,
+            str(each.difference.questions),
+        )
+        for each in found
+    ]
+    headings = ["data set", "metric", "first", "second", "mean", "mean", "difference"]
+    print_result(make_table([*headings, "95% interval", "p", "", "questions"], rows))
+    from colligate.core.events import pluralize
+
+    for each in found:
+        for side, count in zip((each.first, each.second), each.missing, strict=True):
+            if count:
+                questions = pluralize(count, "question")
+                note(f"{each.dataset}, {each.metric}: {side} lacks {questions} of the other side")
+
+
+def _format_scaled(value: float | None, scale: float) -> str:
+    return "" if value is None else _format(value * scale)
+
+
+def _format(value: float, sign: str = "") -> str:
+    """Return a number with four figures; of thousands all before the point."""
+    return f"{value:{sign},.0f}" if abs(value) >= 1000 else f"{value:{sign}.4g}"

@@ -1,0 +1,528 @@
+"""`colligate train`: samples for the adapters of the papers, training, and evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from colligate.cli import options
+from colligate.cli.command import ANSWERED, FAULT, INTERRUPTED, command
+from colligate.cli.display import make_table, note, print_json, print_result, warn
+from colligate.lab.commands import pick
+
+if TYPE_CHECKING:
+    from colligate.lab.training.evaluation import EvaluationReport, Measure
+    from colligate.lab.training.samples import Card
+
+app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG, rerankers and verifiers.")
+
+_DATA = "Data"
+
+Out = Annotated[
+    Path,
+    options.option(
+        "The folder of the results. If it holds a part of the same work, the work is resumed.",
+        options.OUTPUT,
+        metavar="DIR",
+    ),
+]
+Concurrency = Annotated[
+    int,
+    options.option(
+        "How many calls are made at once.", options.LIMITS, metavar="N", min=1, default=True
+    ),
+]
+
+
+class System(StrEnum):
+    """The systems that samples can be curated for."""
+
+    RDR2 = "rdr2"
+    LONGREFINER = "longrefiner"
+    DUALRAG = "dualrag"
+
+
+@dataclass(frozen=True)
+class CurateOptions:
+    """The options of `train curate` that no other command has."""
+
+    out: Out
+    teacher: Annotated[
+        str | None,
+        options.option(
+            "The model whose replies are learnt: bundled, gguf:PATH, hf:NAME or "
+            "openai:MODEL\\[@URL]; longrefiner's structuring needs none.",
+            options.MODELS,
+            metavar="MODEL",
+        ),
+    ] = None
+    questions: Annotated[
+        Path | None,
+        options.option(
+            "The questions, in any format of docs/datasets.md; longrefiner's structuring needs "
+            "none.",
+            _DATA,
+            metavar="FILE",
+        ),
+    ] = None
+    format: Annotated[
+        str, options.option("The format of the questions (docs/datasets.md).", _DATA, default=True)
+    ] = "auto"
+    library: Annotated[
+        Path | None,
+        options.option(
+            "Ask over an indexed library. Default: over the documents of each question.",
+            _DATA,
+            metavar="DIR",
+        ),
+    ] = None
+    corpus: Annotated[
+        Path | None,
+        options.option(
+            "Ask over a file of passages or a folder of documents, which is indexed in --out.",
+            _DATA,
+            metavar="PATH",
+        ),
+    ] = None
+    tasks: Annotated[
+        str | None,
+        options.option(
+            "The tasks to make samples for. Default: all of the system's.", _DATA, metavar="A,B"
+        ),
+    ] = None
+    limit: Annotated[
+        int | None,
+        options.option(
+            "The number of questions, or documents. Default: all.", _DATA, metavar="N", min=1
+        ),
+    ] = None
+    seed: Annotated[
+        int,
+        options.option(
+            "The seed that draws the questions and those held out.", _DATA, min=0, default=True
+        ),
+    ] = 0
+    held_out: Annotated[
+        float,
+        options.option(
+            "The share of questions, or documents, whose samples are kept for evaluation.",
+            _DATA,
+            metavar="SHARE",
+            min=0.0,
+            max=0.9,
+            default=True,
+        ),
+    ] = 0.1
+    parameters: Annotated[
+        list[str] | None,
+        options.option(
+            "Set a parameter of the system or of its curation (docs/training.md); may be repeated.",
+            _DATA,
+            "--set",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+    judge: Annotated[
+        str | None,
+        options.option(
+            "The model that decides which of dualrag's answers are right. Default: "
+            "COLLIGATE_JUDGE, then the settings file, then the words of the right answer.",
+            options.MODELS,
+        ),
+    ] = None
+    embedder: options.Embedder = None
+    reranker: options.Reranker = None
+    config: options.Config = None
+    concurrency: Concurrency = 1
+    max_tokens_total: options.MaxTokensTotal = None
+    timeout: options.ItemTimeout = None
+    retry_failed: Annotated[
+        bool, options.option("Do again what failed before.", _DATA, "--retry-failed")
+    ] = False
+    as_json: options.AsJson = False
+
+
+@command(app, "curate")
+def train_curate_command(
+    system: Annotated[
+        System, typer.Argument(help="The system whose steps are trained.", show_default=False)
+    ],
+    *,
+    given: CurateOptions,
+) -> int:
+    """Have a teacher make training samples, with a data card.
+
+    The samples of each question or document are written to disk as soon as they are made. The
+    same command resumes a curation that was stopped. --out then has train.jsonl and
+    held_out.jsonl, as messages that TRL and LLaMA-Factory read.
+
+    Exit status: 0 all is done, 2 wrong usage, 1 a fault.
+    """
+    from colligate.cli.progress import run_resumable
+    from colligate.core.events import pluralize
+    from colligate.errors import UsageError
+    from colligate.lab.bench.participants import ModelNames
+    from colligate.lab.training.curation import Curation
+    from colligate.settings import Settings
+
+    # A reader that the environment or the file names is not a teacher.
+    settings = replace(Settings.load(given.config), reader=None).override(
+        reader=given.teacher,
+        judge=given.judge,
+        embedder=given.embedder,
+        reranker=given.reranker,
+    )
+    if system is not System.DUALRAG:
+        if given.judge is not None:
+            raise UsageError("--judge has no effect here", f"{system} has no answers to judge")
+        settings = replace(settings, judge=None)
+    arguments = {
+        "system": system.value,
+        **options.collect_given(
+            given,
+            *("teacher", "questions", "format", "library", "corpus", "tasks", "limit", "seed"),
+            *("held_out", "judge", "embedder", "reranker", "concurrency", "max_tokens_total"),
+            "timeout",
+        ),
+    }
+    if given.parameters is not None:
+        arguments["set"] = given.parameters
+    if given.retry_failed:
+        arguments["retry_failed"] = True
+    chosen = {
+        "names": ModelNames(settings),
+        "tasks": options.split_names(given.tasks),
+        "settings": tuple(given.parameters or ()),
+        "arguments": arguments,
+    }
+    request = Curation(**{**pick(given, Curation), **chosen})
+    curate = getattr(import_module(f"colligate.lab.training.{system}"), f"curate_{system}")
+    card: Card | None = run_resumable(lambda see: curate(request, see), given.out)
+    if card is None:
+        return INTERRUPTED
+    if given.as_json:
+        print_json(card.to_json())
+    else:
+        show_card(card)
+        note(f"{card.total('train') + card.total('held_out'):,} samples; {given.out}")
+    failed = card.items["failed"]
+    if failed:
+        items = pluralize(failed, "item")
+        warn(f"{items} failed; the same command with --retry-failed tries again")
+    return FAULT if failed and failed == card.items["done"] else ANSWERED
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The options of `train fit`."""
+
+    data: Annotated[
+        Path, options.option("A folder of curated samples.", _DATA, "--data", metavar="DIR")
+    ]
+    base: Annotated[
+        str,
+        options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL"),
+    ]
+    out: Out
+    parameters: Annotated[
+        list[str] | None,
+        options.option(
+            "Replace a number of the recipe, such as epochs=2; may be repeated.",
+            _DATA,
+            "--set",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+    export: Annotated[
+        str | None,
+        options.option(
+            "Train nothing; write the same training into --out for another trainer: llama-factory.",
+            options.OUTPUT,
+            metavar="FORM",
+        ),
+    ] = None
+    as_json: options.AsJson = False
+
+
+@command(app, "fit")
+def train_fit_command(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A recipe's name (`colligate train recipes`), or the path of a recipe (.toml).",
+            show_default=False,
+        ),
+    ],
+    *,
+    given: FitOptions,
+) -> int:
+    """Train an adapter, or a whole model, on curated samples (extra `train`).
+
+    The same command resumes a training that was stopped, from its last checkpoint; Ctrl-C saves
+    the current step first. --out then has the adapter, the record fit.json, and the curve as JSON
+    lines and as a picture. Several GPUs: accelerate launch (docs/training.md).
+
+    Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
+    """
+    from colligate.cli.progress import watch_run
+    from colligate.errors import UsageError
+    from colligate.lab.training.recipes import export_llama_factory
+
+    training = (recipe, given.data, given.base, given.out, tuple(given.parameters or ()))
+    if given.export is not None:
+        if given.export != "llama-factory":
+            raise UsageError(f"--export must be llama-factory, got {given.export}")
+        file = str(export_llama_factory(*training))
+        if given.as_json:
+            print_json({"file": file})
+        else:
+            print_result(file)
+        return ANSWERED
+    from colligate.lab.training.fitting import fit, read_rank
+
+    # Not on an event loop: training is one long piece of work in the main thread.
+    with watch_run() as watcher:
+        fitted = fit(*training, watcher.see)
+    status = ANSWERED if fitted.finished else INTERRUPTED
+    if not read_rank().first:
+        return status
+    if given.as_json:
+        print_json(fitted.to_json())
+    else:
+        rows = [(n, _format_value(v)) for n, v in fitted.to_json().items() if n != "out"]
+        print_result(make_table(["", str(given.out)], [row for row in rows if row[1]]))
+    if not fitted.finished:
+        note(f"stopped after step {fitted.step:,} of {fitted.steps:,}; the same command resumes")
+    return status
+
+
+class Head(StrEnum):
+    """The models of two texts that can be trained."""
+
+    RERANKER = "reranker"
+    VERIFIER = "verifier"
+
+
+@command(app, "head")
+def train_head_command(
+    kind: Annotated[Head, typer.Argument(help="What is trained.", show_default=False)],
+    *,
+    data: Annotated[
+        Path,
+        options.option(
+            "The folder of labelled pairs: train.jsonl, and held_out.jsonl to judge by "
+            "(docs/training.md).",
+            _DATA,
+            "--data",
+            metavar="DIR",
+        ),
+    ],
+    out: Out,
+    parameters: Annotated[
+        list[str] | None,
+        options.option(
+            "Replace a number of the training, such as steps=500; may be repeated "
+            "(docs/training.md).",
+            _DATA,
+            "--set",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
+) -> int:
+    """Train a reranker or a verifier on labelled pairs of texts (extra `train`).
+
+    Writes an int8 ONNX model with its tokenizer into --out, for `--reranker onnx:DIR` or `--check
+    onnx:DIR`. The same command resumes a training that was stopped.
+
+    Exit status: 0 trained, 2 wrong usage, 1 a fault.
+    """
+    from colligate.cli.progress import watch_run
+    from colligate.lab.training.heads import train_head
+
+    with watch_run() as watcher:
+        made = train_head(kind.value, data, out, parameters or (), watcher.see)
+    print_result(str(made / "model.onnx"))
+    return ANSWERED
+
+
+def _format_value(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@command(app, "recipes")
+def train_recipes_command(as_json: options.AsJson = False) -> int:
+    """List the recipes: what is trained, on which tasks, and how."""
+    from colligate.lab.training.recipes import list_launch_files, list_recipes, read_recipe
+
+    recipes = [read_recipe(name) for name in list_recipes()]
+    if as_json:
+        print_json([{"name": each.name, **each.settings, "title": each.title} for each in recipes])
+        return ANSWERED
+    rows = [(each.name, each.method, ", ".join(each.tasks), each.title) for each in recipes]
+    print_result(make_table(["recipe", "method", "tasks", "what it is"], rows))
+    note("several GPUs: accelerate launch --config_file FILE -m colligate train fit RECIPE ...")
+    for file in list_launch_files().values():
+        note(f"FILE may be {file}")
+    return ANSWERED
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """The options of `train evaluate` that no other command has."""
+
+    model: Annotated[
+        str,
+        options.option(
+            "The base that the adapters are compared with.", options.MODELS, metavar="MODEL"
+        ),
+    ]
+    out: Out
+    adapter: Annotated[
+        list[str] | None,
+        options.option(
+            "An adapter for all tasks or for one; may be repeated: a folder, a hub name, the name "
+            "that the base's server gives it, or the folder of a model trained whole.",
+            options.MODELS,
+            metavar="[TASK=]DIR",
+        ),
+    ] = None
+    tasks: Annotated[
+        str | None,
+        options.option("The tasks to evaluate. Default: all.", _DATA, metavar="A,B"),
+    ] = None
+    limit: Annotated[
+        int | None,
+        options.option(
+            "The number of samples of each task. Default: all.", _DATA, metavar="N", min=1
+        ),
+    ] = None
+    split: Annotated[
+        str, options.option("The file of samples: held_out or train.", _DATA, default=True)
+    ] = "held_out"
+    seed: Annotated[
+        int,
+        options.option(
+            "The seed that draws the samples, also those of the bootstrap.",
+            _DATA,
+            min=0,
+            default=True,
+        ),
+    ] = 0
+    config: options.Config = None
+    concurrency: Concurrency = 4
+    max_tokens_total: options.MaxTokensTotal = None
+    as_json: options.AsJson = False
+
+
+@command(app, "evaluate")
+def train_evaluate_command(
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="A folder of curated samples.", show_default=False),
+    ],
+    *,
+    given: EvaluateOptions,
+) -> int:
+    """Compare adapters with their base on samples that were held out of training.
+
+    Each sample is asked as inference asks it, at temperature 0, and its reply is measured as in
+    the paper. Differences come with their 95% interval by the paired bootstrap (10,000 samples)
+    and two-sided p, the larger of the bootstrap's and that of an exact test; * is p below .05, **
+    below .01, *** below .001. Replies are kept: the same command resumes, and with more samples or
+    adapters only the new ones are asked.
+
+    Exit status: 0 all is measured, 2 wrong usage, 1 a fault.
+    """
+    from colligate.cli.progress import run_resumable
+    from colligate.core.events import pluralize
+    from colligate.lab.bench.participants import ModelNames
+    from colligate.lab.training.evaluation import Evaluation, evaluate
+    from colligate.settings import Settings
+
+    chosen = {
+        "data": data,
+        "names": ModelNames(Settings.load(given.config).override(reader=given.model)),
+        "adapters": tuple(given.adapter or ()),
+        "tasks": options.split_names(given.tasks),
+        "arguments": options.collect_given(
+            given, "model", "adapter", "tasks", "limit", "split", "seed"
+        ),
+    }
+    request = Evaluation(**{**pick(given, Evaluation), **chosen})
+    report = run_resumable(lambda see: evaluate(request, see), given.out)
+    if report is None:
+        return INTERRUPTED
+    if given.as_json:
+        print_json(report.to_json())
+    else:
+        show_report(report)
+        note(f"{pluralize(sum(report.samples.values()), 'sample')}; {given.out}")
+    for side, count in report.cut.items():
+        note(f"{side}: {pluralize(count, 'answer')} cut at the token limit of inference")
+    for side, count in report.failed.items():
+        warn(f"{side}: {pluralize(count, 'answer')} failed and counted as empty")
+    return ANSWERED
+
+
+# Tables
+
+
+def show_card(card: Card) -> None:
+    """Print the samples by task and class, and note what was left out."""
+    from colligate.core.events import pluralize
+
+    print_result(make_table(["task", "class", "train", "held out"], card.rows()))
+    for reason, count in card.discarded.items():
+        note(f"left out: {pluralize(count, 'sample')}, {reason}")
+
+
+def show_report(report: EvaluationReport) -> None:
+    """Print a line for each metric and adapter."""
+    if not any(measure.adapter for measure in report.measures):
+        rows = [_format_base(each) for each in report.measures]
+        print_result(make_table(["task", "metric", "samples", "base"], rows))
+        return
+    rows = [[*_format_base(each), *_format_comparison(each)] for each in report.measures]
+    headings = ["task", "metric", "samples", "base", "adapted", "difference", "95% interval", "p"]
+    headings += ["", "adapter"]
+    if len(report.models) == 2:  # the base and one adapter, which needs no name
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    print_result(make_table(headings, rows))
+
+
+def _format_base(measure: Measure) -> list[str]:
+    from colligate.lab.training.scores import LOWER_IS_BETTER
+
+    less = " (lower is better)" if measure.metric in LOWER_IS_BETTER else ""
+    metric = f"{measure.metric}{less}"
+    return [measure.task, metric, f"{measure.samples:,}", _format_number(measure.base)]
+
+
+def _format_comparison(measure: Measure) -> list[str]:
+    found = measure.difference
+    if found is None:
+        return [_format_number(measure.adapted), "", "", "", "", measure.adapter]
+    return [
+        _format_number(measure.adapted),
+        f"{found.mean:+.3f}",
+        f"{found.low:+.3f} to {found.high:+.3f}",
+        f"{found.p:.4f}",
+        found.stars,
+        measure.adapter,
+    ]
+
+
+def _format_number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

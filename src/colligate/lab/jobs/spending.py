@@ -1,0 +1,145 @@
+"""One token budget for all items of a job, which no item can see.
+
+A strategy that saw what is left of the job's budget would answer differently near its end. So each
+run has no limit of its own. When the job's budget is spent, calls are refused, and the result of a
+run that was refused a call is not kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from colligate.core.budget import Budget, TokenBudget
+from colligate.errors import BudgetExceeded
+from colligate.models import (
+    Capability,
+    ChatModel,
+    ChatRequest,
+    Completion,
+    LabelModel,
+    LabelOdds,
+    Message,
+    OnToken,
+    Role,
+    Usage,
+)
+from colligate.models.base import WrappedModel
+from colligate.models.metering import Call, Meter, Prices, UsageReport
+
+MANY_CALLS = 300
+"""A job that expects more model calls than this reports it before the first one."""
+
+
+class Spending:
+    """The tokens of all runs together, in and out; `limit` None means no limit."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.prices = Prices.load()
+        self._total = Meter(prices=self.prices)
+        self.budget = TokenBudget(Budget(limit), self._total)
+
+    @property
+    def tokens(self) -> int:
+        """The tokens spent so far."""
+        return self._total.tokens
+
+    def add(self, tokens: int) -> None:
+        """Count tokens that another process spent."""
+        self._total.tokens += tokens
+
+    def meter(self) -> Meter:
+        """Return a meter for one run, which also counts here."""
+        return _RunMeter(prices=self.prices, total=self._total)
+
+
+@dataclass
+class _RunMeter(Meter):
+    """A run's meter that adds its tokens to those of all runs.
+
+    A cached reply costs the job nothing, but the answer as much as ever: it counts in the usage of
+    its row and not in what was spent.
+    """
+
+    total: Meter = field(default_factory=Meter)
+    remembered: int = 0
+
+    def record(self, call: Call) -> Call:
+        if call.cached:
+            self.remembered += call.passes or 1
+        else:
+            self.total.tokens += call.usage.input_tokens + call.usage.output_tokens
+        return super().record(replace(call, cached=False))
+
+    def report(self, *, seconds: float | None = None) -> UsageReport:
+        return replace(super().report(seconds=seconds), remembered=self.remembered)
+
+
+class SharedTokenBudget(TokenBudget):
+    """A run's token budget: no limit of its own, its calls are paid from the job's.
+
+    `refused` is the error of the first call that the job's budget did not allow.
+    """
+
+    def __init__(self, spending: Spending, meter: Meter) -> None:
+        super().__init__(Budget(), meter)
+        self._all = spending.budget
+        self.refused: BudgetExceeded | None = None
+
+    @asynccontextmanager
+    async def hold(self, tokens: int) -> AsyncIterator[None]:
+        """Reserve the most a call may take from the job's budget until it is done."""
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._all.hold(tokens))
+            except BudgetExceeded as error:
+                self.refused = self.refused or error
+                raise
+            yield
+
+
+class PaidJudge(WrappedModel):
+    """A judge, paid from the job's budget; its calls count in a meter of its own, or in `meter`."""
+
+    def __init__(self, model: ChatModel, spending: Spending, meter: Meter | None = None) -> None:
+        super().__init__(model)
+        self._meter = meter or spending.meter()
+        self._all = spending.budget
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self._model.capabilities & {
+            Capability.CHAT,
+            Capability.STRUCTURED,
+            Capability.LABELS,
+        }
+
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
+        """Make one call; see `ChatModel.chat`."""
+        prompt = await self._model.count_prompt(request.messages)
+        async with self._all.hold(prompt + request.max_tokens):
+            began = time.perf_counter()
+            reply = await self._model.chat(request, on_token)
+            seconds = time.perf_counter() - began
+            usage, cached = reply.usage, reply.cached
+            self._meter.chat(Role.JUDGE, self.name, usage, seconds=seconds, cached=cached)
+        return reply
+
+    async def labels(
+        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
+    ) -> LabelOdds:
+        assert isinstance(self._model, LabelModel)
+        prompt = await self._model.count_prompt(messages)
+        async with self._all.hold(prompt):
+            began = time.perf_counter()
+            odds = await self._model.labels(messages, labels, forced=forced)
+            seconds = time.perf_counter() - began
+            self._meter.scoring(
+                Role.JUDGE, self.name, passes=1, seconds=seconds, usage=Usage(prompt)
+            )
+        return odds
+
+    async def aclose(self) -> None:
+        """Do nothing: the owner of the model closes it."""

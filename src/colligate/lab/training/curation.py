@@ -1,0 +1,515 @@
+"""Curate samples: what all methods share, from the request to the samples and their data card.
+
+A method opens a curation (`open_curation`) and gives the work on each question or document to
+`CurationContext.curate`, which resumes an interrupted curation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from colligate.concurrency import in_thread
+from colligate.core.events import Listener, Noted, Trace, to_plain
+from colligate.core.parameters import require_min
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.documents import Document
+from colligate.errors import ColligateError, MissingPath, NoDocuments, UsageError
+from colligate.lab.bench.corpus import INDEXES, CorpusResolver
+from colligate.lab.bench.datasets.formats import read_questions
+from colligate.lab.bench.datasets.passages import iterate_documents, load_documents
+from colligate.lab.bench.participants import ModelNames
+from colligate.lab.bench.question import HasId, Question, draw_sample
+from colligate.lab.bench.suites import Dataset
+from colligate.lab.jobs.files import JsonlReader, lock_folder
+from colligate.lab.jobs.identity import (
+    PROMPTS,
+    model_records,
+    path_digest,
+    prompt_digests,
+    versions,
+)
+from colligate.lab.jobs.job import IdentityRecord, Job, RecordFile, ResultFile
+from colligate.lab.jobs.spending import MANY_CALLS, PaidJudge, SharedTokenBudget, Spending
+from colligate.lab.training.samples import (
+    HELD_OUT,
+    TRAIN,
+    Card,
+    CuratedItem,
+    Sample,
+    count_samples,
+    write_card,
+    write_samples,
+)
+from colligate.library.library import AsyncLibrary
+from colligate.library.sources import Sources
+from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.cache import KeyValueStore, MemoryStore
+from colligate.models.weights import hash_file
+from colligate.readers.quoting import QuotingReader
+from colligate.reporting import report_ingestion
+
+I = TypeVar("I", bound=HasId)  # noqa: E741 (an item)
+
+_TEACHER = "teacher"  # what records call the reader of a curation
+
+
+@dataclass(frozen=True)
+class Curation:
+    """A request to curate samples into a folder.
+
+    Questions are asked over a `library`; without one over a `corpus` (passages, or a folder of
+    documents; questions that name documents of it are asked over these); without both over the
+    documents that come with each. The reader of `names` is the teacher, in every role but the
+    judge's. `tasks` are names, without any all of the system's; `limit` is how many questions or
+    documents, None all. `held_out` is the share of them that is kept from training.
+    `max_tokens_total` limits what this process spends, `timeout` the seconds of each item.
+    `settings` are parameters of the system as texts such as "k=3". `arguments` are recorded as
+    they are.
+    """
+
+    out: Path
+    questions: Path | None = None
+    format: str = "auto"
+    library: Path | None = None
+    corpus: Path | None = None
+    names: ModelNames = field(default_factory=ModelNames)
+    tasks: tuple[str, ...] = ()
+    limit: int | None = None
+    seed: int = 0
+    held_out: float = 0.1
+    concurrency: int = 1
+    max_tokens_total: int | None = None
+    timeout: float | None = None
+    retry_failed: bool = False
+    settings: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.library is not None and self.corpus is not None:
+            raise UsageError("a library and a corpus exclude each other", hint="name one of them")
+        if not 0 <= self.held_out < 1:
+            why = "expected a share from 0 to less than 1"
+            raise UsageError(f"cannot hold out {self.held_out}", why, "name one such as 0.1")
+        require_min(self, limit=1, concurrency=1, max_tokens_total=1, timeout=0.001)
+
+    def choose_tasks(self, system: str, known: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the tasks that are asked for, or all of the system's; UsageError for others."""
+        if unknown := [task for task in self.tasks if task not in known]:
+            raise UsageError(f"{system} has no task {unknown[0]!r}", f"it has {', '.join(known)}")
+        return self.tasks or known
+
+    def require_questions(self, why: str) -> None:
+        """Raise UsageError if no file of questions is named."""
+        if self.questions is None:
+            raise UsageError("no questions are named", why, "give --questions FILE")
+
+
+@dataclass(frozen=True)
+class CuratedMethod:
+    """The method that samples are made for.
+
+    The teacher must meet `needs`, which also say whether documents are read and searched at all;
+    if nothing is required no teacher is opened. `prompts_of` are the classes whose modules write
+    prompts, `settings` the configuration of the system: both belong to the identity.
+    """
+
+    system: str
+    tasks: Sequence[str]
+    needs: Needs
+    prompts_of: Sequence[type] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def open_curation(
+    request: Curation, on_event: Listener, method: CuratedMethod
+) -> AsyncIterator[CurationContext]:
+    """Lock the folder and open models and documents, until the end."""
+    system, needs = method.system, method.needs
+    reader = request.names.models.get(Role.READER) or request.names.settings.reader
+    if needs.required and reader is None:
+        # A model that was chosen by default is not one to learn from.
+        why = "it writes the samples"
+        raise UsageError("no teacher is named", why, "give --teacher MODEL")
+    trace = Trace([on_event], keep=False)
+    asked = await in_thread(_read_questions, request, needs)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(lock_folder(request.out))
+        session = await stack.enter_async_context(request.names.session())
+        models: dict[Role, ChatModel] = {}
+        if needs.required:
+            models = await session.open_models(trace, [Role.READER, Role.JUDGE])
+        records = await model_records(models, None, None)
+        judge = models.pop(Role.JUDGE, None)
+        for line in await session.check_models(system, needs, models) if models else ():
+            trace.emit(Noted(line, warning=True))
+        embedder = await session.open_embedder(trace) if needs.searches else None
+        reranker = await session.open_reranker(models, trace) if needs.searches and models else None
+        records |= await model_records({}, embedder, reranker)
+        library, corpora, dataset = None, None, _make_dataset(request)
+        if request.library is not None:
+            library = await _open_library(request.library, embedder, needs, stack, trace)
+        else:
+            corpora = CorpusResolver(Path(), request.out / INDEXES, embedder, trace)
+            await stack.enter_async_context(corpora)
+            if needs.reads:
+                asked = [await corpora.resolve(dataset, question) for question in asked]
+        identity = {
+            "system": system,
+            "tasks": sorted(method.tasks),
+            "settings": to_plain(method.settings),
+            "seed": request.seed,
+            "models": {
+                _TEACHER if role == Role.READER else role: asdict(each)
+                for role, each in records.items()
+            },
+            "data": await _digest_sources(request, library),
+            PROMPTS: await in_thread(prompt_digests, method.prompts_of),
+        }
+        yield CurationContext(
+            request,
+            system,
+            tuple(asked),
+            identity,
+            trace,
+            models,
+            dataset,
+            spending=Spending(request.max_tokens_total),
+            corpora=corpora,
+            library=library,
+            embedder=embedder,
+            reranker=reranker,
+            judge=judge,
+        )
+
+
+@dataclass
+class CurationContext:
+    """The models, documents and budget that the work on each item uses.
+
+    `questions` are those that are asked, drawn by seed and id. `identity` is what the samples are
+    made with. The documents are those of `library`, otherwise what `corpora` has of `dataset`.
+    `judge` is None if none is named. `store` is what strategies know about documents, for all
+    items.
+    """
+
+    request: Curation
+    system: str
+    questions: tuple[Question, ...]
+    identity: Mapping[str, Any]
+    trace: Trace
+    models: Mapping[Role, ChatModel]
+    dataset: Dataset
+    spending: Spending = field(default_factory=Spending)
+    corpora: CorpusResolver | None = None
+    library: AsyncLibrary | None = None
+    embedder: Embedder | None = None
+    reranker: Reranker | None = None
+    judge: ChatModel | None = None
+    store: KeyValueStore = field(default_factory=MemoryStore)
+
+    async def curate(
+        self,
+        items: Sequence[I],
+        work: Callable[[I], Awaitable[CuratedItem]],
+        *,
+        filters: Sequence[str] = (),
+        calls: float = 1.0,
+    ) -> Card:
+        """Do the work on the items that are not done yet, then write samples and card.
+
+        `filters` are sentences for the card: what is left out or changed, and why. `calls` is
+        about how many model calls an item takes. Finished items are also written if the work ends
+        early; see `Job.run`.
+        """
+        request, by_id = self.request, {item.id: item for item in items}
+        if len(by_id) < len(items):
+            raise ValueError("two items have the same id")
+        job: Job[str, CuratedItem, IdentityRecord] = Job(
+            request.out,
+            CURATION,
+            JOURNAL,
+            self.trace,
+            phase="curating",
+            concurrency=request.concurrency,
+            timeout=request.timeout,
+            retry_failed=request.retry_failed,
+            fail=CuratedItem.failed,
+        )
+        stopped: ColligateError | None = None
+        async with job.resume(IdentityRecord(self.identity), request.arguments):
+            missing = {id_: item for id_, item in by_id.items() if job.is_missing(id_)}
+            self._announce(len(missing), len(items), calls)
+            try:
+                await job.run(missing, work)
+            except ColligateError as error:
+                stopped = error
+        card = await in_thread(
+            _write_samples, request, self.system, items, job.results, tuple(filters)
+        )
+        if stopped is not None:
+            raise stopped
+        if request.held_out and not card.total("held_out"):
+            what = f"nothing is held out of {card.items['done']:,} items"
+            self.trace.emit(
+                Noted(f"{what}: take more items (--limit), or raise --held-out", warning=True)
+            )
+        return card
+
+    def _announce(self, missing: int, every: int, calls: float) -> None:
+        if missing < every:
+            self.trace.emit(Noted(f"{every - missing:,} of {every:,} items are done"))
+        if missing * calls > MANY_CALLS:
+            about = round(missing * calls, -2)
+            text = f"{missing:,} items to come: about {about:,.0f} model calls"
+            self.trace.emit(Noted(text))
+
+    @asynccontextmanager
+    async def sources(self, question: Question) -> AsyncIterator[Sources]:
+        """Open the documents that a question is asked over."""
+        if self.library is not None:
+            yield self.library
+            return
+        assert self.corpora is not None
+        async with self.corpora.open_sources(self.dataset, question) as sources:
+            yield sources
+
+    def start_run(self, sources: Sources) -> Run:
+        """Return a run of the teacher with a meter of its own, paid from the job's budget."""
+        run = Run(
+            sources,
+            self.models,
+            self.spending.meter(),
+            reranker=self.reranker,
+            reader=QuotingReader(),
+            embedder=self.embedder,
+            store=self.store,
+        )
+        run.tokens = SharedTokenBudget(self.spending, run.meter)
+        return run
+
+    def judge_of(self, run: Run) -> ChatModel:
+        """Return the judge, whose calls count in the meter of a run; UsageError without one."""
+        if self.judge is None:
+            raise UsageError("no judge is named", "the work is to be judged", "name a --judge")
+        return PaidJudge(self.judge, self.spending, run.meter)
+
+    def usage_of(self, run: Run) -> dict[str, Any]:
+        """Return what a run cost; BudgetExceeded if it was refused a call, so it does not count."""
+        if isinstance(run.tokens, SharedTokenBudget) and run.tokens.refused is not None:
+            raise run.tokens.refused
+        return run.meter.report().to_json()
+
+    async def load_documents(self) -> list[Document]:
+        """Load at most `limit` of the documents, drawn by seed and id as questions are."""
+        limit, seed = self.request.limit, self.request.seed
+        if self.library is not None:
+            infos = draw_sample(await self.library.documents(), limit, seed)
+            found = [await self.library.document(info.id) for info in infos]
+        else:
+            found = await in_thread(lambda: draw_sample(self._every_document(), limit, seed))
+        if not found:
+            raise NoDocuments("there are no documents", "", "name a --library or a --corpus")
+        return found
+
+    def _every_document(self) -> Iterator[Document]:
+        if self.request.corpus is not None:
+            unread: list[ColligateError] = []
+            yield from iterate_documents(self.request.corpus, unread.append)
+            for error in unread:
+                self.trace.emit(Noted(f"left out: {error}", warning=True))
+            return
+        seen = set()
+        for question in self.questions:
+            for document in load_documents(question):
+                if document.id not in seen:
+                    seen.add(document.id)
+                    yield document
+
+
+# The files of a curation in progress: a record, and a line for each finished item.
+
+
+CURATION = RecordFile(
+    "curation.json",
+    IdentityRecord.from_json,
+    "a folder of curated samples",
+    "colligate train curate --out",
+)
+
+JOURNAL: ResultFile[str, CuratedItem] = ResultFile(
+    "journal.jsonl",
+    JsonlReader(
+        lambda line: (str(line["item"]), CuratedItem.from_json(line)),
+        "a curated item",
+        "delete the line: the same command does its item again",
+    ),
+    lambda id_, item: {"item": id_, **item.to_json()},
+)
+
+
+# The request: questions and documents.
+
+
+def _read_questions(request: Curation, needs: Needs) -> list[Question]:
+    """Read the questions that are asked; none if no file is named. Checks the paths."""
+    for path in (request.library, request.corpus):
+        if path is not None and not path.exists():
+            raise MissingPath(f"there is no {path}", "", "check the path")
+    if request.corpus is not None and request.out.resolve().is_relative_to(
+        request.corpus.resolve()
+    ):
+        why = "what is written there would be among the documents"
+        raise UsageError(f"{request.out} lies in {request.corpus}", why, "name a folder outside it")
+    if request.questions is None:
+        return []
+    questions = read_questions(request.questions, request.format)
+    asked = draw_sample(questions, request.limit, request.seed)
+    if not asked:
+        raise UsageError(f"{request.questions} holds no questions")
+    if needs.reads and request.library is None and request.corpus is None:
+        bare = next((question for question in asked if not question.documents), None)
+        if bare is not None:
+            why = f"question {bare.id} has no documents"
+            raise UsageError("there is nothing to read", why, "name a --library or a --corpus")
+    return asked
+
+
+def _make_dataset(request: Curation) -> Dataset:
+    """Return the data set that a suite would name for the request."""
+    file = "" if request.questions is None else str(request.questions.absolute())
+    if request.corpus is None:
+        return Dataset("questions", file, over="candidates")
+    return Dataset("questions", file, over="documents", corpus=str(request.corpus.absolute()))
+
+
+async def _open_library(
+    path: Path, embedder: Embedder | None, needs: Needs, stack: AsyncExitStack, trace: Trace
+) -> AsyncLibrary:
+    """Open a library, and index it if it is to be searched."""
+    library = AsyncLibrary(path) if embedder is None else AsyncLibrary(path, embedder=embedder)
+    stack.push_async_callback(library.close)
+    if not await library.documents():
+        raise NoDocuments("there is nothing to ask", f"the library {path} is empty")
+    if needs.searches:
+        await library.index_pending(on_progress=report_ingestion(trace))
+    return library
+
+
+async def _digest_sources(request: Curation, library: AsyncLibrary | None) -> dict[str, str]:
+    """Return a digest of each source."""
+    found = {}
+    if request.questions is not None:
+        found["questions"] = await in_thread(path_digest, request.questions)
+    if request.corpus is not None:
+        found["corpus"] = await in_thread(path_digest, request.corpus)
+    if library is not None:
+        every = sorted(f"{info.id}\0{info.characters}" for info in await library.documents())
+        whole = "\n".join(every).encode("utf-8", "surrogatepass")
+        found["library"] = hashlib.sha256(whole).hexdigest()
+    return found
+
+
+# From the finished items to files of samples, split by question, and their data card.
+
+
+def _write_samples(
+    request: Curation,
+    system: str,
+    items: Sequence[HasId],
+    results: Mapping[str, CuratedItem],
+    filters: tuple[str, ...],
+) -> Card:
+    done = {item.id: results[item.id] for item in items if item.id in results}
+    splits: dict[str, list[Sample]] = {"train": [], "held_out": []}
+    asked: dict[str, list[HasId]] = {"train": [], "held_out": []}
+    for item in items:
+        if item.id in done:
+            held_out = is_held_out(split_key(item), request.held_out, request.seed)
+            split = "held_out" if held_out else "train"
+            splits[split] += done[item.id].samples
+            asked[split].append(item)
+    files = {TRAIN: splits["train"], HELD_OUT: splits["held_out"]}
+    for name, samples in files.items():
+        write_samples(request.out / name, samples)
+    record = CURATION.read(request.out)
+    card = Card(
+        system=system,
+        items={
+            "asked": len(items),
+            "done": len(done),
+            "failed": sum(bool(each.error) for each in done.values()),
+        },
+        filters=filters,
+        sources={
+            name: str(path)
+            for name in ("questions", "library", "corpus")
+            if (path := getattr(request, name)) is not None
+        },
+        made_with=record.identity,
+        split={
+            "held out": request.held_out,
+            "kept apart by": "a question's words, or the document where there is no question",
+            "seed": request.seed,
+            **_count_shared_gold(asked["train"], asked["held_out"]),
+            **_count_shared_documents(splits["train"], splits["held_out"]),
+        },
+        files={name: hash_file(request.out / name) for name in files},
+        versions=versions(),
+        sessions=tuple(asdict(session) for session in record.sessions),
+        **count_samples(done.values(), splits),
+    )
+    write_card(request.out, card)
+    return card
+
+
+def is_held_out(key: str, share: float, seed: int) -> bool:
+    """Whether a question or document is kept from training: the same at every size of a set."""
+    # Not the hash of `draw_sample`: otherwise the first that it draws would all be held out.
+    whole = hashlib.sha256(f"held out\n{seed}\n{key}".encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(whole[:8], "big") < share * 2**64
+
+
+def split_key(item: HasId) -> str:
+    """Return a question's words, since data sets have some twice under several ids; or the id."""
+    return " ".join(item.text.casefold().split()) if isinstance(item, Question) else item.id
+
+
+def _count_shared_gold(train: Sequence[HasId], held_out: Sequence[HasId]) -> dict[str, int]:
+    """Count the held-out questions that have a gold document of a training question."""
+    known = {id_ for each in train if isinstance(each, Question) for id_ in each.gold}
+    golds = [set(each.gold) for each in held_out if isinstance(each, Question) and each.gold]
+    if not golds:
+        return {}
+    shared = sum(not known.isdisjoint(gold) for gold in golds)
+    return {
+        "held-out questions with gold documents": len(golds),
+        "of them with one that a training question has too": shared,
+    }
+
+
+def _count_shared_documents(train: Sequence[Sample], held_out: Sequence[Sample]) -> dict[str, int]:
+    """Count the held-out samples over a document that a training sample is over too."""
+    shows = [shown for sample in held_out if (shown := _task_and_document(sample))]
+    if not shows:
+        return {}
+    known = set(map(_task_and_document, train))
+    return {
+        "held-out samples for a question and a document": len(shows),
+        "of them over one that a training sample of the task is over too": sum(
+            shown in known for shown in shows
+        ),
+    }
+
+
+def _task_and_document(sample: Sample) -> tuple[str, str] | None:
+    """Return the task, and the document that a question was asked over, if it was over one."""
+    if "question" not in sample.meta or "document" not in sample.meta:
+        return None
+    return sample.task, str(sample.meta["document"])

@@ -1,0 +1,454 @@
+"""Compare adapters with their base on held-out samples: `colligate train evaluate`.
+
+The base and the adapters get each sample's messages, greedily, as at inference. Replies are stored
+in `replies.db` of the folder, by messages and weights: an interrupted command resumes, more samples
+and other adapters may be asked for later, and nothing is asked twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from copy import copy
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from colligate.concurrency import in_thread, map_concurrent
+from colligate.core.events import Event, Listener, Noted, Progressed, Trace
+from colligate.core.prompts import Reasoning
+from colligate.core.run import Run
+from colligate.documents.tokens import estimate_tokens
+from colligate.errors import (
+    ContextTooSmall,
+    MalformedOutput,
+    MissingCapability,
+    MissingPath,
+    RequestRefused,
+    UsageError,
+)
+from colligate.lab.bench.participants import ModelNames
+from colligate.lab.bench.question import draw_sample
+from colligate.lab.bench.significance import Difference, paired_bootstrap
+from colligate.lab.jobs.files import lock_folder, write_whole
+from colligate.lab.jobs.identity import hardware, model_records, versions
+from colligate.lab.jobs.spending import MANY_CALLS, SharedTokenBudget, Spending
+from colligate.lab.training.samples import Sample, read_samples
+from colligate.lab.training.scores import SCORES, average_values, score_reply
+from colligate.library.in_memory import InMemorySources
+from colligate.models import Capability, ChatModel, Completion, Role
+from colligate.models.cache import CachedChat, ResponseCache
+from colligate.models.structured import json_schema_of, with_schema
+from colligate.models.weights import hash_file
+from colligate.session import Session
+from colligate.settings import Named as NamedModel
+from colligate.strategies.dualrag.prompts import (
+    IDENTIFIER_TOKENS,
+    REASONER_TOKENS,
+    SUMMARY_TOKENS,
+    Entities,
+    Summary,
+)
+from colligate.strategies.longrefiner.method import FORCED, LABEL_TOKENS, LABELS
+from colligate.strategies.longrefiner.selection import TITLES_TOKENS
+from colligate.strategies.rdr2.method import RDR2
+
+REPORT, REPLIES = "report.json", "replies.jsonl"
+BASE = "base"
+
+_CACHE = "replies.db"
+_SAMPLE_ERRORS = (ContextTooSmall, MalformedOutput, RequestRefused)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A request to evaluate adapters, with its folder `out`.
+
+    `data` is a folder of curated samples and `split` one of its files ("held_out"). The reader
+    of `names` is the base. An adapter is a folder or a name, for all tasks, or "TASK=ADAPTER" for
+    one; it may be the folder of a model of which all parameters were trained. `limit` is how many
+    samples of each task, None all. `max_tokens_total` limits what this process spends.
+    """
+
+    data: Path
+    out: Path
+    names: ModelNames = field(default_factory=ModelNames)
+    adapters: Sequence[str] = ()
+    tasks: Sequence[str] = ()
+    split: str = "held_out"
+    limit: int | None = None
+    seed: int = 0
+    concurrency: int = 4
+    max_tokens_total: int | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The base, or an adapter on it, and the tasks that it is asked for."""
+
+    name: str
+    tasks: tuple[str, ...]
+    run: Run
+
+
+async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
+    """Ask base and adapters for the missing replies, measure all, and write the report.
+
+    If the sample itself prevents a reply (a prompt that does not fit), it is measured as empty.
+
+    Raises:
+        UsageError, MissingPath, FaultyRecord: the request or the samples are wrong.
+        MissingCapability, WeightsUnavailable: an adapter cannot be put on the base.
+        BudgetExceeded: the budget is spent; the same call resumes.
+        ModelError: the model cannot be asked; the same call resumes.
+    """
+    trace = Trace([on_event], keep=False)
+    samples, digest = await in_thread(_load_samples, request)
+    spending = Spending(request.max_tokens_total)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(lock_folder(request.out))
+        session = await stack.enter_async_context(request.names.session())
+        tasks = tuple(dict.fromkeys(sample.task for sample in samples))
+        base = await _open_base(session, tasks, trace)
+        made_with = {
+            "base": asdict((await model_records({Role.READER: base}, None, None))["reader"]),
+            "samples": {"file": str(_samples_file(request)), "sha256": digest},
+            "versions": await in_thread(versions),
+            "hardware": await in_thread(hardware),
+            "arguments": dict(request.arguments),
+        }
+        cache = ResponseCache(request.out / _CACHE)
+        stack.callback(cache.close)
+        run = _start_run(CachedChat(base, cache), spending, trace)
+        sides = [_Side(BASE, tasks, run)]
+        for given in dict.fromkeys(request.adapters):
+            sides.append(await _open_side(given, tasks, run, session, cache))
+        replies = await _ask_all(samples, sides, request.concurrency, trace)
+        usage = run.meter.report().to_json()
+        models = {side.name: side.run.model(Role.READER) for side in sides}
+        made_with["weights"] = {
+            side: getattr(model, "version", "") for side, model in models.items()
+        }
+        for warning in cache.warnings:
+            trace.emit(Noted(warning, warning=True))
+    report = EvaluationReport(
+        models={side: model.name for side, model in models.items()},
+        split=request.split,
+        samples=Counter(sample.task for sample in samples),
+        measures=await in_thread(compare_sides, replies, request.seed),
+        failed=Counter(reply.side for reply in replies if reply.error),
+        cut=Counter(reply.side for reply in replies if reply.finish_reason == "length"),
+        seed=request.seed,
+        usage=usage,
+        made_with=made_with,
+    )
+    await in_thread(write_evaluation, request.out, report, replies)
+    return report
+
+
+def _samples_file(request: Evaluation) -> Path:
+    return request.data / f"{request.split}.jsonl"
+
+
+def _load_samples(request: Evaluation) -> tuple[list[Sample], str]:
+    """Return the samples that are asked, task by task, and the digest of their file. Blocks."""
+    file = _samples_file(request)
+    if not file.is_file():
+        why = f"it has no {file.name}"
+        hint = "colligate train curate --out makes one"
+        raise MissingPath(f"{request.data} holds no samples to evaluate", why, hint)
+    for task in request.tasks:
+        if task not in SCORES:
+            raise UsageError(f"there is no task {task!r}", f"there are {', '.join(SCORES)}")
+    read = list(read_samples(file, request.tasks))
+    unknown = next((sample for sample in read if sample.task not in SCORES), None)
+    if unknown is not None:
+        why = f"there is no task {unknown.task!r}"
+        raise UsageError(f"cannot measure sample {unknown.id} of {file}", why)
+    found = [
+        sample
+        for task in SCORES
+        for sample in draw_sample((s for s in read if s.task == task), request.limit, request.seed)
+    ]
+    if not found:
+        there = ", ".join(dict.fromkeys(sample.task for sample in read_samples(file)))
+        why = f"of {', '.join(request.tasks)}; it has {there}" if there else "it is empty"
+        raise UsageError(f"{file} holds no samples", why, "curate more, or hold more of them out")
+    return found, hash_file(file)
+
+
+async def _open_base(session: Session, tasks: Sequence[str], trace: Trace) -> ChatModel:
+    base = (await session.open_models(trace, [Role.READER]))[Role.READER]
+    if "scope" in tasks and session.find_unprobed(base):
+        await session.probe(base)  # does it give odds of labels?
+    return base
+
+
+def _start_run(model: ChatModel, spending: Spending, trace: Trace) -> Run:
+    """Return a run without documents; its warnings are passed on, once each."""
+    passed: set[str] = set()
+
+    def pass_on(event: Event) -> None:
+        if isinstance(event, Noted) and event.warning and event.text not in passed:
+            passed.add(event.text)
+            trace.emit(event)
+
+    run = Run(
+        InMemorySources(()), {Role.READER: model}, spending.meter(), Trace([pass_on], keep=False)
+    )
+    run.tokens = SharedTokenBudget(spending, run.meter)
+    return run
+
+
+async def _open_side(
+    given: str,
+    tasks: Sequence[str],
+    run: Run,
+    session: Session,
+    cache: ResponseCache,
+) -> _Side:
+    """Return the side of an adapter, named as the user did."""
+    task, equals, adapter = given.partition("=")
+    if not (equals and task in SCORES):
+        task, adapter = "", given
+    if task and task not in tasks:
+        raise UsageError(f"--adapter {given}", f"there are no samples of {task}")
+    if given == BASE:
+        why = f"the report calls the model without an adapter {BASE}"
+        raise UsageError(f"--adapter {given}", why, f"give a folder of that name as ./{given}")
+    if await in_thread(_is_full_model, adapter):
+        model = await session.open_model(NamedModel(f"hf:{adapter}"))
+        side = copy(run)  # budget and meter are the same ones
+        side.models = {Role.READER: CachedChat(model, cache)}
+    else:
+        side = await run.with_adapter(Role.READER, adapter)
+    return _Side(given, (task,) if task else tuple(tasks), side)
+
+
+def _is_full_model(adapter: str) -> bool:
+    """Whether it is the folder of a model, not of an adapter. Blocks."""
+    place = Path(adapter).expanduser()
+    return (place / "config.json").is_file() and not (place / "adapter_config.json").is_file()
+
+
+async def _ask_all(
+    samples: Sequence[Sample], sides: Sequence[_Side], concurrency: int, trace: Trace
+) -> list[ScoredReply]:
+    """Return the reply of each side to each sample of its tasks, with its values."""
+    wanted = [(sample, side) for sample in samples for side in sides if sample.task in side.tasks]
+    if len(wanted) > MANY_CALLS:
+        tokens = sum(estimate_tokens(m.content) for each, _ in wanted for m in each.messages)
+        trace.emit(Noted(f"at most {len(wanted):,} calls, about {tokens:,} tokens"))
+    done = 0
+
+    async def ask(asked: tuple[Sample, _Side]) -> ScoredReply:
+        nonlocal done
+        sample, side = asked
+        completion, error = Completion(""), ""
+        try:
+            completion = await ask_sample(sample, side.run)
+        except _SAMPLE_ERRORS as trouble:
+            error = f"{type(trouble).__name__}: {trouble}"
+        values = await in_thread(score_reply, sample, completion.text)
+        done += 1
+        what = f"{sample.task} {sample.id}: {side.name}"
+        trace.emit(Progressed("evaluating", done, len(wanted), what))
+        return ScoredReply(
+            sample,
+            side.name,
+            completion.text,
+            values,
+            completion.finish_reason,
+            error,
+            completion.usage.input_tokens,
+            completion.usage.output_tokens,
+        )
+
+    return await map_concurrent(wanted, ask, concurrency)
+
+
+# The report: each metric of the base and of adapters, and whether they differ.
+
+
+@dataclass(frozen=True)
+class ScoredReply:
+    """The reply of one side to a sample, and its values.
+
+    `side` is "base" or the adapter as it was named. `error` is why there is no reply; it is then
+    measured as an empty one.
+    """
+
+    sample: Sample
+    side: str
+    reply: str
+    values: Mapping[str, float]
+    finish_reason: str = "stop"
+    error: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the reply as a line of `replies.jsonl`."""
+        sample = self.sample
+        found = {"id": sample.id, "task": sample.task, "target": sample.target, **vars(self)}
+        del found["sample"]
+        shown = {name: value for name, value in self.values.items() if name[0] != "_"}
+        return {**found, "values": shown}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric of a task: the base's value and, if there is one, an adapter's.
+
+    A value is None if the metric applies to no reply of that side. `samples` is how many it applies
+    to on all sides. `difference` is the adapter's minus the base's over these (`paired_bootstrap`),
+    samples of one question or page together; None without an adapter, or for a metric of all
+    replies together.
+    """
+
+    task: str
+    metric: str
+    samples: int
+    base: float | None
+    adapter: str = ""
+    adapted: float | None = None
+    difference: Difference | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        nothing = {**dict.fromkeys(("difference", "low", "high", "p")), "stars": ""}
+        found = self.difference.to_json() if self.difference else nothing
+        return {**vars(self), "adapter": self.adapter or None, **found}
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """All measures. `models` names each side's model, `samples` counts those of each task.
+
+    `failed` and `cut` count the replies that failed, or reached their maximum length, by side.
+    `seed` drew the samples, of the file and of the bootstrap.
+    """
+
+    models: Mapping[str, str]
+    split: str
+    samples: Mapping[str, int]
+    measures: tuple[Measure, ...]
+    failed: Mapping[str, int] = field(default_factory=dict)
+    cut: Mapping[str, int] = field(default_factory=dict)
+    seed: int = 0
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    made_with: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {**vars(self), "measures": [measure.to_json() for measure in self.measures]}
+
+
+def compare_sides(replies: Sequence[ScoredReply], seed: int) -> tuple[Measure, ...]:
+    """Return every metric of every task, for each adapter and the base over the same samples."""
+    by_task: dict[str, dict[str, dict[str, ScoredReply]]] = {}
+    for reply in replies:
+        sides = by_task.setdefault(reply.sample.task, {})
+        sides.setdefault(reply.side, {})[reply.sample.id] = reply
+    return tuple(
+        found
+        for task in SCORES
+        if task in by_task
+        for found in _measure_task(task, by_task[task], seed)
+    )
+
+
+def _measure_task(
+    task: str, sides: Mapping[str, Mapping[str, ScoredReply]], seed: int
+) -> Iterator[Measure]:
+    base = sides[BASE]
+    alone = _average(base)
+    adapters = [side for side in sides if side != BASE]
+    if not adapters:
+        for metric, value in alone.items():
+            applies = sum(metric in reply.values for reply in base.values())
+            yield Measure(task, metric, applies or len(base), value)
+    for adapter in adapters:
+        both = [
+            (sides[adapter][id_].values, reply.values, _find_origin(reply.sample))
+            for id_, reply in base.items()
+        ]
+        adapted = _average(sides[adapter])
+        for metric in dict.fromkeys((*alone, *adapted)):
+            pairs = [
+                (ours[metric], theirs[metric], origin)
+                for ours, theirs, origin in both
+                if metric in ours and metric in theirs
+            ]
+            found = None
+            if pairs:
+                ours, theirs, origins = zip(*pairs, strict=True)
+                found = paired_bootstrap(ours, theirs, seed, clusters=origins)
+            asked, its = len(pairs) or len(both), adapted.get(metric)
+            yield Measure(task, metric, asked, alone.get(metric), adapter, its, found)
+
+
+def _find_origin(sample: Sample) -> str:
+    """Return the question that a sample is of, or its page: such samples are not independent."""
+    of = (f"{key} {sample.meta[key]}" for key in ("question", "document") if key in sample.meta)
+    return next(of, sample.id)
+
+
+def _average(replies: Mapping[str, ScoredReply]) -> Mapping[str, float]:
+    return average_values([reply.values for reply in replies.values()])
+
+
+def write_evaluation(out: Path, report: EvaluationReport, replies: Iterable[ScoredReply]) -> None:
+    """Write report and replies, each completely or not at all. Blocks."""
+    lines = (json.dumps(reply.to_json(), ensure_ascii=False) + "\n" for reply in replies)
+    write_whole(out / REPLIES, lines)
+    write_whole(out / REPORT, [json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n"])
+
+
+# How inference asks: the schema of a reply that is not in words, and its length.
+
+_SCHEMAS: Mapping[str, type[BaseModel]] = {
+    "reasoner": Reasoning,
+    "identifier": Entities,
+    "summarizer": Summary,
+}
+
+_TOKENS = {
+    "router": RDR2().reply_tokens,
+    "scope": LABEL_TOKENS,
+    "selection": TITLES_TOKENS,
+    "reasoner": REASONER_TOKENS,
+    "identifier": IDENTIFIER_TOKENS,
+    "summarizer": SUMMARY_TOKENS,
+}
+
+
+async def ask_sample(sample: Sample, run: Run) -> Completion:
+    """Return the reader's reply to a sample's messages, greedy, as inference would ask.
+
+    It is one call: inference repeats it if the reply cannot be read, this does not. The scope is
+    the likelier label if the model gives odds of labels. A skeleton may have as many tokens as its
+    prompt: the whole text copied fits.
+    """
+    model = run.model(Role.READER)
+    if sample.task == "scope" and Capability.LABELS in model.capabilities:
+        with contextlib.suppress(MissingCapability):  # a server that begins no reply by force
+            odds = (await run.labels(sample.prompt, LABELS, forced=FORCED, role=Role.READER)).odds
+            likelier = max(odds, key=lambda label: odds[label])
+            return Completion(f"{FORCED}{likelier}]", model=model.name)
+    messages, reply = list(sample.prompt), _SCHEMAS.get(sample.task)
+    schema = None if reply is None else json_schema_of(reply)
+    if schema is not None and Capability.STRUCTURED not in model.capabilities:
+        messages = with_schema(messages, schema)
+    most = _TOKENS.get(sample.task)
+    if most is None:
+        prompt = await model.count_prompt(messages)
+        room = model.context_tokens - prompt if model.context_tokens is not None else prompt
+        most = max(1, min(prompt, room))
+    return await run.chat(messages, max_tokens=most, schema=schema)

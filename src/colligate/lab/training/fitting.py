@@ -1,0 +1,536 @@
+"""Train an adapter, or a whole model, on curated samples: `colligate train fit`.
+
+In the end the folder holds what `hf:BASE+FOLDER` (LoRA) or `hf:FOLDER` (full) loads, the record
+`fit.json`, the curve, and the checkpoints from which the same command resumes. Importing this
+module needs the extra `train`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from colligate.core.events import Event, Listener, Noted, Trace
+from colligate.errors import UnknownModel, UsageError
+from colligate.lab.bench.charts import Chart, Panel, Point, Series, draw_lines
+from colligate.lab.jobs.files import lock_folder, make_folder
+from colligate.lab.jobs.identity import check_same, versions, weights_digest
+from colligate.lab.jobs.job import Invocation, RecordFile, parse_known, utc_now
+from colligate.lab.training.recipes import Recipe, apply_settings, list_launch_files, read_recipe
+from colligate.lab.training.samples import HELD_OUT, TRAIN, read_samples, require_train_file
+from colligate.lab.training.trainer import (
+    SEAL,
+    Computation,
+    CurvePoint,
+    Device,
+    Encoder,
+    Encodings,
+    TrainedBase,
+    TrainingObserver,
+    build_dataset,
+    check_seal,
+    detect_device,
+    find_newest,
+    open_trainer,
+    plan_computation,
+    read_curve,
+    remove_unsealed,
+    step_of,
+    transformers,
+)
+from colligate.models.hf.loading import ModelSource, find_source, load_tokenizer, read_sizes
+from colligate.models.names import split_adapter, split_name
+from colligate.models.weights import PINNED, hash_file, pull
+from colligate.reporting import report_pull
+
+CHECKPOINTS, CURVE, PICTURE = "checkpoints", "curve.jsonl", "curve.svg"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The result of a training.
+
+    It is `finished` unless it was stopped after `step` of `steps`. Losses are means over tokens of
+    replies, in nats: `loss` of the last step measured, `held_out_before` and `held_out_after` of
+    the held-out samples (None without any). `tokens` and `seconds` are those of all sessions.
+    `model` is the name by which colligate opens the trained model.
+    """
+
+    out: Path
+    model: str
+    finished: bool
+    step: int
+    steps: int
+    samples: int
+    left_out: int
+    loss: float | None = None
+    held_out_before: float | None = None
+    held_out_after: float | None = None
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as `--json` prints it."""
+        return {**asdict(self), "out": str(self.out)}
+
+
+def fit(
+    recipe: str | Recipe,
+    data: Path,
+    base: str,
+    out: Path,
+    settings: Sequence[str] = (),
+    on_event: Listener = lambda event: None,
+) -> Fitted:
+    """Train on the samples in the folder `data`; an unfinished training in `out` is resumed.
+
+    `base` is a model's name, `hf:NAME-OR-PATH`. `settings` are `NAME=VALUE` and replace numbers of
+    the recipe. Blocks, and must be called in the main thread: Ctrl-C then saves and stops. With
+    several processes all of them call it, and the first one reports.
+
+    Raises:
+        UsageError: recipe, settings, data or base are wrong, or `out` holds another training.
+        FaultyRecord: a line of the data is not a sample.
+        ModelError: the base cannot be loaded.
+        ColligateError: a checkpoint is damaged, or training fails.
+    """
+    recipe = apply_settings(read_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
+    inputs = _prepare(recipe, data, base, on_event)
+    arguments = {"recipe": recipe.name, "data": str(data), "base": base, "set": list(settings)}
+    _check_out(out)
+    with lock_folder(out) if inputs.rank.first else nullcontext():
+        record = _open_record(inputs, out)
+        if record.finished:
+            inputs.emit(Noted(f"the training in {out} is finished: nothing is left to do"))
+        else:
+            _train(inputs, out, record, arguments)
+        return _summarise(inputs, out, record)
+
+
+def _check_out(out: Path) -> None:
+    """Make the folder, unless it holds a model that colligate did not train."""
+    make_folder(out)
+    foreign = [name for name in ("config.json", _ADAPTER[0]) if (out / name).exists()]
+    if foreign and read_record(out) is None:
+        why = f"it has a {foreign[0]} and no record of a training"
+        raise UsageError(f"{out} holds another model", why, "name another --out")
+
+
+def _train(
+    inputs: TrainingInputs, out: Path, record: FitRecord, arguments: Mapping[str, Any]
+) -> None:
+    """Run one session of a training, until its end or until it is stopped."""
+    resume = _find_checkpoint(inputs, out) if inputs.rank.first else None
+    _add_session(record, inputs, step_of(resume) if resume else 0, arguments)
+    first, computation = inputs.rank.first, inputs.computation
+    samples = (
+        build_dataset(inputs.train.fitting, inputs.cutoff, packing=computation.packing),
+        build_dataset(inputs.held_out.fitting, inputs.cutoff, packing=False),
+    )
+    base = TrainedBase(inputs.source, inputs.tokenizer, inputs.rank.sharded)
+    with open_trainer(inputs.recipe, computation, base, samples, out / CHECKPOINTS) as trainer:
+        trainer.accelerator.wait_for_everyone()
+        if not first:
+            resume = find_newest(out / CHECKPOINTS)  # the first process has checked it
+        count = transformers.trainer_pt_utils.get_model_param_count
+        trained = count(trainer.model, trainable_only=True)
+        record.parameters = {"trained": trained, "all": count(trainer.model)}
+        if first:
+            _FIT.write(out, record)
+        record.step, record.steps = _read_progress(resume) if resume else (0, 0)
+        if resume is None or record.step < record.steps:
+            with catch_signals(lambda: inputs.emit(_STOPPING), inputs.rank) as stop:
+                watch = TrainingObserver(trainer.accelerator, out / CURVE, stop, inputs.emit)
+                trainer.add_callback(watch)
+                trainer.args.eval_on_start = resume is None and bool(inputs.held_out.fitting)
+                trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+            record.step, record.steps = trainer.state.global_step, trainer.state.max_steps
+    record.finished = record.step >= record.steps
+    if first:
+        _end_session(record, inputs.recipe, out)
+    trainer.accelerator.wait_for_everyone()
+
+
+_STOPPING = Noted(
+    "stopping after this step, which is saved; a second Ctrl-C stops at once", warning=True
+)
+
+
+def _find_checkpoint(inputs: TrainingInputs, out: Path) -> Path | None:
+    """Return the checkpoint to resume from, if any, after checking it."""
+    folder = out / CHECKPOINTS
+    for torn in remove_unsealed(folder):
+        text = f"{torn.name} was not complete: its writing was interrupted; it was removed"
+        inputs.emit(Noted(text, warning=True))
+    found = find_newest(folder)
+    if found is not None:
+        check_seal(found)
+        inputs.emit(Noted(f"resuming from step {step_of(found):,}"))
+    return found
+
+
+def _read_progress(checkpoint: Path) -> tuple[int, int]:
+    """Return how many steps were done when it was written, and of how many."""
+    file = checkpoint / transformers.trainer.TRAINER_STATE_NAME
+    state = transformers.TrainerState.load_from_json(str(file))
+    return state.global_step, state.max_steps
+
+
+def _summarise(inputs: TrainingInputs, out: Path, record: FitRecord) -> Fitted:
+    curve = read_curve(out / CURVE)
+    losses = [point.loss for point in curve if point.loss is not None]
+    held_out = [point.held_out_loss for point in curve if point.held_out_loss is not None]
+    full = inputs.recipe.method == "full"
+    return Fitted(
+        out=out,
+        model=f"hf:{out}" if full else f"{inputs.base}+{out}",
+        finished=record.finished,
+        step=record.step,
+        steps=record.steps,
+        samples=len(inputs.train.fitting),
+        left_out=len(inputs.train.too_long),
+        loss=losses[-1] if losses else None,
+        held_out_before=held_out[0] if held_out else None,
+        held_out_after=held_out[-1] if held_out else None,
+        tokens=curve[-1].tokens if curve else 0,
+        seconds=curve[-1].seconds if curve else 0.0,
+    )
+
+
+# The inputs: samples as tokens of the base, and how the recipe is computed here.
+
+
+@dataclass(frozen=True)
+class TrainingInputs:
+    """All that a training starts from; `digests` are those of the files of samples, by name."""
+
+    recipe: Recipe
+    base: str
+    source: ModelSource
+    tokenizer: Any
+    cutoff: int
+    train: Encodings
+    held_out: Encodings
+    digests: Mapping[str, str]
+    computation: Computation
+    rank: Rank
+    emit: Listener
+
+
+def _prepare(recipe: Recipe, data: Path, base: str, on_event: Listener) -> TrainingInputs:
+    rank = read_rank()
+    emit = on_event if rank.first else _ignore
+    require_train_file(data)
+    source = find_source(_locate_base(base, emit))
+    tokenizer = load_tokenizer(source)
+    encoder = Encoder(tokenizer, base)
+    if not encoder.prompts.has_template:
+        text = f"{base} has no chat template: messages are joined as paragraphs, as at inference"
+        emit(Noted(text, warning=True))
+    cutoff = _limit_cutoff(recipe, base, source, emit)
+    train, held_out = _encode(recipe, data, encoder, cutoff, emit)
+    device = detect_device()
+    computation = plan_computation(
+        recipe,
+        len(train.fitting),
+        lambda: len(build_dataset(train.fitting, cutoff, packing=True)),
+        rank.world,
+        device,
+    )
+    _announce(recipe, computation, rank, device, train, emit)
+    files = [data / name for name in (TRAIN, HELD_OUT) if (data / name).is_file()]
+    digests = {file.name: hash_file(file) for file in files}
+    return TrainingInputs(
+        recipe, base, source, tokenizer, cutoff, train, held_out, digests, computation, rank, emit
+    )
+
+
+def _ignore(event: Event) -> None:
+    pass
+
+
+def _locate_base(base: str, emit: Listener) -> str:
+    """Return a folder, a GGUF file or a hub name; pinned weights are pulled."""
+    plain, adapter = split_adapter(base)
+    kind, rest = split_name(plain)
+    if kind != "hf" or not rest:
+        why = "only models that transformers loads can be trained"
+        raise UnknownModel(f"cannot train {base}", why, "give --base hf:NAME-OR-PATH")
+    if adapter is not None:
+        why = "it names an adapter, and a new one is trained on a base alone"
+        raise UnknownModel(f"cannot train {base}", why, f"give --base {plain}")
+    if rest in PINNED and not Path(rest).exists():
+        return str(pull(rest, report_pull(Trace([emit])))["model"])
+    return rest
+
+
+def _limit_cutoff(recipe: Recipe, base: str, source: ModelSource, emit: Listener) -> int:
+    length = read_sizes(source)[0]
+    if length is None or length >= recipe.cutoff:
+        return recipe.cutoff
+    text = f"cutoff {length:,} instead of {recipe.cutoff:,}: the window of {base} has no more"
+    emit(Noted(text, warning=True))
+    return length
+
+
+def _encode(
+    recipe: Recipe, data: Path, encoder: Encoder, cutoff: int, emit: Listener
+) -> tuple[Encodings, Encodings]:
+    """Return the samples of the recipe's tasks: those to train on, and those held out."""
+    samples = list(read_samples(data / TRAIN, recipe.tasks))
+    if not samples:
+        there = Counter(sample.task for sample in read_samples(data / TRAIN))
+        why = f"there are {', '.join(f'{n:,} of {task}' for task, n in there.items()) or 'none'}"
+        what = f"{data / TRAIN} has no sample of {' or '.join(recipe.tasks)}"
+        raise UsageError(what, why, "take another recipe or another --data")
+    train = encoder.encode_all(samples, cutoff)
+    if not train.fitting:
+        shortest = min(train.too_long.values())
+        why = f"the shortest of {len(samples):,} samples has {shortest:,} tokens"
+        hint = "take a larger --set cutoff, or a base with a larger window"
+        raise UsageError(f"no sample has at most {cutoff:,} tokens", why, hint)
+    if train.too_long:
+        longest = max(train.too_long.values())
+        text = (
+            f"{len(train.too_long):,} of {len(samples):,} samples are left out: they have more "
+            f"than {cutoff:,} tokens, the longest {longest:,} (--set cutoff=...)"
+        )
+        emit(Noted(text, warning=True))
+    if not (data / HELD_OUT).is_file() or not recipe.held_out:
+        return train, Encodings()
+    held_out = islice(read_samples(data / HELD_OUT, recipe.tasks), recipe.held_out)
+    return train, encoder.encode_all(held_out, cutoff)
+
+
+def _announce(
+    recipe: Recipe,
+    computation: Computation,
+    rank: Rank,
+    device: Device,
+    train: Encodings,
+    emit: Listener,
+) -> None:
+    """Report what will be done, and what of the recipe cannot be."""
+    passes = f"{recipe.steps:,} steps" if recipe.steps else f"{recipe.epochs:g} passes"
+    method = f"LoRA of rank {recipe.rank}" if recipe.method == "lora" else "all parameters"
+    text = (
+        f"{method} on {len(train.fitting):,} samples ({train.tokens:,} tokens), {passes}, "
+        f"{recipe.global_batch} samples a step, {computation.precision}, {computation.attention}"
+    )
+    emit(Noted(text))
+    if recipe.packing and not computation.packing:
+        emit(Noted("samples are not packed: on a processor that saves nothing"))
+    if device.gpus > 1 and rank.world == 1:
+        text = (
+            f"one of {device.gpus} GPUs is used; to use all: accelerate launch --num_processes "
+            f"{device.gpus} --config_file {list_launch_files()['multi-gpu']} -m colligate train "
+            "fit ..."
+        )
+        emit(Noted(text, warning=True))
+
+
+# The record of a training, `fit.json`.
+
+RECORD = "fit.json"
+
+# Settings that do not change what is learnt, or that `Computation` already holds.
+_FREE = (
+    *("save_every", "evaluate_every", "log_every", "held_out", "gradient_checkpointing"),
+    *("precision", "packing"),
+)
+
+
+@dataclass
+class FitRecord:
+    """A training, from its first session on.
+
+    `made_with` must be the same when it is resumed: recipe, settings, digests of base and data,
+    how it is computed. `base` is the model's name, `recipe` the text of the recipe's file.
+    `samples` and `left_out` (longer than the cutoff) are by file.
+    """
+
+    made_with: Mapping[str, Any]
+    base: str = ""
+    recipe: str = ""
+    samples: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    finished: bool = False
+    step: int = 0
+    steps: int = 0
+    sessions: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as its file holds it."""
+        return asdict(self)
+
+
+def read_record(folder: Path) -> FitRecord | None:
+    """Read the record of the training that a folder holds, if any."""
+    return _FIT.read(folder) if (folder / RECORD).exists() else None
+
+
+_FIT = RecordFile(
+    RECORD, lambda whole: parse_known(FitRecord, whole), "a training", "colligate train fit --out"
+)
+
+
+def _open_record(inputs: TrainingInputs, out: Path) -> FitRecord:
+    """Return the record of the folder, or a new one. The first process decides whether it fits."""
+    before = read_record(out)
+    if not inputs.rank.first:
+        return before or FitRecord({})
+    settings = inputs.recipe.settings
+    made_with = {
+        "recipe": inputs.recipe.name,
+        "settings": {name: settings[name] for name in settings if name not in _FREE},
+        # Weights that have a digest may move to another place.
+        "base": weights_digest(inputs.base) or inputs.base,
+        "data": dict(inputs.digests),
+        "processes": inputs.rank.world,
+        **asdict(inputs.computation),
+    }
+    made_with = json.loads(json.dumps(made_with))  # as it is read back: tuples become lists
+    if before is None:
+        return FitRecord(made_with, inputs.base, inputs.recipe.text)
+    check_same(before.made_with, made_with, out)
+    return before
+
+
+def _add_session(
+    record: FitRecord, inputs: TrainingInputs, step: int, arguments: Mapping[str, Any]
+) -> None:
+    train, held_out = inputs.train, inputs.held_out
+    record.samples = {TRAIN: len(train.fitting), HELD_OUT: len(held_out.fitting)}
+    record.left_out = {TRAIN: len(train.too_long), HELD_OUT: len(held_out.too_long)}
+    record.versions = versions()
+    record.sessions.append({**asdict(Invocation.start(arguments)), "from_step": step})
+
+
+def _end_session(record: FitRecord, recipe: Recipe, out: Path) -> None:
+    """Write the results of a session; at the end of the training, the model too."""
+    record.sessions[-1]["ended"] = utc_now()
+    if drawn := draw_curve(read_curve(out / CURVE), f"{recipe.title}: loss by step"):
+        (out / PICTURE).write_text(drawn, "utf-8")
+    if record.finished:
+        _copy_model(recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
+    _FIT.write(out, record)
+
+
+_ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+# The files of a checkpoint that are not the model's.
+_OF_TRAINING = (
+    *("optimizer*", "scheduler.pt", "rng_state*", "scaler.pt", "trainer_state.json", "latest"),
+    *("training_args.bin", "README.md", "zero_to_fp32.py", f"{SEAL}*"),
+)
+
+
+def _copy_model(recipe: Recipe, checkpoint: Path, out: Path) -> None:
+    """Copy the model from the last checkpoint, which was written after the last step."""
+    for file in sorted(each for each in checkpoint.iterdir() if each.is_file()):
+        if recipe.method == "lora":
+            wanted = file.name in _ADAPTER
+        else:
+            wanted = not any(file.match(pattern) for pattern in _OF_TRAINING)
+        if wanted:
+            fresh = out / f"{file.name}.new"
+            shutil.copyfile(file, fresh)
+            fresh.replace(out / file.name)
+
+
+_DRAWN_POINTS = 60  # at most, of the training loss
+
+
+def draw_curve(curve: Sequence[CurvePoint], title: str) -> str:
+    """Return the losses by step as SVG; "" without values, or without matplotlib.
+
+    If there are many steps, neighbours are drawn as their mean.
+    """
+    learnt = [(point.step, point.loss) for point in curve if point.loss is not None]
+    size = max(1, math.ceil(len(learnt) / _DRAWN_POINTS))
+    means = []
+    for at in range(0, len(learnt), size):
+        steps, losses = zip(*learnt[at : at + size], strict=True)
+        means.append(Point(sum(steps) / len(steps), sum(losses) / len(losses)))
+    held_out = [Point(p.step, p.held_out_loss) for p in curve if p.held_out_loss is not None]
+    panel = Panel("", (Series("training", tuple(means), 0), Series("held out", tuple(held_out), 1)))
+    return draw_lines([panel], Chart(title, "step", "loss (nats a token)", (0.0, None)))
+
+
+# The processes of a training. `accelerate launch --config_file FILE -m colligate train fit ...`
+# starts one for each GPU (`recipes.list_launch_files`).
+
+
+@dataclass(frozen=True)
+class Rank:
+    """This process among the `world` that train together; the first one writes and reports.
+
+    `sharded`: FSDP or DeepSpeed shares the model out among them.
+    """
+
+    rank: int = 0
+    world: int = 1
+    sharded: bool = False
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes and reports."""
+        return self.rank == 0
+
+
+def read_rank() -> Rank:
+    """Return the rank of this process, from the environment that its launcher made."""
+    sharding = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+    return Rank(
+        rank=int(os.environ.get("RANK", 0)),
+        world=int(os.environ.get("WORLD_SIZE", 1)),
+        sharded=any(os.environ.get(name, "").lower() == "true" for name in sharding),
+    )
+
+
+_ECHO_SECONDS = 2.0
+
+
+@contextmanager
+def catch_signals(on_first: Callable[[], None], rank: Rank) -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C (SIGINT) or SIGTERM sets instead of ending the process.
+
+    The second signal ends the process. Outside the main thread signals are not changed.
+    """
+    stop = threading.Event()
+    first = 0.0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        if stop.is_set():
+            # A launcher passes on the signal that the terminal has sent to its processes already.
+            if rank.world > 1 and time.monotonic() - first < _ECHO_SECONDS:
+                return
+            raise KeyboardInterrupt
+        first = time.monotonic()
+        stop.set()
+        on_first()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,308 @@
+"""A folder of samples that adapters are trained on: the exchanges, and their data card.
+
+`train.jsonl` and `held_out.jsonl` have one exchange a line, in the form that TRL reads. `card.json`
+and `README.md` say what samples there are, where they come from, and how they were made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import ChainableUndefined, Environment
+
+from colligate.core.events import to_plain
+from colligate.errors import MissingPath
+from colligate.lab.bench.datasets.records import load_records, record_error
+from colligate.lab.jobs.files import json_line, write_whole
+from colligate.lab.jobs.job import parse_known
+from colligate.models import Message
+
+TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
+"""The two files of a folder of samples; no question (or document) is in both."""
+
+_ROLES = ("system", "user", "assistant")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One exchange to learn: the messages of inference, and the wanted reply.
+
+    `id` is unique in its file and the same in every run. `task` is the step that asks: "router",
+    "scope", "structuring", "selection", "reasoner", "identifier" or "summarizer". The last message
+    is the assistant's and is learnt; earlier ones of the assistant are examples in the prompt.
+    `meta` is JSON: the sample's origin, its class, and what an evaluation needs in addition.
+    """
+
+    id: str
+    task: str
+    messages: tuple[Message, ...]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.messages) < 2:
+            raise ValueError("an exchange has a prompt and a reply")
+        if self.messages[-1].role != "assistant":
+            raise ValueError("its last message is not the assistant's")
+        if not self.messages[-1].content.strip():
+            raise ValueError("its reply is empty")
+
+    @property
+    def prompt(self) -> tuple[Message, ...]:
+        """The messages that the model gets, as at inference."""
+        return self.messages[:-1]
+
+    @property
+    def target(self) -> str:
+        """The wanted reply."""
+        return self.messages[-1].content
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sample as a line of a file holds it."""
+        return {
+            "messages": [{"role": turn.role, "content": turn.content} for turn in self.messages],
+            "id": self.id,
+            "task": self.task,
+            "meta": dict(self.meta),
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Sample:
+        """Parse a line, ignoring unknown fields; ValueError says what is wrong with it."""
+        turns = record.get("messages")
+        if not isinstance(turns, list):
+            raise ValueError("it has no list of messages")
+        meta = record.get("meta", {})
+        if not isinstance(meta, dict):
+            raise ValueError("its meta is not an object")
+        texts = {name: record.get(name) for name in ("id", "task")}
+        for name, value in texts.items():
+            if not isinstance(value, str) or not value:
+                raise ValueError(f"it has no {name}")
+        return cls(texts["id"] or "", texts["task"] or "", tuple(map(_parse_turn, turns)), meta)
+
+
+def _parse_turn(turn: Any) -> Message:
+    if not isinstance(turn, dict) or turn.get("role") not in _ROLES:
+        raise ValueError(f"the role of a message is none of {', '.join(_ROLES)}")
+    if not isinstance(turn.get("content"), str):
+        raise ValueError(f"the message of the {turn['role']} has no text")
+    return Message(turn["role"], turn["content"])
+
+
+def read_samples(path: Path, tasks: Collection[str] = ()) -> Iterator[Sample]:
+    """Yield the samples of a file in order, only those of these tasks if any are named.
+
+    FaultyRecord if a line is not a sample, or has an id that came before.
+    """
+    seen: dict[str, str] = {}
+    for place, record in load_records(path):
+        try:
+            sample = Sample.from_json(record)
+        except ValueError as error:
+            raise record_error(path, place, str(error)) from None
+        if sample.id in seen:
+            why = f"its id {sample.id!r} came before, in {seen[sample.id]}"
+            raise record_error(path, place, why)
+        seen[sample.id] = place
+        if not tasks or sample.task in tasks:
+            yield sample
+
+
+def write_samples(path: Path, samples: Iterable[Sample]) -> None:
+    """Write samples to a file, all or none. Blocks."""
+    write_whole(path, (json_line(sample.to_json()) for sample in samples))
+
+
+def require_train_file(folder: Path) -> None:
+    """Raise MissingPath if a folder has no samples to train on."""
+    if not (folder / TRAIN).is_file():
+        hint = "name a folder that colligate train curate made"
+        raise MissingPath(f"there is no {folder / TRAIN}", "", hint)
+
+
+@dataclass(frozen=True)
+class CuratedItem:
+    """The samples of one question or document, with what was left out, and the cost.
+
+    `discarded` counts the samples that were left out, by reason; `counts` is what else the data
+    card adds up. `usage` is a `UsageReport` as JSON. `error` is why the item failed, kind first; a
+    failed item can be tried again.
+    """
+
+    samples: tuple[Sample, ...] = ()
+    discarded: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    @classmethod
+    def failed(cls, kind: str, why: str) -> CuratedItem:
+        """Return the result of an item that failed."""
+        return cls(discarded={kind: 1}, error=f"{kind}: {why}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the item as the journal holds it."""
+        return {**vars(self), "samples": [sample.to_json() for sample in self.samples]}
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> CuratedItem:
+        """Parse what `to_json` returned."""
+        return parse_known(cls, {**item, "samples": tuple(map(Sample.from_json, item["samples"]))})
+
+
+@dataclass
+class Drawn:
+    """Samples as they are drawn, why others were left out, and what else is counted."""
+
+    samples: list[Sample] = field(default_factory=list)
+    discarded: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def take(self, item: CuratedItem, task: str) -> None:
+        """Add what was made for a task, whose name goes before whatever is counted."""
+        self.samples += item.samples
+        self.discarded.update({f"{task}: {what}": n for what, n in item.discarded.items()})
+        self.counts.update({f"{task}: {what}": n for what, n in item.counts.items()})
+
+    def item(self, usage: Mapping[str, Any] | None = None) -> CuratedItem:
+        """Return all of it as what a question or a document gave."""
+        return CuratedItem(tuple(self.samples), self.discarded, +self.counts, usage or {})
+
+
+# The data card.
+
+CARD_FILE, README_FILE = "card.json", "README.md"
+SPLITS = ("train", "held_out")
+
+BySplit = Mapping[str, int]
+"""How many samples, by split."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a folder of samples holds, and how it was made.
+
+    `items` counts the questions or documents that were asked for, are done, failed. `samples` are
+    by task, `classes` by task and class. `discarded` counts what was left out, by reason. `filters`
+    are sentences: what was left out or repaired, and why. `made_with` has teacher, settings, and
+    digests of sources and prompts. `split` says how questions were kept apart. `usage` is the cost
+    of the calls, without those of failed items. `files` are digests.
+    """
+
+    system: str
+    items: Mapping[str, int]
+    samples: Mapping[str, BySplit]
+    classes: Mapping[str, Mapping[str, BySplit]] = field(default_factory=dict)
+    discarded: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    filters: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    made_with: Mapping[str, Any] = field(default_factory=dict)
+    split: Mapping[str, Any] = field(default_factory=dict)
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    sessions: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was asked for is done."""
+        return self.items["done"] == self.items["asked"]
+
+    def total(self, split: str) -> int:
+        """Return how many samples a split has."""
+        return sum(of_task[split] for of_task in self.samples.values())
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return task, class, and the samples to train on and held out: a line of a table each."""
+        return [
+            (task, name, f"{of_class['train']:,}", f"{of_class['held_out']:,}")
+            for task, found in self.samples.items()
+            for name, of_class in {"all": found, **self.classes.get(task, {})}.items()
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the card for programs."""
+        return {**to_plain(self), "complete": self.complete}
+
+    def markdown(self) -> str:
+        """Return the card for people, with a head that `datasets.load_dataset` reads."""
+        environment = Environment(undefined=ChainableUndefined, trim_blocks=True)
+        environment.filters["cell"] = _format_cell
+        template = resources.files(__package__).joinpath("templates", "card.md.j2")
+        text = environment.from_string(template.read_text("utf-8")).render(
+            card=self,
+            files=zip(SPLITS, (TRAIN, HELD_OUT), strict=True),
+            made_with=[*self.sources.items(), *_flatten(self.made_with)],
+        )
+        return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def count_samples(
+    made: Iterable[CuratedItem], splits: Mapping[str, Sequence[Sample]]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the fields of a card that are sums, from the items and from the samples by split."""
+    samples: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    classes: defaultdict[str, defaultdict[str, Counter[str]]] = defaultdict(
+        lambda: defaultdict(Counter)
+    )
+    for split, of_split in splits.items():
+        for sample in of_split:
+            samples[sample.task][split] += 1
+            if "class" in sample.meta:
+                classes[sample.task][str(sample.meta["class"])][split] += 1
+    discarded, counts = Counter[str](), Counter[str]()
+    usages = []
+    for each in made:
+        discarded.update(each.discarded)
+        counts.update(each.counts)
+        usages.append(each.usage)
+    tokens = ("calls", "input_tokens", "output_tokens")
+    dollars = [usage.get("cost_usd", 0.0) for usage in usages]
+    return {
+        "samples": {task: _of_splits(found) for task, found in samples.items()},
+        "classes": {
+            task: {name: _of_splits(found) for name, found in sorted(of_task.items())}
+            for task, of_task in classes.items()
+        },
+        "discarded": dict(discarded.most_common()),
+        "counts": dict(sorted(counts.items())),
+        "usage": {
+            **{name: sum(usage.get(name, 0) for usage in usages) for name in tokens},
+            # unknown as soon as one price is
+            "cost_usd": None if None in dollars else round(sum(dollars), 6),
+        },
+    }
+
+
+def _of_splits(found: Mapping[str, int]) -> BySplit:
+    return {split: found.get(split, 0) for split in SPLITS}
+
+
+def write_card(folder: Path, card: Card) -> None:
+    """Write the card, for programs and for people. Blocks."""
+    text = json.dumps(card.to_json(), ensure_ascii=False, indent=1)
+    for name, content in ((CARD_FILE, text), (README_FILE, card.markdown())):
+        write_whole(folder / name, [content])
+
+
+def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what a folder was made with, without the many digests of prompts."""
+    for name, inner in value.items():
+        if isinstance(inner, Mapping) and name != "prompts":
+            yield from _flatten(inner, f"{prefix}{name}: ")
+        elif name != "prompts" and inner not in ("", None, [], ()):
+            yield f"{prefix}{name}", inner
+
+
+def _format_cell(value: Any) -> str:
+    """Return a cell of a table, or a piece of code, in one line that nothing in it ends."""
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return " ".join(text.split()).replace("`", "'").replace("|", "\\|")

@@ -1,0 +1,434 @@
+"""The steps of a run of DualRAG, and which gold documents its entities mean.
+
+Nothing of a run is recorded twice: the code that built the outline builds it again from the events,
+and the calls show what the model was asked.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel
+
+from colligate.core.answer import Answer
+from colligate.core.events import Asked, Event, to_plain
+from colligate.core.prompts import escape
+from colligate.core.run import Run
+from colligate.documents import Passage, Span
+from colligate.documents.languages import detect_language
+from colligate.documents.sentences import split_sentences
+from colligate.documents.tokens import CJK
+from colligate.lab.bench.metrics.answers import normalise_dual, remove_citation_marks
+from colligate.models import Message
+from colligate.models.structured import json_schema_of, with_schema
+from colligate.strategies.dualrag.events import (
+    Gathered,
+    Identified,
+    Reasoned,
+    Stopped,
+    Summarised,
+)
+from colligate.strategies.dualrag.knowledge import ELSE, Fragment, KnowledgeOutline
+from colligate.strategies.dualrag.prompts import (
+    LONGEST_STATEMENT,
+    MOST_STATEMENTS,
+    Summary,
+    SummaryStatement,
+    summarizer_messages,
+)
+
+E = TypeVar("E", bound=Event)
+
+Calls = Collection[tuple[Message, ...]]
+"""The messages of every call of a run."""
+
+
+@dataclass(frozen=True)
+class EntityLookup:
+    """An entity of a step, its queries, the passages read for it, and what they say about it.
+
+    Without passages nothing was asked: none were found, or all had been read for it earlier.
+    """
+
+    entity: str
+    queries: tuple[str, ...]
+    passages: tuple[Passage, ...] = ()
+    fragments: tuple[Fragment, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrajectoryStep:
+    """A round: a thought, and what was looked up for it; nothing if it was enough.
+
+    `readable` and `identified` are False if the reply of the Reasoner, or of the Entity
+    Identifier, could not be read and the run used its fallback.
+    """
+
+    round: int
+    thought: str
+    need_retrieve: bool
+    readable: bool = True
+    identified: bool = True
+    looked: tuple[EntityLookup, ...] = ()
+
+
+@dataclass(frozen=True)
+class StepState:
+    """The knowledge at the start of a step; `thoughts` include its own, `before` do not.
+
+    `outline` is as the prompts show it, with its entities (`names`) and `fragments`.
+    """
+
+    outline: str
+    names: tuple[str, ...]
+    fragments: tuple[Fragment, ...]
+    before: tuple[str, ...]
+    thoughts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A run from its question to its answer (without citation marks) and the places it `cited`.
+
+    `calls` are what the model was asked on the way.
+    """
+
+    id: str
+    question: str
+    steps: tuple[TrajectoryStep, ...]
+    stop: str = ""
+    answer: str = ""
+    short: str = ""
+    found: bool = False
+    cited: tuple[Span, ...] = ()
+    calls: Calls = frozenset()
+
+    def was_asked(self, messages: Sequence[Message], schema: type[BaseModel]) -> bool:
+        """Whether the run made exactly this call for a `schema`."""
+        return _was_asked(self.calls, messages, schema)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the calls, with the outline that each step began with."""
+        states = replay(self.steps)
+        steps = [
+            {"outline": state.outline, **to_plain(step)}
+            for step, state in zip(self.steps, states, strict=True)
+        ]
+        return {
+            "id": self.id,
+            "question": self.question,
+            "steps": steps,
+            "stop": self.stop,
+            "answer": self.answer,
+            "short": self.short,
+            "found": self.found,
+            "cited": to_plain(self.cited),
+        }
+
+
+async def read_trajectory(id_: str, question: str, run: Run, answer: Answer) -> Trajectory:
+    """Read the trajectory of a run from its events."""
+    events = [event for _, event in run.trace.events]
+    calls = frozenset(event.messages for event in _select(Asked, events))
+    steps: list[TrajectoryStep] = []
+    for reasoned in _select(Reasoned, events):
+        of_round = [each for each in events if getattr(each, "round", None) == reasoned.round]
+        step = TrajectoryStep(
+            round=reasoned.round,
+            thought=reasoned.thought,
+            need_retrieve=reasoned.need_retrieve,
+            readable=reasoned.readable,
+            identified=all(each.readable for each in _select(Identified, of_round)),
+        )
+        *_, state = replay([*steps, step])
+        summaries = {each.entity: each for each in _select(Summarised, of_round)}
+        looked = [
+            await _lookup(question, state.thoughts, each, summaries.get(each.entity), run, calls)
+            for each in _select(Gathered, of_round)
+        ]
+        steps.append(replace(step, looked=tuple(looked)))
+    return Trajectory(
+        id=id_,
+        question=question,
+        steps=tuple(steps),
+        stop=next((each.reason.value for each in _select(Stopped, events)), ""),
+        answer=remove_citation_marks(answer.text) if answer.found else "",
+        short=remove_citation_marks(answer.short or "") if answer.found else "",
+        found=answer.found,
+        cited=tuple(each.span for each in answer.citations) if answer.found else (),
+        calls=calls,
+    )
+
+
+def replay(
+    steps: Iterable[TrajectoryStep], rename: Callable[[str], str | None] = lambda entity: entity
+) -> Iterator[StepState]:
+    """Yield the knowledge at the start of each step.
+
+    `rename` returns the name of an entity in the outline: entities of the same name share their
+    knowledge, and None leaves an entity out.
+    """
+    outline = KnowledgeOutline()
+    thoughts: list[str] = []
+    for step in steps:
+        before = tuple(thoughts)
+        if step.thought and step.thought not in thoughts:
+            thoughts.append(step.thought)
+        yield StepState(
+            outline=outline.render(),
+            names=tuple(name for name in outline.entities if name != ELSE),
+            fragments=tuple(f for each in outline.entities.values() for f in each.fragments),
+            before=before,
+            thoughts=tuple(thoughts),
+        )
+        for looked in step.looked:
+            name = rename(looked.entity)
+            if name is not None and looked.fragments:
+                outline.merge(name, looked.fragments, looked.passages)
+
+
+async def _lookup(
+    question: str,
+    thoughts: Sequence[str],
+    gathered: Gathered,
+    summary: Summarised | None,
+    run: Run,
+    calls: Calls,
+) -> EntityLookup:
+    """Return an entity with the passages that the call for its summary shows.
+
+    If not all of them fitted the model's window it was asked about the first.
+    """
+    if summary is None:
+        return EntityLookup(gathered.entity, gathered.queries)
+    passages = [(await run.document(s.document_id)).passage(s) for s in gathered.unseen]
+    while passages:
+        messages = summarizer_messages(
+            question, thoughts, (gathered.entity, gathered.queries), passages
+        )
+        if _was_asked(calls, messages, Summary):
+            break
+        passages.pop()
+    return EntityLookup(gathered.entity, gathered.queries, tuple(passages), summary.fragments)
+
+
+def _was_asked(calls: Calls, messages: Sequence[Message], schema: type[BaseModel]) -> bool:
+    """Whether such a call was made; for a model without structured output it has the schema."""
+    with_it = with_schema(messages, json_schema_of(schema))
+    return tuple(messages) in calls or tuple(with_it) in calls
+
+
+def _select(kind: type[E], events: Iterable[Event]) -> list[E]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+# Which gold document an entity means.
+#
+# The paper asks a reranker: the gold title with the best score, if that is above 0 (of logits). So
+# does this if a cross-encoder is named. Without one a title is meant if all words of the shorter of
+# the two are in the longer, and the same numbers. If no title is meant, the spans that our outline
+# keeps decide: most of what is known of the entity is from one gold document.
+
+TitleScorer = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
+"""Scores each title for a name, as a reranker does."""
+
+_MOSTLY = 0.5
+_ROMAN = re.compile(r"[IVX]+")
+_QUALIFIED = re.compile(r"\s*\([^()]*\)\s*$")  # "Silver Harbour (film)"
+
+
+@dataclass(frozen=True)
+class GoldDocument:
+    """A document with a part of the answer, and the sentences of it that the data set names."""
+
+    id: str
+    title: str
+    sentences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GoldMatch:
+    """The gold document that an entity means. Scores compare within one `how`."""
+
+    gold: GoldDocument
+    how: Literal["reranker", "words", "knowledge"]
+    score: float
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """A sort key, best last: a match by name is better than one by knowledge."""
+        return self.how != "knowledge", self.score
+
+
+async def match_entities(
+    known: Mapping[str, Sequence[Span]],
+    golds: Sequence[GoldDocument],
+    *,
+    score_titles: TitleScorer | None = None,
+    over: float = 0.0,
+) -> dict[str, GoldMatch]:
+    """Return the gold document of each entity that means one.
+
+    `known` has the spans from which each entity is known. With `score_titles`, a reranker's, the
+    best title counts if its score is above `over`.
+    """
+    found = {}
+    for entity, spans in known.items():
+        match = None if entity == ELSE else await _match_name(entity, golds, score_titles, over)
+        match = match or _match_knowledge(spans, golds)
+        if match is not None:
+            found[entity] = match
+    return found
+
+
+async def _match_name(
+    entity: str, golds: Sequence[GoldDocument], score_titles: TitleScorer | None, over: float
+) -> GoldMatch | None:
+    titled = [gold for gold in golds if gold.title]
+    if not titled:
+        return None
+    how: Literal["reranker", "words"]
+    if score_titles is None:
+        how, over, scores = "words", 0.0, [_score_words(entity, gold.title) for gold in titled]
+    else:
+        how, scores = "reranker", list(await score_titles(entity, [gold.title for gold in titled]))
+    best = max(range(len(titled)), key=scores.__getitem__)
+    return GoldMatch(titled[best], how, scores[best]) if scores[best] > over else None
+
+
+def _score_words(name: str, title: str) -> float:
+    """Return the F1 of the words of name and title if one has all of the other's, otherwise 0.
+
+    Brackets at the end of a title only count if the name has brackets too. Numbers must agree:
+    those of the name must be in the title, those of the title before its brackets in the name.
+    """
+    bare = title if _QUALIFIED.search(name) else _QUALIFIED.sub("", title) or title
+    if not _find_numbers(bare) <= _find_numbers(name) <= _find_numbers(title):
+        return 0.0
+    return max(
+        _overlap_f1(set(sort_name_words(name)), set(sort_name_words(each)))
+        for each in (title, bare)
+    )
+
+
+def _overlap_f1(one: set[str], other: set[str]) -> float:
+    if not one or not other or not (one <= other or other <= one):
+        return 0.0
+    return 2 * min(len(one), len(other)) / (len(one) + len(other))
+
+
+def _find_numbers(text: str) -> set[str]:
+    """Return the numbers in a text, also Roman ones; a lone I, V or X is one of them."""
+    return {w for w in re.findall(r"\w+", text) if any(map(str.isdigit, w)) or _ROMAN.fullmatch(w)}
+
+
+def _match_knowledge(spans: Sequence[Span], golds: Sequence[GoldDocument]) -> GoldMatch | None:
+    counted = Counter(span.document_id for span in spans)
+    shares = [(counted[gold.id] / len(spans), gold) for gold in golds] if spans else []
+    share, gold = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+    return GoldMatch(gold, "knowledge", share) if gold is not None and share > _MOSTLY else None
+
+
+# Quotes in a wanted reply: copied word for word from where they are.
+
+
+def quote_statements(
+    fragments: Sequence[Fragment], passages: Sequence[Passage]
+) -> list[SummaryStatement]:
+    """Return a statement for each fragment; its quote are the sentences that it is from."""
+    found = []
+    for fragment in fragments:
+        for span in fragment.spans:
+            for number, passage in enumerate(passages, 1):
+                if passage.span.contains(span):
+                    start = span.start - passage.span.start
+                    quote = passage.text[start : start + len(span)]
+                    found.append(_make_statement(number, quote, fragment.text))
+                    break
+    return found[:MOST_STATEMENTS]
+
+
+def find_gold_statement(
+    gold: GoldDocument, passages: Sequence[Passage], claim: str
+) -> list[SummaryStatement]:
+    """Return the gold's first named sentence that a passage has, if any.
+
+    Blanks and line breaks may differ. If the gold has no named sentences, or what it names is
+    longer than a passage, it is the sentence of such passages that shares most words with the
+    `claim`.
+    """
+    own = [(n, each.text) for n, each in enumerate(passages, 1) if each.document_id == gold.id]
+    for words in filter(None, map(str.split, gold.sentences)):
+        pattern = re.compile(r"\s+".join(map(re.escape, words)))
+        for number, text in own:
+            if found := pattern.search(text):
+                return [_make_statement(number, found[0], found[0])]
+    if gold.sentences:
+        own = [(number, text) for number, text in own if _is_named(text, gold.sentences)]
+    wanted = set(split_answer_words(claim))
+    best: SummaryStatement | None = None
+    most = 0
+    for number, text in own:
+        for start, end in split_sentences(text, detect_language(text)):
+            sentence = text[start:end]
+            shared = len(wanted.intersection(split_answer_words(sentence)))
+            if shared > most:
+                best, most = _make_statement(number, sentence, sentence), shared
+    return [best] if best is not None else []
+
+
+def _is_named(text: str, named: Sequence[str]) -> bool:
+    """Return whether most words of a passage are in one of the texts that are named."""
+    words = split_answer_words(text)
+    known = (set(split_answer_words(each)) for each in named)
+    return any(sum(word in each for word in words) > _MOSTLY * len(words) for each in known)
+
+
+def _make_statement(number: int, quote: str, sentence: str) -> SummaryStatement:
+    """Return a statement whose quote is in the prompt, escaped as there."""
+    return SummaryStatement(
+        passage=number,
+        quote=_shorten(escape(quote), LONGEST_STATEMENT),
+        sentence=_shorten(" ".join(sentence.split()), LONGEST_STATEMENT),
+    )
+
+
+def _shorten(text: str, longest: int) -> str:
+    """Return as many whole words of a text as fit."""
+    if len(text) <= longest:
+        return text
+    cut = text[: longest + 1].rpartition(" ")[0]
+    return cut or text[:longest]
+
+
+# Chinese and Japanese have no blanks between words, and signs of their own.
+_WORD = re.compile(rf"[{CJK}]|[^\s{CJK}\u3001-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f]+")
+
+
+def split_answer_words(text: str) -> list[str]:
+    """Return the words of a text, normalised as DualRAG does; each sign of Chinese is one."""
+    # Composed again: Hangul and kana would be split within a character.
+    return _WORD.findall(unicodedata.normalize("NFC", normalise_dual(text)))
+
+
+def sort_name_words(name: str) -> tuple[str, ...]:
+    """Return the words of a name sorted, without case and punctuation.
+
+    >>> sort_name_words("Green (album)") == sort_name_words("green album")
+    True
+    """
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return tuple(sorted(re.findall(r"\w+", folded)))

@@ -1,0 +1,432 @@
+"""The passage index: words in the catalogue's database, vectors in a file that searches map.
+
+Both hold numbers only; the text stays in the catalogue. The catalogue's write transaction guards
+both, and a document counts as indexed only once all its passages are in them: what a process that
+was killed has left in the file is replaced or zeroed by the next one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from pathlib import Path
+from sqlite3 import Connection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colligate.errors import EmbedderMismatch, LibraryDamaged, LibraryError
+from colligate.library.bm25 import Terms
+from colligate.library.protocols import IndexEntry, Scope, ScoredPassage
+from colligate.library.schema import Database, DocumentState, disk_full
+from colligate.private import make_private_file
+
+Numbers = NDArray[np.uint32]
+Floats = NDArray[np.float32]
+
+# Passages of consecutive numbers have their words together, this many in a block.
+_BLOCK = 2048
+_POSTING = np.dtype([("place", "<u2"), ("weight", "<f4")])
+_FEW = 1 / 4  # share of passages that are searched alone
+_SPARSE = 1 / 8  # share of removed rows from which the file of vectors is written anew
+
+
+class PassageIndex:
+    """A `PassageStore` in a database and a folder. Calls block and may come from any thread.
+
+    `dimension` is the length of the vectors; 0 if passages are found by their words alone.
+    """
+
+    def __init__(self, database: Database, folder: Path, dimension: int) -> None:
+        self._database = database
+        self._vectors = VectorFile(name_vectors(folder, dimension), dimension)
+        self._embedder = self._find_embedder()
+        self._read: tuple[tuple[int, int], _Postings] | None = None  # the block read last
+
+    def upsert(self, entries: Sequence[IndexEntry]) -> None:
+        """Add passages, or replace those with the same number; not those of removed documents."""
+        with self._change() as db:
+            if self._find_embedder() != self._embedder:
+                why = "another process indexes it with another embedder"
+                raise EmbedderMismatch("cannot index into the library", why, "index again")
+            kept = self._list_kept({entry.document for entry in entries})
+            entries = sorted((e for e in entries if e.document in kept), key=lambda e: e.passage)
+            self._database.sign(db)
+            if self._vectors.exists():
+                stored = self._vectors.read().numbers
+                again = stored[_is_in(stored, [entry.passage for entry in entries])]
+                _erase(self._database, self._vectors, again)
+            self._vectors.append(entries)
+            for block, group in groupby(entries, lambda entry: entry.passage // _BLOCK):
+                _write_block(self._database, block, list(group))
+
+    def search_vector(self, vector: Floats, limit: int, scope: Scope) -> list[ScoredPassage]:
+        rows = self._vectors.read()
+        if scope.within is not None:
+            chosen = np.flatnonzero(_is_in(rows.documents, scope.within))
+            if len(chosen) < _FEW * len(rows.numbers):  # more are faster compared where they are
+                rows = _Rows(rows.numbers[chosen], rows.documents[chosen], rows.vectors[chosen])
+        # Not by BLAS: its threads wait for each other where other processes use the cores.
+        scores = np.einsum("ij,j->i", rows.vectors, vector)
+        return _take_best(scores, rows.numbers, rows.documents, limit, scope)
+
+    def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
+        """Return the passages that share a term, by BM25 score as Qdrant counts it, best first.
+
+        How rare a term is counts over all passages, whatever the scope.
+        """
+        found = list(self._database.listed(_FIND_WORDS, terms.ids))
+        if not found:
+            return []
+        blocks, of_row = np.unique([row[0] for row in found], return_inverse=True)
+        ids, term_of_row = np.unique([row[1] for row in found], return_inverse=True)
+        postings = np.frombuffer(b"".join(row[2] for row in found), _POSTING)
+        lengths = np.array([len(row[2]) // _POSTING.itemsize for row in found])
+        rows = self._vectors.read()
+        counts = np.bincount(term_of_row, lengths)
+        total = max(np.count_nonzero(rows.numbers), counts.max())  # some may have gone meanwhile
+        given = dict(zip(terms.ids, terms.weights, strict=True))
+        idf = np.log1p((total - counts + 0.5) / (counts + 0.5)) * [given[each] for each in ids]
+        places = np.repeat(of_row * _BLOCK, lengths) + postings["place"]
+        weights = np.repeat(idf[term_of_row], lengths) * postings["weight"]
+        scores = np.bincount(places, weights, len(blocks) * _BLOCK)
+        # Every passage that is in the file has its place among the scores, or a score of 0.
+        in_file = rows.numbers // _BLOCK
+        order = np.full(max(blocks[-1], in_file.max(initial=0)) + 1, len(blocks))
+        order[blocks] = np.arange(len(blocks))
+        scores = np.append(scores, np.zeros(_BLOCK))  # of the blocks without any of the terms
+        own = scores[order[in_file] * _BLOCK + rows.numbers % _BLOCK].astype(np.float32)
+        return _take_best(own, np.where(own > 0, rows.numbers, 0), rows.documents, limit, scope)
+
+    def entries(self, document: int) -> list[IndexEntry]:
+        rows = self._vectors.read()
+        found = []
+        for at in np.flatnonzero((rows.documents == document) & (rows.numbers > 0)):
+            number = int(rows.numbers[at])
+            postings = self._read_block(number // _BLOCK)
+            own = postings.places == number % _BLOCK
+            terms = Terms(postings.terms[own].tolist(), postings.weights[own].tolist())
+            vector = rows.vectors[at].copy() if self._vectors.dimension else None
+            found.append(IndexEntry(number, document, vector, terms))
+        return sorted(found, key=lambda entry: entry.passage)
+
+    def remove(self, documents: Collection[int]) -> None:
+        """Erase the passages of these documents, but for those that were added again meanwhile."""
+        with self._change():
+            gone = set(documents) - self._list_kept(documents)
+            query = "SELECT number FROM passages WHERE document IN (%s)"
+            stored = {number for (number,) in self._database.listed(query, list(gone))}
+            rows = self._vectors.read()
+            stored.update(rows.numbers[_is_in(rows.documents, gone)].tolist())
+            _erase(self._database, self._vectors, stored)
+
+    def remove_passages(self, passages: Collection[int]) -> None:
+        with self._change():
+            _erase(self._database, self._vectors, passages)
+
+    def passages(self) -> dict[int, int]:
+        rows = self._vectors.read()
+        live = rows.numbers > 0
+        return dict(zip(rows.numbers[live].tolist(), rows.documents[live].tolist(), strict=True))
+
+    def count(self) -> int:
+        return int(np.count_nonzero(self._vectors.read().numbers))
+
+    def flush(self) -> None:
+        """Return: each change has reached the disk."""
+
+    def optimise(self, *, erase: bool = True) -> None:
+        """Give back the space of removed vectors; they are erased already."""
+        with self._change():
+            self._vectors.compact()
+
+    def close(self) -> None:
+        """Unmap the vectors. Safe to call twice."""
+        self._vectors.close()
+
+    @contextmanager
+    def _change(self) -> Iterator[Connection]:
+        with self._database.transaction() as db:
+            self._read = None
+            yield db
+
+    def _find_embedder(self) -> str | None:
+        found = self._database.rows("SELECT value FROM meta WHERE key = 'embedder'")
+        return str(found[0][0]) if found else None
+
+    def _list_kept(self, documents: Collection[int]) -> set[int]:
+        """Return those of these documents that are stored and not being removed."""
+        query = "SELECT number FROM documents WHERE state != ? AND number IN (%s)"
+        found = self._database.listed(query, list(documents), DocumentState.REMOVING)
+        return {number for (number,) in found}
+
+    def _read_block(self, block: int) -> _Postings:
+        """Return the words of a block; the last one is kept, as long as nobody writes."""
+        ((version,),) = self._database.rows("PRAGMA data_version")
+        if self._read is None or self._read[0] != (block, version):
+            rows = self._database.rows(_READ_BLOCK, block)
+            self._read = (block, version), _Postings.of(rows)
+        return self._read[1]
+
+
+# The blocks are listed by jumping from one to the next: there are few, with many rows each.
+_FIND_WORDS = """
+WITH RECURSIVE blocks (block) AS (
+    SELECT min(block) FROM words
+    UNION ALL
+    SELECT (SELECT min(words.block) FROM words WHERE words.block > blocks.block) FROM blocks
+    WHERE blocks.block IS NOT NULL
+)
+SELECT words.block, term, postings FROM blocks CROSS JOIN words
+WHERE words.block = blocks.block AND term IN (%s)
+"""
+
+
+def _take_best(
+    scores: Floats, numbers: Numbers, documents: Numbers, limit: int, scope: Scope
+) -> list[ScoredPassage]:
+    """Return the passages with the best scores; those with the number 0 are none."""
+    keep = numbers > 0
+    if scope.within is not None:
+        keep &= _is_in(documents, scope.within)
+    if scope.without:
+        keep &= ~_is_in(documents, scope.without)
+    found = np.flatnonzero(keep)
+    if len(found) > limit:
+        found = found[np.argpartition(-scores[found], limit - 1)[:limit]]
+    found = found[np.argsort(-scores[found], kind="stable")]
+    columns = (each[found].tolist() for each in (numbers, documents, scores))
+    return [ScoredPassage(*row) for row in zip(*columns, strict=True)]
+
+
+def _is_in(numbers: Numbers, chosen: Collection[int]) -> NDArray[np.bool_]:
+    return np.isin(numbers, np.fromiter(chosen, np.uint32, len(chosen)))
+
+
+# Words
+
+_READ_BLOCK = "SELECT term, postings FROM words WHERE block = ?"
+
+
+@dataclass(frozen=True)
+class _Postings:
+    """Which passages of a block have which terms, with their weights."""
+
+    terms: Numbers
+    places: NDArray[np.uint16]
+    weights: Floats
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, bytes]]) -> _Postings:
+        """Return those of rows of a term and its postings."""
+        found = np.frombuffer(b"".join(postings for _, postings in rows), _POSTING)
+        lengths = [len(postings) // _POSTING.itemsize for _, postings in rows]
+        terms = np.repeat(np.array([term for term, _ in rows], np.uint32), lengths)
+        return cls(terms, found["place"], found["weight"])
+
+    @classmethod
+    def of_entries(cls, entries: Sequence[IndexEntry]) -> _Postings:
+        """Return those of passages of one block."""
+        lengths = [len(entry.terms.ids) for entry in entries]
+        places = np.array([entry.passage % _BLOCK for entry in entries], np.uint16)
+        terms = [id_ for entry in entries for id_ in entry.terms.ids]
+        weights = [weight for entry in entries for weight in entry.terms.weights]
+        repeated = np.repeat(places, lengths)
+        return cls(np.array(terms, np.uint32), repeated, np.array(weights, np.float32))
+
+    def of_terms(self, terms: Numbers) -> _Postings:
+        """Return those of these terms."""
+        return self._take(np.isin(self.terms, terms))
+
+    def without(self, places: Iterable[int]) -> _Postings:
+        """Return those of all passages but these."""
+        return self._take(~np.isin(self.places, list(places)))
+
+    def _take(self, kept: NDArray[np.bool_]) -> _Postings:
+        return _Postings(self.terms[kept], self.places[kept], self.weights[kept])
+
+    def join(self, other: _Postings) -> _Postings:
+        """Return both."""
+        return _Postings(
+            np.concatenate([self.terms, other.terms]),
+            np.concatenate([self.places, other.places]),
+            np.concatenate([self.weights, other.weights]),
+        )
+
+    def to_rows(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each term with its postings, in order."""
+        order = np.lexsort((self.places, self.terms))
+        terms, starts = np.unique(self.terms[order], return_index=True)
+        packed = np.empty(len(order), _POSTING)
+        packed["place"], packed["weight"] = self.places[order], self.weights[order]
+        data, size = packed.tobytes(), _POSTING.itemsize
+        bounds = pairwise([*starts.tolist(), len(order)])
+        for term, (start, end) in zip(terms.tolist(), bounds, strict=True):
+            yield term, data[start * size : end * size]
+
+
+def _write_block(database: Database, block: int, entries: Sequence[IndexEntry]) -> None:
+    """Add passages to a block; a killed process may have left their words, which are the same."""
+    new = _Postings.of_entries(entries)
+    query = "SELECT term, postings FROM words WHERE block = ? AND term IN (%s)"
+    stored = list(database.listed(query, np.unique(new.terms).tolist(), block))
+    places = [entry.passage % _BLOCK for entry in entries]
+    _write_rows(database, block, _Postings.of(stored).without(places).join(new))
+
+
+def _erase_block(database: Database, block: int, places: Collection[int]) -> None:
+    """Erase passages from a block."""
+    postings = _Postings.of(database.rows(_READ_BLOCK, block))
+    changed = np.unique(postings.terms[np.isin(postings.places, list(places))])
+    rows = [(block, term) for term in changed.tolist()]
+    database.run_all("DELETE FROM words WHERE block = ? AND term = ?", rows)
+    _write_rows(database, block, postings.of_terms(changed).without(places))
+
+
+def _write_rows(database: Database, block: int, postings: _Postings) -> None:
+    rows = ((block, term, packed) for term, packed in postings.to_rows())
+    database.run_all("INSERT OR REPLACE INTO words (block, term, postings) VALUES (?, ?, ?)", rows)
+
+
+def _erase(database: Database, vectors: VectorFile, passages: Iterable[int]) -> None:
+    """Erase passages from the file of vectors and from their blocks."""
+    numbers = sorted(map(int, passages))
+    vectors.erase(numbers)
+    for block, group in groupby(numbers, lambda number: number // _BLOCK):
+        _erase_block(database, block, [number % _BLOCK for number in group])
+
+
+# Vectors
+
+
+def name_vectors(folder: Path, dimension: int) -> Path:
+    """Return the file of a library's vectors of this length."""
+    return folder / f"vectors-{dimension}.f32"
+
+
+def list_vectors(folder: Path) -> list[Path]:
+    """Return the files of a library's vectors, of any length."""
+    return sorted(folder.glob("vectors-*.f32"))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of the file: passages, by number, with their documents and vectors."""
+
+    numbers: Numbers
+    documents: Numbers
+    vectors: Floats
+
+
+class VectorFile:
+    """Rows of a passage's number, its document's, and its vector; a removed row is all zeros.
+
+    Rows are only ever added or zeroed, and the file is replaced as a whole, so that a search in
+    another process has each passage's own vector. One process writes at a time.
+    """
+
+    def __init__(self, file: Path, dimension: int) -> None:
+        self._file = file
+        self.dimension = dimension
+        self._width = 2 + dimension
+        self._mapped: tuple[tuple[int, int], Floats] | None = None
+
+    def read(self) -> _Rows:
+        """Return all rows as they are now."""
+        try:
+            state = self._file.stat()
+            count = state.st_size // (4 * self._width)  # a process may have been killed in a row
+            key = (state.st_ino, count)
+            mapped = self._mapped
+            if mapped is None or mapped[0] != key:
+                shape = (count, self._width)
+                rows = np.memmap(self._file, np.float32, "r", shape=shape) if count else _no(shape)
+                mapped = self._mapped = (key, rows)
+        except (OSError, ValueError) as error:
+            raise LibraryDamaged(
+                f"cannot read the vectors of the library in {self._file}",
+                "the file is missing" if isinstance(error, FileNotFoundError) else str(error),
+                "make them again with `colligate library verify --repair`",
+            ) from error
+        numbers = mapped[1].view(np.uint32)
+        return _Rows(numbers[:, 0].copy(), numbers[:, 1].copy(), mapped[1][:, 2:])
+
+    def append(self, entries: Sequence[IndexEntry]) -> None:
+        """Add rows; return once they are on the disk."""
+        rows = _no((len(entries), self._width))
+        numbers = rows.view(np.uint32)
+        numbers[:, 0] = [entry.passage for entry in entries]
+        numbers[:, 1] = [entry.document for entry in entries]
+        if self.dimension:
+            rows[:, 2:] = [entry.vector for entry in entries]
+        with self._translate_errors():
+            make_private_file(self._file)
+            with self._file.open("r+b") as file:
+                whole = os.fstat(file.fileno()).st_size // (4 * self._width)
+                file.seek(whole * 4 * self._width)
+                file.write(rows.tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+
+    def exists(self) -> bool:
+        """Return whether there is a file."""
+        return self._file.exists()
+
+    def erase(self, passages: Collection[int]) -> None:
+        """Write zeros over the rows of these passages."""
+        if not passages or not self.exists():
+            return
+        places = np.flatnonzero(_is_in(self.read().numbers, passages)).tolist()
+        if not places:
+            return
+        with self._translate_errors(), self._file.open("r+b") as file:
+            for place in places:
+                file.seek(place * 4 * self._width)
+                file.write(bytes(4 * self._width))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def compact(self) -> None:
+        """Write the file without its empty rows, once there are many."""
+        if not self.exists():
+            return
+        live = self.read().numbers > 0
+        if np.count_nonzero(live) >= (1 - _SPARSE) * len(live):
+            return
+        new = self._file.with_suffix(".new")
+        with self._translate_errors():
+            new.unlink(missing_ok=True)
+            make_private_file(new)
+            with new.open("r+b") as file:
+                places = np.flatnonzero(live)
+                assert self._mapped is not None
+                for at in range(0, len(places), _BLOCK):
+                    file.write(self._mapped[1][places[at : at + _BLOCK]].tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+            with suppress(PermissionError):  # on Windows while another process searches
+                new.replace(self._file)
+            new.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Unmap the file. Safe to call twice."""
+        self._mapped = None
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            what = f"cannot write the vectors of the library in {self._file}"
+            if error.errno == errno.ENOSPC:
+                raise disk_full(what) from error
+            hint = "name a folder with space that you can write with --library"
+            raise LibraryError(what, error.strerror or str(error), hint) from error
+
+
+def _no(shape: tuple[int, int]) -> Floats:
+    return np.zeros(shape, np.float32)

@@ -1,0 +1,183 @@
+"""Compute the attention of a GGUF model's last tokens to all tokens before them.
+
+llama.cpp's fast kernel gives no probabilities. They are computed here from what it was given:
+the queries and keys of the last tokens' own step, and its mask. The queries are rotated and
+the keys come from the cache, so a row costs little more than one token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colligate.errors import MissingCapability, ServerFailed
+from colligate.models.llama.api import Context, LlamaLibrary, Model, Tensor, read_tensor
+from colligate.models.local import Tokens, choose_layers, count_shared
+
+Decode = Callable[[Context, Sequence[int], Sequence[int], Sequence[int], Sequence[bool]], bool]
+"""As `Context.decode`, of the context that it is given."""
+
+
+@dataclass(eq=False)
+class AttentionRequest:
+    """A text of which the mean attention of the tokens from `first` on is wanted.
+
+    `depths` are the shares of the model's depth between which layers count. The outcome has a
+    value for each token; they sum to 1.
+    """
+
+    ids: list[int]
+    first: int
+    depths: tuple[float, float] = (0.0, 1.0)
+    adapter: str = ""
+    halt: Event = field(default_factory=Event)
+    outcome: list[float] | Exception | None = field(default=None, init=False, repr=False)
+
+
+# Query tokens computed together: the queries and keys of a layer are in memory at once.
+_QUERY_TOKENS = 16
+
+
+class AttentionContext:
+    """A context of one sequence that shows the attention of its last tokens.
+
+    It is not that of the answers: llama.cpp asks about each of a thousand nodes, which costs time
+    and, beside other threads of Python, much of it.
+    """
+
+    def __init__(self, model: Model, cells: int, batch: int, decode: Decode) -> None:
+        self.context = Context(
+            model,
+            cells=cells,
+            sequences=1,
+            batch=batch,
+            outputs=1,
+            on_tensor=self._on_tensor,
+        )
+        self._model = model
+        self._batch = batch
+        self._decode = decode
+        self._ids: list[int] = []  # what is in the cells, in this order
+        self._adapter = ""
+        self._rows: dict[int, NDArray[np.float32]] = {}
+        self._layers: range | None = None  # those to look at
+
+    def attend(self, request: AttentionRequest, adapter: int | None) -> Iterator[None]:
+        """Compute a request batch by batch; its outcome is set at the end."""
+        layers = choose_layers(self._model.layers, request.depths)
+        self._use_adapter(request.adapter, adapter)
+        ids, first = request.ids, request.first
+        computed = self._keep(ids, first)
+        while computed < first:
+            computed = self._read(ids, computed, min(computed + self._batch, first))
+            yield
+        total = np.zeros(len(ids), np.float32)
+        while computed < len(ids):
+            end = min(computed + _QUERY_TOKENS, len(ids))
+            total[:end] += np.mean(self._read_rows(ids, computed, end, layers), axis=0)
+            computed = end
+            yield
+        request.outcome = (total / (len(ids) - first)).tolist()
+
+    def _use_adapter(self, name: str, handle: int | None) -> None:
+        """Apply an adapter; keys and values of another one are forgotten."""
+        if name != self._adapter:
+            self._ids = []
+            self._adapter = name
+        self.context.use_adapter(handle)
+
+    def _keep(self, ids: Sequence[int], most: int) -> int:
+        """Keep what the last text and this one share, at most so many tokens; return how many."""
+        shared = 0 if self._model.recurrent else count_shared(self._ids[:most], ids)
+        self.context.cut(0, shared)
+        self._ids = list(ids[:shared])
+        return shared
+
+    def shared_with(self, ids: Tokens, adapter: str) -> int:
+        """Return how many computed tokens a sequence under an adapter begins with."""
+        if self._model.recurrent or adapter != self._adapter:
+            return 0
+        return count_shared(self._ids, ids)
+
+    def _read(self, ids: Sequence[int], start: int, end: int) -> int:
+        """Compute some tokens; return the end."""
+        count = end - start
+        slots, outputs = [0] * count, [False] * count
+        if not self._decode(self.context, ids[start:end], range(start, end), slots, outputs):
+            raise ServerFailed("llama.cpp has no room for the prompt", f"{end} tokens")
+        self._ids += ids[start:end]
+        return end
+
+    def _read_rows(
+        self, ids: Sequence[int], start: int, end: int, layers: range
+    ) -> list[NDArray[np.float32]]:
+        """Compute some tokens; return the sum of their rows [end] for each of the layers.
+
+        Each is the mean over the heads.
+        """
+        self._rows, self._layers = {}, layers
+        try:
+            self._read(ids, start, end)
+        finally:
+            self._layers = None
+        rows = [row[:end] for row in self._rows.values()]
+        # A sum of less would mean that the cells are not in the order of the tokens.
+        if len(rows) < len(layers) or any(abs(row.sum() - (end - start)) > 0.01 for row in rows):
+            raise MissingCapability(
+                f"{self._model.path.name} gives no attention",
+                "its layers do not attend to all tokens as usual",
+                "use another model",
+            )
+        return rows
+
+    def _on_tensor(self, address: int, ask: bool) -> bool:
+        if self._layers is None:
+            return False
+        tensor = Tensor.from_address(address)
+        if not (tensor.src[1] and tensor.src[2]):
+            return False
+        found = _KEYS.match(Tensor.from_address(tensor.src[1]).name)
+        if found is None or int(found[1]) not in self._layers:
+            return False
+        if not ask:
+            self._rows[int(found[1])] = _attention_row(self._model.library, tensor)
+        return True
+
+
+_KEYS = re.compile(rb"cache_k_l(\d+)")  # llama.cpp's name of the keys of a layer
+
+
+def _attention_row(library: LlamaLibrary, tensor: Tensor) -> NDArray[np.float32]:
+    """Return the attention [cells] of a fused node of queries, keys, values and a mask.
+
+    It is the mean of its heads and the sum of its queries.
+
+    softmax(scale * q k + mask). The cells are in the order of the tokens.
+    """
+    query, key = (read_tensor(library, tensor.src[i])[0] for i in (0, 1))  # [heads, rows, width]
+    mask = read_tensor(library, tensor.src[3])[0, 0]  # [rows, cells]; -inf for what is not seen
+    scale, bias, cap = np.array(tensor.op_params[:3], np.int32).view(np.float32)
+    if bias or tensor.src[4]:
+        raise MissingCapability(
+            "this model gives no attention",
+            "its layers add to the scores what is not computed here",
+            "use another model",
+        )
+    groups = len(query) // len(key)
+    rows = query.shape[1]
+    # Heads that share keys are computed together: [kv heads, group * rows, width].
+    grouped = query.reshape(len(key), groups * rows, -1)
+    scores = grouped @ key.transpose(0, 2, 1) * scale
+    if cap:
+        scores = np.tanh(scores / cap) * cap
+    scores = scores.reshape(len(query), rows, -1) + mask[:rows]
+    scores -= scores.max(axis=-1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=-1, keepdims=True)
+    mean: NDArray[np.float32] = scores.mean(axis=0).sum(axis=0)
+    return mean

@@ -1,0 +1,485 @@
+"""A model with scripted replies, and suites of what models, embedders and rerankers promise.
+
+Each check of `backend_suite`, `embedder_suite` or `reranker_suite` takes such an object and raises
+AssertionError if a promise of its protocol is broken. A chat model under test should answer in a
+few seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+import numpy as np
+
+from colligate.documents.tokens import estimate_tokens, token_spans
+from colligate.errors import MissingCapability, ModelError, UsageError
+from colligate.models.base import (
+    AdapterModel,
+    AttentionModel,
+    Capability,
+    ChatModel,
+    ChatRequest,
+    Completion,
+    Embedder,
+    LabelModel,
+    LabelOdds,
+    LikelihoodModel,
+    Message,
+    OnToken,
+    Prompt,
+    Reranker,
+    Usage,
+)
+from colligate.models.thinking import ThinkingFilter, split_thinking
+
+Reply = str | Completion | BaseException
+
+LikelihoodScript = Callable[[str, str], Sequence[float]]
+"""Takes prefix and continuation, returns a log-probability per token."""
+LabelScript = Callable[[Sequence[Message], Sequence[str], str], LabelOdds]
+"""Takes messages, labels and the forced beginning of the answer, returns the odds."""
+AttentionScript = Callable[[Prompt, Sequence[tuple[int, int]]], Sequence[float]]
+"""Takes prompt and spans, returns a number per span."""
+
+
+class ScriptedModel:
+    """Replies with the given replies in turn, or with what a function of the request returns.
+
+    A reply is a text, a whole `Completion`, or an exception to raise. `calls` records every
+    request. `likelihood`, `labels` and `attention` are functions that return what those calls
+    return; each function that is given adds its capability.
+    """
+
+    def __init__(
+        self,
+        replies: Iterable[Reply] | Callable[[ChatRequest], Reply] = (),
+        name: str = "scripted",
+        *,
+        capabilities: Iterable[Capability] = (Capability.CHAT,),
+        context_tokens: int | None = None,
+        likelihood: LikelihoodScript | None = None,
+        labels: LabelScript | None = None,
+        attention: AttentionScript | None = None,
+    ) -> None:
+        self._reply = replies if callable(replies) else None
+        self._replies = [] if callable(replies) else list(replies)
+        self.name = name
+        self.context_tokens = context_tokens
+        scripts = {
+            Capability.LIKELIHOOD: likelihood,
+            Capability.LABELS: labels,
+            Capability.ATTENTION: attention,
+        }
+        scripted = {capability for capability, script in scripts.items() if script is not None}
+        self.capabilities = frozenset(capabilities) | scripted
+        self._likelihood, self._labels, self._attention = likelihood, labels, attention
+        self.calls: list[ChatRequest] = []
+
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
+        """Return the next reply; `on_token` gets it word by word.
+
+        Raises:
+            UsageError: the list of replies is used up.
+        """
+        self.calls.append(request)
+        await asyncio.sleep(0)  # like any other model, it lets others run
+        if self._reply is not None:
+            reply = self._reply(request)
+        elif self._replies:
+            reply = self._replies.pop(0)
+        else:
+            raise UsageError(
+                f"model {self.name!r} has no reply left",
+                f"this is call {len(self.calls)}",
+                "script more replies",
+            )
+        if isinstance(reply, BaseException):
+            raise reply
+        if on_token is not None:
+            _stream(reply if isinstance(reply, str) else reply.text, on_token)
+        if isinstance(reply, Completion):
+            return reply
+        text, thinking = split_thinking(reply)
+        return Completion(
+            text=text,
+            usage=Usage(
+                input_tokens=await self.count_prompt(request.messages),
+                output_tokens=estimate_tokens(text) + estimate_tokens(thinking),
+                estimated=True,
+            ),
+            model=self.name,
+            thinking=thinking,
+        )
+
+    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        if self._likelihood is None:
+            raise MissingCapability(f"{self.name} gives no likelihoods")
+        await asyncio.sleep(0)
+        return [list(self._likelihood(prefix, continuation)) for prefix, continuation in pairs]
+
+    async def labels(
+        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
+    ) -> LabelOdds:
+        if self._labels is None:
+            raise MissingCapability(f"{self.name} gives no label probabilities")
+        await asyncio.sleep(0)
+        return self._labels(messages, labels, forced)
+
+    async def attention(
+        self,
+        prompt: Prompt,
+        spans: Sequence[tuple[int, int]],
+        *,
+        query: int | None = None,
+        layers: tuple[float, float] = (0.0, 1.0),
+    ) -> list[float]:
+        if self._attention is None:
+            raise MissingCapability(f"{self.name} gives no attention")
+        await asyncio.sleep(0)
+        return list(self._attention(prompt, spans))
+
+    async def count_tokens(self, text: str) -> int:
+        return estimate_tokens(text)
+
+    async def count_prompt(self, messages: Sequence[Message]) -> int:
+        """Estimate the tokens of messages, with four per message for a template."""
+        return sum(estimate_tokens(message.content) + 4 for message in messages)
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        return token_spans(text)
+
+    async def aclose(self) -> None: ...
+
+
+def _stream(text: str, on_token: OnToken) -> None:
+    visible = ThinkingFilter()
+    for word in re.findall(r"\S*\s*", text):
+        if piece := visible.feed(word):
+            on_token(piece)
+    if last := visible.close():
+        on_token(last)
+
+
+# Checks of a chat model
+
+QUESTION = (
+    Message("system", "You answer questions."),
+    Message("user", "Which colours has a flag?"),
+)
+"""The messages that the checks of a chat model send."""
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"found": {"type": "boolean"}},
+    "required": ["found"],
+    "additionalProperties": False,
+}
+"""The JSON schema that the checks of a chat model ask for."""
+
+
+async def check_properties(model: ChatModel) -> None:
+    """Check that a model has a name, a window and the capability to chat."""
+    assert isinstance(model, ChatModel)
+    assert model.name
+    assert Capability.CHAT in model.capabilities
+    assert model.context_tokens is None or model.context_tokens > 0
+
+
+async def check_completion(model: ChatModel) -> None:
+    """Check what a completion contains, and that greedy decoding repeats itself."""
+    completion, again = [await _ask(model) for _ in range(2)]
+    assert completion.text
+    assert "<think" not in completion.text, "thinking belongs in `thinking`"
+    assert completion.model == model.name
+    assert completion.finish_reason in ("stop", "length")
+    assert completion.usage.input_tokens > 5
+    assert 0 < completion.usage.output_tokens <= 12, "max_tokens was 12"
+    assert (again.text, again.thinking) == (completion.text, completion.thinking)
+    assert again.usage.output_tokens == completion.usage.output_tokens
+
+
+async def check_stream(model: ChatModel) -> None:
+    """Check that a stream has the same text, and that `on_token` runs in the caller's thread."""
+    pieces: list[str] = []
+    threads: set[int] = set()
+
+    def note(piece: str) -> None:
+        pieces.append(piece)
+        threads.add(threading.get_ident())
+
+    whole = await _ask(model)
+    streamed = await model.chat(ChatRequest(QUESTION, max_tokens=12), note)
+    assert streamed.text == whole.text == "".join(pieces)
+    assert all(pieces), "a piece is empty"
+    assert threads == {threading.get_ident()}
+
+
+async def check_error_in_stream(model: ChatModel) -> None:
+    """Check that what `on_token` raises reaches the caller and leaves the model usable."""
+
+    def refuse(piece: str) -> None:
+        raise ValueError("enough")
+
+    error = await _error(model.chat(ChatRequest(QUESTION, max_tokens=12), refuse))
+    assert isinstance(error, ValueError)
+    assert (await _ask(model)).text
+
+
+async def check_schema(model: ChatModel) -> None:
+    """Check that a model with `Capability.STRUCTURED` satisfies a JSON schema."""
+    if Capability.STRUCTURED not in model.capabilities:
+        return
+    for _ in range(2):
+        completion = await model.chat(ChatRequest(QUESTION, max_tokens=40, schema=SCHEMA))
+        assert set(json.loads(completion.text)) == {"found"}
+
+
+async def check_likelihoods(model: ChatModel) -> None:
+    """Check that likelihoods are exact to the token and independent of one another."""
+    if Capability.LIKELIHOOD not in model.capabilities:
+        if isinstance(model, LikelihoodModel):
+            error = await _error(model.likelihoods([("a", "b")]))
+            assert isinstance(error, MissingCapability)
+        return
+    assert isinstance(model, LikelihoodModel)
+    question = " Who built it?"
+    pairs = [
+        ("The bridge was built by Ada Lind.", question),
+        ("The bridge was built by Ada Lind. It is of stone, and long.", question),
+        ("Otters eat fish.", question),
+        ("Otters eat fish.", " Otters eat crabs."),
+        ("Otters eat fish.", ""),
+        ("Otters eat fish.", question),
+        ("", "Once upon a time"),
+    ]
+    together = await model.likelihoods(pairs)
+    for (prefix, continuation), scores in zip(pairs, together, strict=True):
+        assert all(score <= 0 for score in scores)
+        [alone] = await model.likelihoods([(prefix, continuation)])
+        assert len(scores) == len(alone)
+        assert all(math.isclose(*each, abs_tol=0.05) for each in zip(scores, alone, strict=True))
+        if prefix:
+            assert len(scores) == await model.count_tokens(continuation)
+    assert len(together[-1]) > 2, "an empty prefix is the beginning of a text"
+    assert await model.likelihoods([]) == []
+
+
+async def check_relevance(model: ChatModel) -> None:
+    """Check that a question is likelier after the text it is about; random weights may fail."""
+    if isinstance(model, LikelihoodModel) and Capability.LIKELIHOOD in model.capabilities:
+        texts = ("The bridge was built by Ada Lind.", "Otters eat fish.")
+        near, far = await model.likelihoods([(text, " Who built it?") for text in texts])
+        assert sum(near) > sum(far)
+
+
+async def check_labels(model: ChatModel) -> None:
+    """Check that label odds are odds, in the order of the labels."""
+    if Capability.LABELS not in model.capabilities:
+        if isinstance(model, LabelModel):
+            error = await _error(model.labels(QUESTION, ["Yes", "No"]))
+            assert isinstance(error, MissingCapability)
+        return
+    assert isinstance(model, LabelModel)
+    for _ in range(2):
+        found = await model.labels(QUESTION, ["Yes", "No"])
+        assert list(found.odds) == ["Yes", "No"]
+        assert math.isclose(sum(found.odds.values()), 1, rel_tol=1e-6)
+        assert all(0 <= odd <= 1 for odd in found.odds.values())
+        assert 0 < found.mass <= 1
+        assert set(found.bounded) <= {"Yes", "No"}
+    for wrong in ([], ["Yes", ""], ["Yes", "Yes"]):
+        assert isinstance(await _error(model.labels(QUESTION, wrong)), ValueError)
+
+
+async def check_attention(model: ChatModel) -> None:
+    """Check that attention is one share per span, and that wrong spans are refused."""
+    if Capability.ATTENTION not in model.capabilities:
+        if isinstance(model, AttentionModel):
+            error = await _error(model.attention(QUESTION, [(0, 5)]))
+            assert isinstance(error, MissingCapability)
+        return
+    assert isinstance(model, AttentionModel)
+    text = QUESTION[-1].content
+    prompts: tuple[Prompt, ...] = (text, QUESTION)
+    for prompt in prompts:
+        values = await model.attention(prompt, [(0, 5), (6, len(text)), (3, 3)])
+        assert len(values) == 3
+        assert all(0 < value < 1 for value in values[:2])
+        assert values[2] == 0, "an empty span has no attention"
+    for wrong in ((0, len(text) + 1), (-1, 2), (4, 2)):
+        assert isinstance(await _error(model.attention(text, [wrong])), ValueError)
+
+
+async def check_adapters(model: ChatModel) -> None:
+    """Check that a folder without an adapter is refused."""
+    if not isinstance(model, AdapterModel):
+        assert Capability.ADAPTERS not in model.capabilities
+        return
+    offered = Capability.ADAPTERS in model.capabilities
+    with tempfile.TemporaryDirectory() as empty:
+        error = await _error(model.with_adapter(empty))
+    assert isinstance(error, ModelError if offered else MissingCapability)
+
+
+async def check_concurrency(model: ChatModel) -> None:
+    """Check that streams made at the same time are whole, and those of calls alone."""
+    requests = [
+        ChatRequest([Message("user", f"Name {count} colours.")], max_tokens=4 * count)
+        for count in (1, 3, 2, 1)
+    ]
+    alone = [await model.chat(request) for request in requests]
+
+    async def stream(request: ChatRequest) -> Completion:
+        pieces: list[str] = []
+        completion = await model.chat(request, lambda piece: pieces.append(piece))
+        assert "".join(pieces) == completion.text
+        return completion
+
+    together = await asyncio.gather(*map(stream, requests))
+    assert [each.text for each in together] == [each.text for each in alone]
+
+
+async def check_cancelling(model: ChatModel) -> None:
+    """Check that cancelling a call leaves the model usable, and other calls alone."""
+    whole = await _ask(model, 8)
+    task = asyncio.create_task(_ask(model, 300))
+    other = asyncio.create_task(_ask(model, 8))
+    await asyncio.sleep(0)
+    task.cancel()
+    assert isinstance(await _error(task), asyncio.CancelledError)
+    assert (await other).text == whole.text
+
+
+async def check_counting(model: ChatModel) -> None:
+    """Check that token counts grow with the text, and that a prompt costs more than its text."""
+    counts = [await model.count_tokens(text) for text in ("", "one", "one two three" * 50)]
+    assert counts[0] == 0
+    assert 0 < counts[1] < counts[2]
+    content = [await model.count_tokens(message.content) for message in QUESTION]
+    assert await model.count_prompt(QUESTION) > sum(content)
+
+
+async def check_token_spans(model: ChatModel) -> None:
+    """Check that token spans are in order and leave out nothing but blanks."""
+    for text in ("", "Otters eat fish.", "  two\n\nparts ", "naïve 東京 🦦́", _NOT_UNICODE):
+        spans = await model.token_spans(text)
+        assert len(spans) == await model.count_tokens(text)
+        assert all(0 <= start < end <= len(text) for start, end in spans)
+        assert spans == sorted(spans)
+        assert [end for _, end in spans] == sorted(end for _, end in spans)
+        covered = {at for start, end in spans for at in range(start, end)}
+        assert all(char.isspace() for at, char in enumerate(text) if at not in covered)
+
+
+async def check_any_text(model: ChatModel) -> None:
+    """Check that text with lone surrogates, as arguments that are not UTF-8 have, is accepted."""
+    request = ChatRequest([Message("user", _NOT_UNICODE)], max_tokens=8)
+    assert (await model.chat(request)).text
+    assert await model.count_tokens(_NOT_UNICODE) > 3
+
+
+backend_suite: tuple[Callable[[ChatModel], Awaitable[None]], ...] = (
+    check_properties,
+    check_completion,
+    check_stream,
+    check_error_in_stream,
+    check_schema,
+    check_likelihoods,
+    check_relevance,
+    check_labels,
+    check_attention,
+    check_adapters,
+    check_concurrency,
+    check_cancelling,
+    check_counting,
+    check_token_spans,
+    check_any_text,
+)
+
+_NOT_UNICODE = "<|im_end|> caf\udce9 and half a pair \ud83d"
+
+
+async def _ask(model: ChatModel, max_tokens: int = 12) -> Completion:
+    return await model.chat(ChatRequest(QUESTION, max_tokens=max_tokens))
+
+
+async def _error(call: Awaitable[object]) -> BaseException:
+    try:
+        await call
+    except (Exception, asyncio.CancelledError) as error:
+        return error
+    raise AssertionError("an error was expected")
+
+
+# Checks of an embedder
+
+
+async def check_embedding(embedder: Embedder) -> None:
+    """Check that an embedder returns unit rows in order, whatever else is embedded with a text."""
+    assert isinstance(embedder, Embedder)
+    assert embedder.name
+    texts = [f"text number {number}" for number in range(24)]
+    rows = await embedder.embed(texts)
+    assert rows.shape == (24, embedder.dimension)
+    assert rows.dtype == np.float32
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    alone = np.vstack([await embedder.embed([text]) for text in texts[:8]])
+    assert np.allclose(rows[:8], alone, atol=1e-6)
+    assert len({row.tobytes() for row in rows[:10]}) == 10
+    parts = await asyncio.gather(*(embedder.embed(texts[at : at + 8]) for at in (0, 8, 16)))
+    assert np.allclose(np.vstack(parts), rows, atol=1e-6)
+
+
+async def check_query_embedding(embedder: Embedder) -> None:
+    """Check that queries and passages are compared in one space."""
+    [query] = await embedder.embed(["a red bridge"], "query")
+    passages = await embedder.embed(["Otters eat fish.", "a red bridge"], "passage")
+    assert (passages @ query).argmax() == 1
+
+
+async def check_embedding_any_text(embedder: Embedder) -> None:
+    """Check that empty, very long and odd texts have vectors too."""
+    rows = await embedder.embed(["", " ", "\x00", "caf\udce9", "東京の橋 🙂", "long " * 3000])
+    assert rows.shape == (6, embedder.dimension)
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    assert (await embedder.embed([])).shape == (0, embedder.dimension)
+
+
+embedder_suite: tuple[Callable[[Embedder], Awaitable[None]], ...] = (
+    check_embedding,
+    check_query_embedding,
+    check_embedding_any_text,
+)
+
+
+# Checks of a reranker
+
+
+async def check_reranking(reranker: Reranker) -> None:
+    """Check that a reranker scores each text in order and prefers texts about the question."""
+    assert isinstance(reranker, Reranker)
+    assert reranker.name
+    query = "What do otters eat?"
+    texts = ["The bridge was opened in 1932.", "Otters eat fish.", "What otters do is eat fish."]
+    scores = await reranker.score(query, texts)
+    assert len(scores) == 3
+    assert min(scores[1:]) > scores[0]
+    assert np.allclose(await reranker.score(query, texts[::-1]), scores[::-1], atol=0.02)
+
+
+async def check_reranking_any_text(reranker: Reranker) -> None:
+    """Check that no text, an empty text and odd texts are accepted."""
+    assert await reranker.score("question", []) == []
+    assert len(await reranker.score("caf\udce9", ["", "caf\udce9", "東京の橋 🙂"])) == 3
+
+
+reranker_suite: tuple[Callable[[Reranker], Awaitable[None]], ...] = (
+    check_reranking,
+    check_reranking_any_text,
+)

@@ -1,0 +1,132 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.documents.tokens import token_spans
+from colligate.lab.baselines.meta_chunking import (
+    MetaChunking,
+    find_minima,
+    merge_chunks,
+)
+from colligate.lab.baselines.token_scores import cut_runs
+from colligate.library.in_memory import InMemorySources
+from colligate.models import Capability, LabelOdds
+from support.documents import make
+from support.prompts import bodies
+
+QUESTION = "Where do otters sleep?"
+SENTENCES = (
+    "Otters live by rivers.",
+    "Otters sleep afloat.",
+    "They hold hands.",
+    "Bridges carry roads.",
+    "Bridges rust.",
+    "Paint helps them.",
+)
+TEXT = " ".join(SENTENCES)
+SURPRISE = (5.0, 4.0, 1.0, 6.0, 5.0, 3.0)  # least where the subject is done: after “hands”
+
+
+def otters(text=TEXT):
+    return make(text, "Otters", "otters")
+
+
+def likelihood(prefix, text):
+    values = []
+    for _, end in token_spans(text):
+        place = (prefix + text)[: len(prefix) + end].count(". ")
+        values.append(-SURPRISE[place])
+    return values
+
+
+async def test_a_chunk_ends_where_the_model_is_surprised_least(ask, reply):
+    said = reply((1, "Otters sleep afloat.", "Otters sleep afloat."))
+    answer, _, model = await ask(
+        MetaChunking(words=10), QUESTION, [otters()], said, likelihood=likelihood
+    )
+    assert bodies(model.calls[0].prompt) == [" ".join(SENTENCES[:3]), " ".join(SENTENCES[3:])]
+    assert answer.citations[0].quote == "Otters sleep afloat."
+
+
+def test_it_needs_what_its_way_of_cutting_asks_for():
+    needs = {how: MetaChunking(how=how).needs.required for how in ("ppl", "msp")}
+    assert needs["ppl"] == {Capability.CHAT, Capability.LIKELIHOOD}
+    assert needs["msp"] == {Capability.CHAT, Capability.LABELS}
+
+
+async def test_small_chunks_are_merged(ask):
+    _, _, model = await ask(MetaChunking(words=100), QUESTION, [otters()], likelihood=likelihood)
+    assert bodies(model.calls[0].prompt) == [TEXT]
+
+
+async def test_a_high_threshold_cuts_nowhere(ask):
+    _, _, model = await ask(
+        MetaChunking(words=1, threshold=9), QUESTION, [otters()], likelihood=likelihood
+    )
+    assert bodies(model.calls[0].prompt) == [TEXT]
+
+
+async def test_the_best_k_or_what_the_budget_holds(make_run, reply):
+    for limit in ({"k": 1, "budget": None}, {"budget": 20}):
+        async with InMemorySources([otters()]) as sources:
+            run, model = make_run(sources, [reply()], likelihood=likelihood)
+            await MetaChunking(words=10, **limit).answer(QUESTION, run)
+        assert bodies(model.calls[0].prompt) == [" ".join(SENTENCES[:3])]
+
+
+async def test_chunks_are_worked_out_once(make_run, reply):
+    async with InMemorySources([otters()]) as sources:
+        run, _ = make_run(sources, [reply()], likelihood=likelihood)
+        await MetaChunking().answer(QUESTION, run)
+        again, _ = make_run(sources, [reply()], likelihood=likelihood)
+        again.store = run.store
+        await MetaChunking().answer("Do bridges rust?", again)
+        other, _ = make_run(sources, [reply()], likelihood=likelihood)
+        other.store = run.store
+        await MetaChunking(threshold=0.1).answer(QUESTION, other)
+    assert again.meter.report().scoring_passes == 0
+    assert other.meter.report().scoring_passes == 1
+
+
+async def test_the_margin_of_two_answers_says_what_belongs_together(ask):
+    def labels(messages, names, forced):
+        assert (list(names), forced) == (["1", "2"], "")
+        new = "Bridges carry" in messages[-1].content.split("next sentence")[1]
+        keep = 0.1 if new else 0.9
+        return LabelOdds({"1": 1 - keep, "2": keep}, 1.0)
+
+    _, _, model = await ask(MetaChunking(how="msp", words=10), QUESTION, [otters()], labels=labels)
+    assert bodies(model.calls[0].prompt) == [" ".join(SENTENCES[:3]), " ".join(SENTENCES[3:])]
+
+
+async def test_from_the_sixth_margin_on_the_last_five_set_the_bar(ask):
+    def always(messages, names, forced):
+        return LabelOdds({"1": 0.25, "2": 0.75}, 0.8)
+
+    text = " ".join(f"Otter number {n} swims." for n in range(8))
+    _, _, model = await ask(
+        MetaChunking(how="msp", words=1, by="bm25"), QUESTION, [otters(text)], labels=always
+    )
+    counts = [body.count("swims") for body in bodies(model.calls[0].prompt)]
+    assert sorted(counts) == [1, 1, 6]
+
+
+def test_a_shallow_minimum_is_none_under_a_threshold():
+    assert find_minima([3.0, 2.8, 3.1], 0.5) == []
+    assert find_minima([3.0, 2.8, 3.4], 0.5) == [1]
+    assert find_minima([3.0, 2.8, 2.8], 0.5) == []
+
+
+def test_the_first_and_the_last_are_no_minima():
+    assert find_minima([1, 2, 1]) == []
+    assert find_minima([]) == []
+
+
+@given(st.integers(0, 30), st.data())
+def test_runs_and_merged_cover_every_sentence_once(count, data):
+    cuts = sorted(data.draw(st.sets(st.integers(0, 29))))
+    sizes = data.draw(st.lists(st.integers(0, 50), min_size=count, max_size=count))
+    most = data.draw(st.integers(1, 120))
+    chunks = merge_chunks(cut_runs(count, cuts), sizes, most)
+    assert [i for start, end in chunks for i in range(start, end)] == list(range(count))
+    whole = set(cut_runs(count, cuts))
+    assert all(sum(sizes[start:end]) <= most or (start, end) in whole for start, end in chunks)

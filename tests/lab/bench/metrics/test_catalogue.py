@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from colligate.errors import MissingExtra, UsageError
+from colligate.lab.bench.metrics import Backends
+from colligate.lab.bench.metrics.catalogue import GROUPS, higher_is_better, measure, require_groups
+from colligate.lab.bench.metrics.groups import JudgeReads, MissingBackend
+from colligate.lab.bench.outcome import Outcome, Piece
+from colligate.lab.bench.question import Candidate, Question, QuestionReading, QuestionTask
+from colligate.testing import ScriptedModel
+
+DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
+
+GOLD = Piece("g", 0, 30, "Ann Lee wrote it in 1932.", title="Ann Lee")
+ANSWERED = Outcome(
+    "Ann Lee wrote it. [1]",
+    "Ann Lee",
+    found=True,
+    citations=(GOLD,),
+    evidence=(GOLD,),
+    retrieved=(Piece("x", 0, 1, "x"), GOLD),
+    stages={"kept": ("g",)},
+    usage={"calls": 2, "input_tokens": 9, "output_tokens": 3, "retrieval_rounds": 1},
+    seconds=0.5,
+)
+WITHOUT_ANSWER = (Outcome(usage={"retrieval_rounds": 1}), Outcome(error="ServerFailed: gone"))
+QUESTIONS = {
+    "short": Question(
+        "s", "who?", ("Ann Lee",), documents=(Candidate("g", text="one two"),), gold=("g",)
+    ),
+    "readings": Question(
+        "r",
+        "who?",
+        task=QuestionTask.READINGS,
+        readings=(QuestionReading("who?", ("Ann Lee", "Lee")), QuestionReading("when?", ("1932",))),
+        long_answers=("Ann Lee wrote it in 1932.",),
+    ),
+    "set": Question("m", "who?", task=QuestionTask.SET, members=(("Ann Lee",), ("Bo",))),
+    "long": Question(
+        "l",
+        "why?",
+        task=QuestionTask.LONG,
+        long_answers=("Ann Lee wrote it.",),
+        claims=("it was Ann",),
+    ),
+    "judged": Question("j", "who?", ("Ann",), task=QuestionTask.JUDGED),
+    "unanswerable": Question("u", "who?", ("kept",), gold=("g",), answerable=False),
+}
+COSTS_AND_REFUSALS = {"abstention", "cost", "verdict"}
+
+
+class Always:
+    """Entails everything."""
+
+    name = "always"
+
+    async def entails(self, premise: str, hypothesis: str) -> bool:
+        return True
+
+
+def backends() -> Backends:
+    judge = ScriptedModel(lambda call: "Yes [[90]]")
+    return Backends(judge=judge, nli=Always(), qa=JudgeReads(ScriptedModel(lambda call: "1932")))
+
+
+@pytest.fixture(autouse=True)
+def _needs_the_extra() -> None:
+    pytest.importorskip("pytrec_eval")
+    pytest.importorskip("rouge_score")
+
+
+async def every(question: Question, outcome: Outcome) -> dict[str, float]:
+    return await measure(list(GROUPS), question, outcome, backends())
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+async def test_a_refusal_or_a_failure_has_every_measure_of_an_answer_and_scores_nothing(
+    kind: str,
+) -> None:
+    question = QUESTIONS[kind]
+    answer_groups = [name for name in GROUPS if name not in COSTS_AND_REFUSALS]
+    answered = await measure(answer_groups, question, ANSWERED, backends())
+    # What only a judge's reply or the strategy's own stages bring is not known of a refusal.
+    known = {
+        name
+        for name in answered
+        if not re.search("_kept$|_success$|^compression$|^evidence_words$|^gold_precision", name)
+    }
+    for outcome in WITHOUT_ANSWER:
+        found = await measure(answer_groups, question, outcome, backends())
+        assert known <= set(found)
+        assert set(found.values()) <= {0.0}
+
+
+async def test_unanswerable_questions_are_measured_by_refusals_alone() -> None:
+    found = await every(QUESTIONS["unanswerable"], ANSWERED)
+    cost = await measure(["cost"], QUESTIONS["unanswerable"], ANSWERED)
+    assert set(found) - set(cost) == {
+        *("right_refusal", "failed"),
+        *("right", "refused", "wrong_cited"),
+    }
+
+
+async def test_short_and_whole_answers_are_told_apart() -> None:
+    found = await every(QUESTIONS["short"], ANSWERED)
+    assert (found["em"], found["em_raw"]) == (1, 0)
+    assert (found["containment"], found["containment_raw"]) == (1, 1)
+    assert found["f1_raw"] == pytest.approx(2 / 3)
+    names = ("em_dual_short", "em_dual_raw", "em_dual_max", "em_dual")
+    assert [found[name] for name in names] == [1, 0, 1, 1]
+
+
+async def test_what_was_said_is_scored_whatever_the_checks_dropped() -> None:
+    refused = Outcome(said="Ann Lee wrote it.", said_short="Ann Lee")
+    found = await measure(["said", "short"], QUESTIONS["short"], refused)
+    assert (found["em"], found["said_em"]) == (0, 1)
+    assert (found["containment_raw"], found["said_containment_raw"]) == (0, 1)
+    readings = await measure(["said"], QUESTIONS["readings"], refused)
+    assert readings["said_str_em"] == 0.5
+    failed = await measure(["said"], QUESTIONS["short"], replace(refused, error="broke"))
+    assert set(failed.values()) == {0}
+
+
+async def test_without_a_short_answer_the_whole_is_scored_and_its_own_score_is_nothing() -> None:
+    found = await every(QUESTIONS["short"], Outcome("Ann Lee [1]", found=True))
+    assert (found["em"], found["em_raw"]) == (1, 1)
+    assert (found["em_dual"], found["em_dual_short"], found["em_dual_max"]) == (1, 0, 1)
+
+
+async def test_the_judge_is_asked_once_where_both_texts_are_one() -> None:
+    judge = ScriptedModel(lambda call: "No")
+    outcome = Outcome("Ann Lee [1]", "Ann Lee", found=True)
+    await measure(["judge_dual"], QUESTIONS["short"], outcome, Backends(judge=judge))
+    assert len(judge.calls) == 1
+
+
+async def test_missing_models_and_unknown_groups_are_told_before_anything_is_asked() -> None:
+    judge = ScriptedModel(lambda call: "Yes")
+    question = QUESTIONS["short"]
+    with pytest.raises(MissingBackend, match=r"eli5.*nli"):
+        await measure(["judge_dual", "eli5"], question, ANSWERED, Backends(judge=judge))
+    with pytest.raises(MissingBackend, match="--judge"):
+        require_groups(["loong_spd"], Backends())
+    with pytest.raises(UsageError, match=r"no metrics rogue.*short"):
+        await measure(["judge_dual", "rogue"], question, ANSWERED, Backends(judge=judge))
+    assert not judge.calls
+
+
+def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rouge_score", None)
+    with pytest.raises(MissingExtra, match=r"long.*colligate\[bench\]"):
+        require_groups(["long"], Backends())
+
+
+@pytest.mark.parametrize(
+    ("better", "names"),
+    [
+        (True, ("em", "recall", "recall_at_5", "right_refusal", "citation_recall", "p_score")),
+        (False, ("calls", "tokens", "output_tokens_worker", "usd", "seconds", "p_len")),
+        (False, ("wrong_refusal", "failed", "rounds", "scoring_passes", "evidence_words")),
+        (False, ("searches", "chat_tokens", "scoring_tokens", "rounds_dual", "offline_seconds")),
+        (None, ("length",)),
+    ],
+)
+def test_less_cost_is_better_and_more_of_the_rest(
+    better: bool | None, names: Sequence[str]
+) -> None:
+    assert {higher_is_better(name) for name in names} == {better}
+
+
+async def test_the_guide_names_every_group_and_every_measure() -> None:
+    text = DOCS.read_text("utf-8")
+    named = set(re.findall(r"`([^`\s]+)`", text))
+    assert set(GROUPS) <= named
+    for question in QUESTIONS.values():
+        for name in await every(question, ANSWERED):
+            general = re.sub(r"(?<=_at_)\d+$", "K", name)
+            general = re.sub(r"_(raw|short|max|kept)$", "", general)
+            general = re.sub(r"_(retrieved|evidence)$", "_STAGE", general)
+            if general.startswith("gold_") and not general.endswith("_STAGE"):
+                general += "_STAGE"
+            assert {name, general} & named, f"{name} is not in docs/metrics.md"

@@ -1,0 +1,197 @@
+"""Gold documents and answers: retrieved, kept, ranked."""
+
+from __future__ import annotations
+
+import math
+from importlib.util import find_spec
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.errors import ColligateError
+from colligate.lab.bench.metrics.evidence import (
+    CUTS,
+    evidence_measures,
+    gold_recall,
+    hit_scores,
+    passage_scores,
+    retrieval_measures,
+    retrieval_scores,
+)
+from colligate.lab.bench.outcome import Outcome, Piece
+from colligate.lab.bench.question import Candidate, Question, QuestionReading
+
+
+def piece(document: str, text: str = "some words here", title: str = "") -> Piece:
+    return Piece(document, 0, len(text), text, title)
+
+
+def test_gold_recall_of_one_and_of_all() -> None:
+    assert gold_recall(["a", "b"], ["b", "x"]) == {"any": 1, "all": 0, "share": 0.5}
+    assert gold_recall(["a"], []) == {"any": 0, "all": 0, "share": 0}
+    assert gold_recall(["a", "b"], ["b", "a", "a"]) == {"any": 1, "all": 1, "share": 1}
+
+
+def test_each_stage_is_measured_by_its_name() -> None:
+    question = Question("q", "who?", ("Ann",), gold=("g1", "g2"))
+    outcome = Outcome(
+        found=True,
+        evidence=(piece("g1", "It was Ann."), piece("x")),
+        retrieved=(piece("g1"), piece("g2"), piece("x")),
+        stages={"local": ("g1", "x"), "kept": ()},
+    )
+    found = evidence_measures(question, outcome)
+    assert found["gold_all_retrieved"] == 1
+    assert (found["gold_any_evidence"], found["gold_share_evidence"]) == (1, 0.5)
+    assert (found["gold_share_local"], found["gold_any_kept"]) == (0.5, 0)
+    assert found["answer_in_evidence"] == 1
+
+
+def test_precision_of_a_stage_and_the_scores_of_gold_and_other_documents() -> None:
+    question = Question("q", "who?", ("Ann",), gold=("g1", "g2"))
+    outcome = Outcome(
+        stages={"named": ("g1", "x", "y"), "kept": ()},
+        ratings={"docscore": {"g1": 0.9, "g2": 0.7, "x": 0.2}},
+    )
+    found = evidence_measures(question, outcome)
+    assert found["gold_precision_named"] == pytest.approx(1 / 3)
+    assert "gold_precision_kept" not in found  # nothing was kept
+    assert found["docscore_gold"] == pytest.approx(0.8)
+    assert found["docscore_other"] == 0.2
+    nobody = evidence_measures(question, Outcome(ratings={"docscore": {"x": 0.2}}))
+    assert "docscore_gold" not in nobody
+
+
+def test_an_answer_in_a_title_or_over_two_passages_was_shown() -> None:
+    question = Question("q", "who?", ("Ann Lee",))
+    shown = evidence_measures(question, Outcome(evidence=(piece("x", "no name", title="Ann Lee"),)))
+    hidden = evidence_measures(question, Outcome(evidence=(piece("x", "no name"),)))
+    assert (shown["answer_in_evidence"], hidden["answer_in_evidence"]) == (1, 0)
+
+
+def test_who_never_searched_has_no_recall_of_searches_but_who_broke_has_none_found() -> None:
+    question = Question("q", "who?", gold=("g",))
+    silent = evidence_measures(question, Outcome(evidence=(piece("g"),)))
+    broken = evidence_measures(question, Outcome(error="ServerFailed: gone"))
+    empty = evidence_measures(question, Outcome(usage={"retrieval_rounds": 1}))
+    assert "gold_any_retrieved" not in silent
+    for found in (broken, empty):
+        assert found["gold_any_retrieved"] == found["gold_any_evidence"] == 0
+
+
+def test_compression_is_words_of_the_documents_over_words_of_the_evidence() -> None:
+    documents = (Candidate("a", text="one two three four"), Candidate("b", text="five six"))
+    question = Question("q", "who?", ("x",), documents=documents)
+    found = evidence_measures(question, Outcome(evidence=(piece("a", "two three"),)))
+    assert (found["compression"], found["evidence_words"]) == (3, 2)
+    unknown = Question("q", "who?", ("x",), documents=(Candidate("a"),))
+    found = evidence_measures(unknown, Outcome(evidence=(piece("a"),)))
+    assert "compression" not in found
+
+
+# RDR2's passages: worked by hand from its rules
+
+READINGS = (QuestionReading("when?", ("1932",)), QuestionReading("where?", ("Paris",)))
+
+
+def test_passages_of_rdr2() -> None:
+    first, second = "He left in 1932 for home", "Paris"
+    found = passage_scores([first, second], READINGS, k=5)
+    assert found["p_em"] == found["p_hit"] == 1
+    assert found["p_score"] == pytest.approx((0.5 / 1 + 0.5 / 2) / 5)
+    assert found["p_len"] == (6 + 1) / 5
+
+
+def test_the_best_p_score_for_five_is_its_published_bound() -> None:
+    passages = ["Paris 1932"] * 7
+    assert 100 * passage_scores(passages, READINGS, k=5)["p_score"] == pytest.approx(
+        45.67, abs=0.01
+    )
+
+
+# Rankings
+
+needs_trec = pytest.mark.skipif(not find_spec("pytrec_eval"), reason="without the extra bench")
+
+
+@needs_trec
+def test_the_example_of_pytrec_eval() -> None:
+    # Its README: documents 2 and 3 are relevant; ranked 1, 3, 2 it gives these.
+    found = retrieval_scores(["d1", "d3", "d2"], {"d2": 1, "d3": 1})
+    assert found["map_at_100"] == pytest.approx(0.5833333333333333)
+    assert found["ndcg_at_100"] == pytest.approx(0.6934264036172708)
+    assert retrieval_scores(["d3", "d1", "d2"], {"d2": 1})["map_at_100"] == pytest.approx(1 / 3)
+    assert retrieval_scores(["d3", "d1", "d2"], {"d2": 1})["ndcg_at_100"] == pytest.approx(0.5)
+
+
+@needs_trec
+def test_cuts_by_hand() -> None:
+    ranked = [f"d{i}" for i in range(1, 13)]
+    found = retrieval_scores(ranked, {"d2": 1, "d7": 1, "elsewhere": 1})
+    assert found["mrr_at_1"] == 0
+    assert found["mrr_at_5"] == found["mrr_at_100"] == 0.5
+    assert (found["recall_at_5"], found["recall_at_10"]) == (1 / 3, 2 / 3)
+    assert (found["precision_at_5"], found["precision_at_10"]) == (1 / 5, 2 / 10)
+    ideal = 1 + 1 / math.log2(3) + 1 / math.log2(4)
+    gain = 1 / math.log2(3) + 1 / math.log2(8)
+    assert found["ndcg_at_10"] == pytest.approx(gain / ideal)
+    assert found["map_at_10"] == pytest.approx((1 / 2 + 2 / 7) / 3)
+
+
+@needs_trec
+def test_grades_count_in_ndcg_alone() -> None:
+    # By hand, as BEIR's published nDCG@10 is: gains are the grades.
+    question = Question("q", "?", gold=("a", "b"), meta={"qrels": {"a": 1, "b": 2, "c": 0}})
+    pieces = tuple(Piece(document, 0, 1, "x") for document in ("c", "a", "b"))
+    found = retrieval_measures(question, Outcome(retrieved=pieces))
+    assert found is not None
+    gain = 1 / math.log2(3) + 2 / math.log2(4)
+    assert found["ndcg_at_10"] == pytest.approx(gain / (2 + 1 / math.log2(3)))
+    assert (found["recall_at_5"], found["mrr_at_5"], found["precision_at_1"]) == (1, 0.5, 0)
+
+
+@needs_trec
+def test_hits_are_not_measured_of_passages_that_lost_their_texts() -> None:
+    question = Question("q", "?", ("Ann",), gold=("a",))
+    of_a_row = Outcome(retrieved=(Piece("a", 0, 9, ""),))
+    with pytest.raises(ColligateError, match="without their texts"):
+        retrieval_measures(question, of_a_row)
+
+
+@needs_trec
+@pytest.mark.parametrize("rank", [1, 5, 10, 20, 50, 100])
+def test_a_first_gold_document_at_a_cut_counts_there(rank: int) -> None:
+    ranked = [f"x{i}" for i in range(rank - 1)] + ["gold"] + [f"y{i}" for i in range(30)]
+    found = retrieval_scores(ranked, {"gold": 1})
+    assert found[f"mrr_at_{rank}"] == pytest.approx(1 / rank)
+    assert all(found[f"mrr_at_{k}"] == found[f"recall_at_{k}"] == 0 for k in CUTS if k < rank)
+
+
+def test_a_hit_is_an_answer_in_one_of_the_first_passages() -> None:
+    passages = ["no", "no", "It was The Ann.", "Ann", *["no"] * 20]
+    found = hit_scores(passages, ["Bob", "Ann"])
+    assert [found[f"hit_at_{k}"] for k in CUTS] == [0, 1, 1, 1, 1, 1]
+    assert hit_scores(["Ann"], ["Ann"])["hit_at_1"] == 1
+    late = hit_scores(["no"] * 10 + ["Ann"], ["Ann"])
+    assert (late["hit_at_10"], late["hit_at_20"]) == (0, 1)
+    assert set(hit_scores(["no"], ["Ann"]).values()) == set(hit_scores([], ["Ann"]).values()) == {0}
+
+
+@needs_trec
+def test_nothing_retrieved_is_nothing_found_under_the_same_names() -> None:
+    empty = retrieval_scores([], {"a": 1})
+    assert set(empty.values()) == {0}
+    assert set(empty) == set(retrieval_scores(["a"], {"a": 1}))
+
+
+@needs_trec
+@given(st.permutations([f"d{i}" for i in range(12)]), st.sets(st.integers(0, 20), min_size=1))
+def test_recall_grows_with_the_cut_and_scores_stay_in_bounds(
+    ranked: list[str], gold: set[int]
+) -> None:
+    found = retrieval_scores(ranked, {f"d{i}": 1 for i in gold})
+    assert all(-1e-9 <= value <= 1 + 1e-9 for value in found.values())
+    for name in ("recall", "mrr", "map"):
+        values = [found[f"{name}_at_{k}"] for k in CUTS]
+        assert name == "map" or values == sorted(values)

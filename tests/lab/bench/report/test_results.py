@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from colligate.lab.bench.figures import make_figures
+from colligate.lab.bench.outcome import Outcome, Row
+from colligate.lab.bench.significance import bootstrap
+from colligate.lab.bench.tables import RunResults, Verdict, classify, format_interval
+from support.bench import write_run
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "expected"),
+    [
+        ("loong_spd", 100.0, Verdict.RIGHT),
+        ("loong_spd", 60.0, Verdict.PARTLY),
+        ("loong_official", 1.0, Verdict.PARTLY),  # of 100: the lowest mark there is
+        ("loong_spd", 0.0, Verdict.WRONG),
+        ("loong_spd_perfect", 1.0, Verdict.RIGHT),
+        ("containment", 1.0, Verdict.RIGHT),
+        ("str_em", 0.5, Verdict.PARTLY),
+    ],
+)
+def test_marks_of_a_judge_are_of_a_hundred(metric: str, value: float, expected: Verdict) -> None:
+    row = Row("d", "q", "s", "?", (), Outcome("x", found=True), {metric: value})
+    assert classify(row, metric) is expected
+
+
+SUITE = """
+title = "S"
+datasets = [{ name = "d", file = "d" }]
+strategies = [{ name = "a" }, { name = "b" }]
+columns = [{ dataset = "d", metric = "em", scale = 100 }]
+pictures = [{ kind = "pareto" }, { kind = "by-gold-position" }]
+"""
+
+
+def test_intervals_draw_the_rows_of_one_question_together(tmp_path: Path) -> None:
+    keys = [(f"q{at}", name) for at in range(14) for name in "ab"]
+    rows = [
+        Row("d", key, name, f"{int(key[1:]) % 7}?", (), Outcome(), {"em": em}, gold_at=gold)
+        for key, name in keys
+        for em, gold in [(float(int(key[1:]) % 7 < 3), int(key[1:]) % 7 // 4)]
+    ]
+    results = RunResults(write_run(tmp_path, SUITE, rows))
+    values = [float(at % 7 < 3) for at in range(14)]
+    low, high = bootstrap(values, 7, clusters=[at % 7 for at in range(14)])
+    assert (low, high) != bootstrap(values, 7)
+
+    table = results.table
+    cell = table.columns[0].cells["a"]
+    assert (cell.low, cell.high) == (100 * low, 100 * high)
+    cost, by_place = make_figures(results)
+    assert cost.numbers[1][1] == format_interval(300 / 7, 100 * low, 100 * high)
+    first = [1.0, 1.0, 1.0, 0.0] * 2
+    ends = [100 * end for end in bootstrap(first, 7, clusters=[0, 1, 2, 3] * 2)]
+    assert by_place.numbers[1][1:] == (format_interval(75, *ends), "0.0")
+
+
+def test_the_columns_of_one_scale_are_drawn_as_bars(tmp_path: Path) -> None:
+    suite = SUITE.replace(
+        'columns = [{ dataset = "d", metric = "em", scale = 100 }]',
+        'columns = [{ dataset = "d", metric = "f1", label = "F1", scale = 100 }, '
+        '{ dataset = "d", metric = "em", label = "EM", scale = 100 }, '
+        '{ dataset = "d", metric = "tokens" }]',
+    ).replace('{ kind = "pareto" }', '{ kind = "columns" }, { kind = "columns", metric = "em" }')
+    rows = [
+        Row("d", f"q{at}", name, f"{at}?", (), Outcome(), {"em": em, "tokens": 900.0})
+        for at in range(8)
+        for name, em in [("a", 1.0), ("b", float(at < 4))]
+    ]
+    results = RunResults(write_run(tmp_path, suite, rows))
+    both, one = make_figures(results)[:2]
+    head, first, second = both.numbers
+    assert list(head) == ["", "EM"], "no F1 was measured, and tokens have another scale"
+    assert (first[:2], second[1].split(" ")[0]) == (("a", "100.0"), "50.0")
+    assert "[" in second[1], "with the table's interval"
+    assert one.numbers == both.numbers
+    assert "EM" in both.svg

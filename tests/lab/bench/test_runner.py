@@ -1,0 +1,550 @@
+"""Running a suite: what an answer becomes, what is asked again, what is spent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from colligate.core import Answer, Event, Needs, Run, Trace
+from colligate.core.events import Noted
+from colligate.documents import Document, Span
+from colligate.documents.reading.text import text_tree
+from colligate.errors import (
+    BudgetExceeded,
+    MissingCapability,
+    MissingExtra,
+    ServerFailed,
+    UsageError,
+)
+from colligate.lab.bench.corpus import CorpusResolver
+from colligate.lab.bench.metrics import Backends, MetricGroup
+from colligate.lab.bench.metrics.catalogue import all_groups
+from colligate.lab.bench.outcome import (
+    ROWS,
+    Answerer,
+    collect_ratings,
+    collect_stages,
+    read_rows,
+)
+from colligate.lab.bench.participants import ModelNames
+from colligate.lab.bench.plan import SuiteEntry, configure_entries, plan
+from colligate.lab.bench.provenance import RUN, Provenance
+from colligate.lab.bench.question import Question
+from colligate.lab.bench.run import Bench, BenchRequest, RunJob, SuiteRun, run_suite
+from colligate.lab.bench.suites import Dataset, Method, Suite, parse_suite
+from colligate.lab.bench.tables import RunResults
+from colligate.lab.bench.totals import read_totals
+from colligate.lab.commands.bench import collect_means
+from colligate.lab.jobs.job import Job
+from colligate.lab.jobs.spending import Spending
+from colligate.library.in_memory import InMemorySources
+from colligate.models import ChatRequest, Message, Role
+from colligate.settings import Named, Settings
+from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
+from colligate.strategies.full_context import FullContext
+from colligate.testing import ScriptedModel
+from support.embedders import SameEmbedder
+
+SUITE = """
+title = "Small"
+datasets = [{ name = "d", file = "d.jsonl", metrics = ["short", "judge_dual", "cost"] }]
+strategies = [{ name = "full-context" }]
+"""
+QUOTE = "The mast is 41 metres high."
+FOUND = json.dumps(
+    {
+        "statements": [{"passage": 1, "quote": QUOTE, "sentence": QUOTE}],
+        "short_answer": "41 metres",
+        "found": True,
+    }
+)
+
+
+def with_metrics(*names: str) -> str:
+    return SUITE.replace('["short", "judge_dual", "cost"]', json.dumps(names))
+
+
+def with_strategies(text: str, *names: str) -> str:
+    entries = (f'{{ name = "{name}", strategy = "full-context" }}' for name in names)
+    return text.replace('{ name = "full-context" }', ", ".join(entries))
+
+
+UNJUDGED = with_metrics("short", "cost")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    records = (
+        {
+            "id": f"q{n}",
+            "question": f"How high is mast {n}?",
+            "answers": ["41 metres"],
+            "documents": [{"id": f"d{n}", "title": "Mast", "text": QUOTE}],
+            "gold_document_ids": [f"d{n}"],
+        }
+        for n in range(3)
+    )
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    return tmp_path
+
+
+def suite(text: str = SUITE) -> Suite:
+    return parse_suite(text, "small", "small.toml")
+
+
+def finder() -> ScriptedModel:
+    return ScriptedModel(lambda _: FOUND)
+
+
+def start(
+    data: Path,
+    model: ScriptedModel | None = None,
+    judge: ScriptedModel | None = None,
+    said: list[str] | None = None,
+    text: str = SUITE,
+    out: str = "out",
+    **more: Any,
+) -> Coroutine[Any, Any, SuiteRun]:
+    models = {Role.READER: model or finder(), **({Role.JUDGE: judge} if judge else {})}
+    notes = [] if said is None else said
+
+    def see(event: Event) -> None:
+        if isinstance(event, Noted):
+            notes.append(event.text)
+
+    names = ModelNames(Settings(), models)
+    return run_suite(BenchRequest(suite(text), data, data / out, names, **more), see)
+
+
+Ask = Callable[..., SuiteRun]
+
+
+@pytest.fixture
+def asked(data: Path) -> Ask:
+    """`asked(reader, judge)` runs the suite into the folder `out`."""
+    return lambda *models, **more: asyncio.run(start(data, *models, **more))
+
+
+def document(id_: str, text: str = QUOTE) -> Document:
+    return Document(id_, id_, text, text_tree(text, id_), language="en")
+
+
+# What an answer becomes
+
+
+@dataclass(frozen=True)
+class Then:
+    """A strategy that asks its model once and then does something else."""
+
+    act: Callable[[str, Run], Answer]
+    max_tokens: int = 5
+
+    name: ClassVar[str] = "then"
+    needs: ClassVar[Needs] = Needs(searches=False)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        try:
+            await run.chat([Message("user", question)], max_tokens=self.max_tokens)
+        except BudgetExceeded:
+            assert run.tokens.left is None  # the run cannot see the budget of all
+        return self.act(question, run)
+
+
+def raising(error: BaseException) -> Then:
+    def act(question: str, run: Run) -> Answer:
+        raise error
+
+    return Then(act)
+
+
+def guess(question: str, run: Run) -> Answer:
+    return Answer(question, "then", "a guess", True)
+
+
+async def outcome_of(
+    strategy: Any, model: ScriptedModel, spending: Spending | None = None, reader: str = "quoting"
+) -> Any:
+    answering = Answerer({Role.READER: model}, spending or Spending())
+    async with InMemorySources([document("a")]) as sources:
+        outcome, _ = await answering.answer(strategy, "How high?", sources, reader)
+    return outcome
+
+
+async def test_an_answer_keeps_its_citations_evidence_and_cost() -> None:
+    outcome = await outcome_of(FullContext(), ScriptedModel([FOUND]))
+
+    assert (outcome.found, outcome.short, outcome.error) == (True, "41 metres", "")
+    [cited] = outcome.citations
+    assert (cited.document, cited.text, cited.title) == ("a", QUOTE, "a")
+    assert outcome.text[slice(*cited.answer_spans[0])] == QUOTE
+    assert [piece.text for piece in outcome.evidence] == [QUOTE]
+    assert outcome.usage["calls"] == 1
+
+
+async def test_a_refusal_has_no_text_and_no_citation_but_what_was_read() -> None:
+    refusal = json.dumps({"statements": [], "short_answer": "", "found": False})
+    outcome = await outcome_of(FullContext(), ScriptedModel([refusal]))
+
+    assert (outcome.found, outcome.text, outcome.short) == (False, "", "")
+    assert (outcome.citations, len(outcome.evidence)) == ((), 1)
+
+
+async def test_what_the_reader_said_is_kept_whatever_the_checks_make_of_it() -> None:
+    invented = FOUND.replace(QUOTE, "It is 55 metres high.").replace("41", "55")
+    outcome = await outcome_of(FullContext(), ScriptedModel([invented, invented]))
+    assert (outcome.found, outcome.text) == (False, "")
+    assert (outcome.said, outcome.said_short) == ("It is 55 metres high.", "55 metres")
+
+    cited = await outcome_of(FullContext(), ScriptedModel([FOUND]))
+    assert (cited.said, cited.said_short) == (QUOTE, cited.short)
+    refusal = json.dumps({"statements": [], "short_answer": "none", "found": False})
+    refused = await outcome_of(FullContext(), ScriptedModel([refusal]))
+    assert (refused.said, refused.said_short) == ("", "")
+    unread = await outcome_of(Then(guess), ScriptedModel(["hm"]))
+    assert unread.said == unread.text == "a guess", "a strategy without a reader said its answer"
+
+
+# The reader
+
+
+def test_a_suite_a_row_or_the_command_chooses_the_reader(data: Path, asked: Ask) -> None:
+    text = UNJUDGED.replace(
+        '{ name = "full-context" }',
+        '{ name = "free", strategy = "full-context" }, '
+        '{ name = "checked", strategy = "full-context", reader = "quoting" }',
+    )
+    text = f'reader = "plain"\n{text}'
+
+    def reply(call: ChatRequest) -> str:
+        return FOUND if call.schema else "So the final answer is: 40 metres"
+
+    run = asked(ScriptedModel(reply), text=text, limit=1)
+    short = {key.strategy: row.outcome.short for key, row in run.rows.items()}
+    assert short == {"free": "40 metres", "checked": "41 metres"}
+    record = RUN.read(data / "out")
+    assert "readers/plain.py" in record.prompts
+    assert {"check of plain", "check of quoting"} <= set(record.models)
+
+    with pytest.raises(UsageError, match="checked is the row of the reader quoting"):
+        asked(ScriptedModel(reply), text=text, reader="pointwise", out="other")
+    free = {"text": text, "strategies": ["free"], "limit": 1, "reader": "quoting"}
+    again = asked(ScriptedModel(reply), out="other", **free)
+    assert [row.outcome.short for row in again.rows.values()] == ["41 metres"]
+    assert RUN.read(data / "other").settings["reader"] == "quoting"
+    with pytest.raises(UsageError, match="there is no reader 'quotes'; did you mean quoting"):
+        asked(out="third", **{**free, "reader": "quotes"})
+    with pytest.raises(UsageError, match=r"small.toml: reader"):
+        suite(f'reader = "free"\n{SUITE}')
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ServerFailed("it is down", "500"), "ServerFailed: it is down: 500"),
+        (KeyError("x"), "internal error: KeyError: 'x' (act, line "),
+        (
+            ExceptionGroup("several", [ValueError("v"), ServerFailed("it is down")]),
+            "ServerFailed: it is down",
+        ),
+        (TimeoutError("its own"), "internal error: TimeoutError: its own"),
+    ],
+)
+async def test_whatever_a_strategy_raises_is_the_outcomes_error_with_what_it_cost(
+    error: Exception, said: str
+) -> None:
+    outcome = await outcome_of(raising(error), ScriptedModel(["hm"]))
+
+    assert outcome.error.startswith(said)
+    assert (outcome.found, outcome.usage["calls"]) == (False, 1)
+
+
+# Stages
+
+
+def of(*documents: str) -> tuple[Span, ...]:
+    return tuple(Span(id_, 0, 5) for id_ in documents)
+
+
+def test_the_stages_of_duquad_are_documents_by_what_its_events_number() -> None:
+    scores = (
+        DocumentScore(3, 0.9, "x", True, document="c"),
+        DocumentScore(1, 0.1, "", False, document="a"),
+    )
+    events = [
+        Listed("documents", of("a", "b", "c"), ("A", "B", "C")),
+        Viewed("global", (1, 2, 3), "", (1,), True, ("a", "b", "c")),
+        Viewed("local", (3, 2), "", (3,), True, ("c", "b")),
+        Gated(0.4, scores),
+    ]
+
+    assert collect_stages(events) == {
+        "global": ("a", "b", "c"),
+        "named": ("a", "c"),
+        "local": ("c", "b"),
+        "kept": ("c",),
+    }
+    assert collect_ratings(events) == {"docscore": {"c": 0.9, "a": 0.1}}
+
+
+# Who is asked, and how
+
+
+def test_the_oracle_alone_is_told_the_gold() -> None:
+    @dataclass(frozen=True)
+    class Oracle:
+        gold: tuple[str, ...] = ()
+        sentences: tuple[tuple[str, str], ...] = ()
+        name: ClassVar[str] = "oracle"
+        needs: ClassVar[Needs] = Needs()
+
+    question = Question("q", "?", gold=("a",), gold_texts=(("a", "It is so."),))
+    of = Dataset("d", "d.jsonl")
+    told: Any = SuiteEntry(Method("oracle"), Oracle()).for_question(question, of)  # type: ignore[arg-type]
+
+    assert (told.gold, told.sentences) == (("a",), (("a", "It is so."),))
+
+
+def test_questions_without_documents_are_for_strategies_that_read_none(data: Path) -> None:
+    bare = {"id": "q", "question": "?", "answers": ["x"], "documents": []}
+    record = json.dumps({**bare, "gold_document_ids": []})
+    (data / "d.jsonl").write_text(record, "utf-8")
+
+    with pytest.raises(UsageError, match="full-context reads documents"):
+        plan(suite(), data, entries=configure_entries(suite()))
+    assert plan(suite(), data, entries=configure_entries(suite(), ["direct"])).answers == 1
+
+
+# Metrics that ask a model
+
+
+def test_a_metric_that_could_not_be_taken_is_taken_later_and_nothing_else(asked: Ask) -> None:
+    reader = finder()
+    failing = ScriptedModel(lambda _: ServerFailed("the judge is down"))
+    for row in asked(reader, failing, limit=2).rows.values():
+        assert row.unmeasured == {"judge_dual": "ServerFailed: the judge is down"}
+        assert row.metrics["containment"] == 1.0
+        assert "judge_dual" not in str(row.metrics)
+    calls = len(reader.calls)
+
+    second = asked(reader, ScriptedModel(lambda _: "Yes"), limit=2)
+
+    assert (len(reader.calls), second.asked) == (calls, 2)
+    for row in second.rows.values():
+        assert (row.unmeasured, row.attempt) == ({}, 1)
+        assert (row.metrics["judge_dual_max"], row.metrics["containment"]) == (1.0, 1.0)
+
+
+def test_a_metric_needs_its_model_unless_it_is_optional(asked: Ask, data: Path) -> None:
+    reader, said = finder(), list[str]()
+    with pytest.raises(UsageError, match="give one with --judge"):
+        asked(reader)
+    assert reader.calls == []
+    assert not (data / "out" / "rows.jsonl").exists()
+
+    optional = SUITE.replace('"judge_dual", "cost"]', '"cost"], optional = ["judge_dual"]')
+    assert len(asked(said=said, text=optional, limit=1).rows) == 1
+    assert any(line.startswith("without judge_dual: ") for line in said)
+
+
+async def test_an_interrupted_measurement_keeps_the_answer(data: Path) -> None:
+    judging = asyncio.Event()
+
+    class Slow(ScriptedModel):
+        async def chat(self, *args: Any, **options: Any) -> Any:
+            judging.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(start(data, judge=Slow([]), limit=1))
+    await judging.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    [row] = read_rows(data / "out")
+    assert row.unmeasured == {"judge_dual": "interrupted"}
+    assert row.metrics["containment"] == 1.0
+    done = await start(data, ScriptedModel([]), ScriptedModel(lambda _: "Yes"), limit=1)
+    assert [row.unmeasured for row in done.rows.values()] == [{}]
+
+
+async def test_the_documents_of_a_question_are_opened_once_for_all_strategies(data: Path) -> None:
+    log: list[str] = []
+
+    class Logged(CorpusResolver):
+        @asynccontextmanager
+        async def open_sources(self, dataset: Dataset, question: Question) -> AsyncIterator[Any]:
+            log.append(f"+{question.id}")
+            async with super().open_sources(dataset, question) as sources:
+                yield sources
+            log.append(f"-{question.id}")
+
+    text = with_strategies(UNJUDGED, "one", "two", "three")
+    planned = plan(suite(text), data, entries=configure_entries(suite(text)))
+    answering = Answerer({Role.READER: finder()}, Spending())
+    job: RunJob = Job(data, RUN, ROWS, Trace(), phase="answering", concurrency=2)
+    record = Provenance("small", text, 0, {}, ("d",), ())
+    async with Logged(data, data / "corpus") as corpora, job.resume(record, {}):
+        await Bench(planned, answering, corpora, Backends()).run(job)
+
+    assert sorted(log) == sorted(f"{sign}q{n}" for n in range(3) for sign in "+-")
+    assert max(accumulate(1 if each[0] == "+" else -1 for each in log)) <= 2
+    assert len(job.results) == 9
+    assert not any(piece.text for row in job.results.values() for piece in row.outcome.retrieved)
+
+
+# Which strategies can run
+
+
+def test_of_the_default_strategies_those_that_cannot_run_are_left_out(
+    asked: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dataclass(frozen=True)
+    class Greedy(FullContext):
+        needs: ClassVar[Needs] = Needs(
+            required=frozenset({"chat", "attention"}),  # type: ignore[arg-type]
+            searches=False,
+        )
+
+    kinds = {"full-context": FullContext, "greedy": Greedy}
+    monkeypatch.setattr("colligate.lab.bench.plan.load_strategy", kinds.__getitem__)
+    text = UNJUDGED.replace('"full-context" }', '"full-context" }, { name = "greedy" }')
+    said: list[str] = []
+
+    done = asked(said=said, text=text, limit=1)
+
+    assert {row.strategy for row in done.rows.values()} == {"full-context"}
+    assert any("left out: greedy needs attention" in line for line in said)
+    with pytest.raises(MissingCapability, match="greedy needs attention"):
+        asked(text=text, limit=1, strategies=["greedy"])
+
+
+def test_an_answer_that_fails_does_not_keep_the_others_from_their_rows(asked: Ask) -> None:
+    def reply(call: ChatRequest) -> Any:
+        return ServerFailed("it is down") if "mast 1" in call.prompt else FOUND
+
+    done = asked(ScriptedModel(reply), text=UNJUDGED)
+
+    errors = {row.question: row.outcome.error for row in done.rows.values()}
+    assert errors == {"q0": "", "q1": "ServerFailed: it is down", "q2": ""}
+    assert {row.metrics["containment"] for row in done.rows.values()} == {0.0, 1.0}
+
+
+def test_the_judge_takes_no_part_in_the_answers(
+    asked: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dataclass(frozen=True)
+    class AsksTheJudge(FullContext):
+        async def answer(self, question: str, run: Run) -> Answer:
+            await run.chat([Message("user", "Settle it.")], role=Role.JUDGE, max_tokens=5)
+            return await super().answer(question, run)
+
+    monkeypatch.setattr("colligate.lab.bench.plan.load_strategy", lambda _: AsksTheJudge)
+    reader, judge = finder(), ScriptedModel(lambda _: "Yes")
+    asked(reader, judge, limit=1)
+
+    assert [call.prompt == "Settle it." for call in reader.calls] == [True, False]
+    assert judge.calls
+    assert not any(call.prompt == "Settle it." for call in judge.calls)
+
+
+def test_a_metric_of_the_whole_run_that_cannot_be_taken_is_reported_and_taken_later(
+    asked: Ask, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed: list[str] = []
+
+    def share(pairs: Sequence[Any]) -> dict[str, float]:
+        return {"share_found": sum(outcome.found for _, outcome in pairs) / len(pairs)}
+
+    def heavy(pairs: Sequence[Any]) -> dict[str, float]:
+        if not installed:
+            raise MissingExtra("heavy needs torch", "it is not installed")
+        return {"heavy": 0.5}
+
+    monkeypatch.setitem(all_groups(), "share", MetricGroup("share", "", of_run=share))
+    monkeypatch.setitem(all_groups(), "heavy", MetricGroup("heavy", "", of_run=heavy))
+    text, said = with_metrics("short", "share", "heavy"), list[str]()
+
+    assert len(asked(said=said, text=text).rows) == 3
+    assert "without heavy: heavy needs torch: it is not installed" in said
+    assert read_totals(data / "out") == {("d", "full-context"): {"share_found": 1.0}}
+    installed.append("torch")
+    asked(ScriptedModel([]), text=text)
+    assert read_totals(data / "out")["d", "full-context"] == {"share_found": 1.0, "heavy": 0.5}
+
+
+def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
+    asked: Ask, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def share(pairs: Sequence[Any]) -> dict[str, float]:
+        counted.append(len(pairs))
+        if len(counted) == 2:
+            raise KeyboardInterrupt  # all is asked, and then it is stopped
+        return {"answers": float(len(pairs))}
+
+    monkeypatch.setitem(all_groups(), "share", MetricGroup("share", "", of_run=share))
+    text = with_metrics("short", "share")
+    asked(text=text, limit=2)
+    assert read_totals(data / "out") == {("d", "full-context"): {"answers": 2.0}}
+    with pytest.raises(KeyboardInterrupt):
+        asked(text=text)
+    assert len(read_rows(data / "out")) == 3
+    assert read_totals(data / "out") == {}
+
+    done = [asked(ScriptedModel([]), text=text) for _ in range(2)]
+
+    assert [each.asked for each in done] == [0, 0]
+    assert read_totals(data / "out") == {("d", "full-context"): {"answers": 3.0}}
+    assert counted == [2, 3, 3]
+    assert collect_means(done[0], RunResults(data / "out"))["cells"][0]["metrics"]["answers"] == 3.0
+
+
+def test_a_suite_names_its_chunker_and_the_command_line_another(data: Path) -> None:
+    text = f'chunker = "words:3"\n{UNJUDGED.replace("full-context", "retrieve-read")}'
+    named = {
+        "none": Settings(),
+        "environment": Settings(chunker=Named("words:5", "COLLIGATE_CHUNKER")),
+        "flag": Settings().override(chunker="words:2"),
+    }
+    found = {}
+    for where, names in named.items():
+        models = {Role.READER: finder()}
+        given = ModelNames(names, models, SameEmbedder())
+        request = BenchRequest(suite(text), data, data / where, given, limit=1)
+        done = asyncio.run(run_suite(request, lambda _: None))
+        [row] = done.rows.values()
+        found[where] = len(row.outcome.retrieved)
+        kept = RUN.read(data / where).settings["chunker"]
+        assert kept == {"flag": "words:2"}.get(where, "words:3")
+    assert found == {"none": 2, "environment": 2, "flag": 3}  # of six words
+
+
+def test_runs_that_share_replies_ask_the_same_once_and_pay_for_it_once(
+    asked: Ask, data: Path
+) -> None:
+    shared: dict[str, Any] = {"text": UNJUDGED, "replies": data / "replies.db"}
+    once = asked(ScriptedModel([FOUND]), limit=1, **shared)
+    shutil.move(data / "out", data / "first")
+    model = ScriptedModel([FOUND] * 2)
+
+    done = asked(model, max_tokens_total=100 * once.tokens, **shared)
+
+    assert len(model.calls) == 2
+    assert done.tokens == 2 * once.tokens > 0
+    [(key, first)] = once.rows.items()
+    again = done.rows[key]
+    assert again.outcome.text == first.outcome.text
+    # Its tokens are those of an answer alone; its seconds are not.
+    assert again.metrics["tokens"] == first.metrics["tokens"] > 0
+    assert (again.metrics["calls"], "seconds" in first.metrics) == (1, True)
+    assert "seconds" not in again.metrics

@@ -1,0 +1,304 @@
+"""The suites that come with colligate: what each asks can be run, and the papers' numbers agree."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import cache
+from itertools import chain
+
+import pytest
+
+from colligate.lab.bench.metrics import Backends
+from colligate.lab.bench.metrics.catalogue import GROUPS, measure
+from colligate.lab.bench.outcome import Outcome, Piece
+from colligate.lab.bench.plan import configure_entries
+from colligate.lab.bench.question import Question, QuestionReading, QuestionTask
+from colligate.lab.bench.suites import Dataset, Suite, list_suites, read_suite
+from colligate.testing import ScriptedModel
+
+OF_A_RUN = {"mauve"}  # metrics of all answers together, taken where a file asks for them
+STAGES = ("local", "named", "kept")  # DuQUAD's, as the bench observes them
+RATINGS = {"docscore": {"a": 0.9, "b": 0.1}}
+STEPS = ("reasoner", "identifier", "summarizer", "answer")  # DualRAG's
+COUNTS = ("subtrees", "queries", "redundant_queries")  # RDR2's and DualRAG's
+
+PAPERS = {
+    "DuQUAD": "table1 table2 table3 table5 table6 table7 table8 figure1 figure3 figure4 figure5",
+    "DualRAG": "table2 table3 table4 table5 table6 table7 table8 table10 table11 table12 table13"
+    " table14 table15 table16 table17 figure4 retrieval",
+    "SPD-RAG": "table1 table2 table3 table4",
+    "RDR2": "table1 table4 table5 table6 table8 table9 table10 table11 table12 table13 ablation"
+    " figure6",
+    "LongRefiner": "table2 table4 ablation figure3 figure4",
+}
+
+suites = pytest.mark.parametrize("name", list_suites())
+
+
+OURS = {"auto"}  # compares methods with each other, and reproduces no table
+
+
+def test_every_table_has_its_file() -> None:
+    """Nothing is missing, and nothing stands there that no test knows."""
+    prefixes = {paper: paper.lower().replace("-", "") for paper in PAPERS}
+    expected = {
+        f"{prefixes[paper]}-{table}" for paper, tables in PAPERS.items() for table in tables.split()
+    }
+    assert set(list_suites()) == expected | OURS
+    for name in expected:
+        suite = read_suite(name)
+        assert name.startswith(prefixes[suite.paper])
+        assert suite.title.startswith(suite.paper)
+        assert suite.about
+
+
+@suites
+def test_it_can_be_run(name: str) -> None:
+    """Its strategies are registered and have its parameters; by default it asks few questions."""
+    suite = read_suite(name)
+    assert len(configure_entries(suite, [each.name for each in suite.strategies])) > 0
+    sizes = [dataset.questions for dataset in suite.datasets if dataset.default]
+    strategies = [method for method in suite.strategies if method.default]
+    assert strategies
+    assert 0 < sum(size or 1000 for size in sizes) * len(strategies) <= 180
+
+
+@suites
+def test_its_metrics_are_known_and_measured(name: str) -> None:
+    """Groups are of the catalogue, and each column is measured by a group of its own data set."""
+    suite = read_suite(name)
+    for group in {g for each in suite.datasets for g in (*each.metrics, *each.optional)}:
+        for module in GROUPS[group].modules:
+            pytest.importorskip(module)
+    groups = {group.name: group.datasets for group in suite.groups}
+    known = {dataset.name: _metrics_of(dataset) for dataset in suite.datasets}
+    for column in suite.columns:
+        for member in groups.get(column.dataset, (column.dataset,)):
+            assert column.metric in known[member], f"{column.metric} of {member}"
+    for picture in suite.pictures:
+        if picture.metric:
+            there = [picture.dataset] if picture.dataset else list(known)
+            assert all(picture.metric in known[dataset] for dataset in there)
+
+
+@suites
+def test_labels_columns_and_published_numbers_fit_each_other(name: str) -> None:
+    """Each is there once, each number has its column, and a share is no more than all of it."""
+    suite = read_suite(name)
+    labels = [method.label for method in suite.strategies]
+    columns = {(column.dataset, column.metric): column for column in suite.columns}
+    seen = [
+        (each.row, each.model, each.note, each.dataset, each.metric) for each in suite.published
+    ]
+    assert len(set(labels)) == len(labels)
+    assert len(columns) == len(suite.columns)
+    assert len(set(seen)) == len(seen)
+    for each in suite.published:
+        most = 100 if columns[each.dataset, each.metric].scale == 100 else float("inf")
+        assert 0 <= each.value <= most
+
+
+@suites
+def test_documents_are_cut_as_the_paper_cuts_them(name: str) -> None:
+    suite = read_suite(name)
+    assert suite.chunker == {"RDR2": "words:100", "SPD-RAG": "tokens:1000/250"}.get(suite.paper)
+
+
+@suites
+def test_a_figure_of_a_paper_has_a_picture(name: str) -> None:
+    assert read_suite(name).pictures or "figure" not in name
+
+
+@pytest.mark.parametrize("name", ["duquad-table1", "dualrag-table2"])
+def test_the_main_tables_show_what_verification_costs(name: str) -> None:
+    """Beside a row that is checked there is the same without, and columns of what was said."""
+    suite = read_suite(name)
+    assert any(column.metric.startswith("said_") for column in suite.columns)
+    plain = [method for method in suite.strategies if method.reader == "plain"]
+    assert plain
+    for each in plain:
+        twin = (each.strategy, each.set, "quoting")
+        assert twin in [(other.strategy, other.set, other.reader) for other in suite.strategies]
+
+
+# The papers' numbers among themselves: what one table says, another must not contradict.
+
+
+def test_duquad_tables_agree() -> None:
+    table1, table3, table7 = map(read_suite, ("duquad-table1", "duquad-table3", "duquad-table7"))
+    assert len(table1.published) == 2 * 9 * 11 - 1  # OpenAI at NQ-15 is contradicted
+    for other in (table3, table7):
+        for dataset in ("nq-15", "musique", "hotpotqa"):
+            metric = "containment_raw"
+            ours = _value(other, "DuQUAD", dataset, metric)
+            assert ours == _value(table1, "DuQUAD", dataset, metric, "Llama 3.1 8B")
+    for each in table7.published:
+        model = "Llama 3.1 8B"
+        assert each.value == _value(table1, each.row, each.dataset, each.metric, model)
+        if each.note:  # "DuQUAD +9.1 (6.4 to 11.8), p < 0.001"
+            difference = float(each.note.split()[1])
+            own = _value(table1, "DuQUAD", each.dataset, each.metric, model)
+            assert own - each.value == pytest.approx(difference, abs=0.05)
+
+
+def test_dualrag_tables_agree() -> None:
+    table2 = read_suite("dualrag-table2")
+    assert len(table2.published) == 15 * 12
+    for name in ("dualrag-table3", "dualrag-table14", "dualrag-table15"):
+        suite = read_suite(name)
+        for column in suite.columns:
+            ours = _value(suite, "DualRAG", column.dataset, column.metric)
+            assert ours == _value(table2, "DualRAG", column.dataset, column.metric, "Qwen2.5 72B")
+    table13 = read_suite("dualrag-table13")
+    for row in ("IRCoT", "GenGround", "MetaRAG", "DualRAG"):
+        for column in table13.columns:
+            ours = _value(table13, f"{row}, at most 5", column.dataset, column.metric)
+            assert ours == _value(table2, row, column.dataset, column.metric, "Qwen2.5 72B")
+    table7 = read_suite("dualrag-table7")
+    for row in ("GenGround", "MetaRAG", "DualRAG"):
+        parts = [_value(table7, row, each, "output_tokens") for each in table7.groups[0].datasets]
+        mean = _value(table7, row, "mean", "output_tokens")
+        assert sum(parts) / 3 == pytest.approx(mean, abs=0.06)
+    table8 = read_suite("dualrag-table8")
+    for dataset in (*table8.groups[0].datasets, "mean"):
+        parts = [c.metric for c in table8.columns if c.dataset == dataset]
+        whole = sum(_value(table8, "DualRAG", dataset, metric) for metric in parts)
+        assert whole == pytest.approx(_value(table7, "DualRAG", dataset, "output_tokens"), abs=0.11)
+    table4 = read_suite("dualrag-table4")
+    for column in table4.columns:
+        for row, name in (("DualRAG-FT", "DualRAG-FT"), ("w/o FT", "DualRAG")):
+            there = _value(table2, name, column.dataset, column.metric, "Qwen2.5 7B")
+            assert _value(table4, row, column.dataset, column.metric) == there
+
+
+def test_spdrag_tables_agree() -> None:
+    """The whole is the mean of the parts, by the paper's numbers of questions."""
+    table1, table2, table3, table4 = (read_suite(f"spdrag-table{n}") for n in (1, 2, 3, 4))
+    by_level = {"spotlight": 27, "comparison": 15, "clustering": 49, "chain": 11}
+    by_domain = {"paper": 40, "financial": 62}
+    for row in ("Baseline (Full Context)", "Normal RAG", "Agentic RAG", "SPD-RAG"):
+        for metric in ("loong_spd", "loong_spd_perfect"):
+            whole = _value(table1, row, "loong", metric)
+            for suite, counts in ((table2, by_level), (table3, by_domain)):
+                parts = sum(n * _value(suite, row, part, metric) for part, n in counts.items())
+                assert parts / 102 == pytest.approx(whole, abs=0.1)
+        for metric in ("loong_spd", "usd"):
+            there = _value(table4, row, "loong", metric)
+            assert there == _value(table1, row, "loong", metric)
+
+
+def test_rdr2_tables_agree() -> None:
+    table1, table5, table6 = map(read_suite, ("rdr2-table1", "rdr2-table5", "rdr2-table6"))
+    same = {"SELF-RAG*": "SELF-RAG(FT)*", "OPEN-RAG*": "OPEN-RAG(FT)*"}
+    same["SELF-REASONING"] = "SELF-REASONING(FT)"
+    for each in table1.published:
+        table = table5 if each.dataset == "asqa" else table6
+        row = same.get(each.row, each.row) if each.dataset == "asqa" else each.row
+        assert each.value == _value(table, row, each.dataset, each.metric, each.model)
+    ablation = read_suite("rdr2-ablation")
+    table9 = read_suite("rdr2-table9")
+    for each in ablation.published:
+        if each.row in ("RDR2", "w/o [expand]"):
+            row = "iter-5" if each.row == "RDR2" else "iter-0"
+            assert each.value == _value(table9, row, each.dataset, each.metric)
+    table8 = read_suite("rdr2-table8")
+    for row, there in (("Retrieve-and-Read", "Retrieve-and-Read, top-5"), ("RDR2", "RDR2, top-5")):
+        for column in table8.columns:
+            ours = _value(table8, there, column.dataset, column.metric)
+            assert ours == _value(table5, row, column.dataset, column.metric, "Llama 3.1 8B")
+
+
+def test_longrefiner_tables_agree() -> None:
+    """Table 4 has the means of Table 2, by kind of data set."""
+    table2, table4 = read_suite("longrefiner-table2"), read_suite("longrefiner-table4")
+    assert len(table2.published) == 2 * 12 * 14  # and none of our columns of the offline step
+    datasets = {group.name: group.datasets for group in table4.groups}
+    for there, row in (("Bge-reranker", "LongRefiner"), ("Best Baseline", "LongLLMLingua")):
+        for column in table4.columns:
+            parts = [
+                _value(table2, row, dataset, column.metric, "Llama 3.1 8B")
+                for dataset in datasets[column.dataset]
+            ]
+            printed = _value(table4, there, column.dataset, column.metric)
+            assert sum(parts) / len(parts) == pytest.approx(printed, abs=0.06)
+
+
+def _value(suite: Suite, row: str, dataset: str, metric: str, model: str | None = None) -> float:
+    found = [
+        each.value
+        for each in suite.published
+        if (each.row, each.dataset, each.metric) == (row, dataset, metric)
+        and (model is None or each.model == model)
+    ]
+    assert len(found) == 1, (suite.name, row, dataset, metric, model)
+    return found[0]
+
+
+# Which metrics a group gives for a kind of question: measured once on a made-up answer.
+
+TASKS = {
+    "asqa": QuestionTask.READINGS,
+    "qampari": QuestionTask.SET,
+    "eli5": QuestionTask.LONG,
+    "loong_en": QuestionTask.JUDGED,
+}
+
+
+class _Sure:
+    """Says yes to all that is asked of it, and reads the text's first word."""
+
+    name = "sure"
+
+    async def entails(self, premise: str, hypothesis: str) -> bool:
+        return True
+
+    async def read(self, question: str, context: str) -> str:
+        return context.split()[0]
+
+
+def _metrics_of(dataset: Dataset) -> frozenset[str]:
+    """The metrics that a suite measures of a data set, and those of a whole run."""
+    task = TASKS.get(dataset.file.partition(".")[0], QuestionTask.SHORT)
+    groups = (*dataset.metrics, *dataset.optional)
+    return frozenset(chain.from_iterable(_metrics(group, task) for group in groups)) | OF_A_RUN
+
+
+@cache
+def _metrics(group: str, task: QuestionTask) -> frozenset[str]:
+    question = Question(
+        *("1", "Where is it?", ("Rome",)),
+        gold=("a",),
+        gold_texts=(("a", "It is Rome."),),
+        task=task,
+        readings=(QuestionReading("Where is it?", ("Rome",)),)
+        if task is QuestionTask.READINGS
+        else (),
+        members=(("Rome",),) if task is QuestionTask.SET else (),
+        claims=("It is Rome.",) if task is QuestionTask.LONG else (),
+        long_answers=("It is in Rome.",)
+        if task in (QuestionTask.READINGS, QuestionTask.LONG)
+        else (),
+    )
+    piece = Piece("a", 0, 11, "It is Rome.", "Rome", ((0, 11),))
+    outcome = Outcome(
+        *("It is Rome. [1]", "Rome", True),
+        citations=(piece,),
+        evidence=(piece,),
+        retrieved=(piece,),
+        stages=dict.fromkeys(STAGES, ("a",)),
+        ratings=RATINGS,
+        usage={
+            **{"calls": 1, "retrieval_rounds": 1, "cost_usd": 0.1},
+            "by_step": {key: {"output_tokens": 1} for key in STEPS},
+        },
+        counts=dict.fromkeys(COUNTS, 1.0),
+    )
+    judge = ScriptedModel(lambda call: "Yes [[80]]")
+    given = Backends(judge=judge, nli=_Sure(), qa=_Sure())
+    sizes = zip((2, 3, 5, 2, 2), (1_000, 3_000, 7_000, 15_000, 30_000), strict=True)
+    measured = [
+        asyncio.run(measure([group], question, replace(outcome, depth=d, view_tokens=n), given))
+        for d, n in (sizes if group.startswith("by_") else [(0, 0)])
+    ]
+    return frozenset(chain.from_iterable(measured))

@@ -1,0 +1,76 @@
+"""`colligate bench compare`, `suites` and `report` as commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Running = Callable[..., list[str | Path]]
+
+
+@pytest.fixture
+def out(bench: Any, tmp_path: Path) -> Path:
+    """A run of all towers by two strategies, of which one is never right."""
+    done = bench()
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "out"
+
+
+def test_two_strategies_of_a_run_are_compared_over_their_questions(
+    colligate: Any, out: Path
+) -> None:
+    done = colligate.here("bench", "compare", out, "--json")
+
+    [compared] = json.loads(done.stdout)
+    assert (compared["first"], compared["second"]) == ("full-context", "nothing")
+    assert (compared["first_mean"], compared["second_mean"]) == (1.0, 0.0)
+    assert (compared["difference"], compared["low"], compared["high"]) == (1.0, 1.0, 1.0)
+    assert (compared["p"], compared["stars"], compared["questions"]) == (2 / 2**8, "**", 8)
+
+    table = colligate.here(
+        *("bench", "compare", out, "--strategies", "nothing,full-context", "--metric", "calls")
+    )
+    assert "+0 to +0" in table.stdout
+    assert "1.0000" in table.stdout
+
+
+def test_two_runs_are_compared_over_common_questions_and_the_missing_are_said(
+    bench: Any, colligate: Any, out: Path, tmp_path: Path
+) -> None:
+    bench("--limit", "3", "--strategies", "full-context", out=tmp_path / "less")
+
+    done = colligate.here("bench", "compare", out, tmp_path / "less")
+
+    assert done.returncode == 0
+    assert "out: full-context" in done.stdout
+    assert "less: full-context lacks 5 questions of the other side" in done.stderr
+
+
+def test_what_cannot_be_compared_is_said(colligate: Any, out: Path, tmp_path: Path) -> None:
+    for arguments, said in [
+        ([tmp_path], "is not a run"),
+        ([out, "--strategies", "nothin,full-context"], "did you mean nothing?"),
+        ([out, "--metric", "elegance"], "no question has elegance on both sides"),
+        ([out, out, out], "got 3"),
+    ]:
+        done = colligate.here("bench", "compare", *arguments)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_report_is_written_of_a_run(colligate: Any, out: Path) -> None:
+    done = colligate.here("bench", "report", out)
+
+    assert done.returncode == 0, done.stderr
+    files = [Path(line) for line in done.stdout.splitlines()]
+    assert {file.suffix for file in files} == {".html", ".md"}
+    assert "Towers" in files[0].read_text("utf-8")
+
+
+def test_the_suites_are_listed(colligate: Any) -> None:
+    listed = json.loads(colligate.here("bench", "suites", "--json").stdout)
+    assert {"duquad-table1", "rdr2-ablation"} <= {suite["name"] for suite in listed}
+    assert "DuQUAD, Table 1" in colligate.here("bench", "suites").stdout

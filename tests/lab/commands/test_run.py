@@ -1,0 +1,345 @@
+"""`colligate bench run`: rows, resuming, limits, failures."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Running = Callable[..., list[str | Path]]
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    lines = (out / "rows.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_every_strategy_answers_every_question_in_a_row_of_its_own(bench: Any, out: Path) -> None:
+    done = bench("--json")
+
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(out)
+    assert Counter(row["strategy"] for row in rows) == {"full-context": 8, "nothing": 8}
+    row = next(row for row in rows if row["question"] == "q-Eask")
+    assert row["strategy"] == "full-context"
+    assert row["answers"] == ["1828"]
+    assert row["gold_at"] == 1
+    assert row["outcome"]["short"] == "1828"
+    assert row["outcome"]["citations"][0]["document"] == "doc-Eask"
+    assert row["metrics"]["containment"] == 1.0
+    assert row["metrics"]["gold_all_evidence"] == 1.0
+    assert row["metrics"]["calls"] == 1.0
+    cell = json.loads(done.stdout)["cells"][0]
+    assert (cell["strategy"], cell["questions"]) == ("full-context", 8)
+    assert cell["metrics"]["containment"] == 1.0
+    wrong = next(row for row in rows if row["strategy"] == "nothing")
+    assert wrong["outcome"]["text"] == "I have never been there."
+    assert wrong["metrics"]["containment"] == 0.0
+
+
+def test_the_table_has_the_columns_and_labels_of_the_suite(bench: Any) -> None:
+    done = bench("--limit", "2")
+
+    head, first, *_ = done.stdout.splitlines()
+    assert head.split() == ["towers", "Acc", "questions", "failed"]
+    assert first.split() == ["All", "of", "it", "100", "2"]
+
+
+def test_questions_are_asked_one_after_another_each_of_all_strategies(
+    bench: Any, out: Path
+) -> None:
+    bench()
+
+    asked = [row["question"] for row in rows_of(out)]
+    assert asked[::2] == asked[1::2]
+
+
+def test_the_same_command_asks_nothing_again(bench: Any, keeper: Any, out: Path) -> None:
+    bench("--limit", "3")
+    before = (out / "rows.jsonl").read_bytes()
+    asked = len(keeper.requests)
+
+    done = bench("--limit", "3")
+
+    assert done.returncode == 0
+    chats = [each for each in keeper.requests[asked:] if each["path"] == "/v1/chat/completions"]
+    assert chats == []
+    assert (out / "rows.jsonl").read_bytes() == before
+
+
+def test_a_larger_limit_asks_the_same_questions_and_more(bench: Any, out: Path) -> None:
+    bench("--limit", "3")
+    first = rows_of(out)
+    bench("--limit", "5")
+    more = rows_of(out)
+
+    assert more[: len(first)] == first
+    assert len(more) == 10
+
+
+def test_strategies_may_be_added_later_and_unknown_ones_are_named(bench: Any, out: Path) -> None:
+    bench("--limit", "1", "--strategies", "nothing")
+    bench("--limit", "1", "--strategies", "full-context")
+    assert [r["strategy"] for r in rows_of(out)] == ["nothing", "full-context"]
+
+    done = bench("--strategies", "best-on")
+    assert done.returncode == 2
+    assert "did you mean best-one?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--seed", "5"], "the seed was 0 and is 5"),
+        (["--limit", "1"], "2 questions of towers were asked and now 1: they may only grow"),
+        (["--timeout", "9"], "timeout was none and is 9.0"),
+    ],
+)
+def test_a_run_made_otherwise_is_not_gone_on_with(
+    bench: Any, more: list[str], said: str, out: Path
+) -> None:
+    bench("--limit", "2")
+    before = (out / "run.json").read_bytes()
+
+    done = bench("--limit", "2", *more)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "name another --out" in done.stderr
+    assert (out / "run.json").read_bytes() == before
+
+
+def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_room(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, out: Path
+) -> None:
+    def full(file: int) -> None:
+        if len(list((out).glob("traces/*/*/*"))) > 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("colligate.lab.jobs.files.os.fsync", full)
+        done = bench()
+    assert done.returncode == 1
+    assert "stopped; 3 new rows in " in done.stderr
+    assert "the same command resumes" in done.stderr
+    assert "free some disk space" in done.stderr
+
+    assert bench().returncode == 0
+    keys = [(row["question"], row["strategy"]) for row in rows_of(out)]
+    assert len(keys) == len(set(keys)) == 16
+
+
+def test_a_failed_answer_is_a_row_that_counts_as_wrong_and_is_retried_on_demand(
+    bench: Any, keeper: Any, out: Path
+) -> None:
+    keeper.too_long("openai")
+    done = bench("--limit", "1")
+
+    assert done.returncode == 0
+    assert "1 answer failed, counted as wrong" in done.stderr
+    failed, other = rows_of(out)
+    assert failed["outcome"]["error"].startswith("ContextTooSmall: ")
+    assert failed["metrics"]["containment"] == 0.0
+    assert other["outcome"]["error"] == ""
+
+    bench("--limit", "1")
+    assert len(rows_of(out)) == 2  # not of itself
+    expected = bench("--limit", "1", "--retry-failed", "--dry-run", "--json")
+    assert json.loads(expected.stdout)["answers"] == 1
+    done = bench("--limit", "1", "--retry-failed", "--json")
+    again = rows_of(out)[-1]
+    assert (again["strategy"], again["attempt"]) == (failed["strategy"], 2)
+    assert again["outcome"]["error"] == ""
+    [cell] = [c for c in json.loads(done.stdout)["cells"] if c["strategy"] == failed["strategy"]]
+    assert (cell["questions"], cell["failed"]) == (1, 0)
+
+
+def test_the_budget_of_the_whole_run_leaves_no_row_that_felt_it(
+    bench: Any, tmp_path: Path, out: Path
+) -> None:
+    whole = tmp_path / "whole"
+    bench("--limit", "3", out=whole)
+    done = bench("--limit", "3", "--max-tokens-total", "4450")
+
+    assert done.returncode == 1
+    assert "the token budget is spent" in done.stderr
+    rows = rows_of(out)
+    assert 0 < len(rows) < 6
+    assert all(row["outcome"]["error"] == "" for row in rows)
+    bench("--limit", "3")
+    assert lasting(rows_of(out)) == lasting(rows_of(whole))
+
+
+def lasting(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rows by key, without what time does to them."""
+    found = {}
+    for row in rows:
+        outcome = {**row["outcome"], "seconds": 0}
+        usage = json.loads(json.dumps(outcome.pop("usage")))
+        usage.pop("split")
+        for sums in (usage, *usage["by_role"].values()):
+            sums.pop("seconds")
+        of_time = ("seconds", "online_seconds")
+        metrics = {name: value for name, value in row["metrics"].items() if name not in of_time}
+        key = (row["dataset"], row["question"], row["strategy"])
+        kept = {**row, "outcome": outcome, "usage": usage, "metrics": metrics}
+        kept.pop("began")
+        found[str(key)] = kept
+    return found
+
+
+def test_where_nobody_answers_any_more_the_run_stops(bench: Any, keeper: Any, out: Path) -> None:
+    keeper.key = "secret"  # which nobody gave
+    done = bench()
+
+    assert done.returncode == 1
+    assert "the last 10 items all failed" in done.stderr
+    assert "--retry-failed tries them again" in done.stderr
+    assert len(rows_of(out)) == 10
+
+
+def test_a_dry_run_asks_and_writes_nothing(bench: Any, keeper: Any, out: Path) -> None:
+    done = bench("--dry-run", "--json")
+
+    expected = json.loads(done.stdout)
+    assert (expected["answers"], expected["calls"]) == (16, 16)
+    assert keeper.requests == []
+    assert not (out).exists()
+
+
+def test_what_a_run_did_so_far_is_what_the_rest_is_expected_to_take(bench: Any, out: Path) -> None:
+    bench("--limit", "2")
+    spent = sum(
+        row["metrics"]["tokens"] for row in rows_of(out)
+    )  # of two questions, as many as are to come
+
+    done = bench("--limit", "4", "--dry-run", "--json")
+
+    expected = json.loads(done.stdout)
+    assert (expected["answers"], expected["calls"]) == (4, 4)
+    assert expected["measured"] == ["full-context", "nothing"]
+    assert expected["tokens"] == pytest.approx(spent, rel=0.05)
+
+
+def test_concurrent_answers_are_the_same_rows(bench: Any, keeper: Any, tmp_path: Path) -> None:
+    bench(out=tmp_path / "one")
+    alone, four = keeper.answer, threading.Barrier(4)
+
+    def together(body: dict[str, Any]) -> Any:
+        four.wait(timeout=60)
+        return alone(body)
+
+    keeper.answer = together
+    bench("--concurrency", "4", out=tmp_path / "four")
+
+    assert lasting(rows_of(tmp_path / "four")) == lasting(rows_of(tmp_path / "one"))
+    assert keeper.in_flight_most == 4
+
+
+def test_each_answer_has_its_trace(bench: Any, tmp_path: Path, out: Path) -> None:
+    bench("--limit", "1")
+    row = rows_of(out)[0]
+
+    with gzip.open(out / row["trace"], "rt", encoding="utf-8") as lines:
+        events = [json.loads(line) for line in lines]
+    assert next(event["event"] for event in events if event["event"] != "opened") == "asking"
+    assert events[-1]["event"] == "answered"
+
+    bench("--limit", "1", "--no-traces", out=tmp_path / "bare")
+    assert rows_of(tmp_path / "bare")[-1]["trace"] is None
+    assert not (tmp_path / "bare" / "traces").exists()
+
+
+def test_the_run_is_on_record(bench: Any, keeper: Any, out: Path) -> None:
+    keeper.models = ["keeper"]
+    keeper.window = 4096
+    bench("--limit", "1", "--strategies", "full-context,best-one")
+
+    run = json.loads((out / "run.json").read_text("utf-8"))
+    assert run["models"]["reader"]["name"] == f"openai:keeper@{keeper.url}"
+    assert run["models"]["reader"]["said"] == {"id": "keeper", "max_model_len": 4096}
+    assert len(run["models"]["embedder"]["digest"]) == 64
+    assert len(run["data"]["towers.jsonl"]) == 64
+    assert {"readers/quoting.py", "strategies/full_context.py"} <= set(run["prompts"])
+    assert run["models"]["check of quoting"]["name"] == "model"
+    assert run["versions"]["python"]
+    assert run["suite_text"].startswith('\ntitle = "Towers"')
+    [session] = run["sessions"]
+    assert session["ended"] >= session["began"]
+    assert session["hardware"]["cores"] >= 1
+    assert session["arguments"]["limit"] == 1
+
+
+def test_a_second_process_is_kept_out(
+    bench: Any, colligate: Any, running: Running, keeper: Any, out: Path
+) -> None:
+    keeper.hold()
+    with colligate.start(*running(out, "--limit", "1")) as first:
+        assert keeper.arrived.wait(60)
+        second = bench("--limit", "1")
+        keeper.release()
+        first.communicate(timeout=60)
+
+    assert second.returncode == 2
+    assert "another process works in it" in second.stderr
+    assert first.returncode == 0
+
+
+def test_only_questions_with_the_meta_of_the_data_set_are_asked(
+    bench: Any, data: Path, out: Path
+) -> None:
+    suite = (data / "towers.toml").read_text("utf-8")
+    where = 'file = "towers.jsonl"\nwhere = { coast = "north" }'
+    (data / "towers.toml").write_text(suite.replace('file = "towers.jsonl"', where))
+    bench("--strategies", "full-context")
+
+    asked = {row["question"] for row in rows_of(out)}
+    assert asked == {"q-Brack", "q-Dunmore", "q-Fanad", "q-Hook"}
+
+
+def test_a_wrong_record_is_named_before_anything_is_asked(
+    bench: Any, keeper: Any, data: Path
+) -> None:
+    with (data / "towers.jsonl").open("a", encoding="utf-8") as lines:
+        lines.write('{"id": "q-9", "question": "Wh')
+    done = bench()
+
+    assert done.returncode == 1
+    assert "line 9" in done.stderr
+    assert "towers.jsonl" in done.stderr
+    assert keeper.requests == []
+
+
+def test_metrics_that_are_missing_are_said_and_taken_by_the_same_command(
+    bench: Any, keeper: Any, data: Path, out: Path
+) -> None:
+    suite = (data / "towers.toml").read_text("utf-8")
+    (data / "towers.toml").write_text(suite.replace('"cost"]', '"cost", "judge_dual"]'))
+    alone = keeper.answer
+
+    says: list[Any] = []
+
+    def judging(body: dict[str, Any]) -> Any:
+        return (says[-1] if says else failure) if body["model"] == "judge" else alone(body)
+
+    keeper.fail(403, "not today")
+    failure = keeper.script.pop()
+    keeper.answer = judging
+    more = ("--limit", "1", "--strategies", "full-context", "--judge", f"openai:judge@{keeper.url}")
+    first = bench(*more)
+    assert "metrics are missing in 1 row, such as judge_dual (" in first.stderr
+    assert "judge_dual_max" not in rows_of(out)[0]["metrics"]
+
+    says.append("Yes.")
+    second = bench(*more)
+    assert "metrics are missing" not in second.stderr
+    row = rows_of(out)[-1]
+    assert (row["metrics"]["judge_dual_max"], row["metrics"]["containment"]) == (1.0, 1.0)

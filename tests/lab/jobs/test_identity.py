@@ -1,0 +1,137 @@
+"""What results are made with: weights, servers, prompts, files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate.errors import ColligateError, UsageError
+from colligate.lab.jobs.identity import (
+    check_same,
+    path_digest,
+    prompt_differences,
+    prompt_digests,
+    server_info,
+    versions,
+    weights_digest,
+)
+from colligate.models.llama.libraries import VERSION
+from colligate.models.weights import PINNED
+from colligate.strategies.duquad import DuQUAD
+from colligate.strategies.full_context import FullContext
+
+
+def test_pinned_weights_are_known_by_their_digest_and_files_by_theirs(tmp_path: Path) -> None:
+    pinned = PINNED["smollm2-135m"].files["model"].sha256
+    assert weights_digest("gguf:smollm2-135m") == pinned
+    assert weights_digest("hf:smollm2-135m") == pinned
+    assert len(weights_digest("bundled")) == 64
+    (tmp_path / "a.gguf").write_bytes(b"weights")
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_model.safetensors").write_bytes(b"lora")
+    base = weights_digest(f"gguf:{tmp_path}/a.gguf")
+    assert len(base) == 64
+    with_adapter = weights_digest(f"hf:{tmp_path}/a.gguf+{adapter}")
+    assert with_adapter.startswith(f"{base}+")
+    assert weights_digest("openai:gpt@http://localhost/v1") == ""
+
+
+def test_the_version_of_llama_is_recorded_where_it_can_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("COLLIGATE_LLAMA", raising=False)
+    assert "llama.cpp" not in versions()  # not downloaded
+    monkeypatch.setenv("COLLIGATE_LLAMA", str(tmp_path / "nowhere"))
+    assert "llama.cpp" not in versions()
+    for library in ("llama", "ggml", "ggml-base"):
+        (tmp_path / f"lib{library}.so").touch()
+    monkeypatch.setenv("COLLIGATE_LLAMA", str(tmp_path))
+    assert versions()["llama.cpp"] == VERSION
+
+
+async def test_what_a_server_reports_anew_each_time_is_left_out() -> None:
+    class Served:
+        async def listed(self) -> dict[str, object]:
+            return {"id": "m", "created": 17, "max_model_len": 4096}
+
+    class Silent:
+        async def listed(self) -> dict[str, object]:
+            raise ColligateError("it lists nothing")
+
+    assert await server_info(Served()) == {"id": "m", "max_model_len": 4096}
+    assert await server_info(Silent()) == {}
+    assert await server_info(object()) == {}
+
+
+def test_prompts_are_those_of_core_and_of_the_strategies() -> None:
+    digests = prompt_digests([DuQUAD, FullContext])
+
+    assert {
+        "core/prompts.py",
+        "readers/quoting.py",
+        "duquad/prompts.py",
+        "strategies/full_context.py",
+    } <= set(digests)
+    assert "strategies/direct.py" not in digests
+    assert not any(name.endswith("__init__.py") for name in digests)  # names, not prompts
+    assert digests == prompt_digests([DuQUAD, FullContext])
+
+
+@pytest.mark.parametrize(
+    ("now", "differs"),
+    [
+        ({"core/a.py": "9", "x/m.py": "2", "y/m.py": "3"}, ["the prompts of core/a.py have"]),
+        ({"core/a.py": "1", "x/m.py": "2"}, []),  # fewer strategies take part
+        ({"core/a.py": "1", "x/m.py": "2", "y/m.py": "3", "z/m.py": "4"}, []),
+        ({"core/b.py": "1", "x/m.py": "2", "y/m.py": "3"}, ["another version of colligate"]),
+        ({"core/a.py": "9", "x/m.py": "9", "y/m.py": "9"}, ["core/a.py, x/m.py, y/m.py have"]),
+    ],
+)
+def test_prompts_differ_by_their_texts_and_not_by_who_takes_part(
+    now: dict[str, str], differs: list[str]
+) -> None:
+    found = prompt_differences({"core/a.py": "1", "x/m.py": "2", "y/m.py": "3"}, now, partial=True)
+
+    assert [said in line for said, line in zip(differs, found, strict=True)] == [True] * len(found)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "differs"),
+    [
+        ({"evidence/reader.py": "1"}, "another version of colligate"),
+        ({f"core/{n}.py": "0" for n in range(9)}, r"core/0.py, core/1.py, core/2.py and 6 more"),
+        ({f"core/{n}.py": "1" for n in range(9)} | {"x/m.py": "1"}, "x/m.py have changed"),
+    ],
+)
+def test_changed_prompts_are_one_line_that_tells_what_to_do(
+    prompts: dict[str, str], differs: str
+) -> None:
+    before: dict[str, Any] = {"system": "s", "prompts": prompts}
+    now = {"system": "s", "prompts": {f"core/{n}.py": "1" for n in range(9)}}
+
+    with pytest.raises(UsageError, match=f"cannot resume out: .*{differs}.*name another --out"):
+        check_same(before, now, Path("out"))
+
+
+def test_a_folder_has_another_digest_when_a_file_in_it_is_renamed(tmp_path: Path) -> None:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    (folder / "a.md").write_text("one", "utf-8")
+    before = path_digest(folder)
+    (folder / "a.md").rename(folder / "b.md")
+
+    assert path_digest(folder) != before
+
+
+def test_hidden_files_of_a_folder_are_not_its_documents(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("one", "utf-8")
+    before = path_digest(tmp_path)
+    (tmp_path / ".DS_Store").write_bytes(b"icons")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "index").write_bytes(b"")
+
+    assert path_digest(tmp_path) == before

@@ -1,0 +1,358 @@
+"""A job loses nothing that was finished, whatever stops it, and resumes only with the same."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate.core import Event, Trace
+from colligate.core.events import Progressed
+from colligate.errors import (
+    BudgetExceeded,
+    ColligateError,
+    EndpointUnreachable,
+    FaultyRecord,
+    MalformedOutput,
+    RateLimited,
+    ServerFailed,
+    UsageError,
+)
+from colligate.lab.jobs.files import JsonlReader
+from colligate.lab.jobs.job import IdentityRecord, Job, RecordFile, ResultFile
+
+
+@dataclass(frozen=True)
+class Doubled:
+    value: str
+    error: str = ""
+
+    @classmethod
+    def failed(cls, kind: str, why: str) -> Doubled:
+        return cls("", f"{kind}: {why}")
+
+
+RECORD = RecordFile("record.json", IdentityRecord.from_json, "a job", "the test")
+RESULTS: ResultFile[str, Doubled] = ResultFile(
+    "results.jsonl",
+    JsonlReader(
+        lambda line: (line["key"], Doubled(line["value"], line["error"])), "a result", "delete it"
+    ),
+    lambda key, result: {"key": key, **asdict(result)},
+)
+IDENTITY = {"model": {"name": "a", "digest": "0" * 64}, "seed": 0}
+ITEMS = [f"q{n}" for n in range(6)]
+ALL = {item: Doubled(2 * item) for item in ITEMS}
+Work = Callable[[str], Awaitable[Doubled]]
+
+
+class Worker:
+    """Does items and remembers which; `script` says which errors some raise."""
+
+    def __init__(self, script: Mapping[str, BaseException] | None = None) -> None:
+        self.script = dict(script or {})
+        self.done: list[str] = []
+
+    async def __call__(self, item: str) -> Doubled:
+        await asyncio.sleep(0)
+        self.done.append(item)
+        if item in self.script:
+            raise self.script[item]
+        return Doubled(2 * item)
+
+
+async def do(
+    folder: Path,
+    work: Work,
+    items: Sequence[str] = ITEMS,
+    identity: Mapping[str, Any] = IDENTITY,
+    arguments: Mapping[str, Any] | None = None,
+    events: list[Event] | None = None,
+    **options: Any,
+) -> dict[str, Doubled]:
+    options.setdefault("fail", Doubled.failed)
+    trace = Trace([(events if events is not None else []).append])
+    job: Job[str, Doubled, IdentityRecord] = Job(
+        folder, RECORD, RESULTS, trace, phase="doing", **options
+    )
+    async with job.resume(IdentityRecord(identity), arguments or {}):
+        await job.run({item: item for item in items if job.is_missing(item)}, work)
+    return job.results
+
+
+def finished(folder: Path) -> list[str]:
+    return list(RESULTS.read(folder))
+
+
+async def test_each_item_is_done_once_and_its_progress_reported(tmp_path: Path) -> None:
+    worker, events = Worker({"q4": ServerFailed("down")}), list[Event]()
+
+    found = await do(tmp_path, worker, events=events, concurrency=3)
+
+    assert found == {**ALL, "q4": Doubled("", "ServerFailed: down")}
+    assert sorted(worker.done) == ITEMS
+    told = [event for event in events if isinstance(event, Progressed)]
+    assert [(event.done, event.total) for event in told] == [(n, 6) for n in range(1, 7)]
+    assert sorted(event.what for event in told)[4] == "q4: ServerFailed: down"
+    again = Worker()
+    assert await do(tmp_path, again) == found
+    assert again.done == []
+
+
+async def test_no_more_are_in_progress_than_asked_for(tmp_path: Path) -> None:
+    now = most = 0
+
+    async def work(item: str) -> Doubled:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        now -= 1
+        return Doubled(2 * item)
+
+    await do(tmp_path, work, concurrency=2)
+
+    assert most == 2
+
+
+async def test_more_items_may_be_asked_for_and_fewer(tmp_path: Path) -> None:
+    await do(tmp_path, Worker(), ITEMS[:2])
+    more = Worker()
+
+    assert await do(tmp_path, more) == ALL
+    assert await do(tmp_path, more, ITEMS[1:2]) == ALL
+
+    assert more.done == ITEMS[2:]
+
+
+# Failures
+
+
+async def test_an_item_that_fails_is_stored_with_its_kind_and_can_be_done_again(
+    tmp_path: Path,
+) -> None:
+    broken = Worker({"q1": MalformedOutput("no JSON"), "q2": ServerFailed("down")})
+    found = await do(tmp_path, broken)
+
+    assert (found["q1"].error, found["q2"].error) == (
+        "MalformedOutput: no JSON",
+        "ServerFailed: down",
+    )
+    patient = Worker()
+    assert await do(tmp_path, patient) == found
+    assert patient.done == []
+    assert await do(tmp_path, patient, retry_failed=True) == ALL
+    assert sorted(patient.done) == ["q1", "q2"]
+
+
+GROUP = [MalformedOutput("no JSON"), ServerFailed("down")]
+
+
+@pytest.mark.parametrize(
+    ("error", "options", "raised", "done"),
+    [
+        (BaseExceptionGroup("two", GROUP), {}, None, ITEMS),  # concurrent calls of one item
+        (BaseExceptionGroup("two", [*GROUP, BudgetExceeded("spent")]), {}, BudgetExceeded, ["q0"]),
+        (BaseExceptionGroup("two", [*GROUP, KeyError("x")]), {}, MalformedOutput, ["q0"]),
+        (KeyError("a fault of ours"), {}, KeyError, ["q0"]),
+        (TimeoutError("of the work itself"), {"timeout": 9}, TimeoutError, ["q0"]),
+        (ServerFailed("down"), {"fail": None}, ServerFailed, ["q0"]),
+    ],
+)
+async def test_only_errors_of_an_item_are_its_result_and_all_others_end_the_job(
+    tmp_path: Path,
+    error: BaseException,
+    options: dict[str, Any],
+    raised: type[Exception] | None,
+    done: list[str],
+) -> None:
+    worker = Worker({"q1": error})
+    if raised is None:
+        assert (await do(tmp_path, worker, **options))["q1"].error == "MalformedOutput: no JSON"
+    else:
+        with pytest.raises(raised):
+            await do(tmp_path, worker, **options)
+
+    assert finished(tmp_path) == done
+
+
+async def test_an_item_that_takes_too_long_has_failed(tmp_path: Path) -> None:
+    async def work(item: str) -> Doubled:
+        if item == "q1":
+            await asyncio.Event().wait()
+        return Doubled(2 * item)
+
+    found = await do(tmp_path, work, ITEMS[:3], timeout=0.05)
+
+    assert found["q1"].error == "Timeout: not done within 0.05 seconds"
+    assert found["q2"] == ALL["q2"]
+
+
+@pytest.mark.parametrize(
+    ("errors", "stops"),
+    [
+        ([EndpointUnreachable("nobody"), RateLimited("later")] * 5, True),
+        ([EndpointUnreachable("nobody")] * 9 + [None] + [ServerFailed("down")] * 9, False),
+        ([MalformedOutput("no JSON")] * 12, False),
+    ],
+)
+async def test_ten_in_a_row_that_reach_no_model_are_enough(
+    tmp_path: Path, errors: list[Exception | None], stops: bool
+) -> None:
+    items = [f"q{n:02}" for n in range(20)]
+    worker = Worker({item: e for item, e in zip(items, errors, strict=False) if e is not None})
+
+    if stops:
+        with pytest.raises(EndpointUnreachable, match=r"last 10 items all failed.*--retry-failed"):
+            await do(tmp_path, worker, items)
+    else:
+        await do(tmp_path, worker, items)
+
+    assert len(finished(tmp_path)) == (10 if stops else 20)
+
+
+# What stops it
+
+
+async def test_when_the_budget_is_spent_it_ends_and_resumes_later(tmp_path: Path) -> None:
+    with pytest.raises(BudgetExceeded, match="token budget"):
+        await do(tmp_path, Worker({"q2": BudgetExceeded("the token budget is spent")}))
+
+    assert finished(tmp_path) == ["q0", "q1"]
+    rich = Worker()
+    assert await do(tmp_path, rich) == ALL
+    assert rich.done == ITEMS[2:]
+
+
+async def test_what_was_in_progress_when_the_budget_was_spent_is_kept(tmp_path: Path) -> None:
+    spent = asyncio.Event()
+
+    async def work(item: str) -> Doubled:
+        if item == "q0":
+            spent.set()
+            raise BudgetExceeded("the token budget is spent")
+        await spent.wait()
+        await asyncio.sleep(0)
+        return Doubled(2 * item)
+
+    with pytest.raises(BudgetExceeded):
+        await do(tmp_path, work, concurrency=2)
+
+    assert finished(tmp_path) == ["q1"]
+
+
+async def test_an_interrupt_loses_nothing_that_was_done(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def work(item: str) -> Doubled:
+        if item == "q3":
+            begun.set()
+            await asyncio.Event().wait()
+        return Doubled(2 * item)
+
+    task = asyncio.create_task(do(tmp_path, work))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert finished(tmp_path) == ["q0", "q1", "q2"]
+    assert RECORD.read(tmp_path).sessions[0].ended
+    worker = Worker()
+    await do(tmp_path, worker)
+    assert worker.done == ITEMS[3:]
+
+
+KILLED = """
+import asyncio, importlib.util, os, signal, sys
+from pathlib import Path
+
+spec = importlib.util.spec_from_file_location("test_job", sys.argv[1])
+test_job = importlib.util.module_from_spec(spec)
+sys.modules["test_job"] = test_job
+spec.loader.exec_module(test_job)
+
+async def work(item):
+    if item == "q3":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return test_job.Doubled(2 * item)
+
+asyncio.run(test_job.do(Path(sys.argv[2]), work))
+"""
+
+
+async def test_a_process_that_was_killed_loses_nothing_that_was_done(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, __file__, str(tmp_path)]
+    killed = await asyncio.to_thread(subprocess.run, command, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    worker = Worker()
+
+    assert await do(tmp_path, worker) == ALL
+
+    assert worker.done == ITEMS[3:]
+    [first, second] = RECORD.read(tmp_path).sessions
+    assert (bool(first.ended), bool(second.ended)) == (False, True)
+
+
+# What it is made with
+
+
+@pytest.mark.parametrize(
+    ("changed", "differs"),
+    [
+        ({"seed": 1}, "seed was 0 and is 1"),
+        ({"model": {"name": "b", "digest": "0" * 64}}, "model: name was a and is b"),
+        ({"model": {"name": "a", "digest": "f" * 64}}, "model: digest has changed"),
+        ({"tasks": ["scope"]}, r"tasks was none and is \['scope'\]"),
+        ({"model": {}}, "model: name was a and is none"),
+    ],
+)
+async def test_what_was_begun_with_something_else_is_not_resumed(
+    tmp_path: Path, changed: dict[str, Any], differs: str
+) -> None:
+    await do(tmp_path, Worker(), ITEMS[:1])
+    before = (tmp_path / RECORD.name).read_bytes()
+    worker = Worker()
+
+    with pytest.raises(UsageError, match=f"cannot resume .*{differs}.*name another --out"):
+        await do(tmp_path, worker, identity={**IDENTITY, **changed})
+
+    assert worker.done == []
+    assert (tmp_path / RECORD.name).read_bytes() == before
+
+
+async def test_every_session_is_recorded(tmp_path: Path) -> None:
+    for n in range(2):
+        await do(tmp_path, Worker(), arguments={"n": n})
+
+    sessions = RECORD.read(tmp_path).sessions
+    assert [session.arguments for session in sessions] == [{"n": 0}, {"n": 1}]
+    assert all(session.began and session.ended and session.hardware for session in sessions)
+
+
+async def test_results_without_a_record_are_not_resumed(tmp_path: Path) -> None:
+    await do(tmp_path, Worker())
+    (tmp_path / RECORD.name).unlink()
+
+    with pytest.raises(UsageError, match=r"holds results.jsonl but no record.json"):
+        await do(tmp_path, Worker())
+
+
+async def test_a_damaged_line_or_record_is_named(tmp_path: Path) -> None:
+    await do(tmp_path, Worker())
+    with (tmp_path / RESULTS.name).open("a") as lines:
+        lines.write('{"key": "q9"}\n')
+    with pytest.raises(FaultyRecord, match=r"line 7 of .* is not a result"):
+        await do(tmp_path, Worker())
+
+    (tmp_path / RECORD.name).write_text('{"identity": ', "utf-8")
+    with pytest.raises(ColligateError, match=r"record.json cannot be read"):
+        await do(tmp_path, Worker())

@@ -1,0 +1,144 @@
+"""A small world for DualRAG: four documents, a question over three of them, a model that hops."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from colligate.core import Run
+from colligate.documents import Document
+from colligate.documents.markdown import markdown_tree
+from colligate.lab.training.trajectories import GoldDocument, read_trajectory
+from colligate.library.in_memory import InMemorySources
+from colligate.models import Capability, Role
+from colligate.models.metering import Meter
+from colligate.readers.quoting import QuotingReader
+from colligate.strategies.dualrag import DualRAG
+from colligate.testing import ScriptedModel
+
+TEXTS = {
+    "film": "Silver Harbour is a film of 1971. Its director was Ada Mercer.\n",
+    "mercer": "Ada Mercer was born in Lund. She liked boats.\n",
+    "lund": "Lund is a town in Sweden. It has a cathedral.\n",
+    "boats": "Boats are ships. A silver harbour is full of boats.\n",
+}
+TITLES = {
+    "film": "Silver Harbour (film)",
+    "mercer": "Ada Mercer",
+    "lund": "Lund",
+    "boats": "Boats",
+}
+QUESTION = "In which country was the director of Silver Harbour born?"
+FACTS = {
+    "Its director was Ada Mercer.": "The director of Silver Harbour was Ada Mercer.",
+    "Ada Mercer was born in Lund.": "Ada Mercer was born in Lund.",
+    "Lund is a town in Sweden.": "Lund is a town in Sweden.",
+}
+
+
+class World:
+    """A model that reasons one hop at a time; `replies` are others, by the kind of call."""
+
+    def __init__(self, **replies):
+        self.replies = replies
+
+    def __call__(self, call):
+        kind = call.schema["title"]
+        reply = self.replies.get(kind, getattr(self, kind))
+        reply = reply(call) if callable(reply) else reply
+        return reply if isinstance(reply, (str, Exception)) else json.dumps(reply)
+
+    @staticmethod
+    def outline(call) -> str:
+        return re.search(r"<outline>\n(.*)\n</outline>", call.prompt, re.DOTALL)[1]
+
+    @staticmethod
+    def facts(call) -> list[dict]:
+        found = re.findall(
+            r'<passage number="(\d+)"[^>]*>\n(.*?)\n</passage', call.prompt, re.DOTALL
+        )
+        return [
+            {"passage": int(number), "quote": quote, "sentence": sentence}
+            for number, text in found
+            for quote, sentence in FACTS.items()
+            if quote in text
+        ]
+
+    def hop(self, call) -> tuple[str, str]:
+        outline = self.outline(call)
+        if "Mercer was born" in outline:
+            return "Lund", "In which country is Lund?"
+        if "Ada Mercer" in outline:
+            return "Ada Mercer", "Where was Ada Mercer born?"
+        return "Silver Harbour", "Who was the director of Silver Harbour?"
+
+    def Reasoning(self, call):
+        outline = self.outline(call)
+        if "Sweden" in outline:
+            return {"thought": "Lund is in Sweden.", "need_retrieve": False}
+        return {"thought": f"Missing: {self.hop(call)[1]}", "need_retrieve": True}
+
+    def Entities(self, call):
+        entity, query = self.hop(call)
+        return {"entities": [{"entity": entity, "keywords": [query]}]}
+
+    def Summary(self, call):
+        return {"statements": self.facts(call)}
+
+    def QuotedReply(self, call):
+        rows = [{"quotes": [fact], "sentence": fact["sentence"]} for fact in self.facts(call)]
+        return {"statements": rows, "short_answer": "Sweden", "found": bool(rows)}
+
+
+@pytest.fixture
+def world() -> type[World]:
+    """`world(Summary=...)` is the script of a model, with replies of its own for a kind of call."""
+    return World
+
+
+@pytest.fixture
+def question() -> str:
+    return QUESTION
+
+
+@pytest.fixture
+def texts() -> dict[str, str]:
+    return TEXTS
+
+
+@pytest.fixture
+def facts() -> dict[str, str]:
+    """What the model of the world states of each sentence."""
+    return FACTS
+
+
+@pytest.fixture
+def golds() -> list[GoldDocument]:
+    return [GoldDocument(id_, TITLES[id_]) for id_ in ("film", "mercer", "lund")]
+
+
+@pytest.fixture
+async def sources():
+    documents = (
+        Document(name, TITLES[name], text, markdown_tree(text, name), language="en")
+        for name, text in TEXTS.items()
+    )
+    async with InMemorySources(list(documents)) as given:
+        yield given
+
+
+@pytest.fixture
+def answered(sources):
+    """`await answered(script)` is a run of DualRAG: its trajectory and its model."""
+
+    async def answer(script, *, capabilities=(Capability.CHAT, Capability.STRUCTURED), **fields):
+        window = fields.pop("context_tokens", None)
+        model = ScriptedModel(script, capabilities=capabilities, context_tokens=window)
+        run = Run(sources, {Role.READER: model}, Meter(), reader=QuotingReader())
+        strategy = DualRAG(**{"mode": "sparse", "k": 2, "reader_tokens": 0} | fields)
+        found = await strategy.answer(QUESTION, run)
+        return await read_trajectory("q1", QUESTION, run, found), model
+
+    return answer

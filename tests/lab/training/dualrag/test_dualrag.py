@@ -1,0 +1,542 @@
+"""Samples from runs of DualRAG that gave a right answer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+
+import pytest
+
+from colligate.core.prompts import Reasoning
+from colligate.documents import Passage, Span
+from colligate.errors import BudgetExceeded, UsageError
+from colligate.lab.bench.participants import ModelNames
+from colligate.lab.training import Curation, curate_dualrag
+from colligate.lab.training.dualrag import TitleMatching, contains_answer, draw_role_samples
+from colligate.lab.training.samples import read_samples
+from colligate.lab.training.trajectories import (
+    GoldDocument,
+    find_gold_statement,
+    match_entities,
+    quote_statements,
+)
+from colligate.models import Capability, Message, Role
+from colligate.models.structured import parse
+from colligate.strategies.dualrag.knowledge import Fragment
+from colligate.strategies.dualrag.prompts import (
+    Entities,
+    Summary,
+)
+from colligate.testing import ScriptedModel
+from support.embedders import SameEmbedder
+
+SETTINGS = ("mode=sparse", "k=2")
+
+
+@pytest.fixture
+def records(question, texts):
+    """Questions as a file has them: the same one, with several golds of answers."""
+
+    def record(id_, *answers, **fields):
+        documents = [
+            {"id": name, "title": name.capitalize(), "text": text} for name, text in texts.items()
+        ]
+        gold = ["film", "mercer", "lund"]
+        whole = {"id": id_, "question": question, "answers": list(answers)}
+        return {**whole, "documents": documents, "gold_document_ids": gold, **fields}
+
+    return record
+
+
+@pytest.fixture
+def curate(tmp_path):
+    """`await curate(records, script)` is the card of a curation."""
+
+    async def done(records, script, *, judge=None, events=None, **fields):
+        questions = tmp_path / "questions.jsonl"
+        questions.write_text("".join(json.dumps(each) + "\n" for each in records))
+        teacher = ScriptedModel(
+            script, "teacher", capabilities=(Capability.CHAT, Capability.STRUCTURED)
+        )
+        models = {Role.READER: teacher}
+        if judge is not None:
+            models[Role.JUDGE] = judge
+        request = Curation(
+            out=tmp_path / "out",
+            questions=questions,
+            names=ModelNames(models=models, embedder=SameEmbedder()),
+            **{"settings": SETTINGS, "held_out": 0.5} | fields,
+        )
+        return await curate_dualrag(request, lambda event: None), teacher
+
+    return done
+
+
+def every_sample(folder) -> list:
+    return [
+        each for name in ("train", "held_out") for each in read_samples(folder / f"{name}.jsonl")
+    ]
+
+
+async def test_right_runs_are_taught_and_every_run_is_kept(curate, records, world, tmp_path):
+    asked = [records("a", "Sweden"), records("b", "Norway"), records("c", answerable=False)]
+    card, teacher = await curate(asked, world())
+    made = every_sample(tmp_path / "out")
+    assert {sample.meta["question"] for sample in made} == {"a"}
+    assert {task: sum(n.values()) for task, n in card.samples.items()} == {
+        "reasoner": 4,
+        "identifier": 3,
+        "summarizer": 3,
+    }
+    assert card.discarded == {
+        "a run whose answer was not right": 1,
+        "a question without a right answer": 1,
+    }
+    assert (card.counts["runs, right"], card.counts["runs, wrong"]) == (1, 1)
+    assert card.counts["runs ended: enough"] == 2
+    assert card.usage["calls"] == len(teacher.calls) == 2 * 11
+    sent = {call.messages for call in teacher.calls}
+    assert all(sample.prompt in sent for sample in made)
+    kept = [
+        json.loads(gzip.decompress(file.read_bytes()))
+        for file in (tmp_path / "out" / "trajectories").iterdir()
+    ]
+    assert {each["id"]: each["right"] for each in kept} == {"a": True, "b": False}
+    assert all(len(each["steps"]) == 4 for each in kept)
+    assert "No judge was named" in card.filters[0]
+    assert "shares most words" in card.filters[1]
+
+
+async def test_a_sentence_that_a_record_names_by_its_number_repairs(
+    curate, records, world, tmp_path
+):
+    def blind(call):
+        return {"statements": [] if "<entity>Lund" in call.prompt else world.facts(call)}
+
+    meta = {"supporting_facts": [["Lund", 1], ["Lund", 9], ["Boats", 0]]}
+    asked = [records("a", "Lund", meta=meta), records("b", "Lund", meta={"supporting_facts": 1})]
+    await curate(asked, world(Summary=blind), settings=(*SETTINGS, "rounds=3"))
+    repaired = {
+        sample.meta["question"]: json.loads(sample.target)["statements"][0]["sentence"]
+        for sample in every_sample(tmp_path / "out")
+        if sample.meta["class"] == "repaired"
+    }
+    assert repaired == {"a": "It has a cathedral.", "b": "Lund is a town in Sweden."}
+
+
+async def test_a_judge_says_what_is_right_where_one_is_named(curate, records, world, tmp_path):
+    judge = ScriptedModel(lambda call: "Yes" if "Norway" in call.prompt else "No", "judge")
+    card, _ = await curate([records("a", "Sweden"), records("b", "Norway")], world(), judge=judge)
+    assert {sample.meta["question"] for sample in every_sample(tmp_path / "out")} == {"b"}
+    assert card.usage["calls"] == 2 * 11 + len(judge.calls)
+    assert "judge says" in card.filters[0]
+
+
+async def test_the_same_command_resumes_and_another_is_refused(curate, records, world):
+    both = [records("a", "Sweden"), records("b", "Sweden")]
+    with pytest.raises(BudgetExceeded):
+        await curate(both, world(), max_tokens_total=9000)
+    card, teacher = await curate(both, world())
+    assert card.items == {"asked": 2, "done": 2, "failed": 0}
+    assert len(teacher.calls) < 2 * 11
+    with pytest.raises(UsageError, match="k was 2 and is 1"):
+        await curate(both, world(), settings=("mode=sparse", "k=1"))
+
+
+async def test_what_cannot_be_curated_is_reported(curate, records, world, tmp_path):
+    with pytest.raises(UsageError, match="no task 'router'"):
+        await curate([records("a", "Sweden")], world(), tasks=("router",))
+    with pytest.raises(UsageError, match="no parameter 'hops'"):
+        await curate([records("a", "Sweden")], world(), settings=("hops=3",))
+    with pytest.raises(UsageError, match="cannot be set here"):
+        await curate([records("a", "Sweden")], world(), settings=("summaries=free",))
+    with pytest.raises(UsageError, match="--questions"):
+        await curate_dualrag(Curation(out=tmp_path / "none"), lambda event: None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "short", "gold", "right"),
+    [
+        ("She was born in Sweden.", "", "Sweden", True),
+        ("She was born in the town of Lund.", "", "the Town of Lund!", True),
+        ("They met at a party.", "a party", "art", False),
+        ("Nobody knows.", "Lund", "Lund", True),
+        ("Nobody knows it.", "unknown", "no", False),
+        ("No, they are not.", "No, it is older", "no", True),
+        ("Yes and no.", "yes", "no", False),
+        ("Anything.", "", "the", False),
+        ("鲁迅于1881年出生在绍兴。", "", "绍兴", True),
+        ("他出生于Lund，后来搬走。", "", "Lund", True),
+        ("首都は東京です。", "東京です", "東京", True),
+        ("수도는 서울은 아니다.", "", "서울", True),
+        ("鲁迅于1881年出生在绍兴。", "", "兴绍", False),
+        ("が", "", "か", False),
+        ("大阪、京都です。", "", "京都", True),
+        ("現在は京都です。", "", "京都", True),
+        ("他出生于1881年。", "北京", "北京", True),
+        ("佐々木です。", "", "佐々木", True),
+    ],
+)
+def test_a_right_answer_is_told_by_its_words(answer, short, gold, right):
+    assert contains_answer(answer, short, gold) is right
+
+
+class Ranked:
+    def __init__(self, name):
+        self.name = name
+
+    async def score(self, query, texts):
+        return [0.0 for _ in texts]
+
+
+@pytest.mark.parametrize(
+    ("name", "over", "used"),
+    [
+        (None, 0.3, None),
+        ("embedding", None, None),
+        ("embedding", 0.7, 0.7),
+        ("cross-encoder:BAAI/bge-reranker-v2-m3", None, 0.5),
+        ("cross-encoder:BAAI/bge-reranker-v2-m3", 0.0, 0.0),
+        ("http:rerank@http://localhost:1", None, 0.5),
+        ("likelihood", None, None),
+    ],
+)
+def test_only_a_reranker_whose_scores_mean_something_decides_on_titles(name, over, used):
+    reranker = Ranked(name) if name else None
+    scored, threshold = TitleMatching(over).scores(reranker)
+    assert (scored is not None) == (used is not None)
+    assert threshold == (used or 0.0)
+
+
+# Which samples a run gives.
+
+
+ANSWERS = ("Sweden",)
+
+
+def of(found, task) -> dict:
+    """The samples of a task by the last part of their ids."""
+    return {s.id.rpartition("/")[2]: s for s in found.samples if s.task == task}
+
+
+def classes(found, task) -> list[str]:
+    return [sample.meta["class"] for sample in of(found, task).values()]
+
+
+def asked(sample) -> list[tuple[str, list[str]]]:
+    entities = parse(sample.target, Entities)[0].entities
+    return [(each.entity, each.keywords) for each in entities]
+
+
+class Learner:
+    """A model that says what the samples teach; who asks anything else finds another."""
+
+    def __init__(self, found, other):
+        self.taught = {sample.prompt: sample.target for sample in found.samples}
+        self.other = other
+        self.strange = []
+
+    def __call__(self, call):
+        if call.messages in self.taught:
+            return self.taught[call.messages]
+        self.strange.append(call.schema["title"])
+        return self.other(call)
+
+
+async def test_a_model_that_learnt_a_good_run_runs_just_so(answered, world, golds):
+    first, model = await answered(world())
+    found = await draw_role_samples(first, golds, ANSWERS)
+    assert not found.discarded
+    assert classes(found, "reasoner") == ["retrieve"] * 3 + ["enough"]
+    assert classes(found, "identifier") == ["as it was"] * 3
+    assert classes(found, "summarizer") == ["as it was"] * 3
+    assert {sample.prompt for sample in found.samples} == {c.messages for c in model.calls[:-1]}
+
+    learner = Learner(found, world())
+    again, _ = await answered(learner)
+    assert learner.strange == ["QuotedReply"]  # the reader's, which is not taught
+    assert again.steps == first.steps
+
+
+def entities(*asked) -> dict:
+    return {"entities": [{"entity": name, "keywords": [query]} for name, query in asked]}
+
+
+@pytest.fixture
+def astray(world):
+    """A model that looks for what is no gold's, and for one gold under two names."""
+    rounds = iter(
+        [
+            entities(("Boats", "Which boats are in the harbour?"), ("Silver Harbour", "Director")),
+            entities(("Director Ada Mercer", "Where was Ada Mercer born?")),
+            entities(("Ada Mercer", "Ada Mercer's birthplace"), ("Lund", "Country of Lund")),
+        ]
+    )
+
+    def summary(call):
+        if "<entity>Boats" in call.prompt:
+            sentence = "Boats are ships."
+            number = next(
+                n for n in (1, 2) if sentence in call.prompt.split("</passage number")[n - 1]
+            )
+            return {"statements": [{"passage": number, "quote": sentence, "sentence": sentence}]}
+        return world.Summary(world(), call)
+
+    return world(Entities=lambda call: next(rounds), Summary=summary)
+
+
+async def test_entities_are_linked_to_golds_and_what_is_redundant_goes(
+    answered, world, golds, astray
+):
+    first, _ = await answered(astray)
+    assert [len(step.looked) for step in first.steps] == [2, 1, 2, 0]
+    found = await draw_role_samples(first, golds, ANSWERS)
+    taught = of(found, "identifier")
+    assert asked(taught["1"]) == [("Silver Harbour", ["Director"])]
+    assert asked(taught["2"]) == [("Ada Mercer", ["Where was Ada Mercer born?"])]
+    assert asked(taught["3"]) == [("Lund", ["Country of Lund"])]
+    assert "Boats" not in taught["3"].prompt[-1].content
+    assert "#### Ada Mercer\n\n" in taught["3"].prompt[-1].content
+    assert "#### Director Ada Mercer" not in taught["3"].prompt[-1].content
+    assert classes(found, "identifier") == ["linked"] * 3
+    assert found.counts["entities, gold by none"] == 1
+    assert found.counts["entities, gold by words"] == 4
+
+
+async def test_a_model_that_learnt_the_linked_run_meets_its_very_prompts(
+    answered, world, golds, astray
+):
+    found = await draw_role_samples((await answered(astray))[0], golds, ANSWERS)
+    found.samples = list(of(found, "identifier").values())
+    learner = Learner(found, world())
+    await answered(learner)
+    assert "Entities" not in learner.strange
+    assert learner.strange.count("Reasoning") == 4
+
+
+@pytest.fixture
+def restless(world):
+    """A model that never has enough."""
+
+    def more(call):
+        return {"thought": f"More than {len(world.outline(call))}.", "need_retrieve": True}
+
+    return world(Reasoning=more)
+
+
+async def test_who_wants_more_though_all_is_known_is_taught_the_answer(answered, golds, restless):
+    first, _ = await answered(restless, rounds=4)
+    assert len(first.steps) == 4
+    found = await draw_role_samples(first, golds, ANSWERS, tasks=["reasoner"])
+    assert classes(found, "reasoner") == ["retrieve"] * 3 + ["enough, corrected"]
+    taught, _ = parse(of(found, "reasoner")["4"].target, Reasoning)
+    assert taught.thought == first.answer
+    assert not taught.need_retrieve
+
+
+async def test_it_is_not_where_the_outline_lacks_what_the_answer_cites(answered, golds, restless):
+    first, _ = await answered(restless)
+    elsewhere = replace(first, cited=(*first.cited, Span("boats", 0, 5)))
+    found = await draw_role_samples(elsewhere, golds, ANSWERS, tasks=["reasoner"])
+    assert classes(found, "reasoner") == ["retrieve"] * 3
+    assert found.discarded == {
+        "reasoner: more wanted though all gold documents were known": 1,
+        "reasoner: a thought that it had before": 1,
+    }
+    # More may be wanted as long as a gold is missing.
+    found = await draw_role_samples(
+        elsewhere, [*golds, GoldDocument("boats", "Boats")], ANSWERS, tasks=["reasoner"]
+    )
+    assert classes(found, "reasoner") == ["retrieve"] * 4
+
+
+async def test_a_reply_of_the_reasoner_that_cannot_be_read_is_left_out(answered, world, golds):
+    first, _ = await answered(world(Reasoning="hm"), rounds=1)
+    found = await draw_role_samples(first, golds, ANSWERS, tasks=["reasoner"])
+    assert not found.samples
+    assert found.discarded == {"reasoner: its reply could not be read": 1}
+
+
+async def test_who_repeats_itself_is_taught_the_answer(answered, world, golds):
+    first, _ = await answered(world(Reasoning={"thought": "Where?", "need_retrieve": True}))
+    found = await draw_role_samples(first, golds, ANSWERS, tasks=["reasoner"])
+    assert classes(found, "reasoner") == ["retrieve", "enough, corrected"]
+    *_, corrected = of(found, "reasoner").values()
+    taught, _ = parse(corrected.target, Reasoning)
+    assert taught.thought == first.answer
+    assert not taught.need_retrieve
+
+
+async def test_an_outline_that_was_cut_is_not_taught(answered, world, golds):
+    first, _ = await answered(world())
+    unasked = replace(first, calls=frozenset())
+    found = await draw_role_samples(unasked, golds, ANSWERS)
+    assert found.discarded["reasoner: it was not shown the whole outline"] == 4
+    assert found.discarded["identifier: it was not shown the whole outline"] == 3
+
+
+async def test_a_summary_that_missed_the_gold_is_repaired(answered, world, golds, texts):
+    def blind(call):
+        return {"statements": [] if "<entity>Lund" in call.prompt else world.facts(call)}
+
+    first, _ = await answered(world(Summary=blind), rounds=3)
+    found = await draw_role_samples(first, golds, ANSWERS, tasks=["summarizer"])
+    assert classes(found, "summarizer") == ["as it was", "as it was", "repaired"]
+    sample = of(found, "summarizer")["3.1"]
+    (stated,) = parse(sample.target, Summary)[0].statements
+    assert stated.quote == stated.sentence == "Lund is a town in Sweden."
+    passages = sample.prompt[-1].content.split("</passage number")
+    assert stated.quote in passages[stated.passage - 1]
+
+    named = [*golds[:2], GoldDocument("lund", "Lund", ("It has a cathedral.",))]
+    found = await draw_role_samples(first, named, ANSWERS, tasks=["summarizer"])
+    (stated,) = parse(of(found, "summarizer")["3.1"].target, Summary)[0].statements
+    assert stated.sentence == "It has a cathedral."
+
+    unread = [*golds[:2], GoldDocument("sweden", "Lund")]
+    found = await draw_role_samples(first, unread, ANSWERS, tasks=["summarizer"])
+    assert classes(found, "summarizer")[2] == "nothing, of a gold"
+    assert json.loads(of(found, "summarizer")["3.1"].target) == {"statements": []}
+
+
+async def test_an_entity_of_no_gold_is_to_be_summed_up_in_nothing(answered, golds, astray):
+    first, _ = await answered(astray)
+    (boats, _) = first.steps[0].looked
+    assert boats.fragments
+    found = await draw_role_samples(first, golds, ANSWERS, tasks=["summarizer"])
+    sample = of(found, "summarizer")["1.1"]
+    assert sample.meta["class"] == "nothing, of no gold"
+    assert json.loads(sample.target) == {"statements": []}
+    # Of a gold by whatever name, it stays.
+    found = await draw_role_samples(
+        first, [GoldDocument("boats", "A Treatise")], ANSWERS, tasks=["summarizer"]
+    )
+    assert of(found, "summarizer")["1.1"].meta["class"] == "as it was"
+
+
+async def test_without_golds_only_reasoning_is_taught(answered, world):
+    found = await draw_role_samples((await answered(world()))[0], [], ANSWERS)
+    assert {sample.task for sample in found.samples} == {"reasoner"}
+    assert sum(found.discarded.values()) == 1
+
+
+def spans(*ids) -> list[Span]:
+    return [Span(id_, 0, 5) for id_ in ids]
+
+
+@pytest.mark.parametrize(
+    ("entity", "title"),
+    [
+        ("Silver Harbour", "Silver Harbour (film)"),
+        ("director of Silver Harbour", "Silver Harbour (film)"),
+        ("the silver harbour film", "Silver Harbour (film)"),
+        ("Ada Mercer's mother", "Ada Mercer"),
+        ("Mercer", "Ada Mercer"),
+        ("Silver Harbour (book)", None),
+        ("Ada Harbour", None),
+        ("Boats", None),
+        ("else", None),
+    ],
+)
+async def test_a_name_means_the_gold_whose_words_it_has(entity, title):
+    golds = [GoldDocument("film", "Silver Harbour (film)"), GoldDocument("mercer", "Ada Mercer")]
+    found = await match_entities({entity: []}, golds)
+    assert (found[entity].gold.title if entity in found else None) == title
+
+
+@pytest.mark.parametrize(
+    ("entity", "title", "meant"),
+    [
+        ("Elizabeth II", "Elizabeth I", False),
+        ("Kick-Ass", "Kick-Ass 2 (film)", False),
+        ("True Grit (2010 film)", "True Grit (1969 film)", False),
+        ("True Grit", "True Grit (1969 film)", True),
+        ("2004 Olympics", "Olympics", False),
+    ],
+)
+async def test_reigns_and_years_are_told_apart(entity, title, meant):
+    assert bool(await match_entities({entity: []}, [GoldDocument("a", title)])) == meant
+
+
+async def test_a_reranker_says_what_is_meant_where_there_is_one():
+    async def scored(name, titles):
+        return [0.9 if (name, title) == ("the film", "Silver Harbour") else 0.2 for title in titles]
+
+    golds = [GoldDocument("mercer", "Ada Mercer"), GoldDocument("film", "Silver Harbour")]
+    known = {"the film": [], "Ada Mercer": []}
+    found = await match_entities(known, golds, score_titles=scored, over=0.5)
+    assert {name: match.gold.id for name, match in found.items()} == {"the film": "film"}
+    assert found["the film"].how == "reranker"
+
+
+async def test_what_is_known_tells_where_the_name_does_not():
+    golds = [GoldDocument("film", "Silver Harbour"), GoldDocument("mercer", "Ada Mercer")]
+    known = {
+        "birthplace": spans("mercer", "mercer", "lund"),
+        "Ada Mercer": spans("film"),
+        "both": spans("film", "mercer"),
+    }
+    found = await match_entities(known, golds)
+    assert {name: (m.gold.id, m.how) for name, m in found.items()} == {
+        "birthplace": ("mercer", "knowledge"),
+        "Ada Mercer": ("mercer", "words"),
+    }
+
+
+async def test_a_reply_that_is_too_long_for_inference_is_left_out(answered, world, golds):
+    first, _ = await answered(world(), rounds=1)
+    (step,) = first.steps
+    (looked,) = step.looked
+    text = " ".join(map(str, range(10**6, 10**6 + 75)))  # each number takes several tokens
+    passage = Passage(Span("film", 0, len(text)), text, "Silver Harbour")
+    long = tuple(Fragment(f"{n}: {text[:590]}", (passage.span,)) for n in range(8))
+    steps = (replace(step, looked=(replace(looked, passages=(passage,), fragments=long),)),)
+    found = await draw_role_samples(
+        replace(first, steps=steps), golds, ANSWERS, tasks=["summarizer"]
+    )
+    assert found.discarded == {"summarizer: the reply would be longer than a reply may be": 1}
+
+
+def test_quotes_are_as_the_prompt_shows_them_and_no_longer_than_may_be():
+    text = "Before. A <passage> of " + "many words and " * 60 + "an end."
+    passage = Passage(Span("a", 100, 100 + len(text)), text, "A")
+    fragment = Fragment("It is long.", (Span("a", 108, 100 + len(text)),))
+    (stated,) = quote_statements([fragment], [passage])
+    assert stated.quote.startswith("A ‹passage> of many words")
+    assert 290 < len(stated.quote) <= 300
+    assert not stated.quote.endswith(" ")
+    assert stated.sentence == "It is long."
+    assert Message("user", stated.quote)
+
+
+def test_a_gold_without_sentences_says_what_is_looked_for():
+    text = "Lund is old. The town of Lund lies in Sweden. Sweden is large."
+    passage = Passage(Span("lund", 0, len(text)), text, "Lund")
+    other = Passage(Span("x", 0, 30), "The town of Lund is in Sweden.", "X")
+    gold = GoldDocument("lund", "Lund")
+    (stated,) = find_gold_statement(gold, [other, passage], "In which country is the town of Lund?")
+    assert (stated.passage, stated.sentence) == (2, "The town of Lund lies in Sweden.")
+    assert find_gold_statement(gold, [passage], "Ada Mercer's boats") == []
+    assert find_gold_statement(gold, [other], "town of Lund") == []
+
+
+def test_a_named_text_is_found_in_the_passages_own_characters():
+    text = "Lund is old. The town of Lund\nlies in Sweden. Sweden is large."
+    passage = Passage(Span("lund", 0, len(text)), text, "Lund")
+    gold = GoldDocument("lund", "Lund", ("The town of  Lund lies in Sweden.",))
+    (stated,) = find_gold_statement(gold, [passage], "")
+    assert stated.quote == "The town of Lund\nlies in Sweden."
+    assert stated.sentence == "The town of Lund lies in Sweden."
+
+
+def test_of_a_named_page_longer_than_a_passage_a_sentence_is_stated():
+    text = "Lund is old. The town of Lund lies in Sweden."
+    page = f"LUND\n{text}\nIts cathedral was consecrated by an archbishop."
+    shown = Passage(Span("lund", 5, 5 + len(text)), text, "Lund")
+    boats = "Boats leave twice a day. The town of Malmo is near."
+    elsewhere = Passage(Span("lund", 900, 900 + len(boats)), boats, "Lund")
+    gold = GoldDocument("lund", "Lund", (page,))
+    (stated,) = find_gold_statement(gold, [elsewhere, shown], "In which country is the town?")
+    assert (stated.passage, stated.quote) == (2, "The town of Lund lies in Sweden.")
+    assert find_gold_statement(gold, [elsewhere], "In which country is the town?") == []

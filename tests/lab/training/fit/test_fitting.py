@@ -1,0 +1,465 @@
+"""Training: what comes of it is loaded as any model is, and it goes on where it was stopped."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate.core import Event
+from colligate.core.events import Noted, Progressed
+from colligate.errors import ColligateError, UsageError
+from colligate.lab.training import fit, fitting
+from colligate.lab.training.fitting import Fitted, Rank, catch_signals, read_rank
+from colligate.lab.training.recipes import Recipe, read_recipe
+from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, write_samples
+from colligate.lab.training.trainer import (
+    SEAL,
+    Computation,
+    Device,
+    plan_computation,
+    read_curve,
+    step_of,
+)
+from colligate.models import Message
+from colligate.session import Session
+from colligate.settings import Named, Settings
+from support.models import ask
+
+ASK = (Message("system", "Be brief."), Message("user", "How many otters are there? fish "))
+
+# Twelve steps of four samples, twice over: with dropout, so that chance must be gone on with too.
+QUICK = (
+    *("global_batch=4", "epochs=2", "learning_rate=0.05", "dropout=0.1", "warmup=0.1"),
+    *("save_every=4", "evaluate_every=4", "precision=float32", "schedule=cosine"),
+)
+STEPS = 12
+
+
+@pytest.fixture
+def base(tiny: Callable[..., Path]) -> str:
+    return f"hf:{tiny()}"
+
+
+@pytest.fixture
+def train(base: str, data: Path, tmp_path: Path) -> Callable[..., Fitted]:
+    """`train(*settings, out=..., listener=..., recipe=...)` fits the tiny model quickly."""
+
+    def run(
+        *settings: str,
+        out: Path = tmp_path,
+        listener: Callable[[Event], None] = lambda event: None,
+        recipe: str = "rdr2-router-small",
+    ) -> Fitted:
+        return fit(recipe, data, base, out, (*QUICK, *settings), listener)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def whole(tiny: Callable[..., Path], data: Path, tmp_path_factory: Any) -> Fitted:
+    """A training that nobody stopped."""
+    out = tmp_path_factory.mktemp("whole")
+    return fit("rdr2-router-small", data, f"hf:{tiny()}", out, QUICK)
+
+
+class Listening:
+    """Keeps what it is told, and does something once a step is done."""
+
+    def __init__(self, step: int = 0, act: Callable[[], None] = lambda: None) -> None:
+        self.events: list[Event] = []
+        self._step, self._act = step, act
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, Progressed) and event.done == self._step:
+            self._step = 0
+            self._act()
+
+    @property
+    def notes(self) -> str:
+        return "\n".join(event.text for event in self.events if isinstance(event, Noted))
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def killed() -> None:
+    raise KeyboardInterrupt  # as when the process goes, without the code's being asked
+
+
+def weights(folder: Path, name: str = "adapter_model.safetensors") -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / name)
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    import torch
+
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def losses(folder: Path) -> list[tuple[int, float | None, float | None, int]]:
+    curve = read_curve(folder / "curve.jsonl")
+    return [(m.step, m.loss, m.held_out_loss, m.tokens) for m in curve]
+
+
+async def said(model: str) -> str:
+    async with Session(Settings()) as session:
+        chat = await session.open_model(Named(model))
+        return (await ask(chat, ASK, max_tokens=8)).text
+
+
+async def test_an_adapter_is_learnt_and_loaded(whole: Fitted, base: str) -> None:
+    assert whole.finished
+    assert (whole.step, whole.steps, whole.samples, whole.left_out) == (STEPS, STEPS, 24, 0)
+    assert whole.held_out_before is not None
+    assert whole.held_out_after is not None
+    assert whole.held_out_after < whole.held_out_before / 5
+    assert whole.model == f"{base}+{whole.out}"
+    assert await said(whole.model) == "none"
+    assert await said(base) != "none"
+
+
+def test_the_curve_and_its_picture(whole: Fitted) -> None:
+    curve = read_curve(whole.out / "curve.jsonl")
+    assert [m.step for m in curve if m.loss is not None] == list(range(1, STEPS + 1))
+    assert [m.step for m in curve if m.held_out_loss is not None] == [0, 4, 8, 12]
+    assert [m.seconds for m in curve] == sorted(m.seconds for m in curve)
+    assert [m.tokens for m in curve] == sorted(m.tokens for m in curve)
+    assert curve[-1].tokens == whole.tokens > 0
+    rates = [m.lr for m in curve if m.lr is not None]
+    assert len(rates) == STEPS
+    assert max(rates) == pytest.approx(0.05, rel=0.05)
+    drawn = ElementTree.fromstring((whole.out / "curve.svg").read_text("utf-8"))
+    assert drawn.tag.endswith("svg")
+
+
+def test_the_record(whole: Fitted, base: str, data: Path) -> None:
+    record = json.loads((whole.out / "fit.json").read_text("utf-8"))
+    assert record["finished"] is True
+    assert record["base"] == base
+    assert record["recipe"].startswith('title = "RDR2')
+    assert record["made_with"]["settings"]["dropout"] == 0.1
+    assert set(record["made_with"]["data"]) == {TRAIN, HELD_OUT}
+    assert record["samples"] == {TRAIN: 24, HELD_OUT: 6}
+    assert 0 < record["parameters"]["trained"] < record["parameters"]["all"]
+    assert {"torch", "trl", "peft"} <= set(record["versions"])
+    assert [s["from_step"] for s in record["sessions"]] == [0]
+    assert all(s["began"] and s["ended"] for s in record["sessions"])
+
+
+@pytest.mark.real
+async def test_all_parameters(tmp_path: Path, train: Any) -> None:
+    fitted = train("method=full", "learning_rate=0.003", "targets=all-linear")
+    assert fitted.finished
+    assert fitted.model == f"hf:{tmp_path}"
+    assert await said(fitted.model) == "none"
+    assert not (tmp_path / "adapter_config.json").exists()
+    assert not (tmp_path / "training_args.bin").exists()
+    assert not (tmp_path / "optimizer.pt").exists()
+
+
+@pytest.mark.parametrize("at", [2, 4, 7])
+def test_stopped_and_gone_on_with(whole: Fitted, tmp_path: Path, at: int, train: Any) -> None:
+    first = Listening(at, interrupt)
+    stopped = train(listener=first)
+    assert not stopped.finished
+    assert at <= stopped.step <= at + 1
+    assert "stopping after this step" in first.notes
+    assert not (tmp_path / "adapter_config.json").exists()
+    assert (tmp_path / "curve.svg").exists()
+    second = Listening()
+    gone_on = train(listener=second)
+    assert f"resuming from step {stopped.step}" in second.notes
+    assert gone_on.finished
+    assert losses(tmp_path) == losses(whole.out)
+    assert same(weights(tmp_path), weights(whole.out))
+    record = json.loads((tmp_path / "fit.json").read_text("utf-8"))
+    assert [session["from_step"] for session in record["sessions"]] == [0, stopped.step]
+    assert gone_on.seconds > stopped.seconds
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("at", [1, 6, STEPS])
+def test_killed_and_gone_on_with(whole: Fitted, tmp_path: Path, at: int, train: Any) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(listener=Listening(at, killed))
+    listening = Listening()
+    assert train(listener=listening).finished
+    assert ("resuming from step" in listening.notes) == (at > 4)
+    assert losses(tmp_path) == losses(whole.out)
+    assert same(weights(tmp_path), weights(whole.out))
+
+
+@pytest.fixture
+def stopped(train: Any, tmp_path: Path) -> Path:
+    """A training with the checkpoints 4 and 6."""
+    train(listener=Listening(6, interrupt))
+    return tmp_path
+
+
+@pytest.mark.real
+def test_a_checkpoint_half_written(whole: Fitted, stopped: Path, train: Any) -> None:
+    *_, last = sorted((stopped / "checkpoints").glob("checkpoint-*"), key=step_of)
+    (last / SEAL).unlink()
+    (last / "optimizer.pt").write_bytes(b"PK")
+    listening = Listening()
+    assert train(out=stopped, listener=listening).finished
+    assert f"{last.name} was not complete" in listening.notes
+    assert "resuming from step 4" in listening.notes
+    assert same(weights(stopped), weights(whole.out))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        RuntimeError("[enforce fail] PytorchStreamWriter failed writing file data/0"),
+    ],
+)
+def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch, error: Exception, train: Any) -> None:
+    import torch
+
+    def full(*_: Any, **__: Any) -> None:
+        raise error
+
+    quick = ("steps=1", "held_out=0")
+    with monkeypatch.context() as broken:
+        broken.setattr(torch, "save", full)
+        with pytest.raises(ColligateError, match=r"write a checkpoint: .*; check that") as e:
+            train(*quick)
+    assert "\n" not in str(e.value)
+    listening = Listening()
+    assert train(*quick, listener=listening).finished
+    assert "checkpoint-1 was not complete" in listening.notes
+
+
+def unfinished(whole: Path, copy: Path) -> None:
+    """As if the process had gone once all steps were done."""
+    shutil.copytree(whole, copy, dirs_exist_ok=True)
+    record = json.loads((copy / "fit.json").read_text("utf-8"))
+    (copy / "fit.json").write_text(json.dumps({**record, "finished": False}), "utf-8")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file.write_bytes(file.read_bytes()[:-1]),
+        lambda file: file.write_bytes(file.read_bytes()[:-1] + b"!"),
+        lambda file: file.unlink(),
+    ],
+    ids=["cut off", "a byte", "gone"],
+)
+@pytest.mark.parametrize("name", ["optimizer.pt", "adapter_model.safetensors"])
+def test_a_damaged_checkpoint(
+    whole: Fitted, tmp_path: Path, name: str, damage: Callable[[Path], Any], train: Any
+) -> None:
+    unfinished(whole.out, tmp_path)
+    last = tmp_path / "checkpoints" / f"checkpoint-{STEPS}"
+    damage(last / name)
+    with pytest.raises(ColligateError, match=f"the checkpoint {last} is damaged: {name}") as caught:
+        train()
+    assert "\n" not in str(caught.value)
+    assert "delete that folder, and the same command resumes from checkpoint-8" in str(caught.value)
+
+
+def test_a_finished_training_is_left_alone(whole: Fitted, train: Any) -> None:
+    before = (whole.out / "curve.jsonl").read_bytes()
+    listening = Listening()
+    again = train(out=whole.out, listener=listening)
+    assert "is finished" in listening.notes
+    assert again == whole
+    assert (whole.out / "curve.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (("rank=4",), "rank was 8 and is 4"),
+        (("epochs=3",), r"epochs was 2\.0 and is 3\.0"),
+        (("tasks=scope",), r"tasks was \['router'\] and is \['scope'\]"),
+    ],
+)
+def test_one_made_otherwise(whole: Fitted, settings: tuple[str, ...], why: str, train: Any) -> None:
+    with pytest.raises(UsageError, match=f"cannot resume .*{why}"):
+        train(*settings, out=whole.out)
+
+
+def test_data_that_have_changed(whole: Fitted, base: str, data: Path, tmp_path: Path) -> None:
+    for name in (TRAIN, HELD_OUT):
+        (tmp_path / name).write_bytes((data / name).read_bytes())
+    with (tmp_path / TRAIN).open("ab") as out:
+        turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+        line = {"id": "new", "task": "router", "messages": turns}
+        out.write(json.dumps(line).encode() + b"\n")
+    with pytest.raises(UsageError, match=r"train\.jsonl has changed"):
+        fit("rdr2-router-small", tmp_path, base, whole.out, QUICK)
+
+
+def test_what_is_too_long_is_said(tmp_path: Path, train: Any) -> None:
+    listening = Listening()
+    fitted = train("cutoff=45", "steps=1", listener=listening)
+    assert 0 < fitted.left_out < 24
+    assert fitted.left_out + fitted.samples == 24
+    assert (
+        f"{fitted.left_out} of 24 samples are left out: they have more than 45" in listening.notes
+    )
+    with pytest.raises(UsageError, match="no sample has at most 5 tokens"):
+        train("cutoff=5", out=tmp_path / "none")
+
+
+def test_only_the_recipes_tasks(tmp_path: Path, train: Any) -> None:
+    fitted = train("global_batch=1", "steps=1", recipe="longrefiner-scope-small")
+    assert (fitted.samples, fitted.held_out_after) == (1, None)
+    with pytest.raises(UsageError, match="no sample of structuring: there are 24 of router, 1 of"):
+        train(out=tmp_path / "none", recipe="longrefiner-structuring-small")
+
+
+def test_the_labels_reach_the_model(base: str, monkeypatch: pytest.MonkeyPatch, train: Any) -> None:
+    """What TRL makes of the samples: the prompts' tokens without labels, the replies' with them."""
+    from trl import SFTTrainer
+
+    seen: list[tuple[list[int], list[int]]] = []
+    step = SFTTrainer.training_step
+
+    def stepped(self: Any, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append((inputs["input_ids"][0].tolist(), inputs["labels"][0].tolist()))
+        return step(self, model, inputs, *args, **kwargs)
+
+    monkeypatch.setattr(SFTTrainer, "training_step", stepped)
+    train("epochs=1", "held_out=0")
+    from colligate.models.hf.loading import find_source, load_tokenizer
+
+    tokenizer = load_tokenizer(find_source(base.removeprefix("hf:")))
+    assert len(seen) == 24
+    for ids, labels in seen:
+        learnt = [token for token in labels if token != -100]
+        assert tokenizer.decode(learnt) == "none<|im_end|>"
+        assert labels == [-100] * (len(ids) - len(learnt)) + learnt
+        assert tokenizer.decode(ids[: -len(learnt)]).endswith("<|im_start|>assistant\n")
+    assert len({tuple(ids) for ids, _ in seen}) == 5
+
+
+@pytest.mark.real
+def test_nobody_is_told(monkeypatch: pytest.MonkeyPatch, train: Any) -> None:
+    import trl.trainer.base_trainer
+
+    def told(*_: Any, **__: Any) -> None:
+        pytest.fail("telemetry")
+
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(trl.trainer.base_trainer, "send_telemetry", told)
+    train("steps=1")
+
+
+def test_a_loss_that_is_no_number(train: Any) -> None:
+    with pytest.raises(ColligateError, match="is not a number: nan; take a smaller --set learning"):
+        train("learning_rate=1e38", "schedule=constant", "warmup=0")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("bundled", "only models that transformers loads"),
+        ("openai:gpt-x", "only models that transformers loads"),
+        ("hf:no/such/folder", "does not exist"),
+        ("hf:tiny+adapter", "it names an adapter"),
+    ],
+)
+def test_a_base_that_cannot_be_trained(data: Path, tmp_path: Path, name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        fit("rdr2-router-small", data, name, tmp_path)
+
+
+def test_a_batch_that_cannot_be_shared(train: Any) -> None:
+    with pytest.raises(UsageError, match="global_batch: 4 samples cannot be shared evenly"):
+        train("device_batch=3")
+
+
+def test_how_a_recipe_is_computed() -> None:
+    dualrag, router = read_recipe("dualrag"), read_recipe("rdr2-router")
+
+    def plan(recipe: Recipe, device: Device, processes: int = 1) -> Computation:
+        return plan_computation(recipe, 1000, lambda: 250, processes, device)
+
+    cpu, gpu = Device(), Device(1)
+    assert plan(router, cpu) == Computation("bfloat16", "sdpa", False, 8)
+    assert plan(router, Device(0, False, True)) == Computation("float32", "sdpa", False, 8)
+    assert plan(router, gpu) == Computation("bfloat16", "sdpa", False, 8)
+    flash = Device(1, flash_attention=True)
+    assert plan(router, flash) == Computation("bfloat16", "flash_attention_2", False, 8)
+    assert plan(router, Device(1, False)) == Computation("float32", "sdpa", False, 8)
+    assert plan(router, Device(4), 4).accumulation == 2
+    # Four samples a sequence: a step has 128 samples, so 32 sequences.
+    assert plan(dualrag, gpu) == Computation("bfloat16", "sdpa", True, 32)
+    assert plan(dualrag, Device(16), 16) == Computation("bfloat16", "sdpa", True, 2)
+    assert plan(dualrag, cpu).packing is False
+    with pytest.raises(UsageError, match="this GPU does not compute in it"):
+        plan(replace(router, precision="bfloat16"), Device(1, False))
+
+
+@pytest.mark.real
+def test_packed_samples_are_blind_to_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Any
+) -> None:
+    quick = ("steps=1", "global_batch=24", "packing=true")
+    listening = Listening()
+    alone = train(*quick, out=tmp_path / "alone", listener=listening)
+    assert "samples are not packed" in listening.notes
+    # On this machine as it would be where there is a GPU: the 24 samples in three sequences.
+    computation = Computation("float32", "sdpa", True, 3)
+    monkeypatch.setattr(fitting, "plan_computation", lambda *_: computation)
+    together = train(*quick, out=tmp_path / "together")
+    assert together.loss == pytest.approx(alone.loss, abs=1e-4)
+    assert together.tokens == alone.tokens
+
+
+def test_a_sample_that_the_template_refuses(tiny: Callable[..., Path], tmp_path: Path) -> None:
+    template = "{{ raise_exception('no turns') }}"
+    sample = Sample("one", "router", (Message("user", "?"), Message("assistant", "!")))
+    write_samples(tmp_path / TRAIN, [sample])
+    with pytest.raises(ColligateError, match="chat template refuses the messages"):
+        fit("rdr2-router-small", tmp_path, f"hf:{tiny(template)}", tmp_path / "out", QUICK)
+
+
+# The processes of a training.
+
+
+def test_the_rank_is_read_from_what_the_launcher_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"):
+        monkeypatch.delenv(name, raising=False)
+    assert read_rank() == Rank(0, 1, False)
+    assert read_rank().first
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    assert read_rank() == Rank(3, 4, True)
+    assert not read_rank().first
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_ends(number: int) -> None:
+    before = signal.getsignal(number)
+    noted: list[int] = []
+    with catch_signals(lambda: noted.append(1), Rank()) as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), number)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert noted == [1]
+    assert signal.getsignal(number) is before

@@ -1,0 +1,369 @@
+"""A curation as it is asked for: who takes part, over what, what is held out, what is spent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colligate.core import Event, Needs
+from colligate.core.events import Noted
+from colligate.errors import (
+    BudgetExceeded,
+    ColligateError,
+    MissingPath,
+    NoDocuments,
+    UsageError,
+)
+from colligate.lab.bench.datasets import draw_sample
+from colligate.lab.bench.participants import ModelNames
+from colligate.lab.bench.question import Question
+from colligate.lab.training import Curation
+from colligate.lab.training.curation import (
+    CuratedMethod,
+    CurationContext,
+    is_held_out,
+    open_curation,
+    split_key,
+)
+from colligate.lab.training.samples import (
+    HELD_OUT,
+    TRAIN,
+    Card,
+    CuratedItem,
+    Sample,
+    read_samples,
+)
+from colligate.library.in_memory import InMemorySources
+from colligate.models import Capability, Message, Role
+from colligate.settings import Settings
+from colligate.testing import ScriptedModel
+from support.curation import write_jsonl
+from support.models import ask
+
+READS = Needs(searches=False)
+ASKS = Needs(searches=False, reads=False)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Forty questions, each with a document of its own and one that all have."""
+    records = [
+        {
+            "id": f"q{n}",
+            "question": f"How high is mast {n}?",
+            "answers": ["41"],
+            "documents": [
+                {"id": f"d{n}", "title": f"Mast {n}", "text": f"Mast {n} is 41 metres high."},
+                {"id": "all", "title": "Masts", "text": "All masts are high."},
+            ],
+            "gold_document_ids": [f"d{n}"],
+        }
+        for n in range(40)
+    ]
+    write_jsonl(tmp_path / "questions.jsonl", records)
+    return tmp_path
+
+
+def request(data: Path, teacher: ScriptedModel | None = None, **more: Any) -> Curation:
+    more.setdefault("questions", data / "questions.jsonl")
+    models = {Role.READER: teacher or ScriptedModel(lambda _: "Yes.")}
+    more.setdefault("names", ModelNames(Settings(), models))
+    return Curation(out=data / "out", **more)
+
+
+async def asking(context: CurationContext, question: Question) -> CuratedItem:
+    """A sample of a question and the teacher's answer."""
+    async with context.sources(question) as sources:
+        run = context.start_run(sources)
+        prompt = (Message("user", question.text),)
+        reply = await run.chat(prompt, role=Role.WORKER, max_tokens=20)
+    sample = Sample(f"{question.id}/0", "scope", (*prompt, Message("assistant", reply.text)))
+    return CuratedItem((sample,), usage=context.usage_of(run))
+
+
+def within(
+    asked: Curation,
+    do: Callable[[CurationContext], Awaitable[Any]],
+    needs: Needs = READS,
+    said: list[Event] | None = None,
+) -> Any:
+    """What `do` gives with the context of a curation."""
+
+    async def run() -> Any:
+        see = [].append if said is None else said.append
+        async with open_curation(asked, see, CuratedMethod("test", ["scope"], needs)) as made:
+            return await do(made)
+
+    return asyncio.run(run())
+
+
+def curate(
+    asked: Curation,
+    work: Callable[[CurationContext, Question], Awaitable[CuratedItem]] = asking,
+    said: list[Event] | None = None,
+    needs: Needs = READS,
+    **more: Any,
+) -> Card:
+    async def do(context: CurationContext) -> Card:
+        return await context.curate(context.questions, partial(work, context), **more)
+
+    card: Card = within(asked, do, needs, said)
+    return card
+
+
+# What is held out
+
+
+def questions_of(file: Path) -> set[str]:
+    return {sample.prompt[0].content for sample in read_samples(file)}
+
+
+def test_no_question_is_on_both_sides_and_all_are_on_one(data: Path) -> None:
+    card = curate(request(data, held_out=0.3))
+
+    trained, unseen = questions_of(data / "out" / TRAIN), questions_of(data / "out" / HELD_OUT)
+    assert not trained & unseen
+    assert len(trained | unseen) == 40
+    assert (card.total("train"), card.total("held_out")) == (len(trained), len(unseen))
+    assert 4 <= len(unseen) <= 20  # 12 of 40, give or take
+
+
+def test_what_was_held_out_stays_so_when_more_is_asked_for(data: Path) -> None:
+    curate(request(data, limit=20, held_out=0.3))
+    before = questions_of(data / "out" / HELD_OUT), questions_of(data / "out" / TRAIN)
+
+    card = curate(request(data, held_out=0.3))
+
+    assert before[0] < questions_of(data / "out" / HELD_OUT)
+    assert before[1] < questions_of(data / "out" / TRAIN)
+    assert card.items == {"asked": 40, "done": 40, "failed": 0}
+
+
+def test_what_both_sides_share_is_on_the_card(data: Path) -> None:
+    file = data / "questions.jsonl"
+    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    for record in records[::2]:
+        record["gold_document_ids"].append("all")
+    write_jsonl(file, records)
+
+    async def over(context: CurationContext, question: Question) -> CuratedItem:
+        made = await asking(context, question)
+        number = int(question.id[1:])
+        document = "all" if number % 4 == 0 else f"d{number}"
+        meta = {"question": question.id, "document": document}
+        return replace(made, samples=tuple(replace(each, meta=meta) for each in made.samples))
+
+    card = curate(request(data, held_out=0.3), over)
+
+    unseen = [int(s.meta["question"][1:]) for s in read_samples(data / "out" / HELD_OUT)]
+    even, fourth = (sum(n % every == 0 for n in unseen) for every in (2, 4))
+    assert 0 < fourth < even < len(unseen)
+    shared = {name: value for name, value in card.split.items() if "them" in name or "with" in name}
+    assert list(shared.values()) == [len(unseen), even, fourth]
+    assert f"has too: {even}\n" in card.markdown()
+
+
+@settings(max_examples=100)
+@given(
+    what=st.text(max_size=20),
+    seed=st.integers(0, 9),
+    shares=st.lists(st.floats(0, 1, exclude_max=True), min_size=2, max_size=2).map(sorted),
+)
+def test_a_larger_share_holds_out_what_a_smaller_one_does(
+    what: str, seed: int, shares: list[float]
+) -> None:
+    small, large = (is_held_out(what, share, seed) for share in shares)
+
+    assert large or not small
+    assert not is_held_out(what, 0.0, seed)
+
+
+def test_what_is_drawn_first_is_not_what_is_held_out() -> None:
+    every = [Question(f"q{n}", f"q{n}") for n in range(2000)]
+    drawn = draw_sample(every, 200, seed=0)
+
+    unseen = sum(is_held_out(split_key(question), 0.1, 0) for question in drawn)
+
+    assert 5 <= unseen <= 40  # 20, give or take
+
+
+def test_a_warning_says_that_nothing_is_held_out(data: Path) -> None:
+    said: list[Event] = []
+    curate(request(data, limit=1, held_out=1e-9), said=said)
+
+    [warning] = [e.text for e in said if isinstance(e, Noted) and e.warning]
+    assert (
+        warning == "nothing is held out of 1 items: take more items (--limit), or raise --held-out"
+    )
+
+
+# Who takes part
+
+
+def test_the_teacher_takes_every_role(data: Path) -> None:
+    settings_ = Settings().override(reader="a", worker="b", scorer="c")
+    teacher = ScriptedModel(lambda _: "Yes.")
+    asked = request(data, names=ModelNames(settings_, {Role.READER: teacher}), limit=2)
+
+    curate(asked)  # else b and c would be opened, which nobody knows
+
+    assert len(teacher.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "more", "why"),
+    [
+        ({"names": ModelNames()}, frozenset(), r"no teacher is named: .*--teacher MODEL"),
+        ({}, frozenset({Capability.ATTENTION}), "test needs attention"),
+    ],
+)
+def test_a_teacher_must_be_named_and_able(
+    data: Path, names: dict[str, Any], more: frozenset[Capability], why: str
+) -> None:
+    needs = Needs(required=frozenset({Capability.CHAT}) | more, searches=False)
+
+    with pytest.raises(ColligateError, match=why):
+        curate(request(data, **names), needs=needs)
+    assert not (data / "out" / "journal.jsonl").exists()
+
+
+def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) -> None:
+    judge = ScriptedModel(lambda _: "Yes", name="judge")
+    models = {Role.READER: ScriptedModel(lambda _: "Yes."), Role.JUDGE: judge}
+
+    async def do(context: CurationContext) -> None:
+        run = context.start_run(InMemorySources(()))
+        assert Role.JUDGE not in run.models
+        await ask(context.judge_of(run), [Message("user", "Is it right?")], max_tokens=5)
+        used = context.usage_of(run)
+        assert used["calls"] == 1
+        assert used["by_role"]["judge"]["input_tokens"] > 0
+        assert context.spending.tokens == used["input_tokens"] + used["output_tokens"]
+
+    within(request(data, names=ModelNames(Settings(), models)), do)
+    assert len(judge.calls) == 1
+    with pytest.raises(UsageError, match="no judge is named"):
+        within(request(data), do)
+
+
+# What is spent
+
+
+def test_a_run_that_was_refused_a_call_gives_nothing_even_if_it_hid_that(data: Path) -> None:
+    async def hiding(context: CurationContext, question: Question) -> CuratedItem:
+        async with context.sources(question) as sources:
+            run = context.start_run(sources)
+            with suppress(BudgetExceeded):  # some strategies answer with what they have
+                await run.chat([Message("user", question.text)], max_tokens=20)
+        return CuratedItem(usage=context.usage_of(run))
+
+    with pytest.raises(BudgetExceeded, match="--max-tokens-total"):
+        curate(request(data, max_tokens_total=100), hiding)
+
+    card = json.loads((data / "out" / "card.json").read_text("utf-8"))
+    assert 0 < card["items"]["done"] < 40
+    assert card["usage"]["input_tokens"] + card["usage"]["output_tokens"] <= 100
+
+
+# Over what
+
+
+def test_documents_are_those_of_the_questions_each_once(data: Path) -> None:
+    async def do(context: CurationContext) -> list[str]:
+        return [document.id for document in await context.load_documents()]
+
+    all_of_them = within(request(data, questions=data / "questions.jsonl"), do)
+    some_of_them = within(request(data, limit=3), do)
+
+    assert sorted(all_of_them) == sorted([*(f"d{n}" for n in range(40)), "all"])
+    assert len(some_of_them) == 3
+
+
+def test_documents_of_a_folder_need_no_questions(data: Path) -> None:
+    pages = data / "pages"
+    pages.mkdir()
+    for n in range(5):
+        (pages / f"p{n}.md").write_text(f"# Page {n}\n\n## Part\n\nWords of it.\n", "utf-8")
+    (pages / "bad.pdf").write_bytes(b"%PDF-1.4 and nothing else")
+    said: list[Event] = []
+
+    async def titles(context: CurationContext) -> list[str]:
+        assert context.questions == ()
+        return [document.title for document in await context.load_documents()]
+
+    everything, two = (
+        within(request(data, questions=None, corpus=pages, limit=limit), titles, ASKS, said)
+        for limit in (None, 2)
+    )
+    assert sorted(everything) == [f"Page {n}" for n in range(5)]
+    assert two == everything[:2]
+    notes = [event.text for event in said if isinstance(event, Noted)]
+    assert any("left out" in note and "bad.pdf" in note for note in notes)
+
+
+def test_missing_documents_are_reported(data: Path) -> None:
+    async def do(context: CurationContext) -> None:
+        with pytest.raises(NoDocuments, match="name a --library or a --corpus"):
+            await context.load_documents()
+
+    within(request(data, questions=None), do, ASKS)
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "said"),
+    [
+        ({"questions": Path("nowhere.jsonl")}, MissingPath, "nowhere.jsonl"),
+        ({"corpus": Path("nowhere")}, MissingPath, "there is no .*nowhere"),
+        ({"library": Path("nowhere")}, MissingPath, "there is no .*nowhere"),
+        ({"library": Path("empty")}, NoDocuments, "library .*empty is empty"),
+        ({"corpus": Path()}, UsageError, "would be among the documents"),
+        ({"format": "xml"}, UsageError, "unknown format 'xml'"),
+    ],
+)
+def test_what_cannot_be_read_is_reported_before_anything_is_made(
+    data: Path, more: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    (data / "empty").mkdir()
+    more = {name: data / v if isinstance(v, Path) else v for name, v in more.items()}
+
+    with pytest.raises(error, match=said):
+        curate(request(data, **more))
+    assert not (data / "out" / "journal.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"library": Path("a"), "corpus": Path("b")}, "exclude each other"),
+        ({"held_out": 1.0}, "cannot hold out 1.0"),
+        ({"held_out": -0.1}, "expected a share"),
+        ({"limit": 0}, "limit is 0"),
+        ({"concurrency": 0}, "concurrency is 0"),  # nothing would ever begin
+        ({"max_tokens_total": 0}, "max_tokens_total is 0"),
+        ({"timeout": 0.0}, "timeout is 0"),
+    ],
+)
+def test_a_value_out_of_range_is_refused(data: Path, more: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        request(data, **more)
+
+
+# On disk
+
+
+def test_two_items_of_one_id_are_a_fault(data: Path) -> None:
+    async def do(context: CurationContext) -> None:
+        await context.curate([Question("q", "?")] * 2, partial(asking, context))
+
+    with pytest.raises(ValueError, match="two items have the same id"):
+        within(request(data), do)

@@ -1,0 +1,604 @@
+"""Samples for LongRefiner: prompts of inference, and labels, titles and pairs that it can read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from colligate.core import Event, Run
+from colligate.core.events import Noted
+from colligate.documents import Document, Tree
+from colligate.documents.markdown import markdown_tree
+from colligate.documents.tokens import estimate_tokens
+from colligate.errors import UsageError
+from colligate.lab.bench.participants import ModelNames
+from colligate.lab.bench.question import Question
+from colligate.lab.training import Curation, curate_longrefiner
+from colligate.lab.training.longrefiner import (
+    LONG_PAIRS,
+    LOST,
+    MADE_UP,
+    MALFORMED,
+    SHORT,
+    TAKEN_OUT,
+    UNSECTIONED,
+    WITHOUT_PARTS,
+    CurationSettings,
+    remove_headings,
+    selection_sample,
+    structuring_pairs,
+)
+from colligate.lab.training.samples import Card, Sample
+from colligate.lab.training.scores import (
+    extract_text,
+    make_plain_document,
+    rebuild_outline,
+    score_reply,
+)
+from colligate.library.in_memory import InMemorySources
+from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role, Usage
+from colligate.models.metering import Meter
+from colligate.settings import Settings
+from colligate.strategies.longrefiner import LongRefiner, Refiner
+from colligate.strategies.longrefiner.events import Structured
+from colligate.strategies.longrefiner.method import parse_scope
+from colligate.strategies.longrefiner.selection import (
+    list_titles,
+    parse_titles,
+    selection_messages,
+)
+from colligate.strategies.longrefiner.skeleton import recover
+from colligate.strategies.longrefiner.structuring import (
+    build_article,
+    split_parts,
+)
+from colligate.testing import ScriptedModel
+from support.curation import document, every_sample, write_data
+from support.embedders import WordEmbedder
+from support.prompts import task_of
+
+FILL = " ".join(f"It turns its wheel in the month {i} of the year." for i in range(12))
+MILL = f"""# The Mill
+
+The mill grinds corn for the town. {FILL}
+
+## History
+
+The mill was built in 1788 by the Harper brothers. {FILL}
+
+### The fire
+
+It burned down in 1803. {FILL}
+
+## Machines
+
+The great wheel is of oak. {FILL}
+
+## Women's work
+
+They carried the sacks. {FILL}
+"""
+LAKE = (
+    f"# Lake\n\nThe lake lies beside the mill. {FILL} {FILL}\n\n## Fish\n\nCarp and pike. {FILL}\n"
+)
+NOTE = "# Note\n\nA note about the mill, without parts.\n"
+TEXTS = {"mill": MILL, "lake": LAKE, "note": NOTE}
+QUESTIONS = ("Who built the mill?", "Describe how the mill changed.", "Which fish are there?")
+
+
+def structures(call: ChatRequest) -> bool:
+    """Tell whether a call asks for the structure of a text."""
+    return task_of(call.messages) == "longrefiner.structuring_instruction"
+
+
+def teacher(
+    titles: Callable[[ChatRequest], str] = lambda _: "['History']",
+    label: Callable[[str], str] = lambda text: "Global" if "Describe" in text else "Local",
+) -> ScriptedModel:
+    """Names a question's type, and titles of an outline."""
+
+    def say(call: ChatRequest) -> str:
+        if task_of(call.messages) == "longrefiner.selection_instruction":
+            return titles(call)
+        return json.dumps({"query_type": label(call.messages[-1].content)})
+
+    return ScriptedModel(say, capabilities=(Capability.CHAT, Capability.STRUCTURED))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Three questions, each over three documents of a corpus, one of them without parts."""
+    return write_data(tmp_path, QUESTIONS, TEXTS, gold="mill")
+
+
+def curate(
+    data: Path, model: ScriptedModel | None, said: list[str] | None = None, **more: Any
+) -> Card:
+    def see(event: Event) -> None:
+        if said is not None and isinstance(event, Noted):
+            said.append(event.text)
+
+    more.setdefault("corpus", data / "corpus.jsonl")
+    more.setdefault("questions", data / "questions.jsonl")
+    more.setdefault("settings", ("mode=sparse",))
+    models = {} if model is None else {Role.READER: model}
+    names = ModelNames(Settings(), models, embedder=WordEmbedder())
+    return asyncio.run(curate_longrefiner(Curation(data / "out", names=names, **more), see))
+
+
+# Equal to inference
+
+
+Prompts = set[tuple[Message, ...]]
+
+
+async def asked_at_inference(question: str) -> tuple[Prompts, Prompts]:
+    """What the strategy asks label odds for, and what titles; a reply begins as it is forced."""
+    scope: Prompts = set()
+
+    def odds(messages: Sequence[Message], labels: Sequence[str], forced: str) -> LabelOdds:
+        assert forced == "["
+        scope.add(tuple(messages))
+        return LabelOdds(dict.fromkeys(labels, 0.5), mass=1.0)
+
+    model = ScriptedModel(lambda _: "[]", labels=odds)
+    async with InMemorySources([document(*each) for each in TEXTS.items()]) as sources:
+        run = Run(sources, {Role.READER: model}, Meter())
+        await LongRefiner(mode="sparse").refine(question, run)  # type: ignore[arg-type]
+    return scope, {call.messages for call in model.calls}
+
+
+async def in_words(question: str) -> Prompts:
+    """What a scorer is asked that gives no odds."""
+    model = ScriptedModel(lambda call: "[Local]" if call.max_tokens < 20 else "[]")
+    async with InMemorySources([document("mill", MILL)]) as sources:
+        run = Run(sources, {Role.READER: model}, Meter())
+        await LongRefiner(mode="sparse").refine(question, run)  # type: ignore[arg-type]
+    return {call.messages for call in model.calls if call.max_tokens < 20}
+
+
+def test_prompts_are_those_of_inference_byte_for_byte(data: Path) -> None:
+    curate(data, teacher(lambda _: "['abstract']"), tasks=("scope", "selection"))
+
+    sent = [asyncio.run(asked_at_inference(question)) for question in QUESTIONS]
+    scope = set().union(*(asked for asked, _ in sent))
+    titles = set().union(*(asked for _, asked in sent))
+    assert (len(scope), len(titles)) == (3, 6)
+    assert {sample.prompt for sample in every_sample(data / "out", "selection")} == titles
+    samples = every_sample(data / "out", "scope")
+    assert {sample.prompt for sample in samples} == scope
+    assert set().union(*(asyncio.run(in_words(text)) for text in QUESTIONS)) == scope
+    assert {sample.target[0] for sample in samples} == {"["}
+
+
+def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
+    curate(data, teacher(lambda call: "['abstract', 'The fire']"))
+
+    samples = every_sample(data / "out")
+    assert {sample.task for sample in samples} == {"scope", "structuring", "selection"}
+    for sample in samples:
+        assert set(score_reply(sample, sample.target).values()) == {1.0}
+    for sample in every_sample(data / "out", "scope"):
+        label = parse_scope(sample.target)
+        assert label == (1.0 if "Describe" in sample.prompt[-1].content else 0.0)
+        assert sample.target == f"[{sample.meta['class']}]"
+
+
+# What is left out
+
+
+def test_the_card_counts_by_task_and_class(data: Path) -> None:
+    said: list[str] = []
+    card = curate(
+        data,
+        teacher(lambda call: "['Fish']" if "Title: Lake" in call.prompt else "[]"),
+        said,
+        held_out=0.0,
+    )
+
+    def trained(task: str) -> dict[str, int]:
+        return {name: found["train"] for name, found in card.classes[task].items()}
+
+    assert trained("scope") == {"Global": 1, "Local": 2}
+    assert trained("selection") == {"titles": 3, "nothing": 3}
+    assert trained("structuring") == {"markup": 1}
+    assert card.discarded == {
+        f"selection: {WITHOUT_PARTS}": 3,
+        f"structuring: {UNSECTIONED}": 1,
+        f"structuring: {SHORT}": 1,
+    }
+    assert card.items == {"asked": 6, "done": 6, "failed": 0}
+    assert len(card.filters) == 3
+    assert "99%" in card.filters[1]
+    assert card.usage["calls"] == 3 + 6
+    assert {name.split("/")[-1] for name in card.made_with["prompts"]} >= {
+        "quoting.py",
+        "longrefiner.py",
+    }
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("['Fisheries', 'Sources']", MADE_UP),
+        ("I think the part about history is best.", MALFORMED),
+        ("", MALFORMED),
+    ],
+)
+def test_titles_that_teach_nothing_are_left_out_by_reason(
+    data: Path, reply: str, reason: str
+) -> None:
+    card = curate(data, teacher(lambda _: reply), tasks=("selection",))
+
+    assert every_sample(data / "out") == []
+    assert card.discarded[f"selection: {reason}"] == 6
+
+
+def test_made_up_titles_are_taken_out_and_counted(data: Path) -> None:
+    reply = "['Section1: history', 'Sources', 'See also', \"WOMEN'S WORK\", 'History']"
+    card = curate(data, teacher(lambda _: reply), tasks=("selection",), held_out=0.0)
+
+    targets = {s.meta["document"]: s.target for s in every_sample(data / "out")}
+    assert targets == {"mill": "['History', \"Women's work\"]"}
+    assert card.counts == {f"selection: {TAKEN_OUT}": 3 * 2}
+    assert card.discarded[f"selection: {MADE_UP}"] == 3  # of the lake
+
+
+def test_a_reply_that_is_not_a_label_is_left_out(data: Path) -> None:
+    card = curate(data, teacher(label=lambda _: "Both"), tasks=("scope",))
+
+    assert every_sample(data / "out") == []
+    assert card.discarded == {f"scope: {MALFORMED}": 3}
+    assert card.items["failed"] == 0
+
+
+def completion(text: str, finish_reason: str = "stop") -> Completion:
+    return Completion(text, Usage(1, 1), "teacher", finish_reason=finish_reason)  # type: ignore[arg-type]
+
+
+# Documents alone
+
+
+def test_structuring_needs_neither_questions_nor_a_teacher(data: Path) -> None:
+    pages = data / "pages"
+    pages.mkdir()
+    for name, text in TEXTS.items():
+        (pages / f"{name}.md").write_text(text, "utf-8")
+
+    card = curate(data, None, questions=None, corpus=pages, held_out=0.0)
+
+    (sample,) = every_sample(data / "out")
+    assert sample.task == "structuring"
+    assert re.findall(r"<((?:sub-)?section: [^>]*)>", sample.target) == [
+        "section: History",
+        "sub-section: The fire",
+        "section: Machines",
+        "section: Women's work",
+    ]
+    assert card.made_with["models"] == {}
+    assert card.made_with["tasks"] == ["structuring"]
+
+
+def test_a_document_that_is_there_twice_is_taken_once(data: Path) -> None:
+    copy = {"id": "copy", "title": "Again", "text": MILL.replace("\n\n", "\n\n\n"), "file": "c.md"}
+    with (data / "corpus.jsonl").open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(copy) + "\n")
+    said: list[str] = []
+
+    card = curate(data, None, said, questions=None, held_out=0.5)
+
+    assert card.items["asked"] == len(TEXTS)
+    assert len(every_sample(data / "out")) == 1
+    assert "1 of 4 documents are left out: others have the same text" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"tasks": ("routing",)}, "longrefiner has no task 'routing'"),
+        ({"tasks": ("scope",), "questions": None}, "no scope without questions"),
+        ({"settings": ("k=3",)}, "longrefiner has no parameter 'k'"),
+        ({"settings": ("edge_words=0",)}, "edge_words is 0"),
+        ({"settings": ("documents=0",)}, "documents is 0"),
+    ],
+)
+def test_a_wrong_request_is_reported_before_anything_is_made(
+    data: Path, more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        curate(data, teacher(), **more)
+
+    assert not (data / "out").exists()
+
+
+# Whatever the titles
+
+
+_TITLE = st.lists(
+    st.sampled_from(
+        [
+            *("History", "of", "the", "women's", '"q"', "Section 2:", "a, b", "[x]", "{y}", "\\"),
+            *("水車", "</document>", "<|im_end|>", "’s", "abstract", "1.", "Title: x", "None", "'"),
+        ]
+    ),
+    min_size=1,
+    max_size=4,
+).map(" ".join)
+
+
+@settings(max_examples=150)
+@given(st.lists(_TITLE, min_size=2, max_size=6), st.data())
+def test_titles_that_are_kept_are_read_again(titles: list[str], data: st.DataObject) -> None:
+    text = "# T\n\nlead\n\n" + "".join(f"## {title}\n\ntext\n\n" for title in titles)
+    made_of = build_article(document("d", text))
+    parts = [node.id for node in made_of.nodes if node.title and node.title != "abstract"]
+    chosen = data.draw(st.lists(st.sampled_from(parts), unique=True)) if parts else []
+    reply = json.dumps(list(list_titles(made_of, chosen)), ensure_ascii=False)
+    messages = selection_messages("Who?", made_of)
+
+    made = selection_sample(Question("q", "Who?"), made_of, messages, completion(reply))
+
+    for sample in made.samples:
+        assert parse_titles(sample.target, made_of) == parse_titles(reply, made_of)
+        assert set(score_reply(sample, sample.target).values()) == {1.0}
+        assert "<|im_end|>" not in sample.target
+        again = Sample.from_json(json.loads(json.dumps(sample.to_json())))
+        assert rebuild_outline(again).nodes == rebuild_outline(sample).nodes
+        assert again.prompt == tuple(messages)
+        assert isinstance(sample.messages[-1], Message)
+
+
+# Structuring pairs: inference would ask for them and could read them.
+
+
+def paragraph(about: str, words: int = 60) -> str:
+    told = " ".join(f"{about} is told of in {i} words" for i in range(words // 7))
+    return f"The {about} begins here, and {told}, until the {about} ends."
+
+
+BOOK = f"""# The Mill
+
+{paragraph("mill itself")}
+
+## History
+
+{paragraph("founding")}
+
+{paragraph("flood of 1788")}
+
+### The war & after
+
+{paragraph("war")}
+
+#### A deeper one
+
+{paragraph("peace")}
+
+## Machines
+
+- {paragraph("great wheel")}
+- {paragraph("small wheel")}
+"""
+
+
+def sectioned(text: str, name: str = "mill", title: str = "The Mill") -> Document:
+    return Document(name, title, text, markdown_tree(text, name), language="en")
+
+
+def sections(tree: Tree) -> list[tuple[int, str]]:
+    return [(node.level, node.title) for node in tree.sections]
+
+
+def visible(text: str) -> str:
+    return "".join(text.split())
+
+
+def pieces(about: str, ends: str) -> str:
+    return f"The {about} begins here, and {ends}"
+
+
+def test_the_model_reads_the_text_without_headings_and_writes_the_skeleton_of_them():
+    (sample,) = structuring_pairs(sectioned(BOOK), CurationSettings()).samples
+
+    (asked,) = sample.prompt
+    shown = asked.content.split("<document>")[-1]
+    for heading in ("#", "The Mill", "History", "Machines", "A deeper one"):
+        assert heading not in shown
+    assert re.sub(r"(?<=here, and )[^<]*?(?=7 words)", "... ", sample.target) == (
+        "<abstract>The mill itself begins here, and ... 7 words, until the mill itself ends."
+        "</abstract>"
+        "<section: History>The founding begins here, and ... 7 words, until the founding ends."
+        "<br>The flood of 1788 begins here, and ... 7 words, until the flood of 1788 ends."
+        "<sub-section: The war & after>The war begins here, and ... 7 words, until the war ends."
+        "<br>The peace begins here, and ... 7 words, until the peace ends."
+        "</sub-section: The war & after></section: History>"
+        "<section: Machines>- The great wheel begins here, and ... 7 words, until the great wheel"
+        " ends.<br>- The small wheel begins here, and ... 7 words, until the small wheel ends."
+        "</section: Machines>"
+    )
+    assert sample.target.count("...") == 7
+    assert len(sample.target) < len(BOOK) / 2
+    assert sample.task == "structuring"
+
+
+@pytest.mark.parametrize("most_tokens", [22_000, 200])
+async def test_the_prompts_are_those_of_the_strategy_and_it_reads_the_replies(most_tokens):
+    made = structuring_pairs(sectioned(BOOK), CurationSettings(structuring_tokens=most_tokens))
+    assert not made.discarded
+    replies = {sample.prompt: sample.target for sample in made.samples}
+    assert len(replies) == (1 if most_tokens == 22_000 else 4)
+    bare = remove_headings(sectioned(BOOK)).bare
+    model = ScriptedModel(
+        lambda call: replies.get(call.messages, "[]"),
+        labels=lambda *_: LabelOdds({"Local": 0.5, "Global": 0.5}, mass=1.0),
+    )
+
+    async with InMemorySources([bare]) as sources:
+        run = Run(sources, {Role.READER: model}, Meter())
+        await Refiner(mode="sparse", structuring_tokens=most_tokens).refine("Who?", run)
+
+    asked = [call.messages for call in model.calls if structures(call)]
+    assert asked == list(replies)  # byte by byte, in order
+    (event,) = (event for _, event in run.trace.events if isinstance(event, Structured))
+    assert (event.basis, event.lost) == ("model", ())
+    assert event.coverage == 1.0
+
+
+def test_a_long_document_is_cut_as_inference_cuts_it_and_each_part_says_its_sections():
+    source = sectioned(BOOK)
+    made = structuring_pairs(source, CurationSettings(structuring_tokens=200))
+
+    bare = remove_headings(source).bare
+    texts = [bare.slice(span) for span in split_parts(bare, 200)]
+    assert [extract_text(sample) for sample in made.samples] == texts
+    assert [sample.meta["stretch"] for sample in made.samples] == [
+        [i, len(texts)] for i in range(len(texts))
+    ]
+    assert len({sample.id for sample in made.samples}) == len(texts) > 2
+    # A part that begins inside a section bears that section's name again.
+    begun = [re.match(r"<([a-z-]+(?:: [^>]*)?)>", sample.target) for sample in made.samples]
+    assert [tag and tag[1] for tag in begun] == [
+        "abstract",
+        "section: History",
+        "section: History",
+        "section: Machines",
+    ]
+    assert "<sub-section: The war & after>" in made.samples[2].target
+
+
+def test_what_inference_would_not_ask_about_is_no_sample():
+    short = sectioned("# The Mill\n\n## A\n\nIt ground corn.\n\n## B\n\nIt burned down.\n")
+    assert structuring_pairs(short, CurationSettings()).discarded == {SHORT: 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        paragraph("mill", 300),
+        f"# The Mill\n\n{paragraph('mill', 300)}",
+        f"# Quite another title\n\n{paragraph('mill', 300)}",
+        f"# The Mill\n\n{paragraph('mill', 300)}\n\n## Without text\n",
+    ],
+)
+@pytest.mark.parametrize("most_tokens", [22_000, 200])  # in parts it is still one section
+def test_a_document_without_sections_is_no_sample(text, most_tokens):
+    made = structuring_pairs(sectioned(text), CurationSettings(most_tokens))
+    assert (made.samples, made.discarded) == ((), {UNSECTIONED: 1})
+
+
+def test_a_skeleton_that_inference_would_cut_off_is_no_sample():
+    rows = "\n".join(f"- entry {i} of a list in {i} words" for i in range(120))
+    text = f"# The Mill\n\n## A\n\n{rows}\n\n## B\n\n{paragraph('mill', 300)}\n"
+    made = structuring_pairs(
+        sectioned(text), CurationSettings(structuring_tokens=400, joined_words=0)
+    )
+    assert made.discarded[LONG_PAIRS] >= 2
+    assert all(estimate_tokens(sample.target) <= 200 for sample in made.samples)
+
+
+def test_a_skeleton_that_does_not_bring_the_text_back_is_no_sample():
+    # A turn token must not get into a reply, and without it these words are not found again.
+    odd = " ".join("<|im_end|>" for _ in range(40))
+    text = f"# The Mill\n\n## A\n\n{paragraph('mill', 300)}\n\n## B\n\n{odd}\n"
+    made = structuring_pairs(sectioned(text), CurationSettings())
+    assert (made.samples, made.discarded) == ((), {LOST: 1})
+
+
+def test_the_text_can_neither_close_its_place_nor_end_a_turn():
+    text = BOOK.replace("ends.", "ends.</document> <|im_end|> </section: History>")
+    made = structuring_pairs(sectioned(text), CurationSettings())
+    assert made.samples
+    for sample in made.samples:
+        whole = "".join(message.content for message in sample.messages)
+        assert whole.count("</document>") == 1
+        assert "<|im_end|>" not in whole
+
+
+# Whatever the document
+
+
+_WORD = st.sampled_from(
+    'the mill ground corn in 1814 a 3.5 naïve Straße ﬁn 今天天气很好 мир **b** [1](x) "q" - … '
+    "... <br> </section: a> <sub-section: b> &lt; 1. | a".split()
+)
+_PARAGRAPH = st.lists(_WORD, min_size=1, max_size=60).map(" ".join)
+_HEADING = st.builds(
+    lambda level, title: f"{'#' * level} {title}",
+    st.integers(1, 4),
+    st.lists(_WORD, min_size=1, max_size=4).map(" ".join),
+)
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """Long Markdown with headings, in which paragraphs and headings come again."""
+    blocks = draw(st.lists(_PARAGRAPH, min_size=1, max_size=5))
+    headings = draw(st.lists(_HEADING, min_size=1, max_size=5))
+    text = draw(st.lists(st.sampled_from([*blocks, *headings]), min_size=8, max_size=30))
+    filling = "\n\n".join(paragraph(about, 80) for about in ("lock", "dam"))
+    return "\n\n".join([*text, headings[0], filling, "# Last", filling])
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@given(texts(), st.sampled_from([120, 400, 22_000]), st.sampled_from([0, 20]))
+def test_what_is_written_brings_the_text_back(text, most_tokens, joined_words):
+    source = sectioned(text)
+    made = structuring_pairs(source, CurationSettings(most_tokens, joined_words=joined_words))
+
+    assert LOST not in made.discarded
+    bare = remove_headings(source).bare
+    if made.samples and not made.discarded:
+        # As inference does: all parts together, over the whole text.
+        whole = recover("\n".join(sample.target for sample in made.samples), bare)
+        assert whole.coverage >= 0.99
+        together = visible("".join(extract_text(sample) for sample in made.samples))
+        assert together == visible(bare.text)
+    for sample in made.samples:
+        text = extract_text(sample)
+        alone = recover(sample.target, make_plain_document(text))
+        assert alone.coverage >= 0.99
+        kept = visible("".join(text[n.span.start : n.span.end] for n in alone.tree.leaves))
+        assert len(kept) >= 0.99 * len(visible(text))
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@given(texts())
+def test_sections_come_back_where_their_headings_stood(text):
+    source = sectioned(text)
+    body = remove_headings(source)
+    for sample in structuring_pairs(source, CurationSettings()).samples:
+        back = recover(sample.target, body.bare).tree
+        assert len(back.sections) == len(
+            re.findall(r"<(?:abstract|(?:sub-)?section: )", sample.target)
+        )
+        for section in back.sections:
+            apart = (sorted((section.span.start, start)) for start in body.starts)
+            assert any(not re.search(r"\w", body.bare.text[a:b]) for a, b in apart)
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@given(texts())
+def test_nothing_but_headings_is_taken_from_the_text(text):
+    source = sectioned(text)
+    body = remove_headings(source)
+
+    headings = [node.heading for node in source.tree.sections if node.heading is not None]
+    without = text
+    for heading in reversed(headings):
+        without = without[: heading.start] + without[heading.end :]
+    assert visible(body.bare.text) == visible(without)
+    for one, other in pairwise(body.pieces):
+        assert one.end <= other.start
+    for span in split_parts(body.bare, 200):
+        back = source.slice(body.locate(span)).split()
+        words = body.bare.slice(span).split()
+        assert (back[0], back[-1]) == (words[0], words[-1])

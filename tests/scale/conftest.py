@@ -1,0 +1,3 @@
+"""Fixtures of libraries."""
+
+from support.libraries import *  # noqa: F403

@@ -1,1 +1,0 @@
-from support.films import sources  # noqa: F401
