@@ -1,16 +1,13 @@
-"""Make the groups of passages that the carried reranker was trained on.
+"""Make the groups of passages that a reranker is trained on.
 
-    python benchmarks/heads/groups.py DATA OUT [SETS]
+    python benchmarks/heads/groups.py DATA OUT
     colligate train head reranker --data OUT --out RERANKER
 
-`DATA` has `NAME*.jsonl.gz` (`id`, `question`, `answers`, `documents` with `id`, `title`, `text`,
-`gold_document_ids`, `meta`) with `NAME.corpus.jsonl.gz` (`id`, `title`, `text`). `OUT` gets
-`train.jsonl`, `held_out.jsonl` and, of nq20, `test.jsonl`, which `benchmarks/reranking.py` judges.
-
-A group is a question, passages that hold its answer, and others: those that the question brings and
-those that a search by words finds, without those that contain an answer. Questions that share a
-gold passage stay on one side of the split, and a training question is left out if a gold passage of
-a question to be judged has the title of one of its own.
+`DATA` has `train/reading.NAME.jsonl.gz` (a question, its `passage`, `supporting` ones, `negatives`)
+and `dev/NAME*.jsonl.gz` (a question, its `documents`, those of them that answer it). `OUT` gets
+`train.jsonl`, `held_out.jsonl` and, of NQ's 200 questions in `dev`, `test.jsonl`, which
+`benchmarks/reranking.py` judges. No question of `dev` is trained on, nor any passage under the
+title of one that answers a question there, be it right or wrong.
 """
 
 from __future__ import annotations
@@ -23,87 +20,69 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
-from colligate.documents import Document, flat_tree
+import numpy as np
+
 from colligate.lab.bench.datasets.records import load_records
-from colligate.library.in_memory import InMemorySources
-from colligate.library.sources import SearchMode
+from colligate.models.embedders import MiniLM
 
-SETS = "nq20,asqa,hotpotqa,2wikimultihopqa,triviaqa"
-TRAIN, CHECK, TEST = "train", "held_out", "test"
-
-FOUND = 20  # passages that a search adds to what a question brings
-LEAST_OTHERS = 4  # with fewer wrong passages a group teaches nothing
-RARE = 0.5  # of the made questions in a pass over the groups
-OFTEN = {"nq20": 2.0}  # times that a set's questions come in a pass
-
-_SEED = "20261122"
-# Shares of a set's questions: to judge by, and up to where to watch the training by.
-_SHARES = {"nq20": (0.5, 0.55)}
-_OTHER_SHARES = (0.0, 0.06)
-
-# Questions that 2WikiMultihopQA's evidences answer: subject, relation, object.
-_RELATIONS = {
-    "date of birth": "When was {} born?",
-    "date of death": "When did {} die?",
-    "place of birth": "Where was {} born?",
-    "place of death": "Where did {} die?",
-    "director": "Who directed {}?",
-    "spouse": "Who is married to {}?",
-    "father": "Who is the father of {}?",
-    "mother": "Who is the mother of {}?",
-    "country of citizenship": "Which country is {} from?",
-    "publication date": "When was {} released?",
-    "performer": "Who performed {}?",
-    "composer": "Who composed the music of {}?",
+# Questions that are drawn of each set. How much of each was not searched for.
+SETS = {
+    "nq_qed": 5000,
+    "nq_open_gold": 2000,
+    "tydiqa_en": 1500,
+    "squad_dev": 1000,
+    "squad_train": 1000,
+    "squad_train_sentences": 600,
+    "mlqa_en": 400,
+    "tatqa": 600,
+    "hotpotqa": 1000,
+    "2wiki": 600,
+    "2wiki_sub": 1000,
+    "log_nq": 500,
+    "log_triviaqa": 200,
 }
+TEST = "nq20_gold_at_9"
+CALIBRATED_ON = 90  # questions of each set that are left to `benchmarks/pointwise.py`
+OWN, NEAR = 8, 12  # wrong passages that a question brings, and that are the nearest to it
+LEAST_OTHERS = 4  # with fewer wrong passages a group teaches nothing
+_HELD_OUT = 0.01
+_SEED = "20261122"
 
 
 @dataclass(frozen=True)
 class Group:
-    """A question, the passages that hold its answer, and others, the hardest first.
-
-    `kind` is `question`, `reading` (one reading of an ambiguous question) or `evidence` (a question
-    made from a fact of the data set).
-    """
+    """A question, the passages that hold its answer, and others, the hardest first."""
 
     set: str
-    split: str
     id: str
     question: str
     right: tuple[str, ...]
     wrong: tuple[str, ...]
-    kind: str = "question"
 
 
-async def main(data: Path, out: Path, sets: str = SETS) -> None:
-    write_groups(
-        out, _separate([each for name in sets.split(",") async for each in _read_set(data, name)])
+_Record = Mapping[str, Any]
+
+
+async def main(data: Path, out: Path) -> None:
+    _write(out / "test.jsonl", list(_read_test(data / "dev")))
+    records = {name: _draw(data / "train", name) for name in SETS}
+    near = _answering_titles(data / "dev")
+    near |= {_title(each) for drawn in records.values() for each in drawn[:CALIBRATED_ON]}
+    near.discard("")
+    groups = await _make_groups(
+        {name: drawn[CALIBRATED_ON:][: SETS[name]] for name, drawn in records.items()}, near
     )
-
-
-def write_groups(out: Path, groups: Sequence[Group]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    for split in (TRAIN, CHECK, TEST):
-        with (out / f"{split}.jsonl").open("w", encoding="utf-8") as file:
-            for each in (group for group in groups if group.split == split):
-                weight = OFTEN.get(each.set, 1.0) * (RARE if each.kind == "evidence" else 1.0)
-                file.write(
-                    json.dumps({**asdict(each), "weight": weight}, ensure_ascii=False) + "\n"
-                )
-    counts = Counter(f"{each.set} {each.split} {each.kind}" for each in groups)
-    print(json.dumps(dict(sorted(counts.items())), indent=1))
-
-
-def find_set(data: Path, name: str) -> Path:
-    """Return the questions of a set; of several files (gold in several places) the last one."""
-    files = [file for file in sorted(data.glob(f"{name}*.jsonl.gz")) if ".corpus." not in file.name]
-    exact = data / f"{name}.jsonl.gz"
-    return exact if exact in files else files[-1]
+    held = {_title_of(each.right[0]) for each in groups if _share(each.right[0]) < _HELD_OUT}
+    for file, kept in (("train", False), ("held_out", True)):
+        chosen = [each for each in groups if (_title_of(each.right[0]) in held) == kept]
+        _write(out / f"{file}.jsonl", chosen)
+        print(file, dict(sorted(Counter(each.set for each in chosen).items())))
 
 
 def spell_plainly(text: str) -> str:
@@ -117,133 +96,113 @@ def has_answer(words: str, answers: Iterable[str]) -> bool:
     return any(f" {answer} " in f" {words} " for answer in answers)
 
 
-_Record = Mapping[str, Any]
-
-
-async def _read_set(data: Path, name: str) -> AsyncIterator[Group]:
-    file, corpus_file = find_set(data, name), data / f"{name}.corpus.jsonl.gz"
-    corpus = {record["id"]: record for _, record in load_records(corpus_file)}
-    texts = {id_: render_record(record) for id_, record in corpus.items()}
-    documents = [
-        Document(id_, corpus[id_]["title"], text, flat_tree(id_, len(text)), language="en")
-        for id_, text in texts.items()
-    ]
-    async with InMemorySources(documents) as sources:
-
-        async def find(question: str, k: int = FOUND) -> list[_Record]:
-            hits = await sources.search(question, k=k, mode=SearchMode.SPARSE)
-            return [corpus[i] for i in dict.fromkeys(hit.passage.span.document_id for hit in hits)]
-
-        for _, record in load_records(file):
-            ids = set(record["gold_document_ids"])
-            gold = [each for each in record["documents"] if each["id"] in ids and each["text"]]
-            if not gold:
-                continue
-            split = _draw_split(name, file, gold)
-            own = [each for each in record["documents"] if each["id"] not in ids]
-            others = _leave_out(
-                own + await find(record["question"]), ids, gold, _answers(record["answers"])
-            )
-            if name in _SHARES:  # these 19 are judged as they are: they hold no answer
-                others = list(dict.fromkeys([*map(render_record, own), *others]))
-            passages = tuple(map(render_record, gold))
-            yield Group(name, split, record["id"], record["question"], passages, tuple(others))
-            if split != TRAIN:
-                continue
-            for kind, question, right, answers, k in _derive(record, gold):
-                wrong = [each for each in record["documents"] if each not in right]
-                others = _leave_out(wrong + await find(question, k), ids, right, answers)
-                id_ = f"{record['id']}/{kind}/{question}"
-                passages = tuple(map(render_record, right))
-                yield Group(name, split, id_, question, passages, tuple(others), kind)
-
-
 def render_record(record: _Record) -> str:
     """Return a passage under its title."""
     return f"{record['title']}\n{record['text']}"
 
 
-def _answers(given: Iterable[str]) -> list[str]:
-    return [a for a in map(spell_plainly, given) if len(a) > 2 and a not in ("yes", "no")]
+def _draw(train: Path, name: str) -> list[_Record]:
+    """Return the questions of a set that have an answer, in the order that pointwise.py has."""
+    records = [record for _, record in load_records(train / f"reading.{name}.jsonl.gz")]
+    with_others = [each for each in records if each.get("negatives")] or records
+    asked = {each["question"]: each for each in reversed(with_others)}
+    return sorted(asked.values(), key=lambda each: hashlib.sha256(each["id"].encode()).digest())
 
 
-def _leave_out(
-    found: Iterable[_Record], ids: Collection[str], gold: Iterable[_Record], answers: Sequence[str]
-) -> list[str]:
-    """Return the passages that are not gold and hold no answer, each text once."""
-    seen = {spell_plainly(each["text"]) for each in gold}
-    kept = []
-    for each in found:
-        words = spell_plainly(each["text"])
-        if words not in seen and each["id"] not in ids and not has_answer(words, answers):
-            seen.add(words)
-            kept.append(render_record(each))
-    return kept
+def _answering_titles(dev: Path) -> set[str]:
+    files = [file for file in sorted(dev.glob("*.jsonl.gz")) if ".corpus." not in file.name]
+    return {
+        spell_plainly(each["title"])
+        for file in files
+        for _, record in load_records(file)
+        for each in record.get("documents", ())
+        if each["id"] in record["gold_document_ids"]
+    }
 
 
-def _draw_split(name: str, file: Path, gold: Sequence[_Record]) -> str:
-    """Draw by a gold passage, so that questions that share it stay together."""
-    key = min(spell_plainly(each["text"])[:200] for each in gold)
-    drawn = hashlib.sha256(f"{_SEED}:{key}{file.name.partition('.')[0]}".encode()).digest()
-    share = int.from_bytes(drawn[:8], "big") / 2**64
-    test, check = _SHARES.get(name, _OTHER_SHARES)
-    return TEST if share < test else CHECK if share < check else TRAIN
-
-
-_Derived = tuple[str, str, list[_Record], list[str], int]
-
-
-def _derive(record: _Record, gold: Sequence[_Record]) -> Iterator[_Derived]:
-    """Yield more questions: kind, question, right passages, answers, passages to search for."""
-    ids = {each["id"] for each in gold}
-    for pair in record["meta"].get("qa_pairs", ()):  # ASQA's readings
-        answers = [a for a in map(spell_plainly, pair["short_answers"]) if len(a) > 2]
-        page = spell_plainly(pair["wikipage"] or "")
-        right = [
-            each
-            for each in record["documents"]
-            if has_answer(spell_plainly(each["text"]), answers)
-            and (each["id"] in ids or spell_plainly(each["title"]) == page)
-        ]
-        if (
-            answers
-            and right
-            and spell_plainly(pair["question"]) != spell_plainly(record["question"])
-        ):
-            yield "reading", pair["question"], right, answers, FOUND
-    for subject, relation, value in record["meta"].get("evidences", ()):  # 2WikiMultihopQA's facts
-        answers = [spell_plainly(value)]
-        right = [
-            each
-            for each in gold
-            if spell_plainly(each["title"]).startswith(spell_plainly(subject))
-            and has_answer(spell_plainly(each["text"]), answers)
-        ]
-        if right:
-            form = _RELATIONS.get(relation, f"What is the {relation} of {{}}?")
-            yield "evidence", form.format(subject), right, answers, 12
-
-
-def _separate(groups: Sequence[Group]) -> list[Group]:
-    """Leave out training questions near judged ones, questions asked twice, and poor groups."""
-    near = {_title(text) for each in groups if each.split != TRAIN for text in each.right}
-    apart = [
-        each
-        for each in groups
-        if each.split != TRAIN or not any(_title(text) in near for text in each.right)
+async def _make_groups(
+    records: Mapping[str, Sequence[_Record]], near: Collection[str]
+) -> list[Group]:
+    chosen = [
+        (name, each)
+        for name, drawn in records.items()
+        for each in drawn
+        if each["answerable"] and not any(_title(right) in near for right in _right(each))
     ]
-    first: dict[str, Group] = {}
-    for each in sorted(apart, key=lambda each: each.split == TRAIN):
-        if len(each.wrong) >= LEAST_OTHERS:
-            first.setdefault(spell_plainly(each.question), each)
-    kept = list(first.values())
-    random.Random(1).shuffle(kept)
-    return kept
+    pool = list({each["passage"]["text"]: each["passage"] for _, each in chosen}.values())
+    embedder = MiniLM()
+    rows = await embedder.embed([render_record(each) for each in pool], "passage")
+    groups = []
+    for name, each in chosen:
+        [asked] = await embedder.embed([each["question"]], "query")
+        best = np.argsort(-(rows @ asked))[: 3 * NEAR]
+        own = [other for other in each.get("negatives", ()) if _title(other) not in near]
+        wrong = _leave_out(own, [pool[at] for at in best], each)
+        right = tuple(map(render_record, _right(each)))
+        if len(wrong) >= LEAST_OTHERS:
+            groups.append(Group(name, each["id"], each["question"], right, tuple(wrong)))
+    random.Random(1).shuffle(groups)
+    return groups
 
 
-def _title(text: str) -> str:
-    return spell_plainly(text.partition("\n")[0])
+def _right(record: _Record) -> list[_Record]:
+    return [record["passage"], *record.get("supporting", ())]
+
+
+def _leave_out(own: Sequence[_Record], found: Sequence[_Record], record: _Record) -> list[str]:
+    """Return the passages that hold no answer, each text once, the question's own and others in
+    turn. They have titles only if the right one has: a title would tell it from them."""
+    answers = [a for a in map(spell_plainly, record["answers"]) if len(a) > 2]
+    answers = [each for each in answers if each not in ("yes", "no")]
+    seen = {spell_plainly(each["text"]) for each in _right(record)}
+    kept: list[list[str]] = []
+    for passages, most in ((own, OWN), (found, NEAR)):
+        texts: list[str] = []
+        for each in passages:
+            words = spell_plainly(each["text"])
+            if words in seen or has_answer(words, answers) or len(texts) == most:
+                continue
+            seen.add(words)
+            title = each["title"] if record["passage"]["title"] else ""
+            texts.append(render_record({"title": title, "text": each["text"]}))
+        kept.append(texts)
+    return [text for text in chain.from_iterable(zip_longest(*kept)) if text]
+
+
+def _read_test(dev: Path) -> Iterator[Group]:
+    """Yield half of NQ's questions, the right passage and the 19 wrong ones that come with it."""
+    for _, record in load_records(dev / f"{TEST}.jsonl.gz"):
+        ids = set(record["gold_document_ids"])
+        right = [each for each in record["documents"] if each["id"] in ids]
+        wrong = [each for each in record["documents"] if each["id"] not in ids]
+        key = min(spell_plainly(each["text"])[:200] for each in right)
+        if _share(key + TEST) < 0.5:
+            yield Group(
+                "nq20",
+                record["id"],
+                record["question"],
+                tuple(map(render_record, right)),
+                tuple(map(render_record, wrong)),
+            )
+
+
+def _share(key: str) -> float:
+    return int.from_bytes(hashlib.sha256(f"{_SEED}:{key}".encode()).digest()[:8], "big") / 2**64
+
+
+def _write(file: Path, groups: Sequence[Group]) -> None:
+    lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in groups)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(lines), "utf-8")
+
+
+def _title(record: _Record) -> str:
+    return spell_plainly((record.get("passage") or record)["title"])
+
+
+def _title_of(text: str) -> str:
+    return spell_plainly(text.partition("\n")[0]) or spell_plainly(text)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]))
+    asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2])))

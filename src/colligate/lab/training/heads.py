@@ -124,7 +124,10 @@ class HeadFit:
 
 @dataclass(frozen=True)
 class RerankerFit(HeadFit):
-    """Of each question one right passage and `distractors` wrong ones are learnt from."""
+    """Of each question one right passage and `distractors` wrong ones are learnt from.
+
+    For a share `unanswered` of them the right one is left out.
+    """
 
     steps: int = 1300
     batch: int = 4
@@ -133,10 +136,13 @@ class RerankerFit(HeadFit):
     head_rate: float = 6e-4
     opening: float = 0.15
     distractors: int = 7
+    unanswered: float = 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_min(self, distractors=1)
+        if not 0 <= self.unanswered < 1:
+            raise UsageError(f"unanswered is {self.unanswered}", "it must be 0 or more, below 1")
 
 
 @dataclass(frozen=True)
@@ -277,7 +283,8 @@ def _resume(out: Path, parts: dict[str, Any]) -> int:
     return step
 
 
-# The reranker: minus the log share of the right passage among those of its question.
+# The reranker: minus the log share of the right passage among those of its question and "none of
+# them", whose logit is zero. So a score says something alone: below zero, rather none.
 
 _SPREAD = 8.0  # wrong passages are drawn with weight 1 / (1 + place / 8): the hardest more often
 
@@ -309,14 +316,16 @@ def _split(order: Sequence[Any], size: int) -> list[Any]:
 def _rank_loss(store: StateStore, numbers: RerankerFit, batch: list[Group], step: int) -> Tensor:
     drawn = random.Random(f"{numbers.seed} {step}")
     pairs: list[tuple[str, str]] = []
-    sizes = []
+    sizes, answers = [], []
     for group in batch:
         places = range(len(group.wrong))
         keys = [drawn.random() ** (1 + place / _SPREAD) for place in places]
         wrong = sorted(places, key=lambda place: -keys[place])[: numbers.distractors]
-        texts = (drawn.choice(group.right), *(group.wrong[place] for place in wrong))
+        right = [] if drawn.random() < numbers.unanswered else [drawn.choice(group.right)]
+        texts = [*right, *(group.wrong[place] for place in wrong)]
         pairs += [(group.question, text) for text in texts]
         sizes.append(len(texts))
+        answers.append(len(right))  # the place of what is right, after "none" in place 0
     # Pairs of like length are computed together: less padding.
     order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][1]))
     half = len(order) // 2
@@ -325,7 +334,11 @@ def _rank_loss(store: StateStore, numbers: RerankerFit, batch: list[Group], step
         for part in (order[:half], order[half:])
     ]
     scores = torch.cat(parts)[torch.argsort(torch.tensor(order))]
-    return torch.stack([-each.log_softmax(0)[0] for each in scores.split(sizes)]).mean()
+    losses = [
+        -F.pad(each, (1, 0)).log_softmax(0)[right]
+        for each, right in zip(scores.split(sizes), answers, strict=True)
+    ]
+    return torch.stack(losses).mean()
 
 
 def _judge_reranker(store: StateStore, groups: Sequence[Group]) -> str:

@@ -37,6 +37,7 @@ APART = 3
 
 _NEVER = -1e4
 _SCALE = 8.0  # of both similarities at the start: their softmax over 8 passages is then not flat
+_NONE = 13.0  # what both come to at the start, where a passage neither answers nor is far away
 _SHARP = 12.0  # of the nearness of tokens at the start
 _HIDDEN, _COMPARED = 96, 128
 _AT_ONCE = 16  # texts that the first layers read together
@@ -108,8 +109,9 @@ class PairHead(Trunk):
         self.focus = nn.Linear(self.width, 1)
         self.scale = nn.Parameter(torch.full((2,), _SCALE))
         self.hidden, self.out = nn.Linear(3 * self.width, _HIDDEN), nn.Linear(_HIDDEN, 1)
-        for zero in (self.focus.weight, self.out.weight, self.out.bias):
+        for zero in (self.focus.weight, self.out.weight):
             nn.init.zeros_(zero)
+        nn.init.constant_(self.out.bias, -_NONE)
 
     def forward(
         self,
