@@ -30,6 +30,7 @@ def pulled():
         pull(name)
 
 
+@pytest.mark.real
 async def test_every_citation_of_a_real_model_is_a_slice_of_a_real_file(tmp_path):
     files = [LICENCES / "MIT.txt", LICENCES / "ISC.txt"]
     async with Engine(model="gguf:smollm2-135m", library=tmp_path / "library") as engine:
