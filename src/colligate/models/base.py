@@ -370,17 +370,14 @@ def find_embedder_prefix(model: str, kind: Literal["passage", "query"]) -> str:
 class Verifier(Protocol):
     """Tells what a sentence of a document does with a claim.
 
-    From a probability of `limit` on a claim counts as contradicted. `most_added` is how many words
-    a claim may add to its source for the verifier to be asked; None if that does not matter.
-    `score` is called in a thread, and may block.
+    From a probability of `limit` on a claim counts as contradicted. `score` is called in a thread,
+    and may block.
     """
 
     @property
     def name(self) -> str: ...
     @property
     def limit(self) -> float: ...
-    @property
-    def most_added(self) -> int | None: ...
 
     def score(self, claim: str, title: str, source: str) -> tuple[float, float, float]:
         """Return the probabilities that a source supports a claim, contradicts it, or neither."""

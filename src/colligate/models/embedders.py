@@ -297,7 +297,6 @@ class NLIVerifier:
     """
 
     limit = 0.9
-    most_added = None
 
     def __init__(self, name_or_path: str) -> None:
         self.name = f"hf:{name_or_path}"

@@ -5,8 +5,7 @@
     hf:NAME-OR-PATH[+ADAPTER]    transformers in this process
     openai:MODEL[@BASE_URL]      any OpenAI-compatible endpoint
     openai/MODEL, ollama/MODEL   the same, as others write it
-    ray:bundled, ray:gguf:..., ray:hf:...  on every node of a Ray cluster
-    SCHEME:NAME                  a plug-in: an entry point SCHEME in the group `colligate.models`
+    SCHEME:NAME                  a plug-in: an entry point of `colligate.models`, such as `ray`
 
 Opening a name may read or download weights: it blocks, so call it from a thread in async code.
 A backend is imported when it is named, so that the light ones start at once.

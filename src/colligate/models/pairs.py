@@ -95,7 +95,6 @@ class MiniLMVerifier:
     """
 
     limit = 0.85
-    most_added = 2  # more, and it takes right claims for wrong ones
 
     def __init__(self, folder: Path | None = None) -> None:
         self.name = f"onnx:{folder}" if folder else "head"

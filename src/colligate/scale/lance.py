@@ -39,7 +39,7 @@ from colligate.library.store import LibraryStore
 from colligate.private import make_private_folder
 from colligate.scale.catalogue import LanceCatalogue
 from colligate.scale.index import LanceIndex
-from colligate.scale.lock import OWN_FILES, LibraryLock, find_holder
+from colligate.scale.lock import LOCK_FILE, LibraryLock, is_locked
 from colligate.scale.tables import CATALOGUE, PASSAGES, TRIES, WORDS, Table, TablesPlace
 
 _WRITER, _ERASING = "writer:", "erasing: "
@@ -54,7 +54,7 @@ class LanceStore(LibraryStore):
     """
 
     catalogue_name = CATALOGUE
-    own_names = frozenset({*LibraryStore.own_names, *OWN_FILES})
+    own_names = frozenset({*LibraryStore.own_names, LOCK_FILE})
 
     def __init__(self, path: Path, wait: float, uri: str = "") -> None:
         super().__init__(path, wait)
@@ -87,7 +87,7 @@ class LanceStore(LibraryStore):
                 each != self._writer and not _has_ended(each)
                 for each in self._catalogue.list_facts(_WRITER)
             )
-        return not self._is_alone() and find_holder(self.path) is not None
+        return not self._is_alone() and is_locked(self.path)
 
     async def pin(self) -> SearchStore:
         """Return the catalogue and the index as they are now, whatever others write."""

@@ -1,17 +1,11 @@
-"""One process at a time writes Lance tables in a folder, and leaves its name for the others."""
+"""One process at a time writes Lance tables in a folder."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import json
-import os
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -19,13 +13,10 @@ from filelock import FileLock, Timeout
 from colligate.errors import LibraryError, LibraryLocked
 from colligate.library.schema import disk_full
 
-_LOCK = "lock"
-# Whoever tries to take the lock empties its file, so the holder's name is in another one.
-_HOLDER = "holder.json"
-_NEW = "holder.new"
-OWN_FILES = (_LOCK, _HOLDER, _NEW)
+LOCK_FILE = "lock"
 
 _POLL = 0.1  # seconds
+_OTHER = "another process is writing it"
 
 
 class LibraryLock:
@@ -33,7 +24,7 @@ class LibraryLock:
 
     def __init__(self, library: Path) -> None:
         self._library = library
-        self._lock = FileLock(library / _LOCK, thread_local=False)
+        self._lock = FileLock(library / LOCK_FILE, thread_local=False)
 
     @property
     def held(self) -> bool:
@@ -43,9 +34,7 @@ class LibraryLock:
     async def acquire(
         self, wait: float = 0.0, on_wait: Callable[[str], None] | None = None
     ) -> None:
-        """Take the lock, waiting up to `wait` seconds.
-
-        `on_wait` is called once, with a description of the process that has to be waited for.
+        """Take the lock, waiting up to `wait` seconds; `on_wait` is told once for whom.
 
         Raises:
             LibraryLocked: another process still holds the lock.
@@ -53,91 +42,46 @@ class LibraryLock:
         """
         deadline = time.monotonic() + wait
         while not self._try():
-            holder = str(_read_holder(self._library) or "another process is using it")
             if time.monotonic() >= deadline:
                 raise LibraryLocked(
                     f"cannot open the library {self._library}",
-                    holder,
+                    _OTHER,
                     "stop it, wait for it with --wait SECONDS, or name another --library",
                 )
             if on_wait is not None:
-                on_wait(holder)
+                on_wait(_OTHER)
                 on_wait = None
             await asyncio.sleep(_POLL)
-        try:
-            self._sign()
-        except OSError as error:
-            self.release()
-            raise self._refuse(error) from error
 
     def release(self) -> None:
         """Release the lock. Safe to call when it is not held."""
         if self.held:
-            with suppress(OSError):
-                (self._library / _HOLDER).unlink(missing_ok=True)
             self._lock.release()
 
     def _try(self) -> bool:
+        what = f"cannot open the library {self._library}"
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
             return False
         except OSError as error:
-            raise self._refuse(error) from error
+            if error.errno == errno.ENOSPC:
+                raise disk_full(what) from error
+            hint = "name a folder you can write with --library"
+            raise LibraryError(what, error.strerror or str(error), hint) from error
         return True
 
-    def _sign(self) -> None:
-        since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        new = self._library / _NEW
-        new.write_text(json.dumps(asdict(Holder(os.getpid(), _command(), since))), "utf-8")
-        new.replace(self._library / _HOLDER)
 
-    def _refuse(self, error: OSError) -> LibraryError:
-        if error.errno == errno.ENOSPC:
-            return disk_full(f"cannot open the library {self._library}")
-        return LibraryError(
-            f"cannot open the library {self._library}",
-            error.strerror or str(error),
-            "name a folder you can write with --library",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The process that holds a library."""
-
-    pid: int
-    command: str
-    since: str
-
-    def __str__(self) -> str:
-        return f"{self.command} (process {self.pid}) has been using it since {self.since}"
-
-
-def find_holder(library: Path) -> Holder | None:
-    """Return the process that holds a library now; None if it is free or unknown."""
-    if not (library / _LOCK).exists():
-        return None
-    lock = FileLock(library / _LOCK, thread_local=False)
+def is_locked(library: Path) -> bool:
+    """Return whether a process holds the lock of a library now."""
+    if not (library / LOCK_FILE).exists():
+        return False
+    lock = FileLock(library / LOCK_FILE, thread_local=False)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        return _read_holder(library)
+        return True
     except OSError:
-        return None
+        return False
     lock.release()
-    return None
-
-
-def _read_holder(library: Path) -> Holder | None:
-    try:
-        return Holder(**json.loads((library / _HOLDER).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _command() -> str:
-    """Return the program and its subcommand; never the rest, which may be a private question."""
-    program = Path(sys.argv[0]).name or "python"
-    first = sys.argv[1] if len(sys.argv) > 1 else ""
-    return f"{program} {first}" if first.isalpha() and first.isascii() else program
+    return False

@@ -258,12 +258,7 @@ class RayOpener:
     def __call__(
         self, name: str, *, on_progress: OnProgress | None = None, **options: Any
     ) -> RayModel:
-        """Open a model here, for its tokens, and on the nodes of a cluster.
-
-        Raises:
-            UnknownModel: the name is that of no model that runs on a node.
-            ModelError: there is no cluster, or the model cannot be opened.
-        """
+        """Open a model here, for its tokens, and on the nodes; errors are those of `open_model`."""
         if split_name(name)[0] not in ("bundled", "gguf", "hf"):
             hint = "give ray:bundled, ray:gguf:PATH or ray:hf:NAME-OR-PATH"
             raise UnknownModel(f"no model {'ray:' + name!r}", "a cluster opens no such model", hint)

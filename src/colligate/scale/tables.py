@@ -36,7 +36,6 @@ except ImportError as error:
 T = TypeVar("T")
 
 CATALOGUE, PASSAGES, WORDS = "catalogue.lance", "passages.lance", "words.lance"
-"""The tables of a library."""
 
 TRIES = 100
 """Times that a change meets another writer's before it is given up."""
