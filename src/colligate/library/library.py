@@ -85,7 +85,7 @@ OWN_EMBEDDERS = {
     "multilingual-e5-small-q4": MULTILINGUAL_EMBEDDER,
 }
 # What a library may keep its documents in, each with the file that shows it.
-ENGINES = {"sqlite": "catalogue.sqlite"} | {each: f"catalogue.{each}" for each in plugins("stores")}
+ENGINES = {name: f"catalogue.{name}" for name in ("sqlite", *plugins("stores"))}
 _MANY_FOREIGN = 0.2  # share of documents that are not in English
 
 Prune = Callable[[Missing], Awaitable[bool]]

@@ -399,6 +399,15 @@ def test_a_label_and_its_figures_are_in_one_row() -> None:
     assert "|  | 2017 | 2016 | 2015 |" in text
 
 
+def test_lines_printed_over_one_another_are_read() -> None:
+    lines: list[Line] = [
+        (80, 73, 8, "F2", "Cost of revenues"),
+        (80, 73, 14, "F2", "The quick brown fox jumps over the lazy dog and sleeps all day in"),
+        (250, 73, 10, "F2", "2017"),
+    ]
+    assert "2017" in read(make_pdf([lines])).text
+
+
 def test_two_columns_of_text_with_figures_stay_columns() -> None:
     left, right = "Pears grow well in the shade of an", "Plums want sun and water, as in"
     lines: list[Line] = []

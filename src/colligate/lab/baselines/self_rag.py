@@ -10,8 +10,8 @@ Asai et al., "Self-RAG: Learning to Retrieve, Generate, and Critique through Sel
    f(y, d) = exp(mean log p(y)) + w_rel s_rel + w_sup s_sup + w_use s_use, where
    s_rel = p(Relevant), s_sup = p(Fully) + 0.5 p(Partially), s_use = sum_i w_i p(Utility = i) with
    w_i from -1 to 1, each over the sum of its group.
-4. Keep the best `beam` answers, by the product of their segments' scores. One of which the model
-   says that more must be looked up goes on with the same passages, to `depth` segments: 1 is the
+4. Keep the best `beam` answers, by the product of their segments' scores. If the model says
+   that an answer needs more, it continues with the same passages, up to `depth` segments: 1 is the
    paper's short form, 6 its long form for ASQA (`max_depth` 7 of the code counts the root).
 
 The paper's model was trained to write reflection tokens. Without it, each token is a question to

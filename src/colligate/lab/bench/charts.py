@@ -104,7 +104,7 @@ def draw_lines(
     panels = [replace(panel, series=_keep_finite(panel.series)) for panel in panels]
     panels = [panel for panel in panels if panel.series]
     places = [point.x for panel in panels for each in panel.series for point in each.points]
-    # Whiskers of several series at one place stand beside each other.
+    # Whiskers of several series at one place are drawn side by side.
     aside = 0.0 if chart.logarithmic or front or not places else 0.012 * (max(places) - min(places))
     with _make_canvas(len(panels), 3.9 if len(panels) == 1 else 2.2, True) as canvas:
         if canvas is None:

@@ -302,8 +302,8 @@ def _z_scores(values: Sequence[float]) -> Sequence[float]:
 def _read_attention(directory: Path, row: Row) -> Sequence[float]:
     """Return the first attention in a trace that was asked for in the order of the documents.
 
-    The fusion "calibrated" asks in another order, so it tells nothing about positions. A damaged
-    trace, or one outside the run's folder, has none.
+    The fusion "calibrated" asks in another order, so it tells nothing about positions. For
+    a damaged trace, or one outside the run's folder, the result is empty.
     """
     file = (directory / str(row.trace)).resolve()
     if not file.is_relative_to(directory.resolve()):

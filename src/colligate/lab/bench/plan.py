@@ -63,7 +63,7 @@ class PlannedDataset:
 class Plan:
     """The questions and strategies of a run, in the order of the work.
 
-    `by_name`: the strategies were chosen by name, so none of them may be left out.
+    If `by_name`, a person chose the strategies by name, so each of them must run.
     """
 
     suite: Suite

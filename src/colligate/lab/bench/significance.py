@@ -118,7 +118,7 @@ def _sign_p(fewer: int, count: int) -> float:
 
 
 def _flip_signs(sums: NDArray[np.float64], seed: int) -> float:
-    """Return the two-sided p of the sign-flip test of differences, none of them zero."""
+    """Return the two-sided p of the sign-flip test; no difference may be zero."""
     sizes = np.abs(sums)
     if not len(sums):
         return 1.0

@@ -130,8 +130,8 @@ def _group_paragraphs(lines: Sequence[PdfLine]) -> list[PdfBlock]:
 # Rows whose label and figures came apart.
 #
 # liteparse sometimes takes columns of a table for columns of text: all labels, then all figures.
-# A printed line that begins with a label and goes on with a figure must have both side by side in a
-# block. Where it has not, the lines around it become a table, printed as they stand on the page.
+# If a printed line has a label and then a figure, a block must have both side by side. Otherwise
+# the lines around it become a table, printed as they stand on the page.
 
 
 def restore_rows(pages: Sequence[PageLayout]) -> None:

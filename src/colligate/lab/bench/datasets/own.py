@@ -117,7 +117,7 @@ def _read_table(path: Path) -> Iterator[Question]:
 
 
 def _parse_header(header: list[str]) -> list[str]:
-    """Return the names of the columns; an empty file has none."""
+    """Return the names of the columns, or an empty list for an empty file."""
     names = [re.sub(r"\W+", "_", name.strip().lower()) for name in header]
     if twice := next((name for name in names if name and names.count(name) > 1), None):
         raise ValueError(f"two columns are called {twice}")
