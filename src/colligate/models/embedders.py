@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
@@ -24,6 +23,7 @@ from colligate.concurrency import Threads, physical_cores
 from colligate.errors import MissingExtra, WeightsUnavailable
 from colligate.models.base import encodable, find_embedder_prefix
 from colligate.models.hf.loading import import_transformers
+from colligate.models.pairs import open_onnx
 from colligate.models.weights import PINNED, find_weights
 
 _MAX_TOKENS = 256  # the model was trained with this; the rest of a longer text is not read
@@ -80,24 +80,12 @@ class MiniLM:
     def _load(self) -> tuple[Tokenizer, Any]:
         with self._lock:
             if self._loaded is None:
-                self._loaded = self._read()
+                try:
+                    self._loaded = open_onnx(self._files["tokenizer"], self._files["model"])
+                except Exception as error:  # both libraries raise bare exceptions of their own
+                    raise _damaged(self.name, self._files, error) from error
+                self._loaded[0].enable_truncation(_MAX_TOKENS)
             return self._loaded
-
-    def _read(self) -> tuple[Tokenizer, Any]:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        try:
-            tokenizer = Tokenizer.from_file(str(self._files["tokenizer"]))
-            session = onnxruntime.InferenceSession(
-                self._files["model"], options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # both libraries raise bare exceptions of their own
-            raise _damaged(self.name, self._files, error) from error
-        # The tokenizer's file pads everything to 128.
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(_MAX_TOKENS)
-        return tokenizer, session
 
 
 class StaticEmbedder:

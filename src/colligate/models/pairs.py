@@ -125,22 +125,25 @@ def cut_ids(tokenizer: Tokenizer, text: str, tokens: int) -> np.ndarray[Any, np.
 
 
 def _read(which: str, given: Path | None) -> tuple[Tokenizer, Any]:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
     with resources.as_file(resources.files(__package__) / "minilm") as own:
         folder = given or own
         model = folder / ("model.onnx" if given else f"{which}.onnx")
         try:
-            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-            session = onnxruntime.InferenceSession(
-                model, options, providers=["CPUExecutionProvider"]
-            )
+            return open_onnx(folder / "tokenizer.json", model)
         except Exception as error:  # both libraries raise bare exceptions of their own
             what = f"the {which} in {folder} cannot be loaded"
             hint = "give the folder of a training" if given else "install colligate again"
             raise WeightsUnavailable(what, str(error), hint) from error
-    # The tokenizer's file pads everything to 128.
+
+
+def open_onnx(tokenizer_file: Path, model: Path) -> tuple[Tokenizer, Any]:
+    """Load a tokenizer that neither pads nor cuts, and a model that runs in one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    return tokenizer, session
+    return tokenizer, onnxruntime.InferenceSession(
+        model, options, providers=["CPUExecutionProvider"]
+    )
