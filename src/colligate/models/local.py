@@ -35,7 +35,7 @@ from colligate.models.decoding import GeneratedText, GenerationRequest, PassStop
 from colligate.models.grammar import Grammars
 from colligate.models.label_odds import odds_of, require_labels
 from colligate.models.prompts import Prompts
-from colligate.models.thinking import split_thinking, streamed
+from colligate.models.thinking import ThinkingFilter, split_thinking
 
 T = TypeVar("T")
 
@@ -108,22 +108,34 @@ class LocalModel:
     async def _generate(
         self, request: GenerationRequest, on_token: OnToken | None, inside: bool
     ) -> GeneratedText:
-        def begin(forward: Callable[[str], None]) -> Work[GeneratedText]:
-            request.on_piece = forward
-            return self._backend.generate(request)
+        """Generate text in the model's thread, and pass its pieces to `on_token` in this loop."""
+        loop = asyncio.get_running_loop()
+        pieces: asyncio.Queue[str | None] = asyncio.Queue()
 
+        def forward(piece: str) -> None:
+            try:
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+            except RuntimeError:  # the loop was closed
+                request.halt.set()
+
+        request.on_piece = forward
         await self._backend.open()
+        answer = asyncio.ensure_future(self._backend.run(self._backend.generate(request)))
+        answer.add_done_callback(lambda _: pieces.put_nowait(None))
+        visible = ThinkingFilter(inside=inside)
         try:
-            return await streamed(
-                self._backend.run,
-                begin,
-                request.halt.set,
-                on_token,
-                inside_thinking=inside,
-                thinks=request.grammar is None,
-            )
+            while (piece := await pieces.get()) is not None:
+                shown = visible.feed(piece) if request.grammar is None else piece
+                if on_token and shown:
+                    on_token(shown)
+            if on_token and (shown := visible.close()):
+                on_token(shown)
+            return await answer
         except PassStopped:
             raise self._backend.closed() from None
+        finally:
+            request.halt.set()  # the caller was cancelled, or `on_token` raised an error
+            answer.cancel()  # has no effect if it is done
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
         """Return likelihoods; what the texts begin with is computed once."""

@@ -7,12 +7,7 @@ the block ends. In all of these cases thinking is neither shown nor parsed.
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
-
-from colligate.models.base import OnToken
 
 _TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _TAGS = ("<think>", "</think>", "<thinking>", "</thinking>")
@@ -98,49 +93,3 @@ def _possible_tag(text: str, start: int) -> int:
     at = text.rfind("<", start)
     ending = text[at:].lower()
     return at if at >= 0 and any(tag.startswith(ending) for tag in _TAGS) else len(text)
-
-
-# From a thread that generates text to the event loop
-
-T = TypeVar("T")
-Work = TypeVar("Work")
-
-
-async def streamed(
-    run: Callable[[Work], Coroutine[Any, Any, T]],
-    begin: Callable[[Callable[[str], None]], Work],
-    halt: Callable[[], None],
-    on_token: OnToken | None,
-    *,
-    inside_thinking: bool = False,
-    thinks: bool = True,
-) -> T:
-    """Generate text in a thread and pass its pieces to `on_token` in this event loop.
-
-    `begin` gets the function to call with each piece, from any thread, and returns the work that
-    `run` does in a thread. Thinking is removed. `halt` is called when the answer is not needed any
-    more: the caller was cancelled, `on_token` raised an error, or the event loop was closed.
-    """
-    loop = asyncio.get_running_loop()
-    pieces: asyncio.Queue[str | None] = asyncio.Queue()
-
-    def forward(piece: str) -> None:
-        try:
-            loop.call_soon_threadsafe(pieces.put_nowait, piece)
-        except RuntimeError:  # the loop was closed
-            halt()
-
-    answer = asyncio.ensure_future(run(begin(forward)))
-    answer.add_done_callback(lambda _: pieces.put_nowait(None))
-    try:
-        visible = ThinkingFilter(inside=inside_thinking)
-        while (piece := await pieces.get()) is not None:
-            shown = visible.feed(piece) if thinks else piece
-            if on_token and shown:
-                on_token(shown)
-        if on_token and (shown := visible.close()):
-            on_token(shown)
-        return await answer
-    finally:
-        halt()
-        answer.cancel()  # has no effect if it is done
