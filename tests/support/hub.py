@@ -84,17 +84,18 @@ class HubServer:
             request.send_header("Content-Length", "0")
             request.end_headers()
             return
-        start, whole = 0, len(body)
+        start, end = 0, len(body)
+        whole = end
         partly = bool(wanted and self.ranges)
         if wanted and partly:
-            first = wanted.removeprefix("bytes=").rstrip("-")
-            start = max(0, whole + int(first)) if first.startswith("-") else int(first)
-        body = body[start:]
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start, end = int(first), min(whole, int(last) + 1 if last else whole)
+        body = body[start:end]
         request.send_response(206 if partly else 200)
         headers: dict[str, Any] = {"Content-Type": kind, "Content-Length": len(body)}
         headers |= {"ETag": '"etag"', "X-Repo-Commit": "0" * 40}  # as the hub says
         if partly:
-            headers["Content-Range"] = f"bytes {start}-{whole - 1}/{whole}"
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{whole}"
         for name, value in headers.items():
             request.send_header(name, str(value))
         request.end_headers()

