@@ -19,6 +19,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 import json_repair
 from pydantic import BaseModel, RootModel, ValidationError
+from pydantic_core import from_json
 
 from colligate.models.base import Completion, Message
 from colligate.models.escaping import escape
@@ -90,7 +91,9 @@ def json_schema_of(schema: type[BaseModel]) -> Mapping[str, Any]:
 # From text to an object
 
 _FENCED = re.compile(r"```(?:json)?(.*?)```", re.DOTALL | re.IGNORECASE)
-_OPENING = re.compile(r"[{[]")
+_OPENING, _CLOSING = re.compile(r"[{[]"), re.compile(r"[}\]]")
+_CONTROL = re.compile(r"[\0-\x1f]")  # models write line breaks into strings
+_CUT_WORD = re.compile(r"[\w.+-]+\Z")  # a number or a word that may be longer
 _DECODER = json.JSONDecoder()
 
 # Limits that keep parsing fast for any text: the time of a repair grows with the square of the
@@ -156,12 +159,25 @@ def _broken_values(text: str) -> Iterator[tuple[Any, bool]]:
         broken = block[first.start() :].rstrip()
         if len(broken) > _LONGEST_REPAIRED or len(_OPENING.findall(broken)) > _MOST_BRACKETS:
             continue
-        complete, depth = _complete(broken)
-        with contextlib.suppress(ValueError, RecursionError):
-            yield json.loads(complete, strict=False), True
-        whole_items = depth < 2 or broken.endswith(("}", "]"))  # a repair keeps half an item too
+        left_open = len(_OPENING.findall(broken)) - len(_CLOSING.findall(broken))
+        with contextlib.suppress(ValueError, TypeError):  # half a surrogate pair is a TypeError
+            plain = _CUT_WORD.sub("", _CONTROL.sub(" ", broken))
+            value = from_json(plain, allow_partial=True)
+            if left_open > 0:
+                _drop_begun(value)
+            yield value, True
+        whole_items = left_open < 2 or broken.endswith(("}", "]"))  # a repair keeps half an item
         if whole_items and (value := repair_json(broken)) is not None:
             yield value, True
+
+
+def _drop_begun(value: Any) -> None:
+    """Remove a list or object at the end of which nothing has arrived yet."""
+    if value and isinstance(value, list | dict):
+        last = len(value) - 1 if isinstance(value, list) else list(value)[-1]
+        _drop_begun(value[last])
+        if value[last] in ([], {}):
+            del value[last]
 
 
 _BRACKET = re.compile(r"[][{}]")
@@ -182,32 +198,6 @@ def repair_json(text: str) -> Any:
     with contextlib.suppress(ValueError, RecursionError):
         return json_repair.loads(text)
     return None
-
-
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"{}\[\],:]+|\S', re.DOTALL)
-
-
-def _complete(text: str) -> tuple[str, int]:
-    """Return the complete parts of JSON that is cut off, closed; and how many brackets are open."""
-    closing = ""
-    complete, before = "", ""
-    for match in _TOKEN.finditer(text):
-        token, end = match.group(), match.end()
-        if token == '"':
-            break  # a string without its end
-        if token == ",":
-            complete = text[: match.start()] + closing
-        elif token in "{[":
-            closing = ("}" if token == "{" else "]") + closing
-        elif token in "}]":
-            closing = closing[1:]
-            complete = text[:end] + closing
-            if not closing:
-                break
-        elif token[0] == '"' and (before == ":" or closing[:1] == "]"):
-            complete = text[:end] + closing
-        before = token
-    return complete, len(closing)
 
 
 def _mend(value: Any, schema: type[T]) -> T | None:
