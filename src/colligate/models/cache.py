@@ -293,16 +293,13 @@ class ResponseCache:
     def remove(self, tags: Collection[str]) -> int:
         """Delete the entries with any of the tags, so that their bytes are gone from the disk.
 
-        Entries without tags are deleted as well, and a damaged file that was set aside, which
-        cannot be searched. Returns how many entries were deleted.
+        Entries without tags are deleted as well. Returns how many entries were deleted.
 
         Raises:
             ColligateError: the entries could not be deleted.
         """
         with self._lock:
             try:
-                for aside in self.path.parent.glob(f"{self.path.name}.damaged-*"):
-                    aside.unlink(missing_ok=True)
                 if not self.path.exists():
                     return 0
                 db = self._open()
@@ -320,7 +317,7 @@ class ResponseCache:
                     "stop the other processes that use it and try again, or delete the file",
                 ) from error
             except sqlite3.DatabaseError as error:
-                self._set_aside(error).unlink(missing_ok=True)
+                self._start_anew(error)
                 return 0
 
     def close(self) -> None:
@@ -338,7 +335,7 @@ class ResponseCache:
             except (sqlite3.OperationalError, OSError) as error:  # locked, full, read-only
                 self._warn(f"the response cache {self.path} cannot be used: {error}")
             except (sqlite3.DatabaseError, ValueError) as error:  # not a database, or damaged
-                self._set_aside(error)
+                self._start_anew(error)
         return None
 
     def _open(self) -> sqlite3.Connection:
@@ -357,16 +354,14 @@ class ResponseCache:
             self._connection = db
         return self._connection
 
-    def _set_aside(self, error: Exception) -> Path:
+    def _start_anew(self, error: Exception) -> None:
+        """Delete a damaged file: it may hold text that has to be removable."""
         if self._connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
         self._connection = None
-        aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
-        with contextlib.suppress(OSError):
-            self.path.rename(aside)
+        self.path.unlink(missing_ok=True)
         self._warn(f"the response cache {self.path} was damaged ({error}); a new one is started")
-        return aside
 
     def _warn(self, warning: str) -> None:
         if warning not in self.warnings:
