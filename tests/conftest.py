@@ -169,8 +169,6 @@ def openai_server() -> Iterator[OpenAIServer]:
     - `.refused`: names of parameters it refuses with 400; `.refused_forms`: `response_format`
       types it refuses;
     - `.logprobs`: {token: probability} of the first token, returned when asked for; None: never;
-    - `.continues`: whether `continue_final_message` is honoured (True), taken no notice of
-      (False) or refused (None); an answer continued after "Wednes" is "day";
     - `.tokenizer`: "vllm" or "llama-server" serves `/tokenize` (beside `/v1`) in that form, with
       `.bos` before a text and a chat template in vLLM's; `.ids(text)` are the tokens;
     - `.likelihood`: "prompt_logprobs" or "echo" gives a prompt's log-probabilities in that form

@@ -104,27 +104,10 @@ async def test_wrong_labels(openai_server, model, labels):
     assert openai_server.requests == []
 
 
-async def test_labels_after_a_forced_beginning(openai_server, model):
-    openai_server.continues, openai_server.logprobs = True, {"yes": 0.6, "no": 0.2}
-    for _ in range(2):
-        found = await model.labels(HELLO, ["yes", "no"], forced="The answer is")
-        assert found.odds == pytest.approx({"yes": 0.75, "no": 0.25})
-    asked = [sent for sent in openai_server.requests if sent["path"] == "/chat/completions"]
-    assert len(asked) == 3  # the server was tried once
-    sent = asked[-1]
-    assert sent["messages"][-1] == {"role": "assistant", "content": "The answer is"}
-    assert (sent["continue_final_message"], sent["add_generation_prompt"]) == (True, False)
-
-
-@pytest.mark.parametrize(("continues", "why"), [(False, "goes on with 'yes'"), (None, "Unrecog")])
-async def test_a_server_that_does_not_continue(openai_server, model, continues, why):
-    openai_server.continues, openai_server.logprobs = continues, {"yes": 0.6, "no": 0.2}
-    for _ in range(2):
-        with pytest.raises(MissingCapability, match=f"does not continue.*{why}.*use a"):
-            await model.labels(HELLO, ["yes", "no"], forced="The answer is")
-    asked = [sent for sent in openai_server.requests if sent["path"] == "/chat/completions"]
-    assert len(asked) == 1
-    assert (await model.labels(HELLO, ["yes", "no"])).odds["yes"] == pytest.approx(0.75)
+async def test_the_first_token_alone_has_no_odds_after_a_beginning(openai_server, model):
+    openai_server.logprobs = {"yes": 0.6, "no": 0.2}
+    with pytest.raises(MissingCapability, match="after a beginning"):
+        await model.labels(HELLO, ["yes", "no"], forced="The answer is")
 
 
 @pytest.mark.parametrize("logprob", [1e9, float("nan"), float("inf"), "high", None])

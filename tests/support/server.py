@@ -69,7 +69,6 @@ class OpenAIServer:
         self.refused: set[str] = set()
         self.refused_forms: set[str] = set()
         self.logprobs: dict[str, float] | None = None
-        self.continues: bool | None = None
         self.tokenizer: str | None = None
         self.bos: int | None = None
         self.likelihood: str | None = None
@@ -267,9 +266,6 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             elif path == "/completions":
                 self._complete(body)
             elif path == "/chat/completions":
-                if server.continues is None and "continue_final_message" in body:
-                    said = "Unrecognized request argument supplied: continue_final_message"
-                    return self._error(400, said, None)
                 answer = server.answer(body) if callable(server.answer) else server.answer
                 self._scripted(
                     answer if isinstance(answer, Scripted) else Scripted("say", text=answer), body
@@ -446,8 +442,6 @@ def _completion(body: dict[str, Any], server: OpenAIServer, what: dict[str, Any]
         message["reasoning_content"] = what["reasoning"]
     choice = {"index": 0, "message": message, "finish_reason": what.get("finish_reason", "stop")}
     odds = server.logprobs
-    if server.continues and body.get("continue_final_message"):
-        odds = {"day": 1.0} if body["messages"][-1]["content"].endswith("Wednes") else odds
     if body.get("logprobs") and odds:
         top = sorted(odds.items(), key=lambda item: -item[1])[: body["top_logprobs"]]
         entries = [{"token": token, "logprob": math.log(share)} for token, share in top]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from openai import APIStatusError
 
-from colligate.concurrency import SingleFlight, gather
+from colligate.concurrency import gather
 from colligate.errors import (
     ContextTooSmall,
     MalformedOutput,
@@ -261,7 +261,6 @@ def _before(plain: list[int], marked: list[int]) -> list[int]:
 # Label odds from the likeliest first tokens
 
 _HINT = "use a gguf: or hf: model, or one served by vLLM, as the scorer"
-_DAYS = Message("user", "Write the days of the week, beginning with Monday.")
 
 
 class TopLogprobs:
@@ -275,29 +274,20 @@ class TopLogprobs:
         self._dialect = dialect
         self._model = model
         self._name = name
-        self._flight = SingleFlight()
-        self._why_not: str | None = None  # "" if the server continues an answer, None if unknown
         self.seen = False
 
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], forced: str
     ) -> LabelOdds:
-        """Return the odds of the labels after `forced`; see `odds_from_first_token`."""
-        if forced and self._why_not is None:
-            self._why_not = await self._flight.run("continues", self._try_to_continue)
-        if forced and self._why_not:
-            what = f"{self._name} does not continue an answer begun for it"
-            raise MissingCapability(what, self._why_not, _HINT)
-        return odds_from_first_token(await self.alternatives(messages, forced), labels, self._name)
+        """Return the odds of the labels; see `odds_from_first_token`."""
+        if forced:
+            what, why = f"{self._name} gives no odds after a beginning", "it gives no likelihoods"
+            raise MissingCapability(what, why, _HINT)
+        return odds_from_first_token(await self.alternatives(messages), labels, self._name)
 
-    async def alternatives(
-        self, messages: Sequence[Message], forced: str = ""
-    ) -> list[tuple[str, float]]:
+    async def alternatives(self, messages: Sequence[Message]) -> list[tuple[str, float]]:
         """Return the likeliest first tokens with their probabilities: 20, or 5 if 20 is refused."""
         extra: dict[str, Any] = {"logprobs": True, "top_logprobs": 20}
-        if forced:
-            messages = [*messages, Message("assistant", forced)]
-            extra |= {"continue_final_message": True, "add_generation_prompt": False}
         # At temperature 1 the log-probabilities are the model's own on every server.
         request = ChatRequest(messages, max_tokens=1, temperature=1.0)
         missing = MissingCapability(
@@ -332,19 +322,6 @@ class TopLogprobs:
             raise missing
         self.seen = True
         return found
-
-    async def _try_to_continue(self) -> str:
-        """Return why the server does not continue a begun answer; empty if it does."""
-        # A server that ignores the wish begins a new answer, and no answer begins in the middle
-        # of a word.
-        try:
-            first = await self.alternatives([_DAYS], "Monday, Tuesday, Wednes")
-        except (RequestRefused, MalformedOutput) as error:
-            return error.why or error.what
-        token = max(first, key=lambda alternative: alternative[1])[0].casefold()
-        if token.startswith("day") or token in ("d", "da"):
-            return ""
-        return f"after 'Wednes' it goes on with {token!r}"
 
 
 def read_first_token(completion: Any) -> list[tuple[str, float]]:
