@@ -36,7 +36,10 @@ def test_a_folder_is_loaded_as_it_is(folder):
     model = load_model(source, dtype="float32")
     assert (model.dtype, model.device.type, model.training) == (torch.float32, "cpu", False)
     assert load_tokenizer(source).chat_template
-    assert read_sizes(source) == (512, 2 * 2 * 2 * 8 * 2)  # layers, K and V, heads, width, bytes
+    assert read_sizes(source)[:2] == (
+        512,
+        2 * 2 * 2 * 8 * 2,
+    )  # layers, K and V, heads, width, bytes
 
 
 def test_the_type_fits_the_processor(folder, monkeypatch):

@@ -112,14 +112,6 @@ def test_what_is_shared_is_computed_once(llama):
     assert sum(llama.read) <= shared + 3 * (longest - shared)
 
 
-def test_answers_of_one_token_are_read_once(llama):
-    prefix = ids_of(llama, (TREATY, ""))[0]
-    expected = [naive(llama, prefix, [token]) for token in (5, 6, 7)]
-    llama.reset()
-    assert_equal(score_ids(llama, prefix, [[5], [6], [7]]), expected)
-    assert sum(llama.read) == len(prefix)
-
-
 @pytest.mark.parametrize("tokens", [2048, 60], ids=["one pass", "several passes"])
 def test_a_long_prefix_is_computed_once_and_remembered(llama, tokens):
     prefix = llama.prompts.encode_literal(TREATY * 6)

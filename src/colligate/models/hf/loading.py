@@ -67,32 +67,27 @@ def find_source(target: str) -> ModelSource:
     return ModelSource(target)
 
 
-def read_sizes(source: ModelSource) -> tuple[int | None, int | None]:
-    """Return the trained context length, and the bytes of one token's keys and values in 16 bits.
+def read_sizes(source: ModelSource) -> tuple[int | None, int | None, int | None]:
+    """Return the trained context, the bytes of a token's keys and values in 16 bits, and the size.
 
-    None if the model does not state it. The config of a hub name is downloaded if necessary.
+    The size is about how many weights there are. None if the model does not state it. The config of
+    a hub name is downloaded if necessary.
     """
     if source.gguf_file:
-        header = read_header(Path(source.place) / source.gguf_file)
-        return header.context_tokens, header.kv_bytes_per_token
+        file = Path(source.place) / source.gguf_file
+        header, shapes = read_header(file), read_shapes(file)
+        weights = sum(map(math.prod, shapes.values()))
+        return header.context_tokens, header.kv_bytes_per_token, weights
     config = load_pretrained(import_transformers().AutoConfig, source).get_text_config()
     length = getattr(config, "max_position_embeddings", None)
     heads = getattr(config, "num_attention_heads", 0)
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     width = getattr(config, "head_dim", None) or (config.hidden_size // heads if heads else 0)
-    return length, 4 * getattr(config, "num_hidden_layers", 0) * kv_heads * width or None
-
-
-def count_weights(source: ModelSource) -> int | None:
-    """Return about how many weights a model has by its config or its GGUF header, if they say."""
-    if source.gguf_file:
-        shapes = read_shapes(Path(source.place) / source.gguf_file)
-        return sum(math.prod(shape) for shape in shapes.values())
-    config = load_pretrained(import_transformers().AutoConfig, source).get_text_config()
     hidden, layers = getattr(config, "hidden_size", 0), getattr(config, "num_hidden_layers", 0)
     inner = getattr(config, "intermediate_size", None) or 4 * hidden
-    embeddings: int = getattr(config, "vocab_size", 0) * hidden
-    return embeddings + layers * (4 * hidden * hidden + 3 * hidden * inner) or None
+    weights = getattr(config, "vocab_size", 0) * hidden
+    weights += layers * (4 * hidden * hidden + 3 * hidden * inner)
+    return length, 4 * layers * kv_heads * width or None, weights or None
 
 
 def load_tokenizer(source: ModelSource) -> Any:

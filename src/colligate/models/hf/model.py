@@ -16,7 +16,6 @@ from colligate.models.hf.generate import BatchGenerator
 from colligate.models.hf.loading import (
     HFTokenizer,
     ModelSource,
-    count_weights,
     find_source,
     import_transformers,
     load_tokenizer,
@@ -55,12 +54,11 @@ class HFModel(LocalModel):
     ) -> None:
         import_transformers()  # reports what is missing
         source = find_source(target)
-        trained, kv_bytes = read_sizes(source)
+        trained, kv_bytes, self.weights = read_sizes(source)
         context = context_tokens or window(trained, kv_bytes, most=_LONGEST_WINDOW)
         options = {"context": context, "device": device, "dtype": dtype}
         backend = _Backend(source, name, parallel, options)
         super().__init__(backend, name=name, version=source.version, context_tokens=context)
-        self.weights = count_weights(source)
 
 
 class _Backend(LocalBackend):

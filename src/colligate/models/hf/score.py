@@ -7,7 +7,7 @@ and no mask is needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
@@ -31,18 +31,15 @@ class _Continuation:
     ids: tuple[int, ...]
     first: int
 
-
-@dataclass
-class _Row:
-    """Tokens to read, and the sequences that are scored by the logits after them."""
-
-    ids: tuple[int, ...]
-    scored: list[_Continuation] = field(default_factory=list)
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The tokens to read: nothing is predicted after the last one."""
+        return self.ids[:-1]
 
     @property
-    def outputs(self) -> int:
+    def size(self) -> int:
         """How many tokens get a log-probability."""
-        return sum(len(each.ids) - each.first for each in self.scored)
+        return len(self.ids) - self.first
 
 
 class LikelihoodScorer:
@@ -69,41 +66,41 @@ class LikelihoodScorer:
         wanted = [_Continuation((*prefix, *ids), len(prefix)) for prefix, ids in pairs]
         for each in wanted:
             self._runtime.check_fits(len(each.ids))
-        distinct = {each for each in wanted if each.first < len(each.ids)}
+        distinct = dict.fromkeys(each for each in wanted if each.size)
         scores: dict[_Continuation, list[float]] = {}
         with self._runtime.inference(stop, adapter):
             if self._pads and distinct:
-                self._score_together(_make_rows(distinct), adapter, scores)
-            for each in distinct - scores.keys():
+                self._score_together(list(distinct), adapter, scores)
+            for each in distinct.keys() - scores.keys():
                 scores[each] = self._score_alone(each, adapter)
         return [list(scores.get(each, ())) for each in wanted]
 
     def _score_together(
-        self, rows: list[_Row], adapter: str, scores: dict[_Continuation, list[float]]
+        self, rows: list[_Continuation], adapter: str, scores: dict[_Continuation, list[float]]
     ) -> None:
-        """Score rows in as few passes as fit; those too long for a pass are left out."""
-        ids = [row.ids for row in rows]
-        first = min(each.first for row in rows for each in row.scored)
+        """Score sequences in as few passes as fit; those too long for a pass are left out."""
+        ids = [row.read for row in rows]
+        first = min(row.first for row in rows)
         shared = min(count_shared(min(ids), max(ids)), first - 1)
         prefix = ids[0][:shared] if shared >= _MIN_PREFIX else ()
         layers = self._prefix_layers(prefix, adapter)
         for batch in self._split(rows, len(prefix)):
             self._score_batch(batch, len(prefix), layers, scores)
 
-    def _split(self, rows: list[_Row], known: int) -> list[list[_Row]]:
-        """Split rows into batches that fit into a pass, rows of similar length together."""
+    def _split(self, rows: list[_Continuation], known: int) -> list[list[_Continuation]]:
+        """Split sequences into batches that fit into a pass, those of similar length together."""
 
-        def fits(batch: list[_Row]) -> bool:
-            longest = len(batch[-1].ids)
+        def fits(batch: list[_Continuation]) -> bool:
+            longest = len(batch[-1].read)
             return (
                 len(batch) * (longest - known) <= _PASS_TOKENS
                 and len(batch) * longest <= _KEPT_TOKENS
-                and sum(longest - len(row.ids) for row in batch) <= _PADDING_TOKENS
-                and sum(row.outputs for row in batch) <= self._logit_rows
+                and sum(longest - len(row.read) for row in batch) <= _PADDING_TOKENS
+                and sum(row.size for row in batch) <= self._logit_rows
             )
 
-        batches: list[list[_Row]] = []
-        for row in sorted(rows, key=lambda row: len(row.ids)):
+        batches: list[list[_Continuation]] = []
+        for row in sorted(rows, key=lambda row: len(row.read)):
             if batches and fits([*batches[-1], row]):
                 batches[-1].append(row)
             elif fits([row]):
@@ -112,21 +109,20 @@ class LikelihoodScorer:
 
     def _score_batch(
         self,
-        batch: list[_Row],
+        batch: list[_Continuation],
         known: int,
         layers: Layers,
         scores: dict[_Continuation, list[float]],
     ) -> None:
-        """Score rows in one pass after the keys and values of their first `known` tokens."""
+        """Score sequences in one pass after the keys and values of their first `known` tokens."""
         torch, model = self._torch, self._runtime.model
-        longest = max(len(row.ids) for row in batch)
-        ids = [[*row.ids[known:], *[0] * (longest - len(row.ids))] for row in batch]
+        longest = max(len(row.read) for row in batch)
+        ids = [[*row.read[known:], *[0] * (longest - len(row.read))] for row in batch]
         # Each token is predicted at the one before it.
         places = [
-            (number, position - 1 - known, each.ids[position])
+            (number, position - 1 - known, row.ids[position])
             for number, row in enumerate(batch)
-            for each in row.scored
-            for position in range(each.first, len(each.ids))
+            for position in range(row.first, len(row.ids))
         ]
         numbers, positions, tokens = zip(*places, strict=True)
 
@@ -148,9 +144,7 @@ class LikelihoodScorer:
             handle.remove()
         values = self._log_probabilities(logits, range(len(tokens)), tokens)
         for row in batch:
-            for each in row.scored:
-                count = len(each.ids) - each.first
-                scores[each], values = values[:count], values[count:]
+            scores[row], values = values[: row.size], values[row.size :]
 
     def _score_alone(self, wanted: _Continuation, adapter: str) -> list[float]:
         """Score one sequence in as many passes as needed."""
@@ -180,17 +174,6 @@ class LikelihoodScorer:
         chosen = logits[index, columns].float()
         values: list[float] = (chosen - self._torch.cat(sums)[index]).tolist()
         return values
-
-
-def _make_rows(wanted: set[_Continuation]) -> list[_Row]:
-    """Return what must be read to score sequences: what begins another one is read with it."""
-    rows: list[_Row] = []
-    for each in sorted(wanted, key=lambda each: each.ids, reverse=True):  # the longer one first
-        read = each.ids[:-1]
-        if not rows or rows[-1].ids[: len(read)] != read:
-            rows.append(_Row(read))
-        rows[-1].scored.append(each)
-    return rows
 
 
 def _rotates_by_length(model: Any) -> bool:
