@@ -178,10 +178,9 @@ def test_a_layer_that_llama_cpp_applies_no_adapter_to(save, convert):
     ("sizes", "why"),
     [
         ({"hidden_size": 48}, "does not fit .*size mismatch: .*q_proj is 32 x 48, .* 32 x 32"),
-        ({"num_hidden_layers": 1}, "does not fit .*no q_proj for layer 1"),
         ({"num_hidden_layers": 3}, "does not fit .*no model.layers.2.self_attn.q_proj"),
     ],
-    ids=["width", "fewer layers", "more layers"],
+    ids=["width", "more layers"],
 )
 def test_one_made_for_another_model(convert, tmp_path, sizes, why):
     save_model(tmp_path / "other", "llama", **sizes)
@@ -191,7 +190,6 @@ def test_one_made_for_another_model(convert, tmp_path, sizes, why):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"target_modules": ["q_proj", "v_proj"]}, "does not fit .*no matrices for v_proj"),
         ({"peft_type": "PROMPT_TUNING"}, "its type is PROMPT_TUNING"),
         ({"lora_alpha": "many"}, "its lora_alpha or alpha_pattern is damaged"),
         ({"alpha_pattern": {"(": 2}}, "its lora_alpha or alpha_pattern is damaged"),

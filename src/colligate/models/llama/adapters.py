@@ -6,7 +6,6 @@ import hashlib
 import math
 import re
 import tempfile
-from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -97,7 +96,6 @@ def _convert(
     layers = int(metadata[f"{architecture}.block_count"])
     names = gguf.get_tensor_name_map(kinds[architecture], layers)
     pairs = _read_pairs(files)
-    _check_layers(files, settings, pairs, layers)
     tensors: dict[str, Matrix] = {}
     for module, (a, b) in pairs.items():
         name = f"{names.get_name(module)}.weight"
@@ -112,13 +110,11 @@ def _convert(
         if (a.shape[1], b.shape[0]) != shapes[name]:
             given, own = f"{b.shape[0]} x {a.shape[1]}", " x ".join(map(str, shapes[name][::-1]))
             raise _misfit(files, f"size mismatch: {module} is {given}, the model's {own}")
-        if architecture in _OTHER_ROWS and ".attn_q." in name:
-            b = _reorder_rows(b, int(metadata[f"{architecture}.attention.head_count"]))
-        if architecture in _OTHER_ROWS and ".attn_k." in name:
-            heads = metadata[f"{architecture}.attention.head_count"]
-            b = _reorder_rows(
-                b, int(metadata.get(f"{architecture}.attention.head_count_kv", heads))
-            )
+        heads = metadata[f"{architecture}.attention.head_count"]
+        if ".attn_k." in name:
+            heads = metadata.get(f"{architecture}.attention.head_count_kv", heads)
+        if architecture in _OTHER_ROWS and (".attn_q." in name or ".attn_k." in name):
+            b = _reorder_rows(b, int(heads))
         tensors[f"{name}.lora_a"] = a
         # llama.cpp multiplies by the file's alpha, which is 1 here, and divides by the rank.
         tensors[f"{name}.lora_b"] = b * np.float32(_factor(files, settings, module, len(a)))
@@ -144,26 +140,6 @@ def _reorder_rows(matrix: Matrix, heads: int) -> Matrix:
     rows, columns = matrix.shape
     halves = matrix.reshape(heads, 2, rows // heads // 2, columns)
     return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(rows, columns))
-
-
-def _check_layers(
-    files: LoraFiles, settings: dict[str, Any], modules: Collection[str], layers: int
-) -> None:
-    """Refuse an adapter that lacks layers of the model or targets that it names."""
-    targets = settings.get("target_modules")
-    found: dict[str, set[int]] = {}
-    for module in modules:
-        if match := re.search(r"\.(\d+)\.", module):
-            found.setdefault(module.rpartition(".")[2], set()).add(int(match[1]))
-    chosen = settings.get("exclude_modules") or settings.get("layers_to_transform") is not None
-    if not isinstance(targets, list):  # "all-linear", or a pattern that may mean some layers only
-        return
-    for target in targets:
-        if not any(f".{module}".endswith(f".{target}") for module in modules):
-            raise _misfit(files, f"it has no matrices for {target}")
-        missing = set(range(layers)) - found.get(target, set(range(layers)))
-        if missing and not chosen:
-            raise _misfit(files, f"it has no {target} for layer {min(missing)}")
 
 
 _MATRIX = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_(A|B)\.weight")
