@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from openai import AsyncStream
+from openai import APIConnectionError, AsyncOpenAI, AsyncStream
 
 from colligate.concurrency import SingleFlight, gather
 from colligate.documents.tokens import estimate_tokens, token_spans
@@ -34,8 +34,6 @@ from colligate.models.base import (
 from colligate.models.label_odds import require_labels
 from colligate.models.logprobs import PromptLogprobs, TopLogprobs
 from colligate.models.openai_http import (
-    REFUSALS,
-    UNUSABLE,
     Dialect,
     Endpoint,
     Garbled,
@@ -107,48 +105,45 @@ class OpenAIChat:
         """
         display = _Display(on_token) if on_token else None
         options = {"stream_options": {"include_usage": True}} if display else {}
-        spent = Usage()  # on answers that were not used
-        reply: ServerReply | None = None
 
         def show(text: str) -> None:
             # Where the server does not stop by itself, only the end shows where to cut.
             if display and (not request.stop or self._dialect.takes("stop")):
                 display.show(text)
 
-        async with self._endpoint.call(self._model, self._dialect.body(request)) as call:
-            while reply is None:
-                room = self._dialect.thinking_room  # other calls may add to it meanwhile
-                body, in_stream = self._dialect.body(request, **options), False
-                try:
-                    if display is None:
-                        answer = await call.client.post(_CHAT, body=body, cast_to=object)
-                        reply = read_reply(answer)
-                    else:
-                        stream = await call.client.post(
-                            _CHAT,
-                            body=body | {"stream": True},
-                            cast_to=object,
-                            stream=True,
-                            stream_cls=AsyncStream[Any],
-                        )
-                        in_stream = True
-                        reply = await read_stream(stream, show)
-                except REFUSALS as error:
-                    if not self._dialect.learn(error, body):
-                        raise
-                except UNUSABLE as error:
-                    call.retry(error, in_stream=in_stream)
-                if reply is None:
-                    continue
-                text, inline_thinking = reply.content or "", ""
-                # JSON's text may have marks of thinking.
-                if request.schema is None or not text.lstrip().startswith("{"):
-                    text, inline_thinking = split_thinking(text)
-                thinking = "\n\n".join(filter(None, (reply.thinking.strip(), inline_thinking)))
-                if room < _ROOM_TO_THINK and reply.was_cut_thinking(thinking) and not text.strip():
-                    spent += reply.usage_for(request.messages)
-                    self._dialect.give_room_to_think(_ROOM_TO_THINK)
-                    reply = None
+        async def send(client: AsyncOpenAI, body: Mapping[str, Any]) -> ServerReply:
+            if display is None:
+                return read_reply(await client.post(_CHAT, body=body, cast_to=object))
+            stream = await client.post(
+                _CHAT,
+                body={**body, "stream": True},
+                cast_to=object,
+                stream=True,
+                stream_cls=AsyncStream[Any],
+            )
+            try:
+                return await read_stream(stream, show)
+            except APIConnectionError as error:  # the client retries none inside a stream
+                raise error.__cause__ or error from None
+
+        spent = Usage()  # on answers that were not used
+        while True:
+            room = self._dialect.thinking_room  # other calls may add to it meanwhile
+            reply = await self._endpoint.ask(
+                send,
+                lambda: self._dialect.body(request, **options),
+                model=self._model,
+                learn=self._dialect.learn,
+            )
+            text, thinking = reply.content or "", ""
+            # JSON's text may have marks of thinking.
+            if request.schema is None or not text.lstrip().startswith("{"):
+                text, thinking = split_thinking(text)
+            thinking = "\n\n".join(filter(None, (reply.thinking.strip(), thinking)))
+            if room or text.strip() or not reply.was_cut_thinking(thinking):
+                break
+            spent += reply.usage_for(request.messages)
+            self._dialect.give_room_to_think(_ROOM_TO_THINK)
         text = _cut(text, request.stop)
         warnings = self._dialect.take_warnings()
         if display is not None and not display.show(text):
@@ -169,8 +164,7 @@ class OpenAIChat:
 
         Labels of several tokens, and labels after `forced`, are scored whole where the server
         gives likelihoods and templates conversations (vLLM), one pass per label. Otherwise the
-        odds are those of the first token, in one call (`odds_from_first_token`); a blank that
-        ends `forced` may be lost.
+        odds are those of the first token, in one call (`odds_from_first_token`).
         """
         require_labels(labels)
         scorer = await self._whole_scorer(labels, forced)

@@ -13,8 +13,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from json import JSONDecodeError
@@ -49,9 +48,6 @@ else:  # openai 3 speaks httpx2, openai 2 httpx: where used here they are alike
 
 T = TypeVar("T")
 
-REFUSALS = (openai.BadRequestError, openai.UnprocessableEntityError)
-"""A server refuses a request as it is; `Dialect.learn` may find out why."""
-
 OnRefusal = Callable[[openai.APIStatusError, Mapping[str, Any]], bool]
 
 
@@ -67,7 +63,7 @@ UNUSABLE = (
     httpx.RequestError,  # the body of a refused stream breaks off
     openai.APIError,  # a stream breaks off, or an error event comes in it
 )
-"""An answer arrives and cannot be read; `EndpointCall.retry` decides whether to ask again."""
+"""An answer arrives and cannot be read; asking again may help."""
 
 
 @dataclass(frozen=True)
@@ -138,26 +134,31 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"
 
-    @asynccontextmanager
-    async def call(
-        self, model: str = "", body: Mapping[str, Any] | None = None
-    ) -> AsyncIterator[EndpointCall]:
-        """Hold a slot for one call, within the deadline; raise each failure as a typed error.
+    async def ask(
+        self,
+        send: Callable[[AsyncOpenAI, Mapping[str, Any]], Awaitable[T]],
+        body: Callable[[], Mapping[str, Any]] = dict,
+        *,
+        model: str = "",
+        learn: OnRefusal | None = None,
+    ) -> T:
+        """Return what `send` reads, within the bounds of calls and the deadline.
 
-        A `body` counts for the bounds of a minute. The wait for a slot is not part of the deadline.
+        It is called again with a new body if the answer cannot be read, and if `learn` returns True
+        for a refusal and the body that was refused. Waiting for a slot is not part of the deadline.
 
         Raises:
             ModelError: one of its subclasses. UnknownModel: the server does not have `model`.
         """
         async with self.policy.slots.of(self._base_url, self.policy.in_flight):
-            if model and body is not None:
-                await self._wait_for_the_minute(model, body)
+            if model:
+                await self._wait_for_the_minute(model, body())
             here = self._connect()
             timer = asyncio.timeout(self.policy.deadline)
             here.deadlines.add(timer)
             try:
                 async with timer:
-                    yield EndpointCall(here.client, self.policy.max_retries)
+                    return await self._send_until_read(send, body, here.client, learn)
             except (openai.OpenAIError, TimeoutError, *UNUSABLE) as error:
                 if isinstance(error, TimeoutError) and not timer.expired():
                     raise
@@ -165,6 +166,31 @@ class Endpoint:
                 raise await self._typed(error, here, model) from None
             finally:
                 here.deadlines.discard(timer)
+
+    async def _send_until_read(
+        self,
+        send: Callable[[AsyncOpenAI, Mapping[str, Any]], Awaitable[T]],
+        body: Callable[[], Mapping[str, Any]],
+        client: AsyncOpenAI,
+        learn: OnRefusal | None,
+    ) -> T:
+        retries_left = self.policy.max_retries
+        while True:
+            sent = body()
+            try:
+                return await send(client, sent)
+            except openai.APIConnectionError:
+                raise  # the client has retried it
+            except openai.APIStatusError as error:
+                refused = isinstance(
+                    error, (openai.BadRequestError, openai.UnprocessableEntityError)
+                )
+                if not (refused and learn and learn(error, sent)):
+                    raise
+            except UNUSABLE:
+                if not retries_left:
+                    raise
+                retries_left -= 1
 
     async def _wait_for_the_minute(self, model: str, body: Mapping[str, Any]) -> None:
         requests, tokens = self.policy.requests_per_minute, self.policy.tokens_per_minute
@@ -191,9 +217,7 @@ class Endpoint:
         served: dict[str, Any] = {}
         if model:
             with contextlib.suppress(openai.OpenAIError, *UNUSABLE):
-                served = _read_models(
-                    await here.client.get("/models", cast_to=object, options={"max_retries": 0})
-                )
+                served = await _list_models(here.client.with_options(max_retries=0), {})
         return self._failures.not_found(error, model, served)
 
     async def post(
@@ -205,30 +229,17 @@ class Endpoint:
         model: str = "",
         learn: OnRefusal | None = None,
     ) -> T:
-        """Post a body and read the JSON of the answer; ask again when it cannot be read.
+        """Post a body and read the JSON of the answer; see `ask`."""
 
-        `learn` gets a refusal and the body that was refused; if it returns True, the body is made
-        and posted anew.
-        """
-        async with self.call(model, body() if callable(body) else body) as call:
-            while True:
-                sent = body() if callable(body) else body
-                try:
-                    return read(await call.client.post(path, body=sent, cast_to=object))
-                except REFUSALS as error:
-                    if learn is None or not learn(error, sent):
-                        raise
-                except UNUSABLE as error:
-                    call.retry(error)
+        async def send(client: AsyncOpenAI, sent: Mapping[str, Any]) -> T:
+            return read(await client.post(path, body=sent, cast_to=object))
+
+        make = body if callable(body) else lambda: body
+        return await self.ask(send, make, model=model, learn=learn)
 
     async def models(self) -> dict[str, dict[str, Any]]:
         """Return what the server lists at `/models`: id -> entry."""
-        async with self.call() as call:
-            while True:
-                try:
-                    return _read_models(await call.client.get("/models", cast_to=object))
-                except UNUSABLE as error:
-                    call.retry(error)
+        return await self.ask(_list_models)
 
     async def aclose(self) -> None:
         """Close this event loop's connections; calls under way fail. Safe to call twice."""
@@ -285,30 +296,12 @@ _UNSENT = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version"
 
 
 @dataclass
-class EndpointCall:
-    """One call that holds a slot; `client` sends its requests."""
-
-    client: AsyncOpenAI
-    retries_left: int
-
-    def retry(self, error: Exception, *, in_stream: bool = False) -> None:
-        """Allow another request after an answer that cannot be used, or raise the error.
-
-        The client itself retries refusals and lost connections, except inside a stream.
-        """
-        lost = isinstance(error, openai.APIConnectionError) and not in_stream
-        if lost or isinstance(error, openai.APIStatusError) or not self.retries_left:
-            raise error
-        self.retries_left -= 1
-
-
 class _Connections:
     """The client of one event loop, and the deadlines of the calls that use it."""
 
-    def __init__(self, client: AsyncOpenAI) -> None:
-        self.client = client
-        self.closed = False
-        self.deadlines: set[asyncio.Timeout] = set()
+    client: AsyncOpenAI
+    closed: bool = False
+    deadlines: set[asyncio.Timeout] = field(default_factory=set)
 
     async def aclose(self) -> None:
         self.closed = True
@@ -327,7 +320,8 @@ async def _prevent_useless_retries(response: httpx.Response) -> None:
         response.headers["x-should-retry"] = "false"
 
 
-def _read_models(listed: Any) -> dict[str, dict[str, Any]]:
+async def _list_models(client: AsyncOpenAI, _: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    listed: Any = await client.get("/models", cast_to=object)
     entries = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(entries, list):
         raise Garbled("/models lists nothing")
@@ -360,15 +354,12 @@ class Failures:
     def without_status(self, error: Exception, timeout: float) -> ModelError:
         """Return the typed error for a lost connection, or an answer that cannot be used."""
         if isinstance(error, openai.APITimeoutError | httpx.TimeoutException):
-            why = f"nothing arrived for {timeout:g} s"
-            return EndpointUnreachable(
-                f"no answer from {self.url}", why, "is the server overloaded?"
-            )
+            what, why = f"no answer from {self.url}", f"nothing arrived for {timeout:g} s"
+            return EndpointUnreachable(what, why, "is the server overloaded?")
         if isinstance(error, openai.APIConnectionError | httpx.RequestError):
             cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
-            why = self.scrub(str(cause or "no connection"))
-            hint = "is the server running, and the URL right?"
-            return EndpointUnreachable(f"nobody answers at {self.url}", why, hint)
+            what, why = f"nobody answers at {self.url}", self.scrub(str(cause or "no connection"))
+            return EndpointUnreachable(what, why, "is the server running, and the URL right?")
         if isinstance(error, openai.APIError):  # an error event inside a stream
             if _CONTEXT.search(error.message):
                 return self._too_long(error.message)
@@ -391,16 +382,13 @@ class Failures:
             return RequestRefused(f"{self.url} redirects to another address", why, hint)
         if status == 429:
             if "insufficient_quota" in (error.code, error.type):
-                hint = "add credit, or use another key or model"
-                return RateLimited(f"no quota left at {self.url}", message, hint)
+                return RateLimited(f"no quota left at {self.url}", message, "add credit")
             return RateLimited(f"{self.url} accepts no more calls for now", after, "wait a little")
         if is_context_error(error):
             return self._too_long(message)
         if status >= 500:
-            hint = "try again later, or look at the server's log"
-            return ServerFailed(f"{self.url} failed", after, hint)
-        why = f"HTTP {status}: {message}"
-        return RequestRefused(f"{self.url} refuses the request", why, "see its message")
+            return ServerFailed(f"{self.url} failed", after, "try again later")
+        return RequestRefused(f"{self.url} refuses the request", f"HTTP {status}: {message}")
 
     def not_found(
         self, error: openai.APIStatusError, model: str, served: Collection[str]
