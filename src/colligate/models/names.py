@@ -44,15 +44,10 @@ if TYPE_CHECKING:
 OPENAI_DEFAULT = "gpt-6-luna"
 """The model used when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
 
-MODEL_FORMS = tuple(
-    "bundled[+ADAPTER] gguf:PATH[+ADAPTER] hf:NAME-OR-PATH[+ADAPTER] openai:MODEL[@BASE_URL]"
-    " openai/MODEL ollama/MODEL".split()
-)
-EMBEDDER_FORMS = ("minilm", "static", "e5", "openai:MODEL[@BASE_URL]", "st:NAME-OR-PATH")
-RERANKER_FORMS = tuple(
-    "none minilm embedding likelihood cross-encoder:NAME onnx:FOLDER http:MODEL@URL".split()
-)
-CHECK_FORMS = ("none", "model", "odds", "head", "hf:NAME-OR-PATH", "onnx:FOLDER")
+_MODELS = "bundled gguf:PATH hf:NAME-OR-PATH openai:MODEL[@BASE_URL] ollama/MODEL"
+_EMBEDDERS = "minilm static e5 openai:MODEL[@BASE_URL] st:NAME-OR-PATH"
+_RERANKERS = "none minilm embedding likelihood cross-encoder:NAME onnx:FOLDER http:MODEL@URL"
+_CHECKS = "none model odds head hf:NAME-OR-PATH onnx:FOLDER"
 
 # Short names of embedders and the names of their vectors, which libraries record and errors show.
 _PINNED_EMBEDDERS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
@@ -106,8 +101,8 @@ def open_model(
         takes = inspect.signature(opener).parameters
         own = {"with_key": with_key, "on_progress": on_progress}
         return opener(rest, **options, **{k: v for k, v in own.items() if k in takes})
-    forms = (*MODEL_FORMS, *(f"{scheme}:NAME" for scheme in plugins("models")))
-    raise _unknown("model", name, forms, ("bundled",))
+    forms = (*_MODELS.split(), *(f"{scheme}:NAME" for scheme in plugins("models")))
+    raise _unknown("model", name, forms)
 
 
 def open_embedder(
@@ -141,7 +136,7 @@ def open_embedder(
         from colligate.models.embedders import SentenceTransformerEmbedder
 
         return SentenceTransformerEmbedder(rest)
-    raise _unknown("embedder", name, EMBEDDER_FORMS, ("minilm", "static", "e5"))
+    raise _unknown("embedder", name, tuple(_EMBEDDERS.split()))
 
 
 def pull_embedder(name: str, *, on_progress: OnProgress | None = None) -> bool:
@@ -197,7 +192,7 @@ def open_reranker(
         from colligate.models.embedders import CrossEncoderReranker
 
         return CrossEncoderReranker(rest)
-    raise _unknown("reranker", name, RERANKER_FORMS, ("none", "minilm", "embedding", "likelihood"))
+    raise _unknown("reranker", name, tuple(_RERANKERS.split()))
 
 
 def open_head(name: str) -> Verifier:
@@ -217,7 +212,7 @@ def open_head(name: str) -> Verifier:
         from colligate.models.embedders import NLIVerifier
 
         return NLIVerifier(rest)
-    raise _unknown("check", name, CHECK_FORMS, ("none", "model", "odds", "head"))
+    raise _unknown("check", name, tuple(_CHECKS.split()))
 
 
 def default_model() -> tuple[str, str]:
@@ -226,7 +221,7 @@ def default_model() -> tuple[str, str]:
     With `OPENAI_BASE_URL` and no `OPENAI_MODEL` the server is asked what it has: this blocks.
 
     Raises:
-        EndpointUnreachable: the server does not list its models.
+        ModelError: the server does not list its models.
     """
     url = os.environ.get("OPENAI_BASE_URL")
     key = os.environ.get("OPENAI_API_KEY", "").strip()
@@ -234,12 +229,27 @@ def default_model() -> tuple[str, str]:
         return "bundled", "no other model is named"
     model, why = os.environ.get("OPENAI_MODEL"), "OPENAI_MODEL"
     if not model and url and redact_url(url) != OPENAI_URL:
-        model, why = _first_model(url, key), "the first model at OPENAI_BASE_URL"
+        model, why = asyncio.run(_find_first_model(url, key)), "the first model at OPENAI_BASE_URL"
     elif not model:
         model, why = OPENAI_DEFAULT, "OPENAI_API_KEY is set"
     # The name is shown: a URL with a password is left out of it, the backend finds it itself.
     plain = url is not None and redact_url(url) == url.rstrip("/")
     return f"openai:{model}" + (f"@{url}" if plain else ""), why
+
+
+async def _find_first_model(url: str, key: str) -> str:
+    from colligate.models.openai_http import Endpoint, Policy
+
+    endpoint = Endpoint(url, key, policy=Policy(max_retries=0, timeout=10))
+    what, hint = f"{redact_url(url)} does not list its models", "name one with OPENAI_MODEL"
+    try:
+        if listed := await endpoint.models():
+            return next(iter(listed))
+    except ModelError as error:
+        raise EndpointUnreachable(what, error.why or error.what, hint) from None
+    finally:
+        await endpoint.aclose()
+    raise EndpointUnreachable(what, "it has none", hint)
 
 
 def ollama_url() -> str:
@@ -293,43 +303,26 @@ def _pinned_models() -> list[str]:
     return [name for name, weights in PINNED.items() if weights.is_gguf]
 
 
-def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...]) -> UnknownModel:
+def _unknown(what: str, name: str, forms: tuple[str, ...]) -> UnknownModel:
     """Return the error for a name of no known form, with what was probably meant."""
     kinds = [form.partition(":")[0] for form in forms if ":" in form]
     begun = re.split("[:/]", name, maxsplit=1)[0]
-    near = closest(begun, [*words, *kinds])
-    meant = None
+    near = closest(begun, [form for form in forms if ":" not in form] + kinds)
     if near and near != begun:
         meant = near + (f":{name[len(begun) + 1 :]}" if near in kinds else "")
     elif "openai" in kinds and name.startswith(("http://", "https://")):
         meant = f"openai:MODEL@{name}"
     elif "gguf" in kinds and (name.endswith(".gguf") or name in _pinned_models()):
         meant = f"gguf:{name}"
-    elif name[len(begun) :].strip("/") and name[len(begun)] == "/":
-        meant = next((f"{kind}:{name}" for kind in ("hf", "st") if kind in kinds), None)
+    elif re.fullmatch(r"[\w.-]+/[\w.-]+", name):  # as on the hub
+        meant = next((f"{kind}:{name}" for kind in ("hf", "st") if kind in kinds), "")
+    else:
+        meant = ""
+    if meant:
+        return UnknownModel(f"no {what} {name!r}", "", f"did you mean {meant}?")
     why = "colligate speaks OpenAI's protocol, others only through a proxy such as LiteLLM"
-    hint = f"did you mean {meant}?" if meant else f"names are {', '.join(forms)}"
-    return UnknownModel(f"no {what} {name!r}", "" if meant or "openai" not in kinds else why, hint)
-
-
-def _first_model(url: str, key: str) -> str:
-    from colligate.models.openai_http import Endpoint, Policy
-
-    async def ask() -> str:
-        endpoint = Endpoint(url, key, policy=Policy(max_retries=0, timeout=10))
-        try:
-            return next(iter(await endpoint.models()), "")
-        finally:
-            await endpoint.aclose()
-
-    why = "it has none"
-    try:
-        if first := asyncio.run(ask()):
-            return first
-    except ModelError as error:
-        why = error.why or error.what
-    what = f"{redact_url(url)} does not list its models"
-    raise EndpointUnreachable(what, why, "name one with OPENAI_MODEL")
+    why = why if "openai" in kinds else ""
+    return UnknownModel(f"no {what} {name!r}", why, f"names are {', '.join(forms)}")
 
 
 # The parts of a name
@@ -421,11 +414,9 @@ def normalize_name(name: str) -> str:
     if kind not in ("openai", "ollama"):
         return name
     model, url = (rest, ollama_url()) if kind == "ollama" else _split_url(rest)
-    try:
-        url = redact_url(url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
-    except UnknownModel:
-        return name
-    return f"openai:{model}" + ("" if url == OPENAI_URL else f"@{url}")
+    url = url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+    shown = redact_name(f"openai:{model}@{url}")
+    return shown.removesuffix(f"@{OPENAI_URL}")
 
 
 def redact_name(name: str) -> str:
@@ -529,8 +520,7 @@ def find_option_problem(name: str, option: str, value: Any) -> tuple[str, str] |
         return f"{kind} models take no such option", hint
     wanted = takes[option]
     right = isinstance(value, (int, float) if wanted is float else wanted)
-    if option == "draft" and value == 0 and right and not isinstance(value, bool):
-        return None
-    if not right or isinstance(value, bool) or (wanted is not str and not value > 0):
+    least = 0 if option == "draft" else 1e-9
+    if not right or isinstance(value, bool) or (wanted is not str and not value >= least):
         return f"expected {_EXPECTED[wanted]}", ""
     return None
