@@ -169,19 +169,18 @@ ZEROS = b"0" * (40 << 20)
 
 
 @pytest.mark.parametrize(
-    "bomb",
+    ("bomb", "kind"),
     [
-        lambda: pack({"word/document.xml": ZEROS}),
-        lambda: pack({"xl/workbook.xml": ZEROS}),
-        lambda: pack({"META-INF/container.xml": ZEROS}),
-        lambda: pack({"word/x.xml": b"<w/>", "a.zip": pack({"b": pack({"a": ZEROS})})}),
-        lambda: lying(pack({"word/document.xml": ZEROS})),
-        sharing,
+        (lambda: pack({"word/document.xml": ZEROS}), TooLarge),
+        (lambda: pack({"xl/workbook.xml": ZEROS}), TooLarge),
+        (lambda: lying(pack({"word/document.xml": ZEROS})), CorruptFile),
+        (sharing, (TooLarge, CorruptFile)),  # newer releases of Python find the overlap
     ],
 )
-def test_zip_bombs(tmp_path: Path, bomb: Callable[[], bytes]) -> None:
+def test_zip_bombs(tmp_path: Path, bomb: Callable[[], bytes], kind: Any) -> None:
     (tmp_path / "a.docx").write_bytes(bomb())
-    assert "unpack to more than" in refusal(tmp_path / "a.docx", TooLarge)
+    with pytest.raises(kind):
+        read_file(tmp_path / "a.docx")
 
 
 def test_too_many_members_and_a_gzip_bomb(tmp_path: Path) -> None:
