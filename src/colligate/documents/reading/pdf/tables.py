@@ -249,7 +249,7 @@ def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
         else:
             blocks.append(PdfBlock(block.kind, [line], block.level, block.marker))
             last = block
-    return _order([*blocks, *(new for new, _ in made)])
+    return [*blocks, *(new for new, _ in made)]
 
 
 def _find_rows(page: PageLayout, block: PdfBlock, line: PdfLine | None) -> set[int]:
@@ -408,17 +408,3 @@ def _align(rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:
 def _is_figure(cell: _Cell) -> bool:
     text = cell.text.replace(" ", "")
     return (_FIGURE.fullmatch(text) or _SIGN.fullmatch(text)) is not None
-
-
-def _order(blocks: list[PdfBlock]) -> list[PdfBlock]:
-    """Return blocks from top to bottom if none are side by side, else as they are."""
-    spans = []
-    for block in blocks:
-        parts = block.lines or block.items
-        top = min((part.y for part in parts), default=0.0)
-        spans.append((top, max((part.y + part.height for part in parts), default=top), block))
-    spans.sort(key=lambda span: span[0])
-    shown = [span for span in spans if span[2].kind != "chrome"]
-    if any(b[0] < a[1] - 0.5 * (b[1] - b[0]) for a, b in pairwise(shown)):
-        return blocks
-    return [block for _, _, block in spans]
