@@ -56,7 +56,6 @@ class _Row:
     printed: str  # "" if the row names no page
     leader: bool
     indent: float
-    part: str = ""  # the Roman numeral of a part, where it has a cell of its own
 
 
 _OTHER_LIST = re.compile(
@@ -130,9 +129,7 @@ def _read_row(line: PdfLine, cells: Sequence[TextItem]) -> _Row:
     title = title.removesuffix(" .") if printed else title
     if not any(map(str.isalpha, title)):
         title, printed = text, ""
-    first = cells[0].text.strip()
-    part = first if len(cells) > 1 and first.isupper() and roman_value(first) else ""
-    return _Row(line, title, printed, leader, line.x, part)
+    return _Row(line, title, printed, leader, line.x)
 
 
 _GAP = 8.0  # points between an entry's title and its page number where no dots lead to it
@@ -191,7 +188,7 @@ def _make_entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
         found.append((row, title, row.printed))
     ranked = assign_levels(
         ListedHeading(
-            HeadingNumber("part", (row.part,), 0) if row.part else split_number(title)[0],
+            split_number(title)[0],
             indent=row.indent,
             strong=row.line.bold,
             matter=title_key(title) in _BACK_AND_FRONT,

@@ -10,7 +10,7 @@ import dataclasses
 import io
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -54,7 +54,7 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
         tree=partial(markdown_tree, structure=structure),
         title=_choose_title(clean_line(facts.get("Title", "")), pages, source.stem),
         metadata={
-            "authors": _find_authors(facts),
+            "authors": clean_line(facts.get("Author", "")),
             "created_at": _MADE.sub(r"\1-\2-\3", facts.get("CreationDate", "")),
             "ocr": source.limits.ocr if is_recognised else "",
             "pdf": DOCLING if source.limits.pdf == DOCLING else "",
@@ -289,17 +289,6 @@ def _encrypted(source: SourceFile) -> EncryptedFile:
 
 def _corrupt(source: SourceFile, why: str) -> CorruptFile:
     return source.error(CorruptFile, f"the PDF is damaged ({why})", "fetch it again")
-
-
-_NO_AUTHOR = re.compile(r"anonymous$|[^@]*\w\.(?:com|io|net)\b", re.I)
-
-
-def _find_authors(facts: Mapping[str, str]) -> str:
-    """Return the authors; empty if that is the program's firm, which has the program's name."""
-    author = clean_line(facts.get("Author", ""))
-    first, *_ = author.split() or [""]
-    programs = f"{facts.get('Creator', '')} {facts.get('Producer', '')}".split()
-    return "" if first in programs or _NO_AUTHOR.match(author) else author
 
 
 _NO_TITLE = re.compile(

@@ -221,7 +221,7 @@ def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
     running: set[int] = set()
     for block in page.blocks:
         rows = by_block[id(block)]
-        if block.kind == "heading" and _is_alone(page, block, rows):
+        if block.kind == "heading":
             headings |= rows
         elif block.kind == "table" and not rows & torn:
             others |= rows
@@ -273,17 +273,6 @@ def _find_rows(page: PageLayout, block: PdfBlock, line: PdfLine | None) -> set[i
             or line.y <= row.y + row.height / 2 <= line.y + line.height
         )
     }
-
-
-def _is_alone(page: PageLayout, block: PdfBlock, rows: set[int]) -> bool:
-    """Report whether a heading is all there is in its rows, at the left or in the middle."""
-    own = sum(len(_letters(line.text)) for line in block.lines)
-    left = min((line.x for line in block.lines), default=0.0)
-    right = max((line.x + line.width for line in block.lines), default=0.0)
-    centred = abs(left + right - page.width) < 0.1 * page.width
-    return own >= sum(len(_letters(page.rows[n].text)) for n in rows) and (
-        centred or left < 0.35 * page.width
-    )
 
 
 _LONG = 0.6  # of the page's width: a row of one cell that is wider is text
