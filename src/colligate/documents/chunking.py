@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from colligate.documents.document import Document
-from colligate.documents.sentences import sentence_spans, split_sentences
+from colligate.documents.sentences import Block, iter_blocks, sentence_spans, split_sentences
 from colligate.documents.span import Span
 from colligate.documents.tokens import CJK, iter_token_spans
 from colligate.documents.tree import Kind
@@ -57,10 +56,11 @@ class Structural:
 
     def __call__(self, document: Document) -> list[Span]:
         packer = _Packer(document, _Ruler(document.text, self.tokenizer), self.tokens)
-        for _, blocks in groupby(_iter_blocks(document), key=lambda block: block.section):
-            for block in blocks:
-                packer.add(block)
-            packer.flush()
+        for block in iter_blocks(document, document.span(0, len(document))):
+            if block.kind is Kind.SECTION:
+                packer.flush()
+            packer.add(block)
+        packer.flush()
         return packer.chunks
 
 
@@ -163,35 +163,6 @@ class SixSentences:
         return _group(document, [(span.start, span.end) for span in spans], self.sentences)
 
 
-class _Block(NamedTuple):
-    """A heading or a block's own text, and the section it is in."""
-
-    start: int
-    end: int
-    kind: Kind
-    section: int
-
-
-def _iter_blocks(document: Document) -> Iterator[_Block]:
-    """Yield the whole text in blocks, each up to the next, whatever the tree covers."""
-    text = document.text
-    starts = [(0, Kind.PARAGRAPH, 0)]
-    section: list[int] = []  # of each node: itself, or the nearest with a heading around it
-    for node in document.tree:
-        # Text before the first heading belongs to the title above it: no heading is between them.
-        inside = node.parent is not None and (node.kind is not Kind.SECTION or node.synthetic)
-        section.append(section[node.parent or 0] if inside else node.id)
-        if node.heading is not None:
-            starts.append((node.heading.start, Kind.SECTION, node.id))
-            starts.append((node.heading.end, Kind.PARAGRAPH, node.id))
-        elif node.kind not in (Kind.ROOT, Kind.SECTION):
-            starts.append((node.span.start, node.kind, section[-1]))
-    ends = [start for start, _, _ in starts[1:]] + [len(text)]
-    for (start, kind, owner), end in zip(starts, ends, strict=True):
-        if span := document.trim(start, end):
-            yield _Block(span.start, span.end, kind, owner)
-
-
 _LINE = re.compile(r"[^\r\n]+")
 _WIDEST_GAP = 1_000  # characters of blanks that a chunk may hold
 
@@ -208,7 +179,7 @@ class _Packer:
         self._end = 0
         self._has_text = False  # it holds more than a heading
 
-    def add(self, block: _Block) -> None:
+    def add(self, block: Block) -> None:
         """Append a block, whole if possible."""
         if self._take(block.start, block.end, block.kind):
             return
@@ -252,7 +223,7 @@ class _Packer:
         self._end = end
         self._has_text = self._has_text or kind is not Kind.SECTION
 
-    def _split(self, block: _Block) -> Iterable[tuple[int, int]]:
+    def _split(self, block: Block) -> Iterable[tuple[int, int]]:
         text = self._document.text[block.start : block.end]
         found: Iterable[tuple[int, int]]
         if block.kind in (Kind.TABLE, Kind.CODE):

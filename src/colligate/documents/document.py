@@ -70,23 +70,15 @@ class Document:
         return next((self.metadata[key] for key in _AUTHORS if key in self.metadata), "")
 
     def __post_init__(self) -> None:
-        texts = {
-            "id": self.id,
-            "title": self.title,
-            "source": self.source,
-            "text": self.text,
-            "metadata": "".join([*self.metadata, *self.metadata.values()]),
-            "warnings": "".join(self.warnings),
-        }
-        for name, text in texts.items():
-            try:
+        facts = (*self.metadata, *self.metadata.values(), *self.warnings)
+        try:
+            for text in (self.id, self.title, self.source, self.text, *facts):
                 text.encode()
-            except UnicodeEncodeError as error:
-                raise UsageError(
-                    f"the {name} of document {clean_text(self.id)} cannot be encoded as UTF-8",
-                    f"it has half a surrogate pair at {error.start}",
-                    "pass it through colligate.documents.clean_text",
-                ) from error
+        except UnicodeEncodeError as error:
+            what = f"a text of document {clean_text(self.id)} cannot be encoded as UTF-8"
+            why = f"it has half a surrogate pair at {error.start}"
+            hint = "pass it through colligate.documents.clean_text"
+            raise UsageError(what, why, hint) from error
 
     def __len__(self) -> int:
         return len(self.text)

@@ -55,7 +55,8 @@ def markdown_tree(text: str, document_id: str, *, structure: Structure | None = 
     if not levels:
         structure = Structure(1.0, Basis.NONE)
     builder = _MarkdownTreeBuilder(text, document_id, body, levels)
-    return builder.build(tokens, structure or Structure(1.0, Basis.MARKUP))
+    builder.read(tokens)
+    return builder.build(structure or Structure(1.0, Basis.MARKUP))
 
 
 def own_span(document: Document, node: Node) -> Span | None:
@@ -112,81 +113,44 @@ _NOT_BLANK = re.compile(r"\S")
 _LIST_MARK = re.compile(r"[ \t>]*(?:[-+*]|\d{1,9}[.)])[ \t]*")
 
 
-class _MarkdownTreeBuilder:
-    """Builds the tree in one pass; a node closes when the next one outside it begins."""
+class OutlineBuilder:
+    """Builds a tree in one pass, from headings and blocks in their order.
 
-    def __init__(self, text: str, document_id: str, body: int, levels: Sequence[int]) -> None:
+    A node closes where the next one outside it begins, blanks trimmed. `levels` are those of all
+    headings to come; they tell which text belongs to an introduction.
+    """
+
+    def __init__(self, text: str, document_id: str, levels: Sequence[int]) -> None:
         self._text = text
-        self._lines = [body, *(m.end() for m in _LINE_END.finditer(text, body))]
         self._builder = TreeBuilder(document_id)
         root = self._builder.add(Kind.ROOT, 0, len(text), None)
         self._open = [root]  # from the root to the latest node
         self._sections = [(0, root)]  # (level, node) of the open sections
-        self._items: list[tuple[int, int]] = []  # (node, where its text begins) of open list items
-        self._quote: int | None = None  # where a quote begins that has no node yet
-        self._fresh = False  # the innermost list item is empty so far
         self._introduction: int | None = None
         self._trim = (0, 0)  # the last result of _trim_end
         self._titled = len(levels) > 1 and levels[0] < min(levels[1:])
         self._lead = bool(levels)  # text here belongs to an introduction
-        if body:
-            self._add(Kind.CODE, 0, root)
 
-    def build(self, tokens: Sequence[Token], structure: Structure) -> Tree:
-        """Read all tokens, then close all open nodes."""
-        for i, token in enumerate(tokens):
-            if _is_heading(tokens, i):
-                self._add_heading(token, tokens[i + 1].content)
-            elif token.type in _CONTENT:
-                self._add_content(_CONTENT[token.type], self._begin_of(token), self._end_of(token))
-            elif token.type == "list_item_open":
-                self._add_list_item(token)
-            elif token.type == "list_item_close":
-                self._items.pop()
-                self._fresh = False
-            elif token.type == "blockquote_open" and self._quote is None:
-                self._quote = self._begin_of(token)
-            elif token.type == "blockquote_close" and self._quote is not None:
-                self._add_content(Kind.PARAGRAPH, self._quote, len(self._text))  # an empty quote
-        self._close_to(self._open[0], self._trim_end(len(self._text)))
-        return self._builder.build(structure)
-
-    def _add_heading(self, token: Token, content: str) -> None:
-        level = _level(token)
+    def add_heading(self, start: int, end: int, level: int, title: str) -> None:
+        """Begin the section of a heading."""
         while self._sections[-1][0] >= level:
             self._sections.pop()
-        begin = _NOT_BLANK.search(self._text, self._begin_of(token))
-        start = begin.start() if begin else self._begin_of(token)
-        end = self._trim_end(self._end_of(token))
+        end = self._trim_end(end)
+        parent = self._sections[-1][1]
         section = self._add(
-            Kind.SECTION,
-            start,
-            self._sections[-1][1],
-            level=level,
-            title=_strip_marks(content),
-            heading=(start, end),
+            Kind.SECTION, start, parent, level=level, title=title, heading=(start, end)
         )
         self._sections.append((level, section))
         self._lead, self._titled, self._introduction = self._titled, False, None
 
-    def _add_content(self, kind: Kind, start: int, stop: int) -> None:
-        fresh, self._fresh = self._fresh, False
-        start = self._take_quote(start)
-        begin = _NOT_BLANK.search(self._text, start, stop)
-        if begin is None or (fresh and kind is Kind.PARAGRAPH):
-            return  # blank, or the list item's own text
-        if kind is not Kind.CODE:  # the indent of code is part of it
-            start = begin.start()
-        self._add(kind, start, self._find_parent(start))
+    def add_block(self, kind: Kind, start: int, *, item: int | None = None) -> int:
+        """Add a block to an open list item, or to the section; return its node."""
+        return self._add(kind, start, self._find_section(start) if item is None else item)
 
-    def _add_list_item(self, token: Token) -> None:
-        line = self._begin_of(token)
-        mark = _LIST_MARK.match(self._text, line)
-        begin = _NOT_BLANK.search(self._text, self._take_quote(line))
-        start = begin.start() if begin else line
-        item = self._add(Kind.LIST_ITEM, start, self._find_parent(start))
-        self._items.append((item, mark.end() if mark else line))
-        self._fresh = True
+    def build(self, structure: Structure) -> Tree:
+        """Close all open nodes and return the tree."""
+        self._close_to(self._open[0], len(self._text))
+        return self._builder.build(structure)
 
     def _add(
         self,
@@ -198,7 +162,7 @@ class _MarkdownTreeBuilder:
         title: str = "",
         heading: tuple[int, int] | None = None,
     ) -> int:
-        self._close_to(parent, self._trim_end(start))
+        self._close_to(parent, start)
         node = self._builder.add(
             kind, start, start, parent, level=level, title=title, heading=heading
         )
@@ -207,13 +171,12 @@ class _MarkdownTreeBuilder:
 
     def _close_to(self, node: int, end: int) -> None:
         """Close all open nodes inside `node`."""
+        end = self._trim_end(end)
         while self._open[-1] != node:
             self._builder.close(self._open.pop(), end)
 
-    def _find_parent(self, start: int) -> int:
-        """Return the node of content at `start`: list item, introduction or section."""
-        if self._items:
-            return self._items[-1][0]
+    def _find_section(self, start: int) -> int:
+        """Return the node of a block outside lists: the introduction or the section."""
         level, section = self._sections[-1]
         if not self._lead:
             return section
@@ -222,6 +185,71 @@ class _MarkdownTreeBuilder:
                 Kind.SECTION, start, section, level=level + 1, title=INTRODUCTION
             )
         return self._introduction
+
+    def _trim_end(self, end: int) -> int:
+        """Return `end` moved back over blanks."""
+        if self._trim[0] != end:  # many nodes may close at the same place
+            trimmed = end
+            while trimmed and self._text[trimmed - 1].isspace():
+                trimmed -= 1
+            self._trim = (end, trimmed)
+        return self._trim[1]
+
+
+class _MarkdownTreeBuilder(OutlineBuilder):
+    """Builds the tree of the blocks that the parser of Markdown finds."""
+
+    def __init__(self, text: str, document_id: str, body: int, levels: Sequence[int]) -> None:
+        super().__init__(text, document_id, levels)
+        self._lines = [body, *(m.end() for m in _LINE_END.finditer(text, body))]
+        self._items: list[tuple[int, int]] = []  # (node, where its text begins) of open list items
+        self._quote: int | None = None  # where a quote begins that has no node yet
+        self._fresh = False  # the innermost list item is empty so far
+        if body:
+            self._add(Kind.CODE, 0, self._open[0])
+
+    def read(self, tokens: Sequence[Token]) -> None:
+        """Add the blocks of all tokens."""
+        for i, token in enumerate(tokens):
+            if _is_heading(tokens, i):
+                start = self._find_text(self._begin_of(token))
+                title = _strip_marks(tokens[i + 1].content)
+                self.add_heading(start, self._end_of(token), _level(token), title)
+            elif token.type in _CONTENT:
+                self._add_content(_CONTENT[token.type], self._begin_of(token), self._end_of(token))
+            elif token.type == "list_item_open":
+                self._add_list_item(token)
+            elif token.type == "list_item_close":
+                self._items.pop()
+                self._fresh = False
+            elif token.type == "blockquote_open" and self._quote is None:
+                self._quote = self._begin_of(token)
+            elif token.type == "blockquote_close" and self._quote is not None:
+                self._add_content(Kind.PARAGRAPH, self._quote, len(self._text))  # an empty quote
+
+    def _add_content(self, kind: Kind, start: int, stop: int) -> None:
+        fresh, self._fresh = self._fresh, False
+        start = self._take_quote(start)
+        begin = _NOT_BLANK.search(self._text, start, stop)
+        if begin is None or (fresh and kind is Kind.PARAGRAPH):
+            return  # blank, or the list item's own text
+        # The indent of code is part of it.
+        start = start if kind is Kind.CODE else begin.start()
+        self.add_block(kind, start, item=self._items[-1][0] if self._items else None)
+
+    def _add_list_item(self, token: Token) -> None:
+        line = self._begin_of(token)
+        mark = _LIST_MARK.match(self._text, line)
+        start = self._find_text(self._take_quote(line))
+        around = self._items[-1][0] if self._items else None
+        item = self.add_block(Kind.LIST_ITEM, start, item=around)
+        self._items.append((item, mark.end() if mark else line))
+        self._fresh = True
+
+    def _find_text(self, start: int) -> int:
+        """Return the first place from `start` that is not blank."""
+        found = _NOT_BLANK.search(self._text, start)
+        return found.start() if found else start
 
     def _take_quote(self, start: int) -> int:
         """Return where a block at `start` begins, with the marks of a quote just opened."""
@@ -237,15 +265,6 @@ class _MarkdownTreeBuilder:
         """Return the end of a block's last line."""
         line = (token.map or [0, 0])[1]
         return self._lines[line] if line < len(self._lines) else len(self._text)
-
-    def _trim_end(self, end: int) -> int:
-        """Return `end` moved back over blanks."""
-        if self._trim[0] != end:  # many nodes may close at the same place
-            trimmed = end
-            while trimmed and self._text[trimmed - 1].isspace():
-                trimmed -= 1
-            self._trim = (end, trimmed)
-        return self._trim[1]
 
 
 _LONGEST_INLINE = 2000  # in a longer line marks stay: some take quadratic time to pair

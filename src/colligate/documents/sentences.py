@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import sentencex
@@ -174,32 +174,25 @@ def split_paragraphs(
     if not 1 <= least_words <= most_words:
         what = f"paragraphs cannot have {least_words} to {most_words} words"
         raise UsageError(what, "least_words must be 1 or more, and at most most_words")
-    text = document.slice(area)
     found: list[Span] = []
     for blocks in _iter_between_headings(document, area):
-        pending: list[_Unit] = []
+        start: int | None = None  # of the paragraph that is being joined
         words = 0
-        for block in blocks:
-            for unit in _cut_block(text, block, document.language, most_words):
-                pending.append(unit)
-                words += unit.words
-                if words >= least_words:
-                    found.append(_span_of(document, area, pending))
-                    pending, words = [], 0
-        if pending:
-            found.append(_span_of(document, area, pending))
+        for unit in (unit for block in blocks for unit in _cut_block(document, block, most_words)):
+            start = unit.start if start is None else start
+            words += unit.words
+            if words >= least_words or unit.end == blocks[-1].end:
+                found.append(Span(document.id, start, unit.end))
+                start, words = None, 0
     return found
 
 
 def split_at_headings(document: Document, area: Span) -> list[Span]:
     """Return the text of `area` between its headings, without blanks around each piece."""
-    document.slice(area)  # it must be of this document
-    between = _iter_between_headings(document, area)
-    found = (
-        document.trim(area.start + blocks[0].start, area.start + blocks[-1].end)
-        for blocks in between
-    )
-    return [span for span in found if span is not None]
+    return [
+        Span(document.id, blocks[0].start, blocks[-1].end)
+        for blocks in _iter_between_headings(document, area)
+    ]
 
 
 # Thai and Khmer put no blanks between words, and an address or encoded bytes may have no end.
@@ -219,12 +212,44 @@ def word_spans(text: str, start: int = 0, end: int | None = None) -> list[tuple[
     return [match.span() for match in _WORD.finditer(text, start, end)]
 
 
-class _Block(NamedTuple):
-    """A block of the area; offsets count from the area's start and may include blanks."""
+class Block(NamedTuple):
+    """A heading (its kind is SECTION) or a block of a document, without blanks around it."""
 
     start: int
     end: int
     kind: Kind
+
+
+def iter_blocks(document: Document, area: Span) -> Iterator[Block]:
+    """Yield all text of an area in blocks, each up to the next, whatever the tree covers."""
+    document.slice(area)  # it must be of this document
+    if not len(area):
+        return
+    nodes = document.tree.nodes
+    around = document.tree.node_at(area.start)
+    first, last = (
+        bisect_left(nodes, place, key=lambda node: node.span.start)
+        for place in (area.start, area.end)
+    )
+    marks = [(area.start, Kind.PARAGRAPH)]
+    for node in (around, *nodes[max(first, around.id + 1) : last]):
+        if node.heading is not None:
+            marks += [(node.heading.start, Kind.SECTION), (node.heading.end, Kind.PARAGRAPH)]
+        elif node.kind not in (Kind.ROOT, Kind.SECTION):
+            marks.append((node.span.start, node.kind))
+    ends = [start for start, _ in marks[1:]] + [area.end]
+    for (start, kind), end in zip(marks, ends, strict=True):
+        if span := document.trim(max(start, area.start), min(end, area.end)):
+            yield Block(span.start, span.end, kind)
+
+
+def _iter_between_headings(document: Document, area: Span) -> Iterator[list[Block]]:
+    """Yield the blocks of an area that follow each other without a heading between them."""
+    for is_heading, blocks in groupby(
+        iter_blocks(document, area), key=lambda block: block.kind is Kind.SECTION
+    ):
+        if not is_heading:
+            yield list(blocks)
 
 
 class _Unit(NamedTuple):
@@ -235,57 +260,19 @@ class _Unit(NamedTuple):
     words: int
 
 
-def _span_of(document: Document, area: Span, pending: Sequence[_Unit]) -> Span:
-    return Span(document.id, area.start + pending[0].start, area.start + pending[-1].end)
-
-
-def _iter_between_headings(document: Document, area: Span) -> Iterator[list[_Block]]:
-    """Yield the blocks of an area, each up to the next, grouped between headings."""
-    if not len(area):
-        return
-    blocks: list[_Block] = []
-    marks = list(_iter_marks(document, area))
-    ends = [start for start, _ in marks[1:]] + [len(area)]
-    for (start, kind), end in zip(marks, ends, strict=True):
-        if end <= start:
-            continue
-        if kind is Kind.SECTION:
-            if blocks:
-                yield blocks
-            blocks = []
-        else:
-            blocks.append(_Block(start, end, kind))
-    if blocks:
-        yield blocks
-
-
-def _iter_marks(document: Document, area: Span) -> Iterator[tuple[int, Kind]]:
-    """Yield where headings (SECTION) and blocks of an area begin, whatever the tree covers."""
-    yield 0, Kind.PARAGRAPH
-    nodes = document.tree.nodes
-    around = document.tree.node_at(area.start)
-    first, last = (
-        bisect_left(nodes, place, key=lambda node: node.span.start)
-        for place in (area.start, area.end)
-    )
-    for node in (around, *nodes[max(first, around.id + 1) : last]):
-        if node.heading is not None:
-            yield min(max(node.heading.start - area.start, 0), len(area)), Kind.SECTION
-            yield min(max(node.heading.end - area.start, 0), len(area)), Kind.PARAGRAPH
-        elif node.kind not in (Kind.ROOT, Kind.SECTION):
-            yield max(node.span.start - area.start, 0), node.kind
-
-
 _Offsets = tuple[int, int]
 _Cutter = Callable[[str], Iterable[_Offsets]]
 
 
-def _cut_block(text: str, block: _Block, language: str, most_words: int) -> Iterator[_Unit]:
+def _cut_block(document: Document, block: Block, most_words: int) -> Iterator[_Unit]:
     """Yield a block whole if it is short enough, otherwise cut as finely as needed."""
     cutters: list[_Cutter] = [_split_lines]
     if block.kind not in (Kind.TABLE, Kind.CODE):
-        cutters[:0] = [_split_at_blank_lines, lambda piece: split_sentences(piece, language)]
-    return _cut(text, block.start, block.end, cutters, most_words)
+        cutters[:0] = [
+            _split_at_blank_lines,
+            lambda piece: split_sentences(piece, document.language),
+        ]
+    return _cut(document.text, block.start, block.end, cutters, most_words)
 
 
 def _cut(

@@ -240,22 +240,14 @@ class TreeBuilder:
         """Check a node against its parent and the siblings before it (None: parent closed)."""
         _, _, _, start, heading, _ = self._rows[i]
         end = self._ends[i]
-        if siblings is None:
-            raise SpanError(
-                f"node {i} of {self._document_id} is not in pre-order",
-                f"its parent {parent} does not contain the node before it",
-            )
-        earliest = self._ends[siblings[-1]] if siblings else self._rows[parent][3]
-        if not earliest <= start <= end <= self._ends[parent]:
-            raise SpanError(
-                f"node {i} at {start}-{end} of {self._document_id} does not nest",
-                f"it must lie between {earliest} and {self._ends[parent]} in its parent {parent}",
-            )
-        if heading is not None and not start <= heading[0] <= heading[1] <= end:
-            raise SpanError(
-                f"node {i} at {start}-{end} of {self._document_id} does not hold its heading",
-                f"the heading is at {heading[0]}-{heading[1]}",
-            )
+        first, last = heading or (start, end)
+        if siblings is not None:
+            earliest = self._ends[siblings[-1]] if siblings else self._rows[parent][3]
+            if earliest <= start <= first <= last <= end <= self._ends[parent]:
+                return
+        what = f"node {i} at {start}-{end} of {self._document_id} does not nest"
+        why = f"it must hold its heading and follow its siblings inside its parent {parent}"
+        raise SpanError(what, why)
 
 
 def flat_tree(document_id: str, length: int) -> Tree:

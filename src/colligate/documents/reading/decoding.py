@@ -106,24 +106,3 @@ def looks_binary(data: bytes) -> bool:
     sample = data[:_SAMPLE]
     strange = len(sample) - len(sample.translate(None, _STRANGE))
     return b"\x00" in sample or strange > _STRANGE_SHARE * len(sample)
-
-
-_BINARY = (
-    (b"GIF8", "a GIF picture"),
-    (b"\x7fELF", "a program"),
-    (b"MZ", "a Windows program"),
-    (b"7z\xbc\xaf", "a 7-Zip archive"),
-    (b"Rar!", "a RAR archive"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"BZh", "a bzip2 archive"),
-    (b"\xfd7zXZ", "an xz archive"),
-    (b"PK\x03\x04", "a zip archive"),
-    (b"SQLite format 3", "an SQLite database"),
-    (b"OggS", "an Ogg recording"),
-    (b"ID3", "an MP3 recording"),
-)
-
-
-def describe_binary(data: bytes) -> str:
-    """Return the kind of a binary file, as far as its first bytes tell."""
-    return next((kind for mark, kind in _BINARY if data.startswith(mark)), "binary data")

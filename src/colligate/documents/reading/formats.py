@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
 
-from colligate.documents.reading.decoding import describe_binary, looks_binary
+from colligate.documents.reading.decoding import looks_binary
 from colligate.errors import CorruptFile, EncryptedFile, UnsupportedFormat
 from colligate.plugins import plugins
 
@@ -164,7 +164,7 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
     if named is _RECORDS:  # may be compressed
         return named
     if looks_binary(data):
-        raise _unsupported(path, f"it is not text but {describe_binary(data)}", "leave it out")
+        raise _unsupported(path, "it is not text but binary data", "leave it out")
     is_html = head[:64].lower().startswith((b"<!doctype html", b"<html"))
     if is_html and (named in (None, TEXT) or needs_container):
         return HTML

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import posixpath
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,11 +19,13 @@ from lxml import etree  # type: ignore[import-untyped]
 
 from colligate.documents.document import Document, Page
 from colligate.documents.reading.html import parse_html
-from colligate.documents.reading.limits import check_archive
 from colligate.documents.reading.source import SourceFile, make_document
-from colligate.errors import CorruptFile, EncryptedFile
+from colligate.errors import CorruptFile, EncryptedFile, TooLarge
 
 _DAMAGED = "open and save it again"
+_MEMBER_ERRORS = (KeyError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError)
+_ALLOWED = 1 << 20  # bytes that an archive of any size may unpack to
+_PIECE = 1 << 16
 
 
 class Archive:
@@ -30,16 +33,42 @@ class Archive:
 
     def __init__(self, source: SourceFile) -> None:
         self._source = source
-        self.names = check_archive(source.data, str(source.path), source.limits)
-        self._zip = zipfile.ZipFile(io.BytesIO(source.data))
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(source.data))
+        except (zipfile.BadZipFile, ValueError, OSError, EOFError, struct.error) as error:
+            why = f"its zip archive is damaged ({error})"
+            raise source.error(CorruptFile, why, "fetch it again") from error
+        self.names = tuple(self._zip.namelist())
+        self._check_members()
         if self.parse("META-INF/manifest.xml").find(".//{*}encryption-data") is not None:
             raise source.error(EncryptedFile, "it is encrypted", "remove its password")
+
+    def _check_members(self) -> None:
+        """Refuse very many members, and what unpacks to too much: it is unpacked in small pieces
+        and counted, as the sizes that an archive declares may be wrong."""
+        data, limits = self._source.data, self._source.limits
+        if len(self.names) > limits.members:
+            why = f"it packs {len(self.names):,} members and the limit is {limits.members:,}"
+            raise self._source.error(TooLarge, why, "split it")
+        left = most = min(limits.unpacked_bytes, max(_ALLOWED, limits.ratio * len(data)))
+        for member in self._zip.infolist():
+            if member.flag_bits & 0x1:
+                raise self._source.error(EncryptedFile, "it is encrypted", "remove its password")
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                why = f"its members are packed by method {member.compress_type}"
+                raise self._source.error(CorruptFile, why, _DAMAGED)
+            with suppress(*_MEMBER_ERRORS), self._zip.open(member) as packed:
+                while left >= 0 and (piece := packed.read(_PIECE)):
+                    left -= len(piece)
+            if left < 0:
+                why = f"its {len(data):,} bytes unpack to more than {most:,}"
+                raise self._source.error(TooLarge, why, "unpack it yourself and give the parts")
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a member; none if it is missing or damaged."""
         try:
             return self._zip.read(name)
-        except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError):
+        except _MEMBER_ERRORS:
             return b""
 
     def parse(self, name: str) -> etree._Element:

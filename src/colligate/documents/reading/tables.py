@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import islice, repeat
 
 from colligate.documents.document import Document
-from colligate.documents.markdown import format_table
+from colligate.documents.markdown import OutlineBuilder, format_table
 from colligate.documents.reading.source import SourceFile, make_document
-from colligate.documents.tree import Basis, Kind, Structure, Tree, TreeBuilder
+from colligate.documents.tree import Basis, Kind, Structure, Tree
 
 _TABS = "text/tab-separated-values"
 _SEPARATORS = ",;\t|"
@@ -64,20 +64,15 @@ _ESCAPED = re.compile(r"\\(\W)")
 
 def table_tree(text: str, document_id: str) -> Tree:
     """Return the tree of tables, each under the heading (`##`) of its sheet, if it has one."""
-    builder = TreeBuilder(document_id)
-    root = builder.add(Kind.ROOT, 0, len(text), None)
-    section, end = root, 0
+    builder = OutlineBuilder(text, document_id, levels=())
+    basis = Basis.NONE
     for block in _BLOCK.finditer(text):
-        place = block.start(), block.start() + len(block[0].rstrip())
         if block["heading"] is not None:
-            if section != root:
-                builder.close(section, end)
             title = " ".join(_ESCAPED.sub(r"\1", block["heading"]).split())
-            section = builder.add(Kind.SECTION, *place, root, level=2, title=title, heading=place)
+            builder.add_heading(block.start(), block.end(), 2, title)
+            basis = Basis.MARKUP
         else:
-            kind = Kind.PARAGRAPH if block["table"] is None else Kind.TABLE
-            builder.add(kind, *place, section)
-        end = place[1]
-    if section != root:
-        builder.close(section, end)
-    return builder.build(Structure(1.0, Basis.NONE if section == root else Basis.MARKUP))
+            builder.add_block(
+                Kind.PARAGRAPH if block["table"] is None else Kind.TABLE, block.start()
+            )
+    return builder.build(Structure(1.0, basis))

@@ -10,6 +10,7 @@ number, where each may hold several paragraphs, as in many licences.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -17,10 +18,10 @@ from functools import partial
 from itertools import pairwise
 
 from colligate.documents.document import Document
-from colligate.documents.markdown import INTRODUCTION
+from colligate.documents.markdown import OutlineBuilder
 from colligate.documents.reading.formats import suffix_of
 from colligate.documents.reading.source import SourceFile, make_document
-from colligate.documents.tree import Basis, Kind, Structure, Tree, TreeBuilder
+from colligate.documents.tree import Basis, Kind, Structure, Tree
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FRONT_FACT = re.compile(r"^(title|date|authors?)[ \t]*:(.+)$", re.MULTILINE | re.IGNORECASE)
@@ -65,7 +66,19 @@ def text_tree(text: str, document_id: str, *, prose: bool = True) -> Tree:
     """
     blocks = _split_blocks(text)
     headings = _find_headings(text, blocks) if prose else []
-    return _TextTreeBuilder(len(text), document_id, headings).build(blocks)
+    builder = OutlineBuilder(text, document_id, [heading.level for heading in headings])
+    following = deque(headings)
+    items: list[tuple[int, int]] = []  # (indent, node) of the open list items
+    for block in blocks:
+        lines = block
+        while following and following[0].start < block[-1].end:
+            heading = following.popleft()
+            _add_lines(builder, [line for line in lines if line.end <= heading.start], items)
+            builder.add_heading(heading.start, heading.end, heading.level, heading.title)
+            items.clear()
+            lines = list(_iter_after(lines, heading.end))
+        _add_lines(builder, lines, items)
+    return builder.build(_rate_headings(headings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,80 +130,19 @@ class _Heading:
 _ITEM = re.compile(r"(?:[-*+•‣◦·–]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])[ \t]+\S")
 
 
-class _TextTreeBuilder:
-    """Builds the tree in one pass; a node closes when one outside it begins, or at the end."""
-
-    def __init__(self, length: int, document_id: str, headings: Sequence[_Heading]) -> None:
-        self._headings = headings
-        self._builder = TreeBuilder(document_id)
-        root = self._builder.add(Kind.ROOT, 0, length, None)
-        self._open = [(0, root)]  # (level, node) of the open sections
-        self._items: list[tuple[int, int]] = []  # (indent, node) of the open list items
-        self._end = 0  # of the latest content
-        levels = [heading.level for heading in headings]
-        self._titled = len(levels) > 1 and levels[0] < min(levels[1:])
-        self._lead = bool(headings)  # text here belongs to an introduction
-
-    def build(self, blocks: Sequence[_Block]) -> Tree:
-        """Place all blocks, then close all open nodes."""
-        headings = iter(self._headings)
-        heading = next(headings, None)
-        for block in blocks:
-            lines = block
-            while heading is not None and heading.start < block[-1].end:
-                self._add_content([line for line in lines if line.end <= heading.start])
-                self._add_heading(heading)
-                lines = list(_iter_after(lines, heading.end))
-                heading = next(headings, None)
-            self._add_content(lines)
-        self._close_items(-1)
-        self._close_sections(1)
-        return self._builder.build(_rate_headings(self._headings))
-
-    def _add_heading(self, heading: _Heading) -> None:
-        self._close_items(-1)
-        self._close_sections(heading.level)
-        place = (heading.start, heading.end)
-        parent = self._open[-1][1]
-        section = self._builder.add(
-            Kind.SECTION, *place, parent, level=heading.level, title=heading.title, heading=place
-        )
-        self._open.append((heading.level, section))
-        self._end = heading.end
-        self._lead, self._titled = self._titled, False
-
-    def _add_content(self, lines: _Block) -> None:
-        """Add lines with no heading and no blank line among them: a paragraph, or list items."""
-        starts = [i for i, line in enumerate(lines) if i == 0 or _ITEM.match(line.text)]
-        for start, stop in pairwise([*starts, len(lines)]):
-            # Indented further than a list item's mark, it belongs to the item.
-            self._close_items(lines[start].indent)
-            parent = self._items[-1][1] if self._items else self._current_section()
-            is_item = _ITEM.match(lines[start].text) is not None
-            kind = Kind.LIST_ITEM if is_item else Kind.PARAGRAPH
-            self._end = lines[stop - 1].end
-            node = self._builder.add(kind, lines[start].start, self._end, parent)
-            if is_item:
-                self._items.append((lines[start].indent, node))
-
-    def _current_section(self) -> int:
-        level, section = self._open[-1]
-        if not self._lead:
-            return section
-        self._lead = False
-        introduction = self._builder.add(
-            Kind.SECTION, self._end, self._end, section, level=level + 1, title=INTRODUCTION
-        )
-        self._open.append((level + 1, introduction))
-        return introduction
-
-    def _close_items(self, indent: int) -> None:
-        while self._items and self._items[-1][0] >= indent:
-            self._builder.close(self._items.pop()[1], self._end)
-
-    def _close_sections(self, level: int) -> None:
-        while self._open[-1][0] >= level:
-            self._builder.close(self._open.pop()[1], self._end)
+def _add_lines(builder: OutlineBuilder, lines: _Block, items: list[tuple[int, int]]) -> None:
+    """Add lines with no heading and no blank line among them: a paragraph, or list items."""
+    for i, line in enumerate(lines):
+        is_item = _ITEM.match(line.text) is not None
+        if i and not is_item:
+            continue  # it goes on
+        # Indented further than a list item's mark, it belongs to the item.
+        while items and items[-1][0] >= line.indent:
+            items.pop()
+        kind = Kind.LIST_ITEM if is_item else Kind.PARAGRAPH
+        node = builder.add_block(kind, line.start, item=items[-1][1] if items else None)
+        if is_item:
+            items.append((line.indent, node))
 
 
 def _iter_after(lines: _Block, place: int) -> Iterator[_Line]:

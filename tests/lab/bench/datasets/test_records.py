@@ -50,12 +50,12 @@ def test_blank_lines_are_passed_over_but_counted(tmp_path: Path) -> None:
     [
         (b'{"n": 1}\n{"n": 2\n', "line 2", "not JSON"),
         (b'{"n": 1}\n\n["n"]\n', "line 3", "not a JSON object"),
-        (b'{"n": 1}\n{"n": "\xff"}\n', "line 2", "not UTF-8"),
+        (b'{"n": 1}\n{"n": "\xff"}\n', "line 2", "not JSON"),
         (b'{"n": 1}\n' + b'{"n":' * 100_000 + b"\n", "line 2", "nested too deeply"),
         (b'[{"n": 1}, 2]', "record 2", "not a JSON object"),
-        (b'[{"n": 1}\n {"n": 2}]', "the array", "not JSON .* at line 2, column 2"),
+        (b'[{"n": 1}\n {"n": 2}]', "the array", "not JSON"),
         (b'[{"n": 1}, ', "the array", "not JSON"),
-        (b'[{"n": 1}, {"n": "\xff"}]', "the array", "not UTF-8"),
+        (b'[{"n": 1}, {"n": "\xff"}]', "the array", "not JSON"),
         (b'[{"n": 1}] [', "the array", "not JSON"),
     ],
 )

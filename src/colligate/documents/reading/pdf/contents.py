@@ -56,7 +56,6 @@ class _Row:
     printed: str  # "" if the row names no page
     leader: bool
     indent: float
-    part: str = ""  # the Roman numeral of a part, where it has a cell of its own
 
 
 _OTHER_LIST = re.compile(
@@ -130,9 +129,7 @@ def _read_row(line: PdfLine, cells: Sequence[TextItem]) -> _Row:
     title = title.removesuffix(" .") if printed else title
     if not any(map(str.isalpha, title)):
         title, printed = text, ""
-    first = cells[0].text.strip()
-    part = first if len(cells) > 1 and first.isupper() and roman_value(first) else ""
-    return _Row(line, title, printed, leader, line.x, part)
+    return _Row(line, title, printed, leader, line.x)
 
 
 _GAP = 8.0  # points between an entry's title and its page number where no dots lead to it
@@ -191,7 +188,7 @@ def _make_entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
         found.append((row, title, row.printed))
     ranked = assign_levels(
         ListedHeading(
-            HeadingNumber("part", (row.part,), 0) if row.part else split_number(title)[0],
+            split_number(title)[0],
             indent=row.indent,
             strong=row.line.bold,
             matter=title_key(title) in _BACK_AND_FRONT,
@@ -206,19 +203,18 @@ def _make_entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
 
 def find_target_pages(
     entries: Sequence[ContentsEntry],
-    labels: Mapping[str, int],
     places: Mapping[str, Sequence[int]],
     page_count: int,
 ) -> list[int | None]:
     """Return the page (from 0) that each entry points to, None if unknown.
 
-    Printed numbers are mapped to pages by the PDF's labels or by one constant difference:
-    whichever puts most titles on a page with such a line (`places`: pages by title key).
+    Printed numbers and pages have one constant difference: the one that puts most titles on a page
+    with such a line (`places`: pages by title key).
     """
     found: dict[str, int] = {}
     for roman in (False, True):
         chosen = [e for e in entries if e.printed and _is_roman(e.printed) is roman]
-        maps = _make_maps(chosen, labels, places, page_count)
+        maps = _make_maps(chosen, places, page_count)
         found |= max(maps, key=partial(_count_hits, chosen, places))
     return [found.get(entry.printed) for entry in entries]
 
@@ -229,12 +225,11 @@ def _is_roman(printed: str) -> bool:
 
 def _make_maps(
     entries: Sequence[ContentsEntry],
-    labels: Mapping[str, int],
     places: Mapping[str, Sequence[int]],
     page_count: int,
 ) -> list[dict[str, int]]:
     values = {e.printed: v for e in entries if (v := _parse_page(e.printed)) is not None}
-    maps = [{e.printed: labels[e.printed] for e in entries if e.printed in labels}]
+    maps: list[dict[str, int]] = []
     votes: Counter[int] = Counter()
     for entry in entries:
         if entry.printed in values:

@@ -55,8 +55,7 @@ def repair_headings(pages: Sequence[PageLayout], outline: Sequence[OutlineEntry]
     set_aside_running_lines(pages)
     contents = find_contents(pages)
     by_page = find_lines(pages, contents.bands)
-    labels = {page.label: i for i, page in enumerate(pages) if page.label}
-    anchors, found, basis = _find_anchors(by_page, outline, contents, labels)
+    anchors, found, basis = _find_anchors(by_page, outline, contents)
     candidates = _find_candidates(pages, by_page, anchors)
     headings = [*anchors, *_assign_levels(candidates, anchors, len(pages))]
     headings.sort(key=lambda h: h.places[0].order)
@@ -77,7 +76,6 @@ def _find_anchors(
     by_page: Sequence[Sequence[PlacedLine]],
     outline: Sequence[OutlineEntry],
     contents: ContentsList,
-    labels: Mapping[str, int],
 ) -> tuple[list[PdfHeading], float, Basis]:
     """Return the headings that outline or contents confirm, the share found, and which it was."""
     best: tuple[list[PdfHeading], float, Basis] = ([], 0.0, Basis.NONE)
@@ -96,7 +94,7 @@ def _find_anchors(
             for place in here:
                 if len(place.key) < 150:
                     places[place.key].append(i)
-        targets = find_target_pages(contents.entries, labels, places, len(by_page))
+        targets = find_target_pages(contents.entries, places, len(by_page))
         wanted = [
             WantedTitle(entry.title, entry.level, _pages_around(target, last))
             for entry, target in zip(contents.entries, targets, strict=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
@@ -67,13 +67,9 @@ class PageLayout:
     cells: list[list[TextItem]] = field(default_factory=list)  # the items of each row
 
 
-_Font = tuple[str, float]  # its name and its nominal size
-
-
 def build_layouts(pages: Sequence[ParsedPage]) -> list[PageLayout]:
     """Return liteparse's pages as blocks of lines."""
-    sizes = _measure_sizes(pages)
-    return [_build_page(page, sizes) for page in pages]
+    return list(map(_build_page, pages))
 
 
 _SPACES = re.compile(r"\s+")
@@ -110,25 +106,7 @@ def find_body_size(pages: Sequence[PageLayout]) -> float:
     return sizes.most_common(1)[0][0]
 
 
-def _measure_sizes(pages: Sequence[ParsedPage]) -> dict[_Font, float]:
-    """Return the height of each font at each nominal size: nominal sizes alone are not to scale."""
-    heights: dict[_Font, list[float]] = defaultdict(list)
-    for page in pages:
-        for item in page.text_items:
-            heights[_font_of(item)].append(item.height)
-    return {
-        font: middle
-        for font, all_heights in heights.items()
-        if (middle := median(all_heights)) > 0
-        and sum(abs(h - middle) < 0.15 * middle for h in all_heights) > 0.8 * len(all_heights)
-    }
-
-
-def _font_of(item: TextItem) -> _Font:
-    return item.font_name or "", round(item.font_size or 0.0, 1)
-
-
-def _build_page(page: ParsedPage, sizes: dict[_Font, float]) -> PageLayout:
+def _build_page(page: ParsedPage) -> PageLayout:
     items = sorted((i for i in page.text_items if i.text.strip()), key=lambda i: (i.y, i.x))
     upright = [i for i in items if abs(i.rotation) < 1]
     number = page.page_num - 1
@@ -136,16 +114,13 @@ def _build_page(page: ParsedPage, sizes: dict[_Font, float]) -> PageLayout:
     found = PageLayout(page.page_num, label or None, page.width, page.height)
     for cells in _group_rows(upright):
         found.cells.append(cells)
-        found.rows.append(_build_line(number, cells, sizes))
+        found.rows.append(_build_line(number, cells))
     tops = [item.y for item in items]
     used: set[int] = set()
     for block in page.blocks or ():
         inside = _find_inside(block, items, tops)
-        below = _find_below(block, inside, found) if block.kind == "heading" else []
-        used.update(map(id, inside + below))
-        built = _build_block(number, block, inside + below, sizes)
-        built.items = inside + below
-        found.blocks += _split_heading(built) if below else [built]
+        used.update(map(id, inside))
+        found.blocks.append(_build_block(number, block, inside))
     for cells, row in zip(found.cells, found.rows, strict=True):
         if used.isdisjoint(map(id, cells)):
             _insert_chrome(found.blocks, row)
@@ -185,7 +160,7 @@ _ITALIC = re.compile(r"ital|obli|cmti|cmsl|sfti|-it\b", re.I)
 _MONO = re.compile(r"mono|courier|cmtt|cmsltt|typewriter|consol|menlo|lmtt|sftt|ectt|code", re.I)
 
 
-def _build_line(page: int, row: Sequence[TextItem], sizes: dict[_Font, float]) -> PdfLine:
+def _build_line(page: int, row: Sequence[TextItem]) -> PdfLine:
     parts = [row[0].text.strip()]
     for before, item in pairwise(row):
         gap = item.x - (before.x + before.width)
@@ -209,24 +184,23 @@ def _build_line(page: int, row: Sequence[TextItem], sizes: dict[_Font, float]) -
         y=top,
         width=max(i.x + i.width for i in row) - row[0].x,
         height=max(i.y + i.height for i in row) - top,
-        size=round(sizes.get(_font_of(main), main.height), 1),
+        size=round(main.height, 1),
         bold=bold > 0.6 * total,
         italic=italic > 0.6 * total,
         mono=bool(_MONO.search(main.font_name or "")),
     )
 
 
-def _build_block(
-    page: int, block: LayoutBlock, items: Sequence[TextItem], sizes: dict[_Font, float]
-) -> PdfBlock:
-    found = PdfBlock(block.kind, [], block.level or 0, clean_line(block.marker or ""))
+def _build_block(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> PdfBlock:
+    marker = clean_line(block.marker or "")
+    found = PdfBlock(block.kind, [], block.level or 0, marker, items=list(items))
     if block.kind == "table":
         rows = [block.header or [], *(block.rows or [])]
         found.rows = [[_strip_marks(cell.text) for cell in row] for row in rows if row]
     elif block.lines is not None:
         found.verbatim = [_UNPRINTABLE.sub("", line) for line in block.lines]
     elif block.text:
-        found.lines = _build_lines(page, block, items, sizes)
+        found.lines = _build_lines(page, block, items)
     return found
 
 
@@ -258,51 +232,10 @@ def _find_inside(
     ]
 
 
-def _find_below(block: LayoutBlock, inside: Sequence[TextItem], page: PageLayout) -> list[TextItem]:
-    """Return the items of the rows below a heading's box that complete its text; else none."""
-    rest = _MARKS.sub("", block.text or "")
-    taken = set(map(id, inside))
-    below: list[TextItem] = []
-    started = False
-    for cells, row in zip(page.cells, page.rows, strict=True):
-        within = not taken.isdisjoint(map(id, cells))
-        started = started or within
-        if not started:
-            continue
-        printed = _MARKS.sub("", row.text)
-        if not printed or not rest.startswith(printed):
-            return []
-        rest = rest.removeprefix(printed)
-        below += () if within else cells
-        if not rest:
-            return below
-    return []
-
-
-def _split_heading(block: PdfBlock) -> list[PdfBlock]:
-    """Split a heading before each line that stands apart from the one above in place or type."""
-    groups = [block.lines[:1]]
-    for above, line in pairwise(block.lines):
-        aligned = (
-            abs(line.x - above.x) < 2
-            or abs(line.x + line.width / 2 - above.x - above.width / 2) < 2
-        )
-        alike = (line.size, line.bold, line.italic) == (above.size, above.bold, above.italic)
-        if line.y - above.y > _APART * above.height and not (aligned and alike):
-            groups.append([])
-        groups[-1].append(line)
-    return [replace(block, lines=lines) for lines in groups]
-
-
-_APART = 1.25  # heights from line to line; those of one heading are closer
-
-
-def _build_lines(
-    page: int, block: LayoutBlock, items: Sequence[TextItem], sizes: dict[_Font, float]
-) -> list[PdfLine]:
+def _build_lines(page: int, block: LayoutBlock, items: Sequence[TextItem]) -> list[PdfLine]:
     text = block.text or ""
     lines = _select_agreeing(
-        [_build_line(page, row, sizes) for row in _group_rows(items)], text, block.marker
+        [_build_line(page, row) for row in _group_rows(items)], text, block.marker
     )
     if lines:
         _mark_joined(lines, text)
@@ -317,7 +250,7 @@ def _build_lines(
             y,
             width,
             height,
-            size=round(sizes.get(_font_of(items[0]), items[0].height), 1) if items else 0.0,
+            size=round(items[0].height, 1) if items else 0.0,
             bold=bool(items) and all(_BOLD.search(i.font_name or "") for i in items),
             italic=bool(items) and all(_ITALIC.search(i.font_name or "") for i in items),
         )
@@ -354,29 +287,81 @@ def _mark_joined(lines: Sequence[PdfLine], text: str) -> None:
             at = place
 
 
-# Running headers and footers, and the page numbers printed in them.
+# Running headers and footers.
 
 
-_PageNumbers = dict[bool, dict[int, int]]  # by page; True: in figures, False: Roman
+_REPEATS = 3  # pages
+_TITLE_SIZE = 1.2  # times the body's: running headers are rarely as large
 
 
-def _find_page_numbers(pages: Sequence[PageLayout]) -> _PageNumbers:
-    """Find the number printed on each page, from the rows at the pages' edges.
+def set_aside_running_lines(pages: Sequence[PageLayout]) -> None:
+    """Turn the lines of running headers and footers into "chrome" blocks, which are not text.
 
-    The longest run of numbers that rises with the pages is taken: printed pages may be split
-    over several, so one constant difference would not do.
+    A row at the edge of its page is one if its text is on several pages in the same size, or its
+    text without a number that rises with the pages; two page numbers alone are enough. In large
+    type "Exercise 3" on page 3 is a title.
     """
-    seen: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
-    for i, page in enumerate(pages):
-        tokens = {token for row in _find_edge_rows(page) for token in _end_tokens(row.text)}
-        for token in tokens:
-            value = int(token) if token.isdigit() else roman_value(token)
+    large = _TITLE_SIZE * find_body_size(pages)
+    edges = [
+        (i, row, list(_running_keys(row, i, large)))
+        for i, page in enumerate(pages)
+        for row in _find_edge_rows(page)
+    ]
+    seen: dict[_Key, set[int]] = defaultdict(set)
+    for i, _, keys in edges:
+        for key in keys:
+            seen[key].add(i)
+    bands: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for i, row, keys in edges:
+        if any(len(seen[key]) >= (_REPEATS if key[0] else 2) for key in keys):
+            bands[i].append((row.y - 1, row.y + row.height + 1))
+    for i, here in bands.items():
+        blocks = pages[i].blocks
+        blocks[:] = [piece for block in blocks for piece in _split_off(block, here)]
+
+
+_Key = tuple[str, int, int | None]  # words, size, and how much more the number is than the page
+_NUMBER = re.compile(r"\d{1,5}|[ivxlc]{1,8}|[IVXLC]{1,8}")
+
+
+def _running_keys(row: PdfLine, page: int, large: float) -> Iterator[_Key]:
+    """Yield what a row may have in common with those of other pages."""
+    words, size = row.text.split(), round(row.size)
+    yield title_key(row.text), size, None
+    for rest, end in ((words[:-1], words[-1]), (words[1:], words[0])):
+        number = end.strip("-\u2013\u2014|[]().,")
+        if _NUMBER.fullmatch(number) and (row.size <= large or not rest):
+            value = int(number) if number.isdigit() else roman_value(number)
             if value:
-                seen[token.isdigit()].append((i, value))
-    found = {kind: dict(_select_steady(select_rising(pairs))) for kind, pairs in seen.items()}
-    if len(found[True]) < max(2, 0.2 * len(pages)):
-        found[True] = {}
-    return found
+                yield title_key(" ".join(rest)), size, value - page
+
+
+_EDGE_ROWS = 3
+MARGIN = 0.14  # of the page's height, at the top and at the bottom
+
+
+def _find_edge_rows(page: PageLayout) -> list[PdfLine]:
+    top = [row for row in page.rows[:_EDGE_ROWS] if row.y < MARGIN * page.height]
+    rest = page.rows[len(top) :]
+    floor = (1 - MARGIN) * page.height
+    return top + [row for row in rest[-_EDGE_ROWS:] if row.y + row.height > floor]
+
+
+def _split_off(block: PdfBlock, bands: Sequence[tuple[float, float]]) -> list[PdfBlock]:
+    """Split a block: its lines in the bands become chrome blocks."""
+    if not block.lines or block.kind == "chrome":
+        return [block]
+    inside = [
+        any(low <= line.y + min(line.height, 12) / 2 <= high for low, high in bands)
+        for line in block.lines
+    ]
+    if not any(inside):
+        return [block]
+    chrome = [
+        PdfBlock("chrome", [line]) for line, out in zip(block.lines, inside, strict=True) if out
+    ]
+    block.lines = [line for line, out in zip(block.lines, inside, strict=True) if not out]
+    return [*chrome, block] if block.lines else chrome
 
 
 def select_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -399,134 +384,3 @@ def select_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         found.append(ordered[last])
         last = before[last]
     return found[::-1]
-
-
-def _select_steady(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the pairs with a close neighbour: page numbers rise about as fast as the pages."""
-    close = (
-        b[0] - a[0] <= 6 and abs((b[0] - a[0]) - (b[1] - a[1])) <= 2 for a, b in pairwise(pairs)
-    )
-    steps = [False, *close, False]
-    return [pair for i, pair in enumerate(pairs) if steps[i] or steps[i + 1]]
-
-
-_REPEATS = 3
-_ALONE = "\u0000"  # the key of a page number alone
-_TITLE_SIZE = 1.2  # times the body's: running headers are rarely as large
-
-
-def set_aside_running_lines(pages: Sequence[PageLayout]) -> None:
-    """Turn the lines of running headers and footers into "chrome" blocks, which are not text.
-
-    A row at the edge of its page is one if it is the page's number alone, if it ends with the
-    number and other pages have such rows too, or if its text is on several pages in the same
-    size. A row that only begins with its page's number may be "2 Methods" on page 2, so the rest
-    of it must be on another page too. In large type "Exercise 3" on page 3 is a title.
-    """
-    printed = _find_page_numbers(pages)
-    large = _TITLE_SIZE * find_body_size(pages)
-    _restore_titles(pages, large)
-    edges = [(i, row) for i, page in enumerate(pages) for row in _find_edge_rows(page)]
-    keys = [_running_key(row, i, printed, large) for i, row in edges]
-    repeats: dict[tuple[str, int], set[int]] = defaultdict(set)
-    usual: Counter[int] = Counter()
-    for (i, row), (text, where) in zip(edges, keys, strict=True):
-        repeats[text, round(row.size)].add(i)
-        usual[round(row.y / 3)] += bool(where)
-    running: dict[int, list[PdfLine]] = defaultdict(list)
-    for (i, row), (text, where) in zip(edges, keys, strict=True):
-        often = sum(usual[round(row.y / 3) + d] for d in (-1, 0, 1)) >= _REPEATS
-        on = len(repeats[text, round(row.size)])
-        numbered = where and (text == _ALONE or (often and (where == "end" or on > 1)))
-        if numbered or on >= _REPEATS:
-            running[i].append(row)
-    for i, rows in running.items():
-        bands = [(row.y - 1, row.y + row.height + 1) for row in rows]
-        pages[i].blocks[:] = [
-            piece for block in pages[i].blocks for piece in _split_off(block, bands)
-        ]
-
-
-def _restore_titles(pages: Sequence[PageLayout], large: float) -> None:
-    """Make titles text again that liteparse took for a running header: only their figures differ.
-
-    "Invoice No. 1042" and "Invoice No. 1049" are titles, as no figure rises with the pages. In
-    large type so are "Exercise 1" and "Exercise 2".
-    """
-    left_out = [(p, b) for p in pages for b in p.blocks if b.kind == "chrome" and b.lines]
-    seen = Counter(block.lines[0].text for _, block in left_out)
-    offsets = Counter(n - p.number for p, b in left_out for n in _find_figures(b.lines[0].text))
-    for page, block in left_out:
-        line = block.lines[0]
-        figures = _find_figures(line.text)
-        counted = any(offsets[figure - page.number] > 1 for figure in figures)
-        if (
-            figures
-            and seen[line.text] == 1
-            and line in page.rows[:_EDGE_ROWS]
-            and any(map(str.isalpha, line.text))
-            and (line.size > large or not counted)
-        ):
-            block.kind = "paragraph"
-
-
-def _find_figures(text: str) -> set[int]:
-    return set(map(int, re.findall(r"\d{1,9}", text)))
-
-
-_EDGE_ROWS = 3
-MARGIN = 0.14  # of the page's height, at the top and at the bottom
-
-
-def _find_edge_rows(page: PageLayout) -> list[PdfLine]:
-    top = [row for row in page.rows[:_EDGE_ROWS] if row.y < MARGIN * page.height]
-    rest = page.rows[len(top) :]
-    floor = (1 - MARGIN) * page.height
-    return top + [row for row in rest[-_EDGE_ROWS:] if row.y + row.height > floor]
-
-
-_TOKEN = re.compile(r"\d{1,5}|[ivxlc]{1,8}|[IVXLC]{1,8}")
-
-
-def _end_tokens(text: str) -> list[str]:
-    """Return the tokens of a row that may be its page number: the first and the last word."""
-    words = text.strip("-\u2013\u2014|[]() ").split()
-    ends = {word.strip("-\u2013\u2014|[]().,") for word in (words[0], words[-1])} if words else ()
-    return [end for end in ends if _TOKEN.fullmatch(end)]
-
-
-_CHAPTER_PAGE = re.compile(r"[A-Z\d]{1,3}[-\u2013.]\d{1,4}")
-
-
-def _running_key(row: PdfLine, page: int, printed: _PageNumbers, large: float) -> tuple[str, str]:
-    """Return a row's key for counting repeats, without its page number, and where that was."""
-    words = row.text.split()
-    if len(words) == 1 and _CHAPTER_PAGE.fullmatch(words[0]):
-        return _ALONE, "end"
-    for place, name in ((-1, "end"), (0, "start")):
-        token = words[place].strip("-\u2013\u2014|[]().,") if words else ""
-        if _TOKEN.fullmatch(token):
-            value = int(token) if token.isdigit() else roman_value(token)
-            if printed[token.isdigit()].get(page, 0) == value:
-                del words[place]
-                rest = title_key(" ".join(words))
-                if not rest or row.size <= large:
-                    return rest or _ALONE, name
-    return title_key(row.text), ""
-
-
-def _split_off(block: PdfBlock, bands: Sequence[tuple[float, float]]) -> list[PdfBlock]:
-    """Split a block: its lines in the bands become chrome blocks."""
-    if not block.lines or block.kind == "chrome":
-        return [block]
-    inside = [
-        any(low <= line.y + min(line.height, 12) / 2 <= high for low, high in bands)
-        for line in block.lines
-    ]
-    if not any(inside):
-        return [block]
-    chrome = [
-        PdfBlock("chrome", [line]) for line, out in zip(block.lines, inside, strict=True) if out
-    ]
-    block.lines = [line for line, out in zip(block.lines, inside, strict=True) if not out]
-    return [*chrome, block] if block.lines else chrome

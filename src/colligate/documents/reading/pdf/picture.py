@@ -141,8 +141,8 @@ def _find_places(quote: str, page: Document, share: float) -> Iterator[Span]:
 _UNIT = 1_000_000
 
 
-def _measure(page: PdfPage, characters: PdfTextPage, place: Span) -> Iterator[Box]:
-    """Yield the boxes of a range of characters, one a line."""
+def _measure(page: PdfPage, characters: PdfTextPage, place: Span) -> list[Box]:
+    """Return the boxes of a range of characters, one a line."""
     boxes = []
     for at in range(characters.count_rects(place.start, len(place))):
         left, bottom, right, top = characters.get_rect(at)
@@ -151,23 +151,17 @@ def _measure(page: PdfPage, characters: PdfTextPage, place: Span) -> Iterator[Bo
     return _join_lines(boxes)
 
 
-def _join_lines(boxes: Iterable[Box]) -> Iterator[Box]:
-    """Yield boxes that follow each other on one line as one."""
-    line: Box | None = None
+def _join_lines(boxes: Iterable[Box]) -> list[Box]:
+    """Return boxes with those that follow each other on one line as one."""
+    lines: list[Box] = []
     for box in boxes:
-        if line is not None and _is_beside(line, box):
-            line = Box(
-                min(line.left, box.left),
-                min(line.top, box.top),
-                max(line.right, box.right),
-                max(line.bottom, box.bottom),
-            )
-            continue
-        if line is not None:
-            yield line
-        line = box
-    if line is not None:
-        yield line
+        last = lines[-1] if lines else box
+        if last.top <= (box.top + box.bottom) / 2 <= last.bottom:
+            ends = max(last.right, box.right), max(last.bottom, box.bottom)
+            lines[-1:] = [Box(min(last.left, box.left), min(last.top, box.top), *ends)]
+        else:
+            lines.append(box)
+    return lines
 
 
 def _to_share(page: PdfPage, x: float, y: float) -> tuple[float, float]:
@@ -177,8 +171,3 @@ def _to_share(page: PdfPage, x: float, y: float) -> tuple[float, float]:
         page, 0, 0, _UNIT, _UNIT, 0, x, y, ctypes.byref(across), ctypes.byref(down)
     )
     return across.value / _UNIT, down.value / _UNIT
-
-
-def _is_beside(line: Box, box: Box) -> bool:
-    shared = min(line.bottom, box.bottom) - max(line.top, box.top)
-    return shared > 0.5 * min(line.bottom - line.top, box.bottom - box.top)

@@ -10,8 +10,7 @@ import dataclasses
 import io
 import re
 import time
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -55,7 +54,7 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
         tree=partial(markdown_tree, structure=structure),
         title=_choose_title(clean_line(facts.get("Title", "")), pages, source.stem),
         metadata={
-            "authors": _find_authors(facts),
+            "authors": clean_line(facts.get("Author", "")),
             "created_at": _MADE.sub(r"\1-\2-\3", facts.get("CreationDate", "")),
             "ocr": source.limits.ocr if is_recognised else "",
             "pdf": DOCLING if source.limits.pdf == DOCLING else "",
@@ -176,8 +175,6 @@ def _drop_drawings(source: SourceFile, page_count: int) -> bytes:
 
     Text stays: where pdfium would lose some, as of fonts that are drawings, nothing is dropped.
     """
-    if not _has_many_lines(source.data):
-        return source.data
     document, dropped = PdfDocument(source.data), dict[int, int]()
     for index in range(page_count):
         with suppress(PdfiumError):  # a damaged page, which liteparse reports
@@ -204,30 +201,6 @@ def _drop_drawings(source: SourceFile, page_count: int) -> bytes:
     pages = _list_pages([index + 1 for index in dropped])
     source.warn(f"drawings of over {_MOST_LINES:,} lines were left out: {pages}")
     return saved.getvalue()
-
-
-_STREAM = re.compile(rb"\bstream\r?\n")
-_HEAD = 300  # bytes before a stream that may say that it is an image
-_IMAGE = re.compile(rb"/Subtype\s*/Image\b")
-_INFLATED = 4 << 20  # bytes of each stream that are looked at
-
-
-def _has_many_lines(data: bytes) -> bool:
-    """Tell whether all pages together have more lines than one may have; quick, without parsing."""
-    count, view = _count_lines(data), memoryview(data)
-    streams = [found.end() for found in _STREAM.finditer(data)]
-    for start, end in pairwise([*streams, len(data)]):
-        if count > _MOST_LINES:
-            return True
-        if _IMAGE.search(data[max(0, start - _HEAD) : start].rpartition(b"obj")[2]):
-            continue
-        with suppress(zlib.error):  # it is not deflated
-            count += _count_lines(zlib.decompressobj().decompress(view[start:end], _INFLATED))
-    return count > _MOST_LINES
-
-
-def _count_lines(content: bytes) -> int:
-    return sum(map(content.count, (b" l ", b" l\n", b" l\r")))  # the operator
 
 
 def _make_parser(**options: Any) -> LiteParse:
@@ -316,17 +289,6 @@ def _encrypted(source: SourceFile) -> EncryptedFile:
 
 def _corrupt(source: SourceFile, why: str) -> CorruptFile:
     return source.error(CorruptFile, f"the PDF is damaged ({why})", "fetch it again")
-
-
-_NO_AUTHOR = re.compile(r"anonymous$|[^@]*\w\.(?:com|io|net)\b", re.I)
-
-
-def _find_authors(facts: Mapping[str, str]) -> str:
-    """Return the authors; empty if that is the program's firm, which has the program's name."""
-    author = clean_line(facts.get("Author", ""))
-    first, *_ = author.split() or [""]
-    programs = f"{facts.get('Creator', '')} {facts.get('Producer', '')}".split()
-    return "" if first in programs or _NO_AUTHOR.match(author) else author
 
 
 _NO_TITLE = re.compile(

@@ -221,7 +221,7 @@ def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
     running: set[int] = set()
     for block in page.blocks:
         rows = by_block[id(block)]
-        if block.kind == "heading" and _is_alone(page, block, rows):
+        if block.kind == "heading":
             headings |= rows
         elif block.kind == "table" and not rows & torn:
             others |= rows
@@ -249,7 +249,7 @@ def _print_rows(page: PageLayout, torn: set[int]) -> list[PdfBlock]:
         else:
             blocks.append(PdfBlock(block.kind, [line], block.level, block.marker))
             last = block
-    return _order([*blocks, *(new for new, _ in made)])
+    return [*blocks, *(new for new, _ in made)]
 
 
 def _find_rows(page: PageLayout, block: PdfBlock, line: PdfLine | None) -> set[int]:
@@ -273,17 +273,6 @@ def _find_rows(page: PageLayout, block: PdfBlock, line: PdfLine | None) -> set[i
             or line.y <= row.y + row.height / 2 <= line.y + line.height
         )
     }
-
-
-def _is_alone(page: PageLayout, block: PdfBlock, rows: set[int]) -> bool:
-    """Report whether a heading is all there is in its rows, at the left or in the middle."""
-    own = sum(len(_letters(line.text)) for line in block.lines)
-    left = min((line.x for line in block.lines), default=0.0)
-    right = max((line.x + line.width for line in block.lines), default=0.0)
-    centred = abs(left + right - page.width) < 0.1 * page.width
-    return own >= sum(len(_letters(page.rows[n].text)) for n in rows) and (
-        centred or left < 0.35 * page.width
-    )
 
 
 _LONG = 0.6  # of the page's width: a row of one cell that is wider is text
@@ -408,17 +397,3 @@ def _align(rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:
 def _is_figure(cell: _Cell) -> bool:
     text = cell.text.replace(" ", "")
     return (_FIGURE.fullmatch(text) or _SIGN.fullmatch(text)) is not None
-
-
-def _order(blocks: list[PdfBlock]) -> list[PdfBlock]:
-    """Return blocks from top to bottom if none are side by side, else as they are."""
-    spans = []
-    for block in blocks:
-        parts = block.lines or block.items
-        top = min((part.y for part in parts), default=0.0)
-        spans.append((top, max((part.y + part.height for part in parts), default=top), block))
-    spans.sort(key=lambda span: span[0])
-    shown = [span for span in spans if span[2].kind != "chrome"]
-    if any(b[0] < a[1] - 0.5 * (b[1] - b[0]) for a, b in pairwise(shown)):
-        return blocks
-    return [block for _, _, block in spans]
