@@ -19,7 +19,6 @@ from colligate.errors import UnknownDocument
 from colligate.library.protocols import (
     DocumentStore,
     FileRecord,
-    IndexEntry,
     PassageStore,
     ReadFile,
     StoredPassage,
@@ -72,13 +71,6 @@ class Catalogue:
         query = "SELECT number FROM documents WHERE state = ? ORDER BY number"
         return [number for (number,) in self._rows(query, state)]
 
-    def hidden(self) -> list[int]:
-        """Return the documents that searches leave out: not all their passages are in the index."""
-        return [
-            *self.in_state(DocumentState.PENDING),
-            *self.in_state(DocumentState.REMOVING),
-        ]
-
     def is_searchable(self) -> bool:
         query = "SELECT 1 FROM documents WHERE state = ? AND passage_count > 0 LIMIT 1"
         return bool(self._rows(query, DocumentState.INDEXED))
@@ -121,10 +113,6 @@ class Catalogue:
             " WHERE d.state = ?"
         )
         return dict(self._rows(query, state))
-
-    def count_passages(self, documents: Sequence[int]) -> int:
-        query = "SELECT passage_count FROM documents WHERE number IN (%s)"
-        return sum(count for (count,) in self._listed(query, documents))
 
     # Files
 
@@ -503,69 +491,55 @@ def forget_missing(catalogue: DocumentStore, files: Iterable[Path]) -> list[Path
 
 # Copying a library
 
-_CHARACTERS_TOGETHER = 4_000_000  # of the documents that are stored at once
+_TOGETHER = 64  # files or documents that are copied at once
 
 
 def copy_catalogue(source: DocumentStore, target: DocumentStore) -> None:
     """Copy files with their documents, as pending, and the facts about the library."""
-    files = [record for path in source.files() if (record := source.file(path))]
     numbers = source.numbers()
 
     def place(file: FileRecord) -> int:
         return min((numbers[id_] for id_ in source.documents_of(file.path)), default=0)
 
-    group: list[ReadFile] = []
-    characters = 0
-    for file in sorted(files, key=place):
+    def read(file: FileRecord) -> ReadFile:
         documents = []
         for id_ in source.documents_of(file.path):
             if document := source.document(numbers[id_]):
                 passages = source.passages_of(numbers[id_])
                 documents.append((document, [Span(id_, p.start, p.end) for p in passages]))
-        group.append((file, documents))
-        characters += sum(len(document.text) for document, _ in documents)
-        if characters > _CHARACTERS_TOGETHER:
-            target.store(group)
-            group, characters = [], 0
-    target.store(group)
+        return file, documents
+
+    files = sorted((file for path in source.files() if (file := source.file(path))), key=place)
+    for at in range(0, len(files), _TOGETHER):
+        target.store([read(file) for file in files[at : at + _TOGETHER]])
     facts = {key: source.meta(key) for key in ("chunker", "embedder", "dimension", _FOLDERS)}
     target.set_meta(**{key: value for key, value in facts.items() if value is not None})
-
-
-_TOGETHER = 1024  # passages written at once
 
 
 def copy_passages(
     source: tuple[DocumentStore, PassageStore], target: tuple[DocumentStore, PassageStore]
 ) -> None:
     """Copy vectors and terms of indexed documents, and mark these as indexed."""
-    catalogue, index = source
-    numbers = target[0].numbers()
-    names = {number: id_ for id_, number in catalogue.numbers().items()}
-    entries: list[IndexEntry] = []
-    written: list[int] = []
-
-    def write() -> None:
-        if not written:
-            return
-        target[1].upsert(entries)
-        target[1].flush()
-        target[0].mark(written, DocumentState.INDEXED)
-        entries.clear()
-        written.clear()
-
-    for number in catalogue.in_state(DocumentState.INDEXED):
-        new = numbers.get(names.get(number, ""))
-        if new is None:  # added since
-            continue
-        passages = zip(target[0].passages_of(new), index.entries(number), strict=True)
-        for passage, entry in passages:
-            entries.append(dataclasses.replace(entry, passage=passage.number, document=new))
-        written.append(new)
-        if len(entries) >= _TOGETHER:
-            write()
-    write()
-    target[1].optimise()
+    (catalogue, index), (copy, copied_index) = source, target
+    known = copy.numbers()
+    new = {number: known[id_] for id_, number in catalogue.numbers().items() if id_ in known}
+    documents = [number for number in catalogue.in_state(DocumentState.INDEXED) if number in new]
+    for at in range(0, len(documents), _TOGETHER):
+        some = documents[at : at + _TOGETHER]
+        numbers: dict[int, int] = {}
+        for document in some:
+            pairs = zip(
+                catalogue.passages_of(document), copy.passages_of(new[document]), strict=True
+            )
+            numbers.update((old.number, copied.number) for old, copied in pairs)
+        copied_index.upsert(
+            [
+                dataclasses.replace(e, passage=numbers[e.passage], document=new[e.document])
+                for e in index.entries(some)
+            ]
+        )
+        copy.mark([new[document] for document in some], DocumentState.INDEXED)
+    copied_index.optimise()
 
 
 # Folders and patterns that were named, in which files may appear later

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.concurrency import in_thread
-from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, parse_chunker
 from colligate.documents.reading import FoundFiles, Limits, find_files
 from colligate.documents.reading.pdf.docling import DOCLING, require_reader
@@ -51,8 +50,7 @@ from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCall
 from colligate.library.parsing import DEFAULT_READER
 from colligate.library.protocols import Cluster, DocumentStore, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
-from colligate.library.search import Searcher, require_known
-from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.library.search import Searcher, View
 from colligate.library.store import (
     RESPONSES_FILE,
     LibraryStore,
@@ -96,7 +94,7 @@ _MAX_WORKERS = 8
 _DOCLING_CORES = 4  # that each docling uses
 
 
-class AsyncLibrary:
+class AsyncLibrary(View):
     """Documents in a folder on disk, with their passages ready to be searched.
 
     It is `Sources` over all its documents; `view` limits it to some. Any number of processes may
@@ -149,8 +147,7 @@ class AsyncLibrary:
         self._follow_links = follow_links
         self._ocr = ocr
         self._pdf = pdf
-        self._unfinished: set[int] = set()
-        self._searcher = Searcher(self._store, self._embedder, self._unfinished)
+        super().__init__(Searcher(self._store, self._embedder))
         self._changing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -171,41 +168,11 @@ class AsyncLibrary:
 
     # Reading
 
-    async def documents(self) -> Sequence[DocumentInfo]:
-        """Return all documents, in the order they were added."""
-        return await self._searcher.documents()
-
-    async def document(self, document_id: str) -> Document:
-        """Return one whole document.
-
-        Raises:
-            UnknownDocument: it is not in the library.
-        """
-        return await self._searcher.document(document_id)
-
     async def files(self, document_id: str) -> list[FileRecord]:
         """Return the files that a document was read from, as they were then."""
         catalogue = await self._store.open_catalogue()
         numbers = await in_thread(catalogue.numbers, [document_id])
         return await in_thread(catalogue.files_of, numbers.get(document_id, 0))
-
-    async def search(
-        self,
-        query: str,
-        *,
-        k: int,
-        mode: SearchMode = SearchMode.HYBRID,
-        documents: Collection[str] | None = None,
-    ) -> list[Hit]:
-        """Return the `k` best passages of indexed documents, best first.
-
-        A passage is found by its document's title, its heading path and its own text.
-
-        Raises:
-            UnknownDocument: one of `documents` is not in the library.
-        """
-        within = None if documents is None else list(documents)
-        return await self._searcher.search(query, k, mode, within)
 
     @property
     def refused_embedder(self) -> ModelError | None:
@@ -224,10 +191,6 @@ class AsyncLibrary:
         embedder = await self._embedder.open(await self._store.open_catalogue())
         return await embedder.embed(texts, kind=kind)
 
-    def view(self, document_ids: Iterable[str]) -> View:
-        """Return some of the documents, in this order, as `Sources`."""
-        return View(self._searcher, document_ids)
-
     async def pin(self, document_ids: Iterable[str] | None = None) -> View:
         """Return all documents or some, in this order, as they are now.
 
@@ -236,7 +199,7 @@ class AsyncLibrary:
         """
         store, searcher = await self._store.pin(), self._searcher
         if store is not self._store:
-            searcher = Searcher(store, self._embedder, self._unfinished)
+            searcher = Searcher(store, self._embedder)
         return View(searcher, document_ids)
 
     # Changing
@@ -615,7 +578,6 @@ class AsyncLibrary:
         indexer = Indexer(
             catalogue,
             open_index,
-            self._unfinished,
             lambda done, total: report(Progress("embedding", done, total)),
         )
         await indexer.run(list_numbers())
@@ -640,7 +602,8 @@ class AsyncLibrary:
         if index := await self._store.open_index():
             removed = await in_thread(_remove_passages, index, removing) if removing else 0
             # If some are gone already, a removal was interrupted, and it may have been to erase.
-            erase = erase or removed < await in_thread(catalogue.count_passages, removing)
+            gone = await in_thread(catalogue.passage_numbers, DocumentState.REMOVING)
+            erase = erase or removed < len(gone)
             changed = embedded + removed + int(await in_thread(catalogue.meta, "changed") or 0)
             count = await in_thread(index.count)
             few = count <= _FEW and removed > 0
@@ -649,8 +612,6 @@ class AsyncLibrary:
                 await in_thread(partial(index.optimise, erase=erase or removed > 0))
                 report(Progress("optimising", 1, 1))
                 changed = 0
-            elif removed:
-                await in_thread(index.flush)
             await in_thread(catalogue.set_meta, changed=str(changed))
         await in_thread(self._store.purge, catalogue)
 
@@ -663,7 +624,6 @@ class AsyncLibrary:
     ) -> None:
         if index is not None:
             await in_thread(index.remove_passages, damage.orphans)
-            await in_thread(index.flush)
         await in_thread(catalogue.mark, damage.unindexed, DocumentState.PENDING)
         await in_thread(catalogue.remove, damage.damaged)
         embedded = await self._index(catalogue, None, report)
@@ -743,49 +703,6 @@ def _remove_passages(index: PassageStore, documents: list[int]) -> int:
     before = index.count()
     index.remove(documents)
     return before - index.count()
-
-
-class View:
-    """`Sources` over some documents of a library, in the order given; None: over all."""
-
-    def __init__(self, searcher: Searcher, document_ids: Iterable[str] | None) -> None:
-        self._searcher = searcher
-        self._ids = None if document_ids is None else list(dict.fromkeys(document_ids))
-        self._known = frozenset(self._ids or ())
-
-    def narrow(self, document_ids: Iterable[str]) -> View:
-        """Return some of these documents."""
-        return View(self._searcher, document_ids)
-
-    async def documents(self) -> Sequence[DocumentInfo]:
-        infos = {info.id: info for info in await self._searcher.documents()}
-        if self._ids is None:
-            return list(infos.values())
-        require_known(self._ids, infos)
-        return [infos[document_id] for document_id in self._ids]
-
-    async def document(self, document_id: str) -> Document:
-        if self._ids is not None:
-            require_known([document_id], self._known)
-        return await self._searcher.document(document_id)
-
-    async def search(
-        self,
-        query: str,
-        *,
-        k: int,
-        mode: SearchMode = SearchMode.HYBRID,
-        documents: Collection[str] | None = None,
-    ) -> list[Hit]:
-        if self._ids is None:
-            within = None if documents is None else list(documents)
-            return await self._searcher.search(query, k, mode, within)
-        within = self._ids
-        if documents is not None:
-            require_known(documents, self._known)
-            wanted = set(documents)
-            within = [document_id for document_id in self._ids if document_id in wanted]
-        return await self._searcher.search(query, k, mode, within, as_given=True)
 
 
 class _LibraryEmbedder:

@@ -51,9 +51,6 @@ class DocumentStore(Protocol):
     def in_state(self, state: DocumentState) -> list[int]:
         """Return the numbers of the documents in a state, in order."""
 
-    def hidden(self) -> list[int]:
-        """Return the documents that searches leave out though their passages may be stored."""
-
     def is_searchable(self) -> bool:
         """Return whether any passage should be in the index."""
 
@@ -77,9 +74,6 @@ class DocumentStore(Protocol):
 
     def passage_numbers(self, state: DocumentState) -> dict[int, int]:
         """Return the passages of all documents in a state, each with its document."""
-
-    def count_passages(self, documents: Sequence[int]) -> int:
-        """Return how many passages these documents have together."""
 
     def file(self, path: Path) -> FileRecord | None:
         """Return what is recorded of a file that was read, or could not be."""
@@ -137,7 +131,10 @@ class DocumentStore(Protocol):
 
 
 class PassageStore(Protocol):
-    """Passages by vector and by words: numbers only, no text."""
+    """Passages by vector and by words: numbers only, no text.
+
+    Each change has reached the disk when it returns.
+    """
 
     def upsert(self, entries: Sequence[IndexEntry]) -> None:
         """Add passages, or replace those with the same number."""
@@ -150,8 +147,8 @@ class PassageStore(Protocol):
     def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
         """Return the passages that share a term, by BM25 score, best first."""
 
-    def entries(self, document: int) -> list[IndexEntry]:
-        """Return all that is stored of a document's passages, in order."""
+    def entries(self, documents: Collection[int]) -> list[IndexEntry]:
+        """Return all that is stored of the passages of these documents, in order."""
 
     def remove(self, documents: Collection[int]) -> None:
         """Take all passages of these documents out of every search."""
@@ -164,9 +161,6 @@ class PassageStore(Protocol):
 
     def count(self) -> int:
         """Return the number of passages."""
-
-    def flush(self) -> None:
-        """Return once all changes so far would survive the end of the process."""
 
     def optimise(self, *, erase: bool = True) -> None:
         """Rebuild what has grown, and erase what was removed. Slow.

@@ -22,7 +22,7 @@ from pathlib import Path
 from colligate.concurrency import in_thread
 from colligate.errors import LibraryDamaged, LibraryError, UsageError
 from colligate.library.catalogue import Catalogue
-from colligate.library.passages import PassageIndex, list_vectors, name_vectors
+from colligate.library.passages import PassageIndex, VectorFile, list_vectors, name_vectors
 from colligate.library.protocols import DocumentStore, PassageStore
 from colligate.library.schema import MEMORY, DocumentState
 from colligate.library.search import SearchStore
@@ -243,7 +243,7 @@ class LibraryStore:
                 "its passage index is missing",
                 "rebuild it with `colligate library verify --repair`",
             )
-        self._index = PassageIndex(catalogue.database, self.path, length)
+        self._index = PassageIndex(catalogue.database, VectorFile(file, length))
 
     def _has_index(self) -> bool:
         return bool(list_vectors(self.path))

@@ -123,11 +123,6 @@ class LanceCatalogue:
     def in_state(self, state: DocumentState) -> list[int]:
         return [row.number for row in self._read_rows() if row.state == state]
 
-    def hidden(self) -> list[int]:
-        """Return all that is not indexed: another process may be writing their passages."""
-        hidden = (DocumentState.PENDING, DocumentState.REMOVING)
-        return [row.number for row in self._read_rows() if row.state in hidden]
-
     def is_searchable(self) -> bool:
         return any(
             row.state == DocumentState.INDEXED and row.record["passages"]
@@ -188,9 +183,6 @@ class LanceCatalogue:
             for row in rows
             for place in range(1, row.record["passages"] + 1)
         }
-
-    def count_passages(self, documents: Sequence[int]) -> int:
-        return sum(row.record["passages"] for row in self._find(documents))
 
     # Files
 
