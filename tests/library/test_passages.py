@@ -11,6 +11,7 @@ from colligate.library.bm25 import Terms
 from colligate.library.catalogue import Catalogue
 from colligate.library.passages import PassageIndex, VectorFile, Vectors
 from colligate.library.protocols import FileRecord, IndexEntry, Scope
+from colligate.library.schema import Database
 
 DIMENSION = 8
 ALL = Scope()
@@ -19,7 +20,7 @@ ALL = Scope()
 @pytest.fixture
 def catalogue(tmp_path):
     """A catalogue of documents with the numbers 1 to 30."""
-    opened = Catalogue(tmp_path / "catalogue.sqlite")
+    opened = Catalogue(Database(tmp_path / "catalogue.sqlite"))
     for n in range(30):
         id_, text = str(n), f"Text {n}."
         document = Document(id_, id_, text, flat_tree(id_, len(text)))

@@ -15,6 +15,7 @@ from colligate.library.catalogue import Catalogue
 from colligate.library.library import AsyncLibrary
 from colligate.library.passages import PassageIndex, VectorFile
 from colligate.library.protocols import IndexEntry
+from colligate.library.schema import Database
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def open_catalogue(library):
 
 @contextmanager
 def open_index(library):
-    catalogue = Catalogue(library.path / "catalogue.sqlite")
+    catalogue = Catalogue(Database(library.path / "catalogue.sqlite"))
     yield PassageIndex(catalogue.database, VectorFile(library.path / "vectors-64.f32", 64))
     catalogue.close()
 

@@ -14,8 +14,8 @@ from colligate.errors import UsageError
 from colligate.library.catalogue import Catalogue
 from colligate.library.index import Indexer
 from colligate.library.passages import PassageIndex, Vectors
-from colligate.library.protocols import DocumentStore, FileRecord
-from colligate.library.schema import MEMORY, DocumentState
+from colligate.library.protocols import FileRecord
+from colligate.library.schema import MEMORY, Database, DocumentState
 from colligate.library.search import Searcher, View, require_known
 from colligate.library.sources import cut_passages
 from colligate.models import Embedder
@@ -83,7 +83,7 @@ class _MemoryStore:
             assert self._catalogue is not None
             return self._catalogue
 
-    async def open(self, _: DocumentStore) -> Embedder:
+    async def open(self, _: Catalogue) -> Embedder:
         if self._embedder is None:
             raise UsageError(
                 "cannot search these documents by meaning",
@@ -110,7 +110,7 @@ class _MemoryStore:
             self._catalogue = None
 
     def _make_catalogue(self) -> None:
-        catalogue = Catalogue(Path(MEMORY))
+        catalogue = Catalogue(Database(Path(MEMORY)))
         # Stored as one file: two documents with equal texts then stay two.
         passages = [(each, cut_passages(each, self._chunker)) for each in self._documents]
         catalogue.store([(FileRecord(Path(), 0, 0, 0, ""), passages)])

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from colligate.concurrency import gather, in_thread
 from colligate.documents.document import full_title
 from colligate.library.bm25 import encode_document
-from colligate.library.protocols import DocumentStore, IndexEntry, PassageStore
+from colligate.library.catalogue import Catalogue
+from colligate.library.protocols import IndexEntry, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.sources import prepend_headings
 from colligate.models import Embedder
@@ -33,7 +34,7 @@ class Indexer:
 
     def __init__(
         self,
-        catalogue: DocumentStore,
+        catalogue: Catalogue,
         open_index: Callable[[], Awaitable[tuple[PassageStore, Embedder | None]]],
         on_progress: Callable[[int, int], None],
     ) -> None:

@@ -33,6 +33,7 @@ from colligate.errors import (
     WeightsUnavailable,
 )
 from colligate.library.catalogue import (
+    Catalogue,
     Missing,
     copy_catalogue,
     copy_passages,
@@ -48,7 +49,7 @@ from colligate.library.catalogue import (
 from colligate.library.index import Indexer
 from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCallback, choose_chunker
 from colligate.library.parsing import DEFAULT_READER
-from colligate.library.protocols import Cluster, DocumentStore, FileRecord, PassageStore
+from colligate.library.protocols import Cluster, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, View
 from colligate.library.store import (
@@ -434,7 +435,7 @@ class AsyncLibrary(View):
             raise UsageError(f"{self.uri} has snapshots", why, hint)
         async with self._change():
             catalogue = await self._store.open_catalogue()
-            if catalogue.in_memory:
+            if catalogue.database.in_memory:
                 return []
             catalogue = await self._store.lock_to_erase(force=force)
             if index := await self._store.open_index():
@@ -506,7 +507,7 @@ class AsyncLibrary(View):
             UsageError: there is nothing to copy, or the other library has documents.
         """
         catalogue = await self._store.open_catalogue()
-        if catalogue.in_memory:
+        if catalogue.database.in_memory:
             raise UsageError(f"cannot copy {self.uri}", "there is no library", "name another")
         index = await self._store.open_index()
         async with other._change():
@@ -540,19 +541,19 @@ class AsyncLibrary(View):
             finally:
                 await in_thread(self._store.end_change)
 
-    async def _lock_catalogue(self, report: ProgressCallback) -> DocumentStore:
+    async def _lock_catalogue(self, report: ProgressCallback) -> Catalogue:
         return await self._store.lock_catalogue(
             lambda holder: report(Progress("waiting", 0, 1, f"for the library: {holder}"))
         )
 
-    async def _lock_existing(self, report: ProgressCallback) -> DocumentStore:
+    async def _lock_existing(self, report: ProgressCallback) -> Catalogue:
         """Lock and return the catalogue; an empty one if there is no library."""
         catalogue = await self._store.open_catalogue()
-        return catalogue if catalogue.in_memory else await self._lock_catalogue(report)
+        return catalogue if catalogue.database.in_memory else await self._lock_catalogue(report)
 
     async def _index(
         self,
-        catalogue: DocumentStore,
+        catalogue: Catalogue,
         stored: AsyncIterator[list[int]] | None,
         report: ProgressCallback,
         cluster: Cluster | None = None,
@@ -585,7 +586,7 @@ class AsyncLibrary(View):
 
     async def _tidy(
         self,
-        catalogue: DocumentStore,
+        catalogue: Catalogue,
         report: ProgressCallback,
         *,
         embedded: int = 0,
@@ -617,7 +618,7 @@ class AsyncLibrary(View):
 
     async def _repair(
         self,
-        catalogue: DocumentStore,
+        catalogue: Catalogue,
         index: PassageStore | None,
         damage: _Damage,
         report: ProgressCallback,
@@ -718,13 +719,11 @@ class _LibraryEmbedder:
         self._opening = asyncio.Lock()
         self.refused: ModelError | None = None  # why it is not the one for the languages here
 
-    def is_chosen(self, catalogue: DocumentStore) -> bool:
+    def is_chosen(self, catalogue: Catalogue) -> bool:
         """Return whether the embedder is known: it was given, or made vectors here."""
         return self._given is not None or catalogue.meta("embedder") is not None
 
-    async def open(
-        self, catalogue: DocumentStore, on_progress: OnProgress | None = None
-    ) -> Embedder:
+    async def open(self, catalogue: Catalogue, on_progress: OnProgress | None = None) -> Embedder:
         """Return the embedder, for searching."""
         async with self._opening:
             if self._embedder is None:
@@ -750,7 +749,7 @@ class _LibraryEmbedder:
         await in_thread(_check_embedder, catalogue, self._embedder)
         return self._embedder
 
-    async def record(self, catalogue: DocumentStore, on_progress: OnProgress) -> Embedder:
+    async def record(self, catalogue: Catalogue, on_progress: OnProgress) -> Embedder:
         """Return the embedder, for indexing, and record it as the library's."""
         embedder = await self.open(catalogue, on_progress)
         # In a thread also since an embedder behind an endpoint may have to ask for its dimension.
@@ -766,7 +765,7 @@ class _LibraryEmbedder:
         self._embedder = None
 
 
-def _choose_embedder(catalogue: DocumentStore) -> str:
+def _choose_embedder(catalogue: Catalogue) -> str:
     """Return the embedder that made the library's vectors if it runs here without being named, else
     the one for the languages of its documents."""
     if made := catalogue.meta("embedder"):
@@ -778,7 +777,7 @@ def _choose_embedder(catalogue: DocumentStore) -> str:
     return MULTILINGUAL_EMBEDDER if many and here else DEFAULT_EMBEDDER
 
 
-def _check_embedder(catalogue: DocumentStore, embedder: Embedder) -> None:
+def _check_embedder(catalogue: Catalogue, embedder: Embedder) -> None:
     name, dimension = catalogue.meta("embedder"), catalogue.meta("dimension")
     if name is None or (name, dimension) == (embedder.name, str(embedder.dimension)):
         return
@@ -800,7 +799,7 @@ class _Damage:
     damaged: list[int] = field(default_factory=list)  # documents whose stored text has changed
 
 
-def _find_damage(catalogue: DocumentStore, index: PassageStore | None) -> _Damage:
+def _find_damage(catalogue: Catalogue, index: PassageStore | None) -> _Damage:
     """Check the catalogue against itself and the index, which is None if nothing was indexed."""
     damage = _Damage(catalogue.check())
     for document_id, number in catalogue.numbers().items():
@@ -827,7 +826,7 @@ def _find_damage(catalogue: DocumentStore, index: PassageStore | None) -> _Damag
     return damage
 
 
-def _check_document(catalogue: DocumentStore, number: int) -> str:
+def _check_document(catalogue: Catalogue, number: int) -> str:
     try:
         document = catalogue.document(number)
     except (SpanError, ValueError, TypeError) as error:

@@ -18,8 +18,8 @@ from colligate.documents import Document, Hit, Passage, Span, clean_text
 from colligate.documents.document import SHEETS
 from colligate.errors import UnknownDocument
 from colligate.library.bm25 import Terms, encode_query, split_words
+from colligate.library.catalogue import Catalogue
 from colligate.library.protocols import (
-    DocumentStore,
     PassageStore,
     Scope,
     ScoredPassage,
@@ -42,7 +42,7 @@ T = TypeVar("T", Document, StoredText)
 class SearchStore(Protocol):
     """Opens the catalogue and the index when they are needed."""
 
-    async def open_catalogue(self) -> DocumentStore:
+    async def open_catalogue(self) -> Catalogue:
         """Open the catalogue."""
 
     async def open_index(self) -> PassageStore | None:
@@ -52,7 +52,7 @@ class SearchStore(Protocol):
 class EmbedderSource(Protocol):
     """Opens the embedder of queries when it is needed."""
 
-    async def open(self, catalogue: DocumentStore) -> Embedder:
+    async def open(self, catalogue: Catalogue) -> Embedder:
         """Return the embedder that made the catalogue's vectors."""
 
 
@@ -161,14 +161,14 @@ class Searcher:
             self._documents.clear()
             self._texts.clear()
 
-    def _read(self, catalogue: DocumentStore, document_id: str) -> Document:
+    def _read(self, catalogue: Catalogue, document_id: str) -> Document:
         (number,) = _find_numbers(catalogue, [document_id])
         document = self._load(self._documents, number, catalogue.document)
         if document is None:  # removed since
             raise _unknown(document_id)
         return document
 
-    def _to_hits(self, catalogue: DocumentStore, best: Sequence[ScoredPassage]) -> list[Hit]:
+    def _to_hits(self, catalogue: Catalogue, best: Sequence[ScoredPassage]) -> list[Hit]:
         stored = catalogue.passages([scored.passage for scored in best])
         hits = []
         for scored in best:
@@ -269,7 +269,7 @@ def _unknown(document_id: str) -> UnknownDocument:
     )
 
 
-def _find_numbers(catalogue: DocumentStore, ids: Sequence[str]) -> list[int]:
+def _find_numbers(catalogue: Catalogue, ids: Sequence[str]) -> list[int]:
     numbers = catalogue.numbers(ids)
     require_known(ids, numbers)
     return [numbers[document_id] for document_id in ids]
