@@ -29,7 +29,8 @@ from colligate.errors import (
 )
 from colligate.library.in_memory import InMemorySources
 from colligate.library.ingest import Ingested
-from colligate.library.library import OWN_EMBEDDERS, AsyncLibrary, Prune, View
+from colligate.library.library import OWN_EMBEDDERS, AsyncLibrary, Prune
+from colligate.library.search import View
 from colligate.library.sources import Sources, parse_conditions, select_documents
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier
 from colligate.models.cache import CachedChat, KeyValueStore, MemoryStore, ResponseCache
@@ -543,7 +544,7 @@ def _choose(given: G | str | None, named: Named | None) -> G | Named | None:
 
 
 async def _narrow(sources: View, where: Sequence[str]) -> View:
-    return sources.narrow(await select_documents(sources, where)) if where else sources
+    return sources.view(await select_documents(sources, where)) if where else sources
 
 
 async def default_reader() -> Named:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Collection, Coroutine, Sequence
-from functools import cache
+from collections.abc import Callable, Coroutine
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from colligate.core.answer import Answer
 from colligate.core.strategy import Strategy
-from colligate.documents import Document, Hit
 from colligate.engine import DEFAULT_STRATEGY, AskOptions, Engine, Paths
 from colligate.errors import UsageError
 from colligate.library.ingest import Ingested
 from colligate.library.library import AsyncLibrary
-from colligate.library.sources import DocumentInfo, SearchMode
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def ask(
@@ -51,8 +52,22 @@ def ask(
     return run_blocking(answer())
 
 
+def _blocking(
+    method: Callable[Concatenate[AsyncLibrary, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Library, P], T]:
+    """Return a method of `Library` that waits for one of `AsyncLibrary`."""
+
+    @wraps(method)
+    def wait(self: Library, /, *args: P.args, **named: P.kwargs) -> T:
+        library = run_blocking(self._engine.open_library())
+        return run_blocking(method(library, *args, **named))
+
+    return wait
+
+
 class Library:
-    """Documents kept on disk: added, listed, searched and removed.
+    """Documents kept on disk: added, listed, searched and removed. The blocking face of
+    `AsyncLibrary`.
 
         with Library("papers.library") as library:
             library.add("papers/")
@@ -79,45 +94,15 @@ class Library:
         """Read files and folders; unchanged files are left as they are."""
         return run_blocking(self._engine.add(paths))
 
-    def documents(self) -> Sequence[DocumentInfo]:
-        """Return all documents, without their texts."""
-        return run_blocking(self._open().documents())
-
-    def document(self, document_id: str) -> Document:
-        """Return one whole document.
-
-        Raises:
-            UnknownDocument: it is not in the library.
-        """
-        return run_blocking(self._open().document(document_id))
-
-    def search(
-        self,
-        query: str,
-        *,
-        k: int = 10,
-        mode: SearchMode = SearchMode.HYBRID,
-        documents: Collection[str] | None = None,
-    ) -> list[Hit]:
-        """Return the `k` best passages, best first, optionally only of some documents."""
-        return run_blocking(self._open().search(query, k=k, mode=mode, documents=documents))
-
     def remove(self, *documents: str) -> list[str]:
-        """Remove documents by id, file, folder or web address; return the ids removed.
+        """Remove documents as `AsyncLibrary.remove` does; return the ids removed."""
+        return self._remove(documents)
 
-        In a bucket and in snapshots their text stays until it is erased.
-        """
-        return run_blocking(self._open().remove(documents))
-
-    def verify(self, *, repair: bool = False) -> list[str]:
-        """Return the library's problems, one line each; with `repair`, repair them."""
-        return run_blocking(self._open().verify(repair=repair))
-
-    def _open(self) -> AsyncLibrary:
-        return run_blocking(self._engine.open_library())
-
-
-T = TypeVar("T")
+    documents = _blocking(AsyncLibrary.documents)
+    document = _blocking(AsyncLibrary.document)
+    search = _blocking(AsyncLibrary.search)
+    verify = _blocking(AsyncLibrary.verify)
+    _remove = _blocking(AsyncLibrary.remove)
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:

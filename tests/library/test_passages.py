@@ -9,8 +9,9 @@ from colligate.documents import Document, flat_tree
 from colligate.errors import EmbedderMismatch, LibraryDamaged
 from colligate.library.bm25 import Terms
 from colligate.library.catalogue import Catalogue
-from colligate.library.passages import PassageIndex
+from colligate.library.passages import PassageIndex, VectorFile, Vectors
 from colligate.library.protocols import FileRecord, IndexEntry, Scope
+from colligate.library.schema import Database
 
 DIMENSION = 8
 ALL = Scope()
@@ -19,7 +20,7 @@ ALL = Scope()
 @pytest.fixture
 def catalogue(tmp_path):
     """A catalogue of documents with the numbers 1 to 30."""
-    opened = Catalogue(tmp_path / "catalogue.sqlite")
+    opened = Catalogue(Database(tmp_path / "catalogue.sqlite"))
     for n in range(30):
         id_, text = str(n), f"Text {n}."
         document = Document(id_, id_, text, flat_tree(id_, len(text)))
@@ -31,7 +32,9 @@ def catalogue(tmp_path):
 @pytest.fixture
 def open_index(catalogue, tmp_path):
     """`open_index()` is the passage index of the catalogue, as another process would open it."""
-    return lambda: PassageIndex(catalogue.database, tmp_path, DIMENSION)
+    file = tmp_path / "vectors-8.f32"
+    file.touch()
+    return lambda: PassageIndex(catalogue.database, VectorFile(file, DIMENSION))
 
 
 @pytest.fixture
@@ -179,11 +182,11 @@ def test_what_a_killed_process_left_in_the_file_is_replaced(filled, catalogue, m
 
 
 def test_all_is_returned_as_it_was_given(filled):
-    (first, second) = filled.entries(10)
+    (first, second, _) = filled.entries([20, 10])
     assert (first.passage, first.terms) == (1, weigh(100, 101))
     assert (second.vector == unit(1)).all()
     filled.upsert([entry(2, 10, 103)])
-    assert [each.terms for each in filled.entries(10)] == [weigh(100, 101), weigh(103)]
+    assert [each.terms for each in filled.entries([10])] == [weigh(100, 101), weigh(103)]
 
 
 def test_all_passages_are_listed_however_many(index):
@@ -191,15 +194,16 @@ def test_all_passages_are_listed_however_many(index):
     assert index.passages() == {n: n // 1000 + 1 for n in range(1, 25_001)}
 
 
-def test_words_alone(catalogue, tmp_path):
-    index = PassageIndex(catalogue.database, tmp_path, 0)
+def test_words_alone(catalogue):
+    index = PassageIndex(catalogue.database, Vectors(0))
     index.upsert([IndexEntry(1, 1, None, weigh(5))])
     assert numbers(index.search_terms(weigh(5), 3, ALL)) == [1]
-    assert [each.vector for each in index.entries(1)] == [None]
+    assert [each.vector for each in index.entries([1])] == [None]
     index.close()
     index.close()
 
 
-def test_without_its_file(index):
+def test_without_its_file(index, tmp_path):
+    next(tmp_path.glob("*.f32")).unlink()
     with pytest.raises(LibraryDamaged, match="verify --repair"):
         index.search_vector(unit(0), 9, ALL)

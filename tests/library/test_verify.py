@@ -13,8 +13,9 @@ from colligate.library import SearchMode
 from colligate.library.bm25 import Terms
 from colligate.library.catalogue import Catalogue
 from colligate.library.library import AsyncLibrary
-from colligate.library.passages import PassageIndex
+from colligate.library.passages import PassageIndex, VectorFile
 from colligate.library.protocols import IndexEntry
+from colligate.library.schema import Database
 
 
 @contextmanager
@@ -27,8 +28,8 @@ def open_catalogue(library):
 
 @contextmanager
 def open_index(library):
-    catalogue = Catalogue(library.path / "catalogue.sqlite")
-    yield PassageIndex(catalogue.database, library.path, 64)
+    catalogue = Catalogue(Database(library.path / "catalogue.sqlite"))
+    yield PassageIndex(catalogue.database, VectorFile(library.path / "vectors-64.f32", 64))
     catalogue.close()
 
 

@@ -7,25 +7,23 @@ import glob
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from colligate.documents import Document, Span, Tree, clean_text
+from colligate.documents import Document, Passage, Span, Tree, clean_text
 from colligate.documents.document import Page
 from colligate.errors import UnknownDocument
 from colligate.library.protocols import (
-    DocumentStore,
     FileRecord,
-    IndexEntry,
     PassageStore,
     ReadFile,
     StoredPassage,
     StoredText,
 )
-from colligate.library.schema import MEMORY, Database, DocumentState
+from colligate.library.schema import Database, DocumentState
 from colligate.library.sources import DocumentInfo
 from colligate.library.web import folder_of, is_address, parse_address
 
@@ -34,21 +32,20 @@ _PRESENT = f"state != {DocumentState.REMOVING:d}"
 
 
 class Catalogue:
-    """A library's documents in its database, a `DocumentStore`.
+    """A library's documents with the places of their passages, their files, and facts, in SQLite.
 
-    Calls block, may come from any thread and raise what those of `Database` raise.
+    A document's number grows with the order in which documents were added, a passage's number with
+    its place in the document. Calls block, may come from any thread and raise what those of
+    `Database` raise. A change is one transaction.
     """
 
-    def __init__(self, file: Path, wait: float = 0.0) -> None:
-        self.database = Database(file, wait)
-        self.read_only = self.database.read_only
-        self.in_memory = str(file) == MEMORY
-        self._rows, self._listed = self.database.rows, self.database.listed
-        self._transaction = self.database.transaction
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
     # Documents and passages
 
     def infos(self) -> list[DocumentInfo]:
+        """Return all documents that are not being removed, in the order they were added."""
         found = self._rows(
             "SELECT id, title, source, characters, page_count, passage_count, language, metadata"
             f" FROM documents WHERE {_PRESENT} ORDER BY number"
@@ -57,6 +54,7 @@ class Catalogue:
         return [DocumentInfo(*row) for row in rows]
 
     def numbers(self, ids: Iterable[str] | None = None) -> dict[str, int]:
+        """Return the numbers of these documents (None: of all), without unknown ones."""
         query = f"SELECT id, number FROM documents WHERE {_PRESENT}"
         if ids is None:
             return dict(self._rows(query + " ORDER BY number"))
@@ -65,45 +63,46 @@ class Catalogue:
         return dict(self._listed(query + " AND id IN (%s)", valid))
 
     def ids(self, numbers: Sequence[int]) -> list[str]:
+        """Return the ids of these documents, whatever their state."""
         found = self._listed("SELECT id FROM documents WHERE number IN (%s)", numbers)
         return [id_ for (id_,) in found]
 
     def in_state(self, state: DocumentState) -> list[int]:
+        """Return the numbers of the documents in a state, in order."""
         query = "SELECT number FROM documents WHERE state = ? ORDER BY number"
         return [number for (number,) in self._rows(query, state)]
 
-    def hidden(self) -> list[int]:
-        """Return the documents that searches leave out: not all their passages are in the index."""
-        return [
-            *self.in_state(DocumentState.PENDING),
-            *self.in_state(DocumentState.REMOVING),
-        ]
-
     def is_searchable(self) -> bool:
+        """Return whether any passage should be in the index."""
         query = "SELECT 1 FROM documents WHERE state = ? AND passage_count > 0 LIMIT 1"
         return bool(self._rows(query, DocumentState.INDEXED))
 
     def languages(self) -> list[str]:
+        """Return the languages of the searchable documents."""
         query = "SELECT DISTINCT language FROM documents WHERE state = ?"
         return [language for (language,) in self._rows(query, DocumentState.INDEXED)]
 
     def document(self, number: int) -> Document | None:
-        found = self._rows(f"SELECT {_DOCUMENT} FROM documents WHERE number = ?", number)
-        return to_document(found[0]) if found else None
+        """Return one whole document."""
+        columns = ("id", "title", "text", "tree", "pages", "source", "media_type", "language")
+        of = self._read(number, *columns, "metadata", "warnings")
+        return to_document(of) if of else None
 
     def text(self, number: int) -> StoredText | None:
-        columns = "id, title, language, source, media_type, metadata, text"
-        query = f"SELECT {columns} FROM documents WHERE number = ?"
-        for id_, title, language, source, media_type, metadata, text in self._rows(query, number):
-            date = json.loads(metadata).get("date", "")
-            return StoredText(id_, title, language, source, date, text, media_type)
-        return None
+        """Return one document's text, without building its tree."""
+        columns = ("id", "title", "language", "source", "text", "media_type")
+        of = self._read(number, *columns, "metadata")
+        if not of:
+            return None
+        of["date"] = json.loads(of.pop("metadata")).get("date", "")
+        return StoredText(**of)
 
     def digest(self, number: int) -> str:
-        found = self._rows("SELECT digest FROM documents WHERE number = ?", number)
-        return str(found[0][0]) if found else ""
+        """Return the SHA-256 of a document's text as it was stored."""
+        return str(self._read(number, "digest").get("digest", ""))
 
     def passages(self, numbers: Sequence[int]) -> dict[int, StoredPassage]:
+        """Return the passages with these numbers that belong to searchable documents."""
         query = (
             f"SELECT {_PASSAGE} FROM passages p JOIN documents d ON d.number = p.document"
             " WHERE d.state = ? AND p.number IN (%s)"
@@ -112,35 +111,37 @@ class Catalogue:
         return {passage.number: passage for passage in found}
 
     def passages_of(self, document: int) -> list[StoredPassage]:
+        """Return all passages of one document, in order."""
         query = f"SELECT {_PASSAGE} FROM passages p WHERE document = ? ORDER BY number"
         return [_to_passage(row) for row in self._rows(query, document)]
 
     def passage_numbers(self, state: DocumentState) -> dict[int, int]:
+        """Return the passages of all documents in a state, each with its document."""
         query = (
             "SELECT p.number, p.document FROM passages p JOIN documents d ON d.number = p.document"
             " WHERE d.state = ?"
         )
         return dict(self._rows(query, state))
 
-    def count_passages(self, documents: Sequence[int]) -> int:
-        query = "SELECT passage_count FROM documents WHERE number IN (%s)"
-        return sum(count for (count,) in self._listed(query, documents))
-
     # Files
 
     def file(self, path: Path) -> FileRecord | None:
+        """Return what is recorded of a file that was read, or could not be."""
         found = self._rows(f"SELECT {_FILE} FROM files WHERE path = ?", os.fsencode(path))
         return _to_file(found[0]) if found else None
 
     def files(self) -> list[Path]:
+        """Return the paths of all recorded files."""
         found = self._rows("SELECT path FROM files ORDER BY path")
         return [Path(os.fsdecode(path)) for (path,) in found]
 
     def files_of(self, document: int) -> list[FileRecord]:
+        """Return the files that a document was read from."""
         query = f"SELECT {_FILE} FROM files JOIN file_documents USING (path) WHERE document = ?"
         return [_to_file(row) for row in self._rows(query, document)]
 
     def documents_of(self, path: Path) -> list[str]:
+        """Return the ids of a file's documents, in the file's order."""
         found = self._rows(
             "SELECT d.id FROM file_documents f JOIN documents d ON d.number = f.document"
             " WHERE f.path = ? ORDER BY f.place",
@@ -149,6 +150,7 @@ class Catalogue:
         return [id_ for (id_,) in found]
 
     def copies_of(self, path: Path) -> list[set[Path]]:
+        """Return, for each document of a file, all files that have it."""
         copies: dict[int, set[Path]] = {}
         query = (
             "SELECT o.document, o.path FROM file_documents f JOIN file_documents o"
@@ -159,16 +161,17 @@ class Catalogue:
         return list(copies.values())
 
     def sources_only_of(self, numbers: Sequence[int]) -> list[str]:
+        """Return the files of these documents from which no remaining document was read."""
         found = self._listed("SELECT source FROM documents WHERE number IN (%s)", numbers)
         sources = {source for (source,) in found}
         others = self._rows(f"SELECT source FROM documents WHERE {_PRESENT}")
         return sorted(sources.difference(source for (source,) in others))
 
-    # Changes, each in one transaction
+    # Changes
 
     def note_file(self, file: FileRecord) -> None:
-        with self._transaction() as db:
-            _write_file(db, file)
+        """Record how a file was found; its documents, if any, stay as they are."""
+        self.database.change(lambda db: _write_file(db, file))
 
     def store(self, files: Sequence[ReadFile]) -> list[int]:
         """Replace the documents of files; return which are pending.
@@ -176,35 +179,44 @@ class Catalogue:
         New documents are pending, and those that no file has any more are being removed. A
         document that is stored already stays as it is.
         """
-        stored: list[int] = []
-        with self._transaction() as db:
+
+        def change(db: Connection) -> list[int]:
             self.database.sign(db)
+            stored: list[int] = []
             for file, documents in files:
                 before = _linked_documents(db, file.path)
                 _write_file(db, file)
                 _link(db, file.path, [])
-                kept = {_keep_document(db, document) for document, _ in documents}
+                kept = {self._keep(db, document) for document, _ in documents}
                 _remove_unlinked(db, before - kept)
                 _name_other_source(db, before - kept)
                 numbers = [
-                    _keep_document(db, document) or _add_document(db, document, spans)
+                    self._keep(db, document) or self._add(db, document, spans)
                     for document, spans in documents
                 ]
                 _link(db, file.path, numbers)
                 stored += numbers
             return [number for number in dict.fromkeys(stored) if _is_pending(db, number)]
 
+        return self.database.change(change)
+
     def forget_file(self, path: Path) -> None:
-        with self._transaction() as db:
+        """Delete a file's record and remove the documents that no other file has."""
+
+        def change(db: Connection) -> None:
             before = _linked_documents(db, path)
             db.execute("DELETE FROM files WHERE path = ?", (os.fsencode(path),))
             _remove_unlinked(db, before)
             _name_other_source(db, before)
 
+        self.database.change(change)
+
     def remove(self, numbers: Collection[int]) -> None:
+        """Remove documents; their files are read again when they are added again."""
         each = [(number,) for number in numbers]
         holders = "path IN (SELECT path FROM file_documents WHERE document = ?)"
-        with self._transaction() as db:
+
+        def change(db: Connection) -> None:
             db.executemany(f"UPDATE files SET size = -1, sha256 = '' WHERE {holders}", each)
             db.executemany("DELETE FROM file_documents WHERE document = ?", each)
             db.execute(
@@ -213,70 +225,181 @@ class Catalogue:
             )
             _remove_unlinked(db, numbers)
 
+        self.database.change(change)
+
     def mark(self, numbers: Collection[int], state: DocumentState) -> None:
-        with self._transaction() as db:
-            db.executemany(
-                f"UPDATE documents SET state = ? WHERE number = ? AND {_PRESENT}",
-                [(state, number) for number in numbers],
-            )
+        """Move documents to a state, except those that are being removed."""
+        query = f"UPDATE documents SET state = ? WHERE number = ? AND {_PRESENT}"
+        each = [(state, number) for number in numbers]
+        self.database.change(lambda db: db.executemany(query, each))
 
     def purge(self, numbers: Collection[int]) -> None:
         """Delete those of these documents that are being removed, and every trace of their text."""
-        with self._transaction() as db:
-            db.executemany(
-                "DELETE FROM documents WHERE number = ? AND state = ?",
-                [(number, DocumentState.REMOVING) for number in numbers],
-            )
+        query = "DELETE FROM documents WHERE number = ? AND state = ?"
+        each = [(number, DocumentState.REMOVING) for number in numbers]
+        self.database.change(lambda db: db.executemany(query, each))
         self.checkpoint()
 
     def checkpoint(self, *, erase: bool = False) -> None:
-        """Empty the write-ahead log; there are no older versions."""
+        """Write out or put together what many small changes have left.
+
+        With `erase`, older versions, if there are any, are erased too, whoever reads them.
+        """
         self.database.empty_log()
 
     # The library itself
 
     def meta(self, key: str) -> str | None:
+        """Return one fact about the library."""
         found = self._rows("SELECT value FROM meta WHERE key = ?", key)
         return str(found[0][0]) if found else None
 
     def set_meta(self, **facts: str) -> None:
-        with self._transaction() as db:
-            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
+        """Record facts about the library."""
+        self.change_facts(facts)
+
+    def change_facts(self, facts: Mapping[str, str | None]) -> None:
+        """Record facts, and forget those that are None."""
+        new = {key: value for key, value in facts.items() if self.meta(key) != value}
+
+        def change(db: Connection) -> None:
+            for key, value in new.items():
+                db.execute("DELETE FROM meta WHERE key = ?", (key,))
+                if value is not None:
+                    db.execute("INSERT INTO meta VALUES (?, ?)", (key, value))
+
+        if new:
+            self.database.change(change)
 
     def check(self) -> list[str]:
-        """Return the problems that SQLite itself finds in the file."""
+        """Return the problems that SQLite itself finds."""
         found = [line for (line,) in self._rows("PRAGMA integrity_check") if line != "ok"]
         broken = self._rows("PRAGMA foreign_key_check")
         return found + [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in broken]
 
     def close(self) -> None:
-        """Close the file. Safe to call twice."""
+        """Close it. Safe to call twice."""
         self.database.close()
+
+    # Parts that a store on tables has of its own
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        return self.database.rows(query, *values)
+
+    def _listed(self, query: str, listed: Sequence[Any], *values: Any) -> Iterator[Any]:
+        return self.database.listed(query, listed, *values)
+
+    def _read(self, number: int, *columns: str) -> dict[str, Any]:
+        """Return columns of a document; nothing if it is gone."""
+        query = f"SELECT {', '.join(columns)} FROM documents WHERE number = ?"
+        found = self._rows(query, number)
+        return dict(zip(columns, found[0], strict=True)) if found else {}
+
+    def _take_number(self, db: Connection) -> int | None:
+        """Return the number of a new document; None lets SQLite choose it."""
+        return None
+
+    def _is_same(self, stored: tuple[str, str], given: tuple[str, str]) -> bool:
+        """Return whether the pages and tree of a stored document are these."""
+        return stored == given
+
+    def _keep(self, db: Connection, document: Document) -> int | None:
+        """Return the number of the stored document with this id, title, text and structure."""
+        rows = db.execute(
+            "SELECT number, pages, tree FROM documents"
+            f" WHERE id IN (?, ?) AND title = ? AND digest = ? AND {_PRESENT}",
+            (document.id, _renamed(document), document.title, document.digest),
+        ).fetchall()
+        structure = _structure_json(document)
+        for number, pages, tree in rows:
+            if self._is_same((pages, tree), structure):
+                # Its file may have moved, or another reader has read it.
+                now = (document.source, _as_json(dict(document.metadata)))
+                query = (
+                    "UPDATE documents SET source = ?, metadata = ?"
+                    " WHERE number = ? AND (source, metadata) != (?, ?)"
+                )
+                db.execute(query, (*now, number, *now))
+                return int(number)
+        return None
+
+    def _add(self, db: Connection, document: Document, spans: Sequence[Span]) -> int:
+        """Write a pending document and its passages; return its number.
+
+        If another document has its id (two files of records may both have a "1"), the first ten
+        digits of its digest are added to the id.
+        """
+        if _is_taken(db, document.id):
+            new = _renamed(document)
+            while _is_taken(db, new):
+                new += f"-{document.digest[:10]}"
+            tree = Tree.from_json(document.tree.to_json(), new)
+            document = dataclasses.replace(document, id=new, tree=tree)
+            spans = [Span(new, span.start, span.end) for span in spans]
+        given = self._take_number(db)
+        row = {
+            "number": given,
+            "state": DocumentState.PENDING,
+            "id": document.id,
+            "title": document.title,
+            "source": document.source,
+            "media_type": document.media_type,
+            "language": document.language,
+            "digest": document.digest,
+            "characters": len(document.text),
+            "page_count": len(document.pages),
+            "passage_count": len(spans),
+            "metadata": _as_json(dict(document.metadata)),
+            "warnings": _as_json(document.warnings),
+            "text": document.text,
+        }
+        row["pages"], row["tree"] = _structure_json(document)
+        number = insert(db, "documents", row)
+        db.executemany(
+            "INSERT INTO passages (number, document, start, end, page, section)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (given and given + place, number, *_place_of(document.passage(span)))
+                for place, span in enumerate(spans, start=1)
+            ],
+        )
+        return number
 
 
 # Rows
 
-_DOCUMENT = "id, title, text, tree, pages, source, media_type, language, metadata, warnings"
 _FILE = "path, size, mtime_ns, checked_ns, sha256, warnings, failure"
 _PASSAGE = "p.number, p.document, p.start, p.end, p.page, p.section"
 
 
-def to_document(row: Sequence[Any]) -> Document:
+def insert(db: Connection, table: str, row: Mapping[str, Any]) -> int:
+    """Write a new row, by its columns; return its number."""
+    marks = ", ".join("?" * len(row))
+    query = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})"
+    number = db.execute(query, tuple(row.values())).lastrowid
+    assert number is not None
+    return number
+
+
+def to_document(of: Mapping[str, Any]) -> Document:
     """Return the document of a stored row."""
-    id_, title, text, tree, pages, source, media_type, language, metadata, warnings = row
     return Document(
-        id=id_,
-        title=title,
-        text=text,
-        tree=Tree.from_json(json.loads(tree), id_),
-        pages=tuple(Page(*page) for page in json.loads(pages)),
-        source=source,
-        media_type=media_type,
-        language=language,
+        id=of["id"],
+        title=of["title"],
+        text=of["text"],
+        tree=Tree.from_json(json.loads(of["tree"]), of["id"]),
+        pages=tuple(Page(*page) for page in json.loads(of["pages"])),
+        source=of["source"],
+        media_type=of["media_type"],
+        language=of["language"],
         # In libraries of older releases these may hold half surrogate pairs.
-        metadata={key: clean_text(value) for key, value in json.loads(metadata).items()},
-        warnings=tuple(map(clean_text, json.loads(warnings))),
+        metadata={key: clean_text(value) for key, value in json.loads(of["metadata"]).items()},
+        warnings=tuple(map(clean_text, json.loads(of["warnings"]))),
     )
+
+
+def _place_of(passage: Passage) -> tuple[int, int, int | None, str]:
+    return passage.span.start, passage.span.end, passage.page, _as_json(passage.section)
 
 
 def _to_file(row: Sequence[Any]) -> FileRecord:
@@ -344,12 +467,12 @@ def _name_other_source(db: Connection, numbers: Collection[int]) -> None:
             (number,),
         ).fetchall()
         files = [Path(os.fsdecode(path)) for _, path in rows]
-        if files and is_lost(rows[0][0], files):
+        if files and _is_lost(rows[0][0], files):
             other = clean_text(str(files[0]))
             db.execute("UPDATE documents SET source = ? WHERE number = ?", (other, number))
 
 
-def is_lost(source: str, files: Collection[Path]) -> bool:
+def _is_lost(source: str, files: Collection[Path]) -> bool:
     """Return whether a source is none of its document's files: it is gone, or was named from
     another folder."""
     return not is_address(source) and resolve_path(source) not in files
@@ -360,82 +483,13 @@ def _is_pending(db: Connection, number: int) -> bool:
     return db.execute(query, (number, DocumentState.PENDING)).fetchone() is not None
 
 
-def _keep_document(db: Connection, document: Document) -> int | None:
-    """Return the number of the stored document with this id, title, text and structure; keep it.
-
-    If it was being removed it is pending again: its passages may be half gone.
-    """
-    rows = db.execute(
-        "SELECT number, state, id, pages, tree FROM documents"
-        " WHERE id IN (?, ?) AND title = ? AND digest = ? ORDER BY state",
-        (document.id, renamed(document), document.title, document.digest),
-    ).fetchall()
-    found = next((row for row in rows if row[3:] == structure_json(document)), None)
-    if not found:
-        return None
-    number, state, stored_id, *_ = found
-    if state == DocumentState.REMOVING:
-        if _is_taken(db, stored_id):
-            return None
-        state = DocumentState.PENDING
-    # Its file may have moved, or another reader has read it.
-    changed = (state, document.source, as_json(dict(document.metadata)), number)
-    db.execute("UPDATE documents SET state = ?, source = ?, metadata = ? WHERE number = ?", changed)
-    return int(number)
-
-
-def _add_document(db: Connection, document: Document, spans: Sequence[Span]) -> int:
-    """Write a pending document and its passages; return its number.
-
-    If another document has its id (two files of records may both have a "1"), the first ten
-    digits of its digest are added to the id.
-    """
-    if _is_taken(db, document.id):
-        new = renamed(document)
-        while _is_taken(db, new):
-            new += f"-{document.digest[:10]}"
-        tree = Tree.from_json(document.tree.to_json(), new)
-        document = dataclasses.replace(document, id=new, tree=tree)
-        spans = [Span(new, span.start, span.end) for span in spans]
-    number = db.execute(
-        "INSERT INTO documents (state, id, title, source, media_type, language, digest, characters,"
-        " page_count, passage_count, metadata, warnings, pages, tree, text)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            DocumentState.PENDING,
-            document.id,
-            document.title,
-            document.source,
-            document.media_type,
-            document.language,
-            document.digest,
-            len(document.text),
-            len(document.pages),
-            len(spans),
-            as_json(dict(document.metadata)),
-            as_json(document.warnings),
-            *structure_json(document),
-            document.text,
-        ),
-    ).lastrowid
-    assert number is not None
-    db.executemany(
-        "INSERT INTO passages (document, start, end, page, section) VALUES (?, ?, ?, ?, ?)",
-        [
-            (number, p.span.start, p.span.end, p.page, as_json(p.section))
-            for p in map(document.passage, spans)
-        ],
-    )
-    return number
-
-
-def structure_json(document: Document) -> tuple[str, str]:
+def _structure_json(document: Document) -> tuple[str, str]:
     """Return a document's pages and tree as they are stored."""
     pages = [[p.number, p.start, p.end, p.label] for p in document.pages]
-    return as_json(pages), as_json(document.tree.to_json())
+    return _as_json(pages), _as_json(document.tree.to_json())
 
 
-def renamed(document: Document) -> str:
+def _renamed(document: Document) -> str:
     """Return the id that a document gets if another one has its own."""
     return f"{document.id}-{document.digest[:10]}"
 
@@ -445,7 +499,7 @@ def _is_taken(db: Connection, document_id: str) -> bool:
     return db.execute(query, (document_id,)).fetchone() is not None
 
 
-def as_json(value: Any) -> str:
+def _as_json(value: Any) -> str:
     """Return a value as it is stored."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
@@ -453,7 +507,7 @@ def as_json(value: Any) -> str:
 # Documents by id, file or folder
 
 
-def list_document_ids(catalogue: DocumentStore, files: Sequence[Path]) -> list[str]:
+def list_document_ids(catalogue: Catalogue, files: Sequence[Path]) -> list[str]:
     """Return the ids of the documents of these files, in order and each once."""
     ids = (id_ for path in files for id_ in catalogue.documents_of(resolve_path(path)))
     return list(dict.fromkeys(ids))
@@ -468,7 +522,7 @@ class Missing:
     known: int
 
 
-def find_missing(catalogue: DocumentStore, paths: Sequence[Path | str]) -> list[Missing]:
+def find_missing(catalogue: Catalogue, paths: Sequence[Path | str]) -> list[Missing]:
     """Return the recorded files that are missing in these folders, or were named themselves.
 
     A folder that does not exist may be on a disk that is not mounted: nothing counts as missing.
@@ -487,13 +541,13 @@ def find_missing(catalogue: DocumentStore, paths: Sequence[Path | str]) -> list[
 
 
 def list_only_copies(
-    catalogue: DocumentStore, files: Iterable[Path], gone: Collection[Path]
+    catalogue: Catalogue, files: Iterable[Path], gone: Collection[Path]
 ) -> list[Path]:
     """Return those of these files that have a document that only files of `gone` have."""
     return [path for path in files if any(c.issubset(gone) for c in catalogue.copies_of(path))]
 
 
-def forget_missing(catalogue: DocumentStore, files: Iterable[Path]) -> list[Path]:
+def forget_missing(catalogue: Catalogue, files: Iterable[Path]) -> list[Path]:
     """Forget those of these files that do not exist, and return them."""
     missing = [path for path in dict.fromkeys(files) if _is_missing(path)]
     for path in missing:
@@ -503,69 +557,55 @@ def forget_missing(catalogue: DocumentStore, files: Iterable[Path]) -> list[Path
 
 # Copying a library
 
-_CHARACTERS_TOGETHER = 4_000_000  # of the documents that are stored at once
+_TOGETHER = 64  # files or documents that are copied at once
 
 
-def copy_catalogue(source: DocumentStore, target: DocumentStore) -> None:
+def copy_catalogue(source: Catalogue, target: Catalogue) -> None:
     """Copy files with their documents, as pending, and the facts about the library."""
-    files = [record for path in source.files() if (record := source.file(path))]
     numbers = source.numbers()
 
     def place(file: FileRecord) -> int:
         return min((numbers[id_] for id_ in source.documents_of(file.path)), default=0)
 
-    group: list[ReadFile] = []
-    characters = 0
-    for file in sorted(files, key=place):
+    def read(file: FileRecord) -> ReadFile:
         documents = []
         for id_ in source.documents_of(file.path):
             if document := source.document(numbers[id_]):
                 passages = source.passages_of(numbers[id_])
                 documents.append((document, [Span(id_, p.start, p.end) for p in passages]))
-        group.append((file, documents))
-        characters += sum(len(document.text) for document, _ in documents)
-        if characters > _CHARACTERS_TOGETHER:
-            target.store(group)
-            group, characters = [], 0
-    target.store(group)
+        return file, documents
+
+    files = sorted((file for path in source.files() if (file := source.file(path))), key=place)
+    for at in range(0, len(files), _TOGETHER):
+        target.store([read(file) for file in files[at : at + _TOGETHER]])
     facts = {key: source.meta(key) for key in ("chunker", "embedder", "dimension", _FOLDERS)}
     target.set_meta(**{key: value for key, value in facts.items() if value is not None})
 
 
-_TOGETHER = 1024  # passages written at once
-
-
 def copy_passages(
-    source: tuple[DocumentStore, PassageStore], target: tuple[DocumentStore, PassageStore]
+    source: tuple[Catalogue, PassageStore], target: tuple[Catalogue, PassageStore]
 ) -> None:
     """Copy vectors and terms of indexed documents, and mark these as indexed."""
-    catalogue, index = source
-    numbers = target[0].numbers()
-    names = {number: id_ for id_, number in catalogue.numbers().items()}
-    entries: list[IndexEntry] = []
-    written: list[int] = []
-
-    def write() -> None:
-        if not written:
-            return
-        target[1].upsert(entries)
-        target[1].flush()
-        target[0].mark(written, DocumentState.INDEXED)
-        entries.clear()
-        written.clear()
-
-    for number in catalogue.in_state(DocumentState.INDEXED):
-        new = numbers.get(names.get(number, ""))
-        if new is None:  # added since
-            continue
-        passages = zip(target[0].passages_of(new), index.entries(number), strict=True)
-        for passage, entry in passages:
-            entries.append(dataclasses.replace(entry, passage=passage.number, document=new))
-        written.append(new)
-        if len(entries) >= _TOGETHER:
-            write()
-    write()
-    target[1].optimise()
+    (catalogue, index), (copy, copied_index) = source, target
+    known = copy.numbers()
+    new = {number: known[id_] for id_, number in catalogue.numbers().items() if id_ in known}
+    documents = [number for number in catalogue.in_state(DocumentState.INDEXED) if number in new]
+    for at in range(0, len(documents), _TOGETHER):
+        some = documents[at : at + _TOGETHER]
+        numbers: dict[int, int] = {}
+        for document in some:
+            pairs = zip(
+                catalogue.passages_of(document), copy.passages_of(new[document]), strict=True
+            )
+            numbers.update((old.number, copied.number) for old, copied in pairs)
+        copied_index.upsert(
+            [
+                dataclasses.replace(e, passage=numbers[e.passage], document=new[e.document])
+                for e in index.entries(some)
+            ]
+        )
+        copy.mark([new[document] for document in some], DocumentState.INDEXED)
+    copied_index.optimise()
 
 
 # Folders and patterns that were named, in which files may appear later
@@ -573,7 +613,7 @@ def copy_passages(
 _FOLDERS = "folders"
 
 
-def record_folders(catalogue: DocumentStore, paths: Iterable[Path | str]) -> None:
+def record_folders(catalogue: Catalogue, paths: Iterable[Path | str]) -> None:
     """Record those of the paths that are folders or patterns."""
     known = _list_folders(catalogue)
     found = [path for path in map(resolve_path, paths) if path.is_dir() or _is_pattern(path)]
@@ -581,7 +621,7 @@ def record_folders(catalogue: DocumentStore, paths: Iterable[Path | str]) -> Non
         _write_folders(catalogue, [*known, *new])
 
 
-def list_named(catalogue: DocumentStore, library: Path) -> list[Path]:
+def list_named(catalogue: Catalogue, library: Path) -> list[Path]:
     """Return the folders and patterns that were named, and the recorded files that are in none.
 
     The library's own files are left out, and folders that are gone with all their documents.
@@ -597,11 +637,11 @@ def list_named(catalogue: DocumentStore, library: Path) -> list[Path]:
     return [*folders, *(path for path in files if own.isdisjoint(path.parents))]
 
 
-def _list_folders(catalogue: DocumentStore) -> list[Path]:
+def _list_folders(catalogue: Catalogue) -> list[Path]:
     return [Path(each) for each in json.loads(catalogue.meta(_FOLDERS) or "[]")]
 
 
-def _write_folders(catalogue: DocumentStore, folders: Iterable[Path]) -> None:
+def _write_folders(catalogue: Catalogue, folders: Iterable[Path]) -> None:
     catalogue.set_meta(**{_FOLDERS: json.dumps(list(dict.fromkeys(map(str, folders))))})
 
 
@@ -609,9 +649,7 @@ def _is_pattern(path: Path) -> bool:
     return glob.has_magic(str(path)) and not path.exists()
 
 
-def remove_named(
-    catalogue: DocumentStore, ids_or_paths: Sequence[str | Path], library: Path
-) -> None:
+def remove_named(catalogue: Catalogue, ids_or_paths: Sequence[str | Path], library: Path) -> None:
     """Remove documents named by id, and those of the files, folders and web addresses named.
 
     If a name is unknown, `UnknownDocument` is raised and nothing has changed.
@@ -665,5 +703,5 @@ def _is_missing(path: Path) -> bool:
     return False
 
 
-def _files_under(catalogue: DocumentStore, folder: Path) -> list[Path]:
+def _files_under(catalogue: Catalogue, folder: Path) -> list[Path]:
     return [path for path in catalogue.files() if folder in path.parents]

@@ -1,30 +1,27 @@
-"""A given list of documents as sources, kept in memory and in a temporary folder."""
+"""A given list of documents as sources, kept in memory."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-import weakref
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Self
 
 from colligate.concurrency import in_thread
-from colligate.documents import Document, Hit
+from colligate.documents import Document
 from colligate.documents.chunking import STRUCTURAL, Chunker, parse_chunker
 from colligate.errors import UsageError
 from colligate.library.catalogue import Catalogue
 from colligate.library.index import Indexer
-from colligate.library.passages import PassageIndex
-from colligate.library.protocols import DocumentStore, FileRecord
-from colligate.library.schema import MEMORY, DocumentState
-from colligate.library.search import Searcher, require_known
-from colligate.library.sources import DocumentInfo, SearchMode, cut_passages
+from colligate.library.passages import PassageIndex, Vectors
+from colligate.library.protocols import FileRecord
+from colligate.library.schema import MEMORY, Database, DocumentState
+from colligate.library.search import Searcher, View, require_known
+from colligate.library.sources import cut_passages
 from colligate.models import Embedder
 
 
-class InMemorySources:
+class InMemorySources(View):
     """`Sources` over these documents, in this order; indexed when they are first searched.
 
     It finds what a library of the same documents would find. Without an embedder it finds passages
@@ -45,8 +42,8 @@ class InMemorySources:
         if len(self._by_id) < len(documents):
             raise UsageError("two documents have the same id", "", "give each an id of its own")
         cut = parse_chunker(chunker) if isinstance(chunker, str) else chunker
-        self._store = _TemporaryStore(documents, embedder, cut)
-        self._searcher = Searcher(self._store, self._store, set())
+        self._store = _MemoryStore(documents, embedder, cut)
+        super().__init__(Searcher(self._store, self._store))
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,33 +51,20 @@ class InMemorySources:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def documents(self) -> Sequence[DocumentInfo]:
-        return await self._searcher.documents()
-
     async def document(self, document_id: str) -> Document:
+        """Return one of the documents, as it was given."""
         require_known([document_id], self._by_id)
         return self._by_id[document_id]
 
-    async def search(
-        self,
-        query: str,
-        *,
-        k: int,
-        mode: SearchMode = SearchMode.HYBRID,
-        documents: Collection[str] | None = None,
-    ) -> list[Hit]:
-        within = None if documents is None else list(documents)
-        return await self._searcher.search(query, k, mode, within)
-
     async def close(self) -> None:
-        """Delete the temporary folder. Safe to call twice."""
+        """Free the index. Safe to call twice."""
         async with self._searcher.pause():
-            await self._store.close()
+            self._store.close()
             self._searcher.clear_cache()
 
 
-class _TemporaryStore:
-    """A catalogue in memory and vectors in a temporary folder, made when first needed."""
+class _MemoryStore:
+    """A catalogue and an index in memory, made when first needed."""
 
     def __init__(
         self, documents: Sequence[Document], embedder: Embedder | None, chunker: Chunker
@@ -90,7 +74,6 @@ class _TemporaryStore:
         self._chunker = chunker
         self._catalogue: Catalogue | None = None
         self._index: PassageIndex | None = None
-        self._delete_folder: weakref.finalize[..., _TemporaryStore] | None = None
         self._opening = asyncio.Lock()
 
     async def open_catalogue(self) -> Catalogue:
@@ -100,7 +83,7 @@ class _TemporaryStore:
             assert self._catalogue is not None
             return self._catalogue
 
-    async def open(self, _: DocumentStore) -> Embedder:
+    async def open(self, _: Catalogue) -> Embedder:
         if self._embedder is None:
             raise UsageError(
                 "cannot search these documents by meaning",
@@ -115,43 +98,31 @@ class _TemporaryStore:
         async with self._opening:
             pending = await in_thread(catalogue.in_state, DocumentState.PENDING)
             if pending:
-                indexer = Indexer(catalogue, self._create_index, set(), lambda *_: None)
-                await indexer.run(_yield_once(pending))
+                await Indexer(catalogue, self._make_index, lambda *_: None).run(
+                    _yield_once(pending)
+                )
             return self._index
 
-    async def close(self) -> None:
-        async with self._opening:
-            if self._index is not None:
-                await in_thread(self._index.close)
-                self._index = None
-            if self._catalogue is not None:
-                self._catalogue.close()
-                self._catalogue = None
-            if self._delete_folder is not None:
-                self._delete_folder()
-
-    async def _create_index(self) -> tuple[PassageIndex, Embedder | None]:
-        if self._index is None:
-            # An embedder behind an endpoint may have to ask for its dimension, which blocks.
-            await in_thread(self._make_index)
-        assert self._index is not None
-        return self._index, self._embedder
-
-    # Assigned in the thread, since a cancelled task loses its result.
+    def close(self) -> None:
+        self._index = None
+        if self._catalogue is not None:
+            self._catalogue.close()
+            self._catalogue = None
 
     def _make_catalogue(self) -> None:
-        catalogue = Catalogue(Path(MEMORY))
+        catalogue = Catalogue(Database(Path(MEMORY)))
         # Stored as one file: two documents with equal texts then stay two.
         passages = [(each, cut_passages(each, self._chunker)) for each in self._documents]
         catalogue.store([(FileRecord(Path(), 0, 0, 0, ""), passages)])
-        self._catalogue = catalogue
+        self._catalogue = catalogue  # here, since a cancelled task loses its result
 
-    def _make_index(self) -> None:
-        folder = tempfile.mkdtemp(prefix="colligate-")
-        self._delete_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        dimension = 0 if self._embedder is None else self._embedder.dimension
-        assert self._catalogue is not None
-        self._index = PassageIndex(self._catalogue.database, Path(folder), dimension)
+    async def _make_index(self) -> tuple[PassageIndex, Embedder | None]:
+        if self._index is None:
+            assert self._catalogue is not None
+            # An embedder behind an endpoint may have to ask for its dimension, which blocks.
+            length = await in_thread(lambda: self._embedder.dimension if self._embedder else 0)
+            self._index = PassageIndex(self._catalogue.database, Vectors(length))
+        return self._index, self._embedder
 
 
 async def _yield_once(numbers: list[int]) -> AsyncIterator[list[int]]:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from colligate.concurrency import gather, in_thread
 from colligate.documents.document import full_title
 from colligate.library.bm25 import encode_document
-from colligate.library.protocols import DocumentStore, IndexEntry, PassageStore
+from colligate.library.catalogue import Catalogue
+from colligate.library.protocols import IndexEntry, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.sources import prepend_headings
 from colligate.models import Embedder
@@ -29,21 +30,16 @@ class Indexer:
     The order of writes makes it safe to be killed anywhere: passages are written to the index and
     flushed, and only then does the catalogue mark their document as indexed. Passages of other
     documents are removed when the index is next opened.
-
-    `unfinished` holds the documents that may have some passages in the index and are not indexed
-    yet; searches leave them out.
     """
 
     def __init__(
         self,
-        catalogue: DocumentStore,
+        catalogue: Catalogue,
         open_index: Callable[[], Awaitable[tuple[PassageStore, Embedder | None]]],
-        unfinished: set[int],
         on_progress: Callable[[int, int], None],
     ) -> None:
         self._catalogue = catalogue
         self._open_index = open_index  # called for the first passage, not before
-        self._unfinished = unfinished
         self._report = on_progress
         self._left: dict[int, int] = {}  # passages to write, by document
         self._waiting: list[_Passage] = []
@@ -81,7 +77,6 @@ class Indexer:
             return
         passages = await in_thread(self._catalogue.passages_of, number)
         self._left[number] = len(passages)
-        self._unfinished.add(number)
         self._total += len(passages)
         if not passages:
             await self._mark_indexed([number])
@@ -132,7 +127,6 @@ class Indexer:
 
     async def _mark_indexed(self, numbers: list[int]) -> None:
         await in_thread(self._catalogue.mark, numbers, DocumentState.INDEXED)
-        self._unfinished.difference_update(numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,4 +154,3 @@ def _upsert(
             for p, vector in zip(passages, vectors, strict=True)
         ]
     )
-    index.flush()

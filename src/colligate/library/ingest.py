@@ -38,9 +38,9 @@ from colligate.errors import (
     UnsupportedFormat,
     UsageError,
 )
-from colligate.library.catalogue import resolve_path
+from colligate.library.catalogue import Catalogue, resolve_path
 from colligate.library.parsing import ParserPool
-from colligate.library.protocols import Cluster, DocumentStore, FileRecord, Parsers, ReadFile
+from colligate.library.protocols import Cluster, FileRecord, Parsers, ReadFile
 from colligate.library.sources import cut_passages
 
 _RELEASE = version("colligate")
@@ -114,7 +114,7 @@ class Ingestion:
 
     def __init__(
         self,
-        catalogue: DocumentStore,
+        catalogue: Catalogue,
         chunker: Chunker,
         reader: str,
         limits: Limits,
@@ -348,7 +348,7 @@ def _cannot_read(path: Path) -> str:
     return f"cannot read {path}"
 
 
-def choose_chunker(catalogue: DocumentStore, given: Chunker | None) -> Chunker:
+def choose_chunker(catalogue: Catalogue, given: Chunker | None) -> Chunker:
     """Return and record what cuts a library's documents: `given`, else what cut those it has.
 
     Raises:

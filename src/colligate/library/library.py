@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.concurrency import in_thread
-from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, parse_chunker
 from colligate.documents.reading import FoundFiles, Limits, find_files
 from colligate.documents.reading.pdf.docling import DOCLING, require_reader
@@ -34,6 +33,7 @@ from colligate.errors import (
     WeightsUnavailable,
 )
 from colligate.library.catalogue import (
+    Catalogue,
     Missing,
     copy_catalogue,
     copy_passages,
@@ -49,10 +49,9 @@ from colligate.library.catalogue import (
 from colligate.library.index import Indexer
 from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCallback, choose_chunker
 from colligate.library.parsing import DEFAULT_READER
-from colligate.library.protocols import Cluster, DocumentStore, FileRecord, PassageStore
+from colligate.library.protocols import Cluster, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
-from colligate.library.search import Searcher, require_known
-from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.library.search import Searcher, View
 from colligate.library.store import (
     RESPONSES_FILE,
     LibraryStore,
@@ -96,7 +95,7 @@ _MAX_WORKERS = 8
 _DOCLING_CORES = 4  # that each docling uses
 
 
-class AsyncLibrary:
+class AsyncLibrary(View):
     """Documents in a folder on disk, with their passages ready to be searched.
 
     It is `Sources` over all its documents; `view` limits it to some. Any number of processes may
@@ -149,8 +148,7 @@ class AsyncLibrary:
         self._follow_links = follow_links
         self._ocr = ocr
         self._pdf = pdf
-        self._unfinished: set[int] = set()
-        self._searcher = Searcher(self._store, self._embedder, self._unfinished)
+        super().__init__(Searcher(self._store, self._embedder))
         self._changing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -171,41 +169,11 @@ class AsyncLibrary:
 
     # Reading
 
-    async def documents(self) -> Sequence[DocumentInfo]:
-        """Return all documents, in the order they were added."""
-        return await self._searcher.documents()
-
-    async def document(self, document_id: str) -> Document:
-        """Return one whole document.
-
-        Raises:
-            UnknownDocument: it is not in the library.
-        """
-        return await self._searcher.document(document_id)
-
     async def files(self, document_id: str) -> list[FileRecord]:
         """Return the files that a document was read from, as they were then."""
         catalogue = await self._store.open_catalogue()
         numbers = await in_thread(catalogue.numbers, [document_id])
         return await in_thread(catalogue.files_of, numbers.get(document_id, 0))
-
-    async def search(
-        self,
-        query: str,
-        *,
-        k: int,
-        mode: SearchMode = SearchMode.HYBRID,
-        documents: Collection[str] | None = None,
-    ) -> list[Hit]:
-        """Return the `k` best passages of indexed documents, best first.
-
-        A passage is found by its document's title, its heading path and its own text.
-
-        Raises:
-            UnknownDocument: one of `documents` is not in the library.
-        """
-        within = None if documents is None else list(documents)
-        return await self._searcher.search(query, k, mode, within)
 
     @property
     def refused_embedder(self) -> ModelError | None:
@@ -224,10 +192,6 @@ class AsyncLibrary:
         embedder = await self._embedder.open(await self._store.open_catalogue())
         return await embedder.embed(texts, kind=kind)
 
-    def view(self, document_ids: Iterable[str]) -> View:
-        """Return some of the documents, in this order, as `Sources`."""
-        return View(self._searcher, document_ids)
-
     async def pin(self, document_ids: Iterable[str] | None = None) -> View:
         """Return all documents or some, in this order, as they are now.
 
@@ -236,7 +200,7 @@ class AsyncLibrary:
         """
         store, searcher = await self._store.pin(), self._searcher
         if store is not self._store:
-            searcher = Searcher(store, self._embedder, self._unfinished)
+            searcher = Searcher(store, self._embedder)
         return View(searcher, document_ids)
 
     # Changing
@@ -471,7 +435,7 @@ class AsyncLibrary:
             raise UsageError(f"{self.uri} has snapshots", why, hint)
         async with self._change():
             catalogue = await self._store.open_catalogue()
-            if catalogue.in_memory:
+            if catalogue.database.in_memory:
                 return []
             catalogue = await self._store.lock_to_erase(force=force)
             if index := await self._store.open_index():
@@ -543,7 +507,7 @@ class AsyncLibrary:
             UsageError: there is nothing to copy, or the other library has documents.
         """
         catalogue = await self._store.open_catalogue()
-        if catalogue.in_memory:
+        if catalogue.database.in_memory:
             raise UsageError(f"cannot copy {self.uri}", "there is no library", "name another")
         index = await self._store.open_index()
         async with other._change():
@@ -577,19 +541,19 @@ class AsyncLibrary:
             finally:
                 await in_thread(self._store.end_change)
 
-    async def _lock_catalogue(self, report: ProgressCallback) -> DocumentStore:
+    async def _lock_catalogue(self, report: ProgressCallback) -> Catalogue:
         return await self._store.lock_catalogue(
             lambda holder: report(Progress("waiting", 0, 1, f"for the library: {holder}"))
         )
 
-    async def _lock_existing(self, report: ProgressCallback) -> DocumentStore:
+    async def _lock_existing(self, report: ProgressCallback) -> Catalogue:
         """Lock and return the catalogue; an empty one if there is no library."""
         catalogue = await self._store.open_catalogue()
-        return catalogue if catalogue.in_memory else await self._lock_catalogue(report)
+        return catalogue if catalogue.database.in_memory else await self._lock_catalogue(report)
 
     async def _index(
         self,
-        catalogue: DocumentStore,
+        catalogue: Catalogue,
         stored: AsyncIterator[list[int]] | None,
         report: ProgressCallback,
         cluster: Cluster | None = None,
@@ -615,7 +579,6 @@ class AsyncLibrary:
         indexer = Indexer(
             catalogue,
             open_index,
-            self._unfinished,
             lambda done, total: report(Progress("embedding", done, total)),
         )
         await indexer.run(list_numbers())
@@ -623,7 +586,7 @@ class AsyncLibrary:
 
     async def _tidy(
         self,
-        catalogue: DocumentStore,
+        catalogue: Catalogue,
         report: ProgressCallback,
         *,
         embedded: int = 0,
@@ -640,7 +603,8 @@ class AsyncLibrary:
         if index := await self._store.open_index():
             removed = await in_thread(_remove_passages, index, removing) if removing else 0
             # If some are gone already, a removal was interrupted, and it may have been to erase.
-            erase = erase or removed < await in_thread(catalogue.count_passages, removing)
+            gone = await in_thread(catalogue.passage_numbers, DocumentState.REMOVING)
+            erase = erase or removed < len(gone)
             changed = embedded + removed + int(await in_thread(catalogue.meta, "changed") or 0)
             count = await in_thread(index.count)
             few = count <= _FEW and removed > 0
@@ -649,21 +613,18 @@ class AsyncLibrary:
                 await in_thread(partial(index.optimise, erase=erase or removed > 0))
                 report(Progress("optimising", 1, 1))
                 changed = 0
-            elif removed:
-                await in_thread(index.flush)
             await in_thread(catalogue.set_meta, changed=str(changed))
         await in_thread(self._store.purge, catalogue)
 
     async def _repair(
         self,
-        catalogue: DocumentStore,
+        catalogue: Catalogue,
         index: PassageStore | None,
         damage: _Damage,
         report: ProgressCallback,
     ) -> None:
         if index is not None:
             await in_thread(index.remove_passages, damage.orphans)
-            await in_thread(index.flush)
         await in_thread(catalogue.mark, damage.unindexed, DocumentState.PENDING)
         await in_thread(catalogue.remove, damage.damaged)
         embedded = await self._index(catalogue, None, report)
@@ -745,49 +706,6 @@ def _remove_passages(index: PassageStore, documents: list[int]) -> int:
     return before - index.count()
 
 
-class View:
-    """`Sources` over some documents of a library, in the order given; None: over all."""
-
-    def __init__(self, searcher: Searcher, document_ids: Iterable[str] | None) -> None:
-        self._searcher = searcher
-        self._ids = None if document_ids is None else list(dict.fromkeys(document_ids))
-        self._known = frozenset(self._ids or ())
-
-    def narrow(self, document_ids: Iterable[str]) -> View:
-        """Return some of these documents."""
-        return View(self._searcher, document_ids)
-
-    async def documents(self) -> Sequence[DocumentInfo]:
-        infos = {info.id: info for info in await self._searcher.documents()}
-        if self._ids is None:
-            return list(infos.values())
-        require_known(self._ids, infos)
-        return [infos[document_id] for document_id in self._ids]
-
-    async def document(self, document_id: str) -> Document:
-        if self._ids is not None:
-            require_known([document_id], self._known)
-        return await self._searcher.document(document_id)
-
-    async def search(
-        self,
-        query: str,
-        *,
-        k: int,
-        mode: SearchMode = SearchMode.HYBRID,
-        documents: Collection[str] | None = None,
-    ) -> list[Hit]:
-        if self._ids is None:
-            within = None if documents is None else list(documents)
-            return await self._searcher.search(query, k, mode, within)
-        within = self._ids
-        if documents is not None:
-            require_known(documents, self._known)
-            wanted = set(documents)
-            within = [document_id for document_id in self._ids if document_id in wanted]
-        return await self._searcher.search(query, k, mode, within, as_given=True)
-
-
 class _LibraryEmbedder:
     """Opens the embedder when it is first needed, and checks that it made the library's vectors.
 
@@ -801,13 +719,11 @@ class _LibraryEmbedder:
         self._opening = asyncio.Lock()
         self.refused: ModelError | None = None  # why it is not the one for the languages here
 
-    def is_chosen(self, catalogue: DocumentStore) -> bool:
+    def is_chosen(self, catalogue: Catalogue) -> bool:
         """Return whether the embedder is known: it was given, or made vectors here."""
         return self._given is not None or catalogue.meta("embedder") is not None
 
-    async def open(
-        self, catalogue: DocumentStore, on_progress: OnProgress | None = None
-    ) -> Embedder:
+    async def open(self, catalogue: Catalogue, on_progress: OnProgress | None = None) -> Embedder:
         """Return the embedder, for searching."""
         async with self._opening:
             if self._embedder is None:
@@ -833,7 +749,7 @@ class _LibraryEmbedder:
         await in_thread(_check_embedder, catalogue, self._embedder)
         return self._embedder
 
-    async def record(self, catalogue: DocumentStore, on_progress: OnProgress) -> Embedder:
+    async def record(self, catalogue: Catalogue, on_progress: OnProgress) -> Embedder:
         """Return the embedder, for indexing, and record it as the library's."""
         embedder = await self.open(catalogue, on_progress)
         # In a thread also since an embedder behind an endpoint may have to ask for its dimension.
@@ -849,7 +765,7 @@ class _LibraryEmbedder:
         self._embedder = None
 
 
-def _choose_embedder(catalogue: DocumentStore) -> str:
+def _choose_embedder(catalogue: Catalogue) -> str:
     """Return the embedder that made the library's vectors if it runs here without being named, else
     the one for the languages of its documents."""
     if made := catalogue.meta("embedder"):
@@ -861,7 +777,7 @@ def _choose_embedder(catalogue: DocumentStore) -> str:
     return MULTILINGUAL_EMBEDDER if many and here else DEFAULT_EMBEDDER
 
 
-def _check_embedder(catalogue: DocumentStore, embedder: Embedder) -> None:
+def _check_embedder(catalogue: Catalogue, embedder: Embedder) -> None:
     name, dimension = catalogue.meta("embedder"), catalogue.meta("dimension")
     if name is None or (name, dimension) == (embedder.name, str(embedder.dimension)):
         return
@@ -883,7 +799,7 @@ class _Damage:
     damaged: list[int] = field(default_factory=list)  # documents whose stored text has changed
 
 
-def _find_damage(catalogue: DocumentStore, index: PassageStore | None) -> _Damage:
+def _find_damage(catalogue: Catalogue, index: PassageStore | None) -> _Damage:
     """Check the catalogue against itself and the index, which is None if nothing was indexed."""
     damage = _Damage(catalogue.check())
     for document_id, number in catalogue.numbers().items():
@@ -910,7 +826,7 @@ def _find_damage(catalogue: DocumentStore, index: PassageStore | None) -> _Damag
     return damage
 
 
-def _check_document(catalogue: DocumentStore, number: int) -> str:
+def _check_document(catalogue: Catalogue, number: int) -> str:
     try:
         document = catalogue.document(number)
     except (SpanError, ValueError, TypeError) as error:

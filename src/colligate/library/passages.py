@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
-from sqlite3 import Connection
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,30 +36,25 @@ _SPARSE = 1 / 8  # share of removed rows from which the file of vectors is writt
 
 
 class PassageIndex:
-    """A `PassageStore` in a database and a folder. Calls block and may come from any thread.
+    """A `PassageStore` in a database and a file. Calls block and may come from any thread."""
 
-    `dimension` is the length of the vectors; 0 if passages are found by their words alone.
-    """
-
-    def __init__(self, database: Database, folder: Path, dimension: int) -> None:
+    def __init__(self, database: Database, vectors: Vectors) -> None:
         self._database = database
-        self._vectors = VectorFile(name_vectors(folder, dimension), dimension)
+        self._vectors = vectors
         self._embedder = self._find_embedder()
-        self._read: tuple[tuple[int, int], _Postings] | None = None  # the block read last
 
     def upsert(self, entries: Sequence[IndexEntry]) -> None:
         """Add passages, or replace those with the same number; not those of removed documents."""
-        with self._change() as db:
+        with self._database.transaction() as db:
             if self._find_embedder() != self._embedder:
                 why = "another process indexes it with another embedder"
                 raise EmbedderMismatch("cannot index into the library", why, "index again")
             kept = self._list_kept({entry.document for entry in entries})
             entries = sorted((e for e in entries if e.document in kept), key=lambda e: e.passage)
             self._database.sign(db)
-            if self._vectors.exists():
-                stored = self._vectors.read().numbers
-                again = stored[_is_in(stored, [entry.passage for entry in entries])]
-                _erase(self._database, self._vectors, again)
+            stored = self._vectors.read().numbers
+            again = stored[_is_in(stored, [entry.passage for entry in entries])]
+            _erase(self._database, self._vectors, again)
             self._vectors.append(entries)
             for block, group in groupby(entries, lambda entry: entry.passage // _BLOCK):
                 _write_block(self._database, block, list(group))
@@ -69,7 +64,7 @@ class PassageIndex:
         if scope.within is not None:
             chosen = np.flatnonzero(_is_in(rows.documents, scope.within))
             if len(chosen) < _FEW * len(rows.numbers):  # more are faster compared where they are
-                rows = _Rows(rows.numbers[chosen], rows.documents[chosen], rows.vectors[chosen])
+                rows = _Rows(rows.table[chosen])
         # Not by BLAS: its threads wait for each other where other processes use the cores.
         scores = np.einsum("ij,j->i", rows.vectors, vector)
         return _take_best(scores, rows.numbers, rows.documents, limit, scope)
@@ -102,21 +97,24 @@ class PassageIndex:
         own = scores[order[in_file] * _BLOCK + rows.numbers % _BLOCK].astype(np.float32)
         return _take_best(own, np.where(own > 0, rows.numbers, 0), rows.documents, limit, scope)
 
-    def entries(self, document: int) -> list[IndexEntry]:
+    def entries(self, documents: Collection[int]) -> list[IndexEntry]:
         rows = self._vectors.read()
+        at = np.flatnonzero(_is_in(rows.documents, documents) & (rows.numbers > 0))
+        at = at[np.argsort(rows.numbers[at])]
         found = []
-        for at in np.flatnonzero((rows.documents == document) & (rows.numbers > 0)):
-            number = int(rows.numbers[at])
-            postings = self._read_block(number // _BLOCK)
-            own = postings.places == number % _BLOCK
-            terms = Terms(postings.terms[own].tolist(), postings.weights[own].tolist())
-            vector = rows.vectors[at].copy() if self._vectors.dimension else None
-            found.append(IndexEntry(number, document, vector, terms))
-        return sorted(found, key=lambda entry: entry.passage)
+        for block, places in groupby(at, lambda place: int(rows.numbers[place]) // _BLOCK):
+            postings = _Postings.of(self._database.rows(_READ_BLOCK, block))
+            for place in places:
+                number = int(rows.numbers[place])
+                own = postings.places == number % _BLOCK
+                terms = Terms(postings.terms[own].tolist(), postings.weights[own].tolist())
+                vector = rows.vectors[place].copy() if self._vectors.dimension else None
+                found.append(IndexEntry(number, int(rows.documents[place]), vector, terms))
+        return found
 
     def remove(self, documents: Collection[int]) -> None:
         """Erase the passages of these documents, but for those that were added again meanwhile."""
-        with self._change():
+        with self._database.transaction():
             gone = set(documents) - self._list_kept(documents)
             query = "SELECT number FROM passages WHERE document IN (%s)"
             stored = {number for (number,) in self._database.listed(query, list(gone))}
@@ -125,7 +123,7 @@ class PassageIndex:
             _erase(self._database, self._vectors, stored)
 
     def remove_passages(self, passages: Collection[int]) -> None:
-        with self._change():
+        with self._database.transaction():
             _erase(self._database, self._vectors, passages)
 
     def passages(self) -> dict[int, int]:
@@ -136,23 +134,14 @@ class PassageIndex:
     def count(self) -> int:
         return int(np.count_nonzero(self._vectors.read().numbers))
 
-    def flush(self) -> None:
-        """Return: each change has reached the disk."""
-
     def optimise(self, *, erase: bool = True) -> None:
         """Give back the space of removed vectors; they are erased already."""
-        with self._change():
+        with self._database.transaction():
             self._vectors.compact()
 
     def close(self) -> None:
         """Unmap the vectors. Safe to call twice."""
         self._vectors.close()
-
-    @contextmanager
-    def _change(self) -> Iterator[Connection]:
-        with self._database.transaction() as db:
-            self._read = None
-            yield db
 
     def _find_embedder(self) -> str | None:
         found = self._database.rows("SELECT value FROM meta WHERE key = 'embedder'")
@@ -163,14 +152,6 @@ class PassageIndex:
         query = "SELECT number FROM documents WHERE state != ? AND number IN (%s)"
         found = self._database.listed(query, list(documents), DocumentState.REMOVING)
         return {number for (number,) in found}
-
-    def _read_block(self, block: int) -> _Postings:
-        """Return the words of a block; the last one is kept, as long as nobody writes."""
-        ((version,),) = self._database.rows("PRAGMA data_version")
-        if self._read is None or self._read[0] != (block, version):
-            rows = self._database.rows(_READ_BLOCK, block)
-            self._read = (block, version), _Postings.of(rows)
-        return self._read[1]
 
 
 # The blocks are listed by jumping from one to the next: there are few, with many rows each.
@@ -292,7 +273,7 @@ def _write_rows(database: Database, block: int, postings: _Postings) -> None:
     database.run_all("INSERT OR REPLACE INTO words (block, term, postings) VALUES (?, ?, ?)", rows)
 
 
-def _erase(database: Database, vectors: VectorFile, passages: Iterable[int]) -> None:
+def _erase(database: Database, vectors: Vectors, passages: Iterable[int]) -> None:
     """Erase passages from the file of vectors and from their blocks."""
     numbers = sorted(map(int, passages))
     vectors.erase(numbers)
@@ -313,120 +294,139 @@ def list_vectors(folder: Path) -> list[Path]:
     return sorted(folder.glob("vectors-*.f32"))
 
 
-@dataclass(frozen=True)
 class _Rows:
-    """The rows of the file: passages, by number, with their documents and vectors."""
+    """Rows of a passage's number, its document's, and its vector; a removed row is all zeros."""
 
-    numbers: Numbers
-    documents: Numbers
-    vectors: Floats
+    def __init__(self, table: Floats) -> None:
+        self.table = table
+        numbers = table.view(np.uint32)
+        self.numbers, self.documents = numbers[:, 0].copy(), numbers[:, 1].copy()
+        self.vectors = table[:, 2:]
 
 
-class VectorFile:
-    """Rows of a passage's number, its document's, and its vector; a removed row is all zeros.
+class Vectors:
+    """The rows of a small index, in memory.
+
+    `dimension` is the length of the vectors; 0 if passages are found by their words alone.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self._table = self._make_table(0)
+
+    def read(self) -> _Rows:
+        """Return all rows as they are now."""
+        return _Rows(self._table)
+
+    def append(self, entries: Sequence[IndexEntry]) -> None:
+        """Add rows; return once they are kept."""
+        self._table = np.concatenate([self._table, self._pack(entries)])
+
+    def erase(self, passages: Collection[int]) -> None:
+        """Write zeros over the rows of these passages."""
+        self._table[_is_in(self.read().numbers, passages)] = 0
+
+    def compact(self) -> None:
+        """Leave out the empty rows, once there are many."""
+
+    def close(self) -> None:
+        """Free the rows. Safe to call twice."""
+        self._table = self._make_table(0)
+
+    def _make_table(self, rows: int) -> Floats:
+        return np.zeros((rows, 2 + self.dimension), np.float32)
+
+    def _pack(self, entries: Sequence[IndexEntry]) -> Floats:
+        rows = self._make_table(len(entries))
+        numbers = rows.view(np.uint32)
+        numbers[:, 0] = [entry.passage for entry in entries]
+        numbers[:, 1] = [entry.document for entry in entries]
+        if self.dimension:
+            rows[:, 2:] = [entry.vector for entry in entries]
+        return rows
+
+
+class VectorFile(Vectors):
+    """The rows of a library, in a file.
 
     Rows are only ever added or zeroed, and the file is replaced as a whole, so that a search in
     another process has each passage's own vector. One process writes at a time.
     """
 
     def __init__(self, file: Path, dimension: int) -> None:
+        super().__init__(dimension)
         self._file = file
-        self.dimension = dimension
-        self._width = 2 + dimension
+        self._row = 4 * (2 + dimension)  # bytes
         self._mapped: tuple[tuple[int, int], Floats] | None = None
 
     def read(self) -> _Rows:
         """Return all rows as they are now."""
         try:
             state = self._file.stat()
-            count = state.st_size // (4 * self._width)  # a process may have been killed in a row
-            key = (state.st_ino, count)
-            mapped = self._mapped
+            count = state.st_size // self._row  # a process may have been killed in a row
+            if not count:
+                return _Rows(self._make_table(0))
+            key, mapped = (state.st_ino, count), self._mapped
             if mapped is None or mapped[0] != key:
-                shape = (count, self._width)
-                rows = np.memmap(self._file, np.float32, "r", shape=shape) if count else _no(shape)
-                mapped = self._mapped = (key, rows)
+                shape = (count, 2 + self.dimension)
+                table = np.memmap(self._file, np.float32, "r", shape=shape)
+                mapped = self._mapped = (key, table)
         except (OSError, ValueError) as error:
             raise LibraryDamaged(
                 f"cannot read the vectors of the library in {self._file}",
                 "the file is missing" if isinstance(error, FileNotFoundError) else str(error),
                 "make them again with `colligate library verify --repair`",
             ) from error
-        numbers = mapped[1].view(np.uint32)
-        return _Rows(numbers[:, 0].copy(), numbers[:, 1].copy(), mapped[1][:, 2:])
+        return _Rows(mapped[1])
 
     def append(self, entries: Sequence[IndexEntry]) -> None:
         """Add rows; return once they are on the disk."""
-        rows = _no((len(entries), self._width))
-        numbers = rows.view(np.uint32)
-        numbers[:, 0] = [entry.passage for entry in entries]
-        numbers[:, 1] = [entry.document for entry in entries]
-        if self.dimension:
-            rows[:, 2:] = [entry.vector for entry in entries]
-        with self._translate_errors():
-            make_private_file(self._file)
-            with self._file.open("r+b") as file:
-                whole = os.fstat(file.fileno()).st_size // (4 * self._width)
-                file.seek(whole * 4 * self._width)
-                file.write(rows.tobytes())
-                file.flush()
-                os.fsync(file.fileno())
-
-    def exists(self) -> bool:
-        """Return whether there is a file."""
-        return self._file.exists()
+        with self._write(self._file) as file:
+            whole = os.fstat(file.fileno()).st_size // self._row
+            file.seek(whole * self._row)
+            file.write(self._pack(entries).tobytes())
 
     def erase(self, passages: Collection[int]) -> None:
         """Write zeros over the rows of these passages."""
-        if not passages or not self.exists():
-            return
         places = np.flatnonzero(_is_in(self.read().numbers, passages)).tolist()
         if not places:
             return
-        with self._translate_errors(), self._file.open("r+b") as file:
+        with self._write(self._file) as file:
             for place in places:
-                file.seek(place * 4 * self._width)
-                file.write(bytes(4 * self._width))
-            file.flush()
-            os.fsync(file.fileno())
+                file.seek(place * self._row)
+                file.write(bytes(self._row))
 
     def compact(self) -> None:
         """Write the file without its empty rows, once there are many."""
-        if not self.exists():
-            return
-        live = self.read().numbers > 0
-        if np.count_nonzero(live) >= (1 - _SPARSE) * len(live):
+        rows = self.read()
+        places = np.flatnonzero(rows.numbers)
+        if len(places) >= (1 - _SPARSE) * len(rows.numbers):
             return
         new = self._file.with_suffix(".new")
-        with self._translate_errors():
-            new.unlink(missing_ok=True)
-            make_private_file(new)
-            with new.open("r+b") as file:
-                places = np.flatnonzero(live)
-                assert self._mapped is not None
-                for at in range(0, len(places), _BLOCK):
-                    file.write(self._mapped[1][places[at : at + _BLOCK]].tobytes())
-                file.flush()
-                os.fsync(file.fileno())
-            with suppress(PermissionError):  # on Windows while another process searches
-                new.replace(self._file)
-            new.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
+        with self._write(new) as file:
+            for at in range(0, len(places), _BLOCK):
+                file.write(rows.table[places[at : at + _BLOCK]].tobytes())
+        with suppress(PermissionError):  # on Windows while another process searches
+            new.replace(self._file)
+        new.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Unmap the file. Safe to call twice."""
         self._mapped = None
 
     @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
+    def _write(self, path: Path) -> Iterator[BinaryIO]:
+        """Open a file to write in it what is on the disk in the end."""
         try:
-            yield
+            make_private_file(path)
+            with path.open("r+b") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
             what = f"cannot write the vectors of the library in {self._file}"
             if error.errno == errno.ENOSPC:
                 raise disk_full(what) from error
             hint = "name a folder with space that you can write with --library"
             raise LibraryError(what, error.strerror or str(error), hint) from error
-
-
-def _no(shape: tuple[int, int]) -> Floats:
-    return np.zeros(shape, np.float32)

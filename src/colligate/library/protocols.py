@@ -1,13 +1,13 @@
-"""What a library keeps its documents and passages in: two protocols, and the rows they exchange.
+"""The passage index of a library and a cluster that works for it, and the rows they exchange.
 
-`Catalogue` with `PassageIndex` (SQLite) is one implementation, `LanceCatalogue` with `LanceIndex`
-the other. Terms, ranking and the order of equal scores are the library's own, so that
-a question finds the same passages over both. Calls block and may come from any thread.
+`PassageIndex` (SQLite) is one implementation of the index, `LanceIndex` the other. Terms, ranking
+and the order of equal scores are the library's own, so that a question finds the same passages in
+both. Calls block and may come from any thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,125 +19,14 @@ from colligate.documents import Document, Span
 from colligate.documents.reading import Limits
 from colligate.library.bm25 import Terms
 from colligate.library.parsing import ParsedFile
-from colligate.library.schema import DocumentState
-from colligate.library.sources import DocumentInfo
 from colligate.models import Embedder
 
 
-class DocumentStore(Protocol):
-    """Documents with their passages' places, files, and facts about the library.
-
-    A document's number grows with the order in which documents were added, a passage's number with
-    its place in the document.
-    """
-
-    @property
-    def read_only(self) -> bool:
-        """Whether it cannot be written."""
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether it stands for a library that does not exist yet."""
-
-    def infos(self) -> list[DocumentInfo]:
-        """Return all documents that are not being removed, in the order they were added."""
-
-    def numbers(self, ids: Iterable[str] | None = None) -> dict[str, int]:
-        """Return the numbers of these documents (None: of all), without unknown ones."""
-
-    def ids(self, numbers: Sequence[int]) -> list[str]:
-        """Return the ids of these documents, whatever their state."""
-
-    def in_state(self, state: DocumentState) -> list[int]:
-        """Return the numbers of the documents in a state, in order."""
-
-    def hidden(self) -> list[int]:
-        """Return the documents that searches leave out though their passages may be stored."""
-
-    def is_searchable(self) -> bool:
-        """Return whether any passage should be in the index."""
-
-    def languages(self) -> list[str]:
-        """Return the languages of the searchable documents."""
-
-    def document(self, number: int) -> Document | None:
-        """Return one whole document."""
-
-    def text(self, number: int) -> StoredText | None:
-        """Return one document's text, without building its tree."""
-
-    def digest(self, number: int) -> str:
-        """Return the SHA-256 of a document's text as it was stored."""
-
-    def passages(self, numbers: Sequence[int]) -> dict[int, StoredPassage]:
-        """Return the passages with these numbers that belong to searchable documents."""
-
-    def passages_of(self, document: int) -> list[StoredPassage]:
-        """Return all passages of one document, in order."""
-
-    def passage_numbers(self, state: DocumentState) -> dict[int, int]:
-        """Return the passages of all documents in a state, each with its document."""
-
-    def count_passages(self, documents: Sequence[int]) -> int:
-        """Return how many passages these documents have together."""
-
-    def file(self, path: Path) -> FileRecord | None:
-        """Return what is recorded of a file that was read, or could not be."""
-
-    def files(self) -> list[Path]:
-        """Return the paths of all recorded files."""
-
-    def files_of(self, document: int) -> list[FileRecord]:
-        """Return the files that a document was read from."""
-
-    def documents_of(self, path: Path) -> list[str]:
-        """Return the ids of a file's documents, in the file's order."""
-
-    def copies_of(self, path: Path) -> list[set[Path]]:
-        """Return, for each document of a file, all files that have it."""
-
-    def sources_only_of(self, numbers: Sequence[int]) -> list[str]:
-        """Return the files of these documents from which no remaining document was read."""
-
-    def note_file(self, file: FileRecord) -> None:
-        """Record how a file was found; its documents, if any, stay as they are."""
-
-    def store(self, files: Sequence[ReadFile]) -> list[int]:
-        """Replace the documents of files, in one transaction; return which are pending."""
-
-    def forget_file(self, path: Path) -> None:
-        """Delete a file's record and remove the documents that no other file has."""
-
-    def remove(self, numbers: Collection[int]) -> None:
-        """Remove documents; their files are read again when they are added again."""
-
-    def mark(self, numbers: Collection[int], state: DocumentState) -> None:
-        """Move documents to a state, except those that are being removed."""
-
-    def purge(self, numbers: Collection[int]) -> None:
-        """Delete those of these documents that are being removed."""
-
-    def checkpoint(self, *, erase: bool = False) -> None:
-        """Write out or put together what many small changes have left.
-
-        With `erase`, older versions are erased too, whoever reads them.
-        """
-
-    def meta(self, key: str) -> str | None:
-        """Return one fact about the library."""
-
-    def set_meta(self, **facts: str) -> None:
-        """Record facts about the library."""
-
-    def check(self) -> list[str]:
-        """Return the problems of the storage itself."""
-
-    def close(self) -> None:
-        """Close it. Safe to call twice."""
-
-
 class PassageStore(Protocol):
-    """Passages by vector and by words: numbers only, no text."""
+    """Passages by vector and by words: numbers only, no text.
+
+    Each change has reached the disk when it returns.
+    """
 
     def upsert(self, entries: Sequence[IndexEntry]) -> None:
         """Add passages, or replace those with the same number."""
@@ -150,8 +39,8 @@ class PassageStore(Protocol):
     def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
         """Return the passages that share a term, by BM25 score, best first."""
 
-    def entries(self, document: int) -> list[IndexEntry]:
-        """Return all that is stored of a document's passages, in order."""
+    def entries(self, documents: Collection[int]) -> list[IndexEntry]:
+        """Return all that is stored of the passages of these documents, in order."""
 
     def remove(self, documents: Collection[int]) -> None:
         """Take all passages of these documents out of every search."""
@@ -164,9 +53,6 @@ class PassageStore(Protocol):
 
     def count(self) -> int:
         """Return the number of passages."""
-
-    def flush(self) -> None:
-        """Return once all changes so far would survive the end of the process."""
 
     def optimise(self, *, erase: bool = True) -> None:
         """Rebuild what has grown, and erase what was removed. Slow.
@@ -219,9 +105,9 @@ class StoredText:
     title: str
     language: str
     source: str
-    date: str
     text: str
     media_type: str
+    date: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,17 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, LibraryVersion
 from colligate.private import make_private_file
+
+T = TypeVar("T")
 
 SCHEMA_VERSION = 3
 _APPLICATION = 0x434F4C4C  # "COLL"
@@ -33,18 +35,9 @@ class DocumentState(IntEnum):
     REMOVING = 2  # replaced or removed: invisible, its passages are being taken out
 
 
-# `library.passages` says what is in a row.
-_WORDS = """
-CREATE TABLE words (
-    block INTEGER NOT NULL,
-    term INTEGER NOT NULL,
-    postings BLOB NOT NULL,
-    PRIMARY KEY (block, term)
-) WITHOUT ROWID;
-"""
-
 # Numbers are never used twice: searches in other processes may still have them. Long columns come
 # last, so that lists do not read them. Paths are bytes: some file names are not valid text.
+# `library.passages` says what is in a row of `words`.
 _TABLES = f"""
 CREATE TABLE documents (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -92,7 +85,12 @@ CREATE TABLE file_documents (
     PRIMARY KEY (path, place)
 ) WITHOUT ROWID;
 CREATE INDEX file_documents_document ON file_documents (document);
-{_WORDS}
+CREATE TABLE words (
+    block INTEGER NOT NULL,
+    term INTEGER NOT NULL,
+    postings BLOB NOT NULL,
+    PRIMARY KEY (block, term)
+) WITHOUT ROWID;
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {SCHEMA_VERSION};
@@ -111,6 +109,8 @@ class Database:
         self._file = file
         self._connection, writable = _open(file, max(wait, _BUSY_SECONDS))
         self.read_only = not writable
+        # It stands for a library that does not exist yet.
+        self.in_memory = str(file) == MEMORY
         self._lock = threading.RLock()
         self._signature, self._has_signed = uuid4().hex, False
 
@@ -140,6 +140,11 @@ class Database:
             except BaseException:
                 self._connection.rollback()
                 raise
+
+    def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a function that writes, in a transaction of its own."""
+        with self.transaction() as db:
+            return work(db)
 
     # Who writes signs in the database: what is pending is left to it.
 
@@ -231,29 +236,9 @@ def _prepare(connection: sqlite3.Connection, file: Path) -> None:
     if not _read_pragma(connection, "application_id") and not _count_tables(connection):
         connection.execute("BEGIN IMMEDIATE")
         if not _count_tables(connection):  # another process may have been first
-            _execute_all(connection, _TABLES)
+            for statement in _TABLES.split(";"):
+                connection.execute(statement)
         connection.execute("COMMIT")
-    if _read_pragma(connection, "user_version") == _WITH_OTHER_INDEX:
-        connection.execute("BEGIN IMMEDIATE")
-        if _read_pragma(connection, "user_version") == _WITH_OTHER_INDEX:
-            _execute_all(connection, _CONVERT)
-        connection.execute("COMMIT")
-        shutil.rmtree(file.parent / "index", ignore_errors=True)
-        for name in ("lock", "holder.json", "server.json"):
-            (file.parent / name).unlink(missing_ok=True)
-
-
-def _execute_all(connection: sqlite3.Connection, statements: str) -> None:
-    for statement in statements.split(";"):
-        connection.execute(statement)
-
-
-# The version before had its index in a folder of another kind: its documents are indexed again.
-_WITH_OTHER_INDEX = 2
-_CONVERT = f"""{_WORDS}
-UPDATE documents SET state = {DocumentState.PENDING:d} WHERE state = {DocumentState.INDEXED:d};
-PRAGMA user_version = {SCHEMA_VERSION}
-"""
 
 
 def _check(connection: sqlite3.Connection, file: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -17,13 +18,14 @@ from colligate.documents import Document, Hit, Passage, Span, clean_text
 from colligate.documents.document import SHEETS
 from colligate.errors import UnknownDocument
 from colligate.library.bm25 import Terms, encode_query, split_words
+from colligate.library.catalogue import Catalogue
 from colligate.library.protocols import (
-    DocumentStore,
     PassageStore,
     Scope,
     ScoredPassage,
     StoredText,
 )
+from colligate.library.schema import DocumentState
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Embedder
 
@@ -40,7 +42,7 @@ T = TypeVar("T", Document, StoredText)
 class SearchStore(Protocol):
     """Opens the catalogue and the index when they are needed."""
 
-    async def open_catalogue(self) -> DocumentStore:
+    async def open_catalogue(self) -> Catalogue:
         """Open the catalogue."""
 
     async def open_index(self) -> PassageStore | None:
@@ -50,20 +52,16 @@ class SearchStore(Protocol):
 class EmbedderSource(Protocol):
     """Opens the embedder of queries when it is needed."""
 
-    async def open(self, catalogue: DocumentStore) -> Embedder:
+    async def open(self, catalogue: Catalogue) -> Embedder:
         """Return the embedder that made the catalogue's vectors."""
 
 
 class Searcher:
-    """Lists, reads and searches documents.
+    """Lists, reads and searches documents. Searches skip those that are not indexed whole."""
 
-    Searches skip the documents in `unfinished`: the indexer has not written all their passages yet.
-    """
-
-    def __init__(self, store: SearchStore, embedder: EmbedderSource, unfinished: set[int]) -> None:
+    def __init__(self, store: SearchStore, embedder: EmbedderSource) -> None:
         self._store = store
         self._embedder = embedder
-        self._unfinished = unfinished
         # A document larger than the whole cache is kept alone in it.
         self._documents: LRUCache[int, Document] = LRUCache(
             _DOCUMENTS_KEPT, lambda document: min(len(document.text), _DOCUMENTS_KEPT)
@@ -105,42 +103,38 @@ class Searcher:
         if k < 1 or not any(True for _ in split_words(query)):
             return []
         async with self._count_call():
-            return await self._search(query, k, mode, within, as_given)
-
-    async def _search(
-        self, query: str, k: int, mode: SearchMode, within: Sequence[str] | None, as_given: bool
-    ) -> list[Hit]:
-        catalogue = await self._store.open_catalogue()
-        numbers = None if within is None else await in_thread(_find_numbers, catalogue, within)
-        if numbers == []:
-            return []
-        index = await self._store.open_index()
-        if index is None:
-            return []
-        vector = None
-        if mode is not SearchMode.SPARSE:
-            embedder = await self._embedder.open(catalogue)
-            vector = (await embedder.embed([query], kind="query"))[0]
-
-        def find() -> tuple[list[Hit], bool]:
+            catalogue = await self._store.open_catalogue()
+            numbers = None if within is None else await in_thread(_find_numbers, catalogue, within)
+            index = await self._store.open_index()
+            if index is None or numbers == []:
+                return []
+            vector = None
+            if mode is not SearchMode.SPARSE:
+                embedder = await self._embedder.open(catalogue)
+                vector = (await embedder.embed([query], kind="query"))[0]
             place = {number: i for i, number in enumerate(numbers or ())} if as_given else {}
-            best = rank_passages(
-                index,
-                mode=mode,
-                k=min(k, _MAX_K),
-                vector=vector,
-                terms=encode_query(query, catalogue.languages()),
-                scope=Scope(numbers, self._unfinished.union(catalogue.hidden())),
-                order=lambda scored: (place.get(scored.document, scored.document), scored.passage),
-            )
-            hits = self._to_hits(catalogue, best)
-            return hits, len(hits) == len(best)
 
-        for _ in range(_TRIES):
-            hits, whole = await in_thread(find)
-            if whole:
-                break
-        return hits
+            def find() -> tuple[list[Hit], bool]:
+                dense = mode is SearchMode.DENSE
+                terms = None if dense else encode_query(query, catalogue.languages())
+                unfinished = (DocumentState.PENDING, DocumentState.REMOVING)
+                hidden = [number for state in unfinished for number in catalogue.in_state(state)]
+                best = rank_passages(
+                    index,
+                    vector,
+                    terms,
+                    Scope(numbers, hidden),
+                    lambda found: (place.get(found.document, found.document), found.passage),
+                    min(k, _MAX_K),
+                )
+                hits = self._to_hits(catalogue, best)
+                return hits, len(hits) == len(best)
+
+            for _ in range(_TRIES):
+                hits, whole = await in_thread(find)
+                if whole:
+                    break
+            return hits
 
     @asynccontextmanager
     async def pause(self) -> AsyncIterator[None]:
@@ -167,14 +161,14 @@ class Searcher:
             self._documents.clear()
             self._texts.clear()
 
-    def _read(self, catalogue: DocumentStore, document_id: str) -> Document:
+    def _read(self, catalogue: Catalogue, document_id: str) -> Document:
         (number,) = _find_numbers(catalogue, [document_id])
         document = self._load(self._documents, number, catalogue.document)
         if document is None:  # removed since
             raise _unknown(document_id)
         return document
 
-    def _to_hits(self, catalogue: DocumentStore, best: Sequence[ScoredPassage]) -> list[Hit]:
+    def _to_hits(self, catalogue: Catalogue, best: Sequence[ScoredPassage]) -> list[Hit]:
         stored = catalogue.passages([scored.passage for scored in best])
         hits = []
         for scored in best:
@@ -205,6 +199,61 @@ class Searcher:
         return found
 
 
+class View:
+    """`Sources` over documents of a library: over those with these ids, in this order, or all."""
+
+    def __init__(self, searcher: Searcher, document_ids: Iterable[str] | None = None) -> None:
+        self._searcher = searcher
+        self._ids = None if document_ids is None else list(dict.fromkeys(document_ids))
+        self._known = frozenset(self._ids or ())
+
+    def view(self, document_ids: Iterable[str]) -> View:
+        """Return some of the documents, in this order, as `Sources`."""
+        return View(self._searcher, document_ids)
+
+    async def documents(self) -> Sequence[DocumentInfo]:
+        """Return all documents, in the order they were added or given."""
+        infos = await self._searcher.documents()
+        if self._ids is None:
+            return infos
+        by_id = {info.id: info for info in infos}
+        require_known(self._ids, by_id)
+        return [by_id[document_id] for document_id in self._ids]
+
+    async def document(self, document_id: str) -> Document:
+        """Return one whole document.
+
+        Raises:
+            UnknownDocument: it is not here.
+        """
+        if self._ids is not None:
+            require_known([document_id], self._known)
+        return await self._searcher.document(document_id)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        k: int = 10,
+        mode: SearchMode = SearchMode.HYBRID,
+        documents: Collection[str] | None = None,
+    ) -> list[Hit]:
+        """Return the `k` best passages of indexed documents, best first.
+
+        A passage is found by its document's title, its heading path and its own text.
+
+        Raises:
+            UnknownDocument: one of `documents` is not here.
+        """
+        within = None if documents is None else list(documents)
+        if self._ids is not None:
+            require_known(within or (), self._known)
+            wanted = self._known if within is None else set(within)
+            within = [document_id for document_id in self._ids if document_id in wanted]
+        as_given = self._ids is not None
+        return await self._searcher.search(query, k, mode, within, as_given=as_given)
+
+
 def require_known(ids: Iterable[str], known: Container[str]) -> None:
     """Raise `UnknownDocument` for the first of these ids that is not known."""
     for document_id in ids:
@@ -220,7 +269,7 @@ def _unknown(document_id: str) -> UnknownDocument:
     )
 
 
-def _find_numbers(catalogue: DocumentStore, ids: Sequence[str]) -> list[int]:
+def _find_numbers(catalogue: Catalogue, ids: Sequence[str]) -> list[int]:
     numbers = catalogue.numbers(ids)
     require_known(ids, numbers)
     return [numbers[document_id] for document_id in ids]
@@ -242,30 +291,26 @@ Order = Callable[[ScoredPassage], tuple[int, int]]
 
 def rank_passages(
     index: PassageStore,
-    *,
-    mode: SearchMode,
-    k: int,
     vector: NDArray[np.float32] | None,
-    terms: Terms,
+    terms: Terms | None,
     scope: Scope,
     order: Order,
+    k: int,
 ) -> list[ScoredPassage]:
     """Return the `k` best passages, best first; equal scores in the order of `order`.
 
-    `vector` is the query's embedding, needed unless `mode` is sparse.
+    They are found by the query's embedding, by its terms, or, if both are given, by both.
     """
-    depth = max(_DEPTH * k, _MIN_DEPTH) if mode is SearchMode.HYBRID else k
+    depth = k if vector is None or terms is None else max(_DEPTH * k, _MIN_DEPTH)
     by_vector: list[ScoredPassage] = []
     by_words: list[ScoredPassage] = []
-    if mode is not SearchMode.SPARSE:
-        assert vector is not None
-        unit = vector
-        by_vector = _take(lambda limit: index.search_vector(unit, limit, scope), depth, order)
-    if mode is not SearchMode.DENSE:
-        by_words = _take(lambda limit: index.search_terms(terms, limit, scope), depth, order)
-    if mode is SearchMode.HYBRID:
-        return _fuse(by_vector, by_words, depth, order)[:k]
-    return by_vector or by_words
+    if vector is not None:
+        by_vector = _take(partial(index.search_vector, vector, scope=scope), depth, order)
+    if terms is not None:
+        by_words = _take(partial(index.search_terms, terms, scope=scope), depth, order)
+    if vector is None or terms is None:
+        return by_vector or by_words
+    return _fuse(by_vector, by_words, depth, order)[:k]
 
 
 def _take(

@@ -22,9 +22,9 @@ from pathlib import Path
 from colligate.concurrency import in_thread
 from colligate.errors import LibraryDamaged, LibraryError, UsageError
 from colligate.library.catalogue import Catalogue
-from colligate.library.passages import PassageIndex, list_vectors, name_vectors
-from colligate.library.protocols import DocumentStore, PassageStore
-from colligate.library.schema import MEMORY, DocumentState
+from colligate.library.passages import PassageIndex, VectorFile, list_vectors, name_vectors
+from colligate.library.protocols import PassageStore
+from colligate.library.schema import MEMORY, Database, DocumentState
 from colligate.library.search import SearchStore
 from colligate.library.web import WEB_FOLDER, folder_of, is_address
 from colligate.models.cache import ResponseCache
@@ -71,19 +71,19 @@ class LibraryStore:
         self.path = path
         self.uri = str(path)
         self._wait = wait
-        self._catalogue: DocumentStore | None = None
+        self._catalogue: Catalogue | None = None
         self._empty: Catalogue | None = None
         self._index: PassageStore | None = None
         self._opening = asyncio.Lock()
         self._opening_catalogue = threading.Lock()
 
-    async def open_catalogue(self) -> DocumentStore:
+    async def open_catalogue(self) -> Catalogue:
         """Open the catalogue, or an empty one if there is no library yet."""
         if self._catalogue is not None:
             return self._catalogue
         return await in_thread(self._load_catalogue, make=False)
 
-    async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> DocumentStore:
+    async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> Catalogue:
         """Open the catalogue to write in it; make the library if there is none.
 
         `on_wait` is called once, with a description of a process that has to be waited for.
@@ -91,7 +91,7 @@ class LibraryStore:
         async with self._opening:
             await self._hold(on_wait)
             catalogue = await in_thread(self._load_catalogue, make=True)
-            if catalogue.read_only:
+            if catalogue.database.read_only:
                 hint = "name a folder you can write with --library"
                 raise LibraryError(f"cannot write the library {self.uri}", "it is read-only", hint)
             return catalogue
@@ -102,7 +102,7 @@ class LibraryStore:
         self._load_catalogue(make=True)
         self.close()
 
-    async def lock_to_erase(self, *, force: bool) -> DocumentStore:
+    async def lock_to_erase(self, *, force: bool) -> Catalogue:
         """Open the catalogue while no other process writes."""
         return await self.lock_catalogue()
 
@@ -136,7 +136,7 @@ class LibraryStore:
         """Forget a snapshot; what it alone has is erased with other old versions."""
         raise NotImplementedError
 
-    def restore(self, name: str, catalogue: DocumentStore) -> None:
+    def restore(self, name: str, catalogue: Catalogue) -> None:
         """Go back to a snapshot. The catalogue is that of `lock_to_erase`."""
         raise NotImplementedError
 
@@ -166,7 +166,7 @@ class LibraryStore:
         async with self._opening:
             await in_thread(self._drop_index, catalogue)
 
-    def purge(self, catalogue: DocumentStore) -> None:
+    def purge(self, catalogue: Catalogue) -> None:
         """Delete the documents that are being removed, and first everything that repeats them."""
         removing = catalogue.in_state(DocumentState.REMOVING)
         if removing:
@@ -212,7 +212,7 @@ class LibraryStore:
         hint = "name a library, or a new or empty folder, with --library"
         return LibraryDamaged(f"{self.path} is not a library", why, hint)
 
-    def _load_catalogue(self, *, make: bool) -> DocumentStore:
+    def _load_catalogue(self, *, make: bool) -> Catalogue:
         with self._opening_catalogue:
             if self._catalogue is None:
                 self._catalogue = self._open_catalogue(make=make)
@@ -220,15 +220,15 @@ class LibraryStore:
                 return self._catalogue
             if self.path.exists():
                 self._check_folder()
-            self._empty = self._empty or Catalogue(Path(MEMORY))
+            self._empty = self._empty or Catalogue(Database(Path(MEMORY)))
             return self._empty
 
-    def _open_catalogue(self, *, make: bool) -> DocumentStore | None:
+    def _open_catalogue(self, *, make: bool) -> Catalogue | None:
         """Open the catalogue; None if there is none and none is to be made."""
         file = self.path / self.catalogue_name
-        return Catalogue(file, self._wait) if make or file.exists() else None
+        return Catalogue(Database(file, self._wait)) if make or file.exists() else None
 
-    def _load_index(self, catalogue: DocumentStore, dimension: int | None) -> None:
+    def _load_index(self, catalogue: Catalogue, dimension: int | None) -> None:
         assert isinstance(catalogue, Catalogue)
         length = int(catalogue.meta("dimension") or 0) if dimension is None else dimension
         file = name_vectors(self.path, length)
@@ -243,12 +243,12 @@ class LibraryStore:
                 "its passage index is missing",
                 "rebuild it with `colligate library verify --repair`",
             )
-        self._index = PassageIndex(catalogue.database, self.path, length)
+        self._index = PassageIndex(catalogue.database, VectorFile(file, length))
 
     def _has_index(self) -> bool:
         return bool(list_vectors(self.path))
 
-    def _drop_index(self, catalogue: DocumentStore) -> None:
+    def _drop_index(self, catalogue: Catalogue) -> None:
         if self._index is not None:
             self._index.close()
             self._index = None

@@ -253,17 +253,17 @@ class LanceIndex:
                 words = self._words[version] = _Words(self.table, self._place.open(WORDS))
             return words
 
-    def entries(self, document: int) -> list[IndexEntry]:
+    def entries(self, documents: Collection[int]) -> list[IndexEntry]:
         names = [*_NUMBERS, "vector", "terms", "weights"]
-        found = self.table.read(names, f"document = {document}").sort_by("number").to_pylist()
+        found = self.table.read(names, any_of("document", documents))
         return [
             IndexEntry(
                 row["number"],
-                document,
+                row["document"],
                 np.array(row["vector"], np.float32),
                 Terms(row["terms"], row["weights"]),
             )
-            for row in found
+            for row in found.sort_by("number").to_pylist()
         ]
 
     def remove(self, documents: Collection[int]) -> None:
@@ -280,9 +280,6 @@ class LanceIndex:
 
     def count(self) -> int:
         return self.table.count()
-
-    def flush(self) -> None:
-        pass  # each change is a commit
 
     def optimise(self, *, erase: bool = True) -> None:
         self.table.tidy(_ROWS_EACH, indexes=True, erase=erase)

@@ -30,10 +30,8 @@ from colligate.errors import (
     LibraryLocked,
     UsageError,
 )
-from colligate.library.protocols import (
-    DocumentStore,
-    PassageStore,
-)
+from colligate.library.catalogue import Catalogue
+from colligate.library.protocols import PassageStore
 from colligate.library.search import SearchStore
 from colligate.library.store import LibraryStore
 from colligate.private import make_private_folder
@@ -66,14 +64,14 @@ class LanceStore(LibraryStore):
         http = {"allow_http": "true"} if uri and _endpoint().startswith("http:") else {}
         self._place = TablesPlace(self.uri, self._is_alone, http)
 
-    async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> DocumentStore:
+    async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> Catalogue:
         """Take the lock of a folder, or record in a bucket that this process writes."""
         catalogue = await super().lock_catalogue(on_wait)
         if self._in_bucket and not self._writer:
             await in_thread(self._register, catalogue, "")
         return catalogue
 
-    async def lock_to_erase(self, *, force: bool) -> DocumentStore:
+    async def lock_to_erase(self, *, force: bool) -> Catalogue:
         """Open the catalogue while no other process writes; with `force`, whatever is recorded."""
         catalogue = await super().lock_catalogue()
         if self._in_bucket:
@@ -117,13 +115,13 @@ class LanceStore(LibraryStore):
         for table in self._open_tables():  # the catalogue's is the one that counts
             table.untag(name)
 
-    def restore(self, name: str, catalogue: DocumentStore) -> None:
+    def restore(self, name: str, catalogue: Catalogue) -> None:
         assert isinstance(catalogue, LanceCatalogue)
         _, *passages = self._open_tables()
         kept = [table for table in passages if name in table.list_tags()]
         for table in kept:
             table.restore(name)
-        catalogue.restore(name)
+        catalogue.database.restore(name)
         catalogue.change_facts(dict.fromkeys(catalogue.list_facts(_WRITER)))
         if not kept:  # they were another embedder's, or there were none
             self._drop_index(catalogue)
@@ -154,7 +152,7 @@ class LanceStore(LibraryStore):
     def _is_alone(self) -> bool:
         return self._is_erasing if self._in_bucket else self._is_writing
 
-    def _register(self, catalogue: DocumentStore, what: str, *, force: bool = False) -> None:
+    def _register(self, catalogue: Catalogue, what: str, *, force: bool = False) -> None:
         """Record that this process writes; raise `LibraryLocked` if another one forbids it.
 
         Both look for others after they have recorded themselves, so one of two sees the other.
@@ -199,13 +197,13 @@ class LanceStore(LibraryStore):
         if not self._in_bucket:
             super()._check_folder()
 
-    def _open_catalogue(self, *, make: bool) -> DocumentStore | None:
+    def _open_catalogue(self, *, make: bool) -> Catalogue | None:
         if table := self._place.open(CATALOGUE):
             writable = self._in_bucket or os.access(self.path, os.W_OK)
-            return LanceCatalogue(table, read_only=not writable)
+            return LanceCatalogue.open(table, read_only=not writable)
         return LanceCatalogue.make(self._place) if make else None
 
-    def _load_index(self, catalogue: DocumentStore, dimension: int | None) -> None:
+    def _load_index(self, catalogue: Catalogue, dimension: int | None) -> None:
         table = self._place.open(PASSAGES)
         index = LanceIndex(table, self._place) if table else None
         searchable = catalogue.is_searchable()
@@ -258,7 +256,7 @@ class _PinnedStore:
     catalogue: LanceCatalogue
     index: LanceIndex | None
 
-    async def open_catalogue(self) -> DocumentStore:
+    async def open_catalogue(self) -> Catalogue:
         return self.catalogue
 
     async def open_index(self) -> PassageStore | None:
