@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from inspect import cleandoc
 from pathlib import Path
@@ -44,7 +44,7 @@ try:
     from mcp.server import MCPServer
     from mcp.server.mcpserver import Context
     from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
     from mcp.server.transport_security import TransportSecuritySettings
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
 except ImportError as error:
@@ -79,16 +79,21 @@ def make_mcp_server(service: AnswerService) -> MCPServer[None]:
     return server
 
 
-def make_http_manager(service: AnswerService, body_bytes: int) -> StreamableHTTPSessionManager:
-    """Return the same as streamable HTTP; the app around it must check hosts and tokens."""
+def make_http_endpoint(
+    service: AnswerService, body_bytes: int
+) -> tuple[StreamableHTTPASGIApp, AbstractAsyncContextManager[None]]:
+    """Return the same as an ASGI app, and the context in which it answers.
+
+    No sessions are kept: each request is independent, so clients survive a restart of the server.
+    The app around it must check hosts and tokens.
+    """
     server = make_mcp_server(service)
-    # The app that this returns is not used: making it is what makes the manager.
     server.streamable_http_app(
         stateless_http=True,
         max_request_body_size=body_bytes,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
-    return server.session_manager
+    return StreamableHTTPASGIApp(server.session_manager), server.session_manager.run()
 
 
 class AnswerService(Protocol):

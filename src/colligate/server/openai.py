@@ -24,7 +24,7 @@ from colligate.core.strategy import list_strategies, load_strategy
 from colligate.errors import UnknownStrategy
 from colligate.export import RenderedAnswer, describe_place, render_answer, render_event
 from colligate.server.config import DEFAULT_LIBRARY
-from colligate.server.errors import NotHere, RunFailed, Unanswerable, openai_error_of
+from colligate.server.errors import NotHere, Refused, RunFailed, openai_error
 from colligate.server.runs import RecordedRun
 from colligate.server.shapes import LONGEST_TURN, MOST_TURNS, AskRequest, EarlierTurn
 from colligate.server.state import ServerState, State
@@ -186,9 +186,9 @@ async def create_chat_completion(
     strategy, library = _parse_model(body.model, server)
     if body.unanswerable is not None:
         param, why = body.unanswerable
-        raise Unanswerable(400, f"{param}: {why}", param, "unsupported_value")
+        raise Refused(400, f"{param}: {why}", param=param, code="unsupported_value")
     if not body.question:
-        raise Unanswerable(400, "the question is empty", "messages")
+        raise Refused(400, "the question is empty", param="messages")
     asked = AskRequest(
         question=body.question, strategy=strategy, where=body.where, history=body.history
     )
@@ -218,7 +218,7 @@ async def _stream_completion(
     try:
         answer = await run.answer()
     except RunFailed as error:
-        yield _data(openai_error_of(error.problem)[1])
+        yield _data(openai_error(error.problem))
         return
     for chunk in completion.chunks(answer):
         yield _data(chunk)
@@ -244,7 +244,7 @@ def _parse_model(model: str, server: ServerState) -> tuple[str, str]:
         load_strategy(strategy)
         server.libraries.folder(library)
     except (UnknownStrategy, NotHere) as error:
-        raise Unanswerable(404, str(error), "model", "model_not_found") from error
+        raise Refused(404, str(error), param="model", code="model_not_found") from error
     return strategy, library
 
 
