@@ -17,7 +17,7 @@ from colligate.server import ServerConfig
 from colligate.server.app import BodyLimits
 from colligate.server.errors import Busy
 from colligate.server.shapes import AskRequest
-from support.http_server import DEFAULT, QUESTION, RULES, form_of, parse_events, until
+from support.http_server import DEFAULT, RULES, form_of, parse_events, until
 
 FILES = f"{DEFAULT}/files"
 
@@ -106,17 +106,6 @@ async def test_a_running_run_that_is_cancelled_frees_its_place(serve, held):
         assert (await client.get(f"/api/runs/{run['id']}")).json()["state"] == "cancelled"
         held.gate.set()
         assert (await client.ask()).status_code == 200
-
-
-async def test_too_many_streams(serve, held):
-    body = {"question": QUESTION, "stream": True}
-    async with serve(held, RULES, socket=True, streams=1, runs=2) as client:
-        async with client.stream("POST", f"{DEFAULT}/ask", json=body):
-            await until(lambda: held.now == 1)
-            assert (await client.ask(stream=True)).status_code == 503
-        await until(lambda: all(run.ended for run in client.server.runs.list_runs("default")))
-        held.gate.set()
-        assert (await client.ask(stream=True)).status_code == 200
 
 
 async def test_metrics_count_and_hold_no_text(serve):

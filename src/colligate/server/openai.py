@@ -28,7 +28,7 @@ from colligate.server.errors import NotHere, Refused, RunFailed, openai_error
 from colligate.server.runs import RecordedRun
 from colligate.server.shapes import LONGEST_TURN, MOST_TURNS, AskRequest, EarlierTurn
 from colligate.server.state import ServerState, State
-from colligate.server.stream import AsciiJSONResponse, encode_json, finish_unless_hung_up
+from colligate.server.stream import AsciiJSONResponse, encode_json, is_heard
 
 _OWNER = "colligate/"
 _STATUSES = {
@@ -201,8 +201,8 @@ async def create_chat_completion(
         with_usage=bool((body.stream_options or {}).get("include_usage")),
     )
     if body.stream:
-        return server.stream_run(run, _stream_completion(server, run, completion))
-    if not await finish_unless_hung_up(request, run.wait):
+        return server.stream(_stream_completion(server, run, completion), run.cancel)
+    if not await is_heard(request, run):
         run.cancel()
         return Response(status_code=499)  # nobody reads it
     return AsciiJSONResponse(completion.to_json(await run.answer()))

@@ -19,11 +19,10 @@ from colligate.engine import DEFAULT_STRATEGY
 from colligate.library.sources import DocumentInfo
 from colligate.library.web import hide_folders
 from colligate.readers.followup import Turn
+from colligate.server.work import Work
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 """Gets each event of a run as JSON; may be called from any thread."""
-
-WorkState = Literal["queued", "running", "done", "failed", "cancelled"]
 
 MOST_TURNS = 100
 LONGEST_TURN = 100_000  # characters of a question, or of an answer
@@ -170,21 +169,18 @@ class RunAnswerShape(AnswerShape):
     seconds: float
 
 
-class RunShape(TypedDict):
-    """A run in a list."""
+class RunShape(Work):
+    """A run in a list; `asked_by` is the named token of the question, if any."""
 
-    id: str
-    library: str
     question: str
     strategy: str
     parameters: dict[str, Any]
     documents: list[str] | None
-    where: list[str]
-    state: WorkState
+    where: list[str] = Field(default_factory=list)
     began: str
-    seconds: float
-    found: bool | None
-    asked_by: str | None
+    seconds: float = 0.0
+    found: bool | None = None
+    asked_by: str | None = None
 
 
 class LibraryShape(TypedDict):
@@ -210,18 +206,15 @@ class FileProblem(TypedDict):
     hint: str
 
 
-class JobShape(TypedDict):
-    """Files on their way into a library."""
+class JobShape(Work):
+    """Files on their way into a library; `phase`, `done` and `total` are those of its progress."""
 
-    id: str
-    library: str
-    state: WorkState
-    phase: str
-    done: int
-    total: int
-    files: list[str]
-    problems: list[FileProblem]
-    documents: list[str]
+    phase: str = ""
+    done: int = 0
+    total: int = 0
+    files: list[str] = Field(default_factory=list)
+    problems: list[FileProblem] = Field(default_factory=list)
+    documents: list[str] = Field(default_factory=list)
 
 
 class DocumentShape(TypedDict):

@@ -141,6 +141,5 @@ async def remove_document(name: str, document_id: str, server: State) -> Respons
     library = await server.libraries.open_library(name)
     await library.document(document_id)  # `remove` would take a path as well
     removed = await library.remove([document_id])
-    await server.jobs.tidy(name)
     await server.runs.forget_documents(name, removed)
     return Response(status_code=204)

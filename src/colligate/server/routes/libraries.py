@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Response, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 from sse_starlette import ServerSentEvent
 
-from colligate.errors import ColligateError
 from colligate.library.sources import SearchMode, select_documents
 from colligate.server.errors import Conflict
 from colligate.server.shapes import (
@@ -97,10 +96,8 @@ async def upload_files(name: str, files: list[UploadFile], server: State) -> Job
         for file in files:
             await server.jobs.store(job, file.file, file.filename)
             server.metrics.uploaded.inc(file.size or 0)
-    except BaseException as error:
+    except BaseException:
         await server.jobs.discard(job)
-        if isinstance(error, OSError):
-            raise ColligateError("cannot store the files", error.strerror or "") from error
         raise
     server.jobs.start(job)
     return {"job": job.id}
@@ -124,7 +121,7 @@ jobs_router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 @jobs_router.get("/{job_id}", summary="Progress of an upload")
 async def read_job(job_id: str, server: State) -> JobShape:
     """Return its state, its progress, and the files that could not be read."""
-    return server.jobs.get(job_id).to_json()
+    return server.jobs.get(job_id)
 
 
 @jobs_router.get("/{job_id}/events", summary="Follow an upload", response_class=EventStream)
