@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
-    contextmanager,
     nullcontext,
 )
 from functools import partial
@@ -31,7 +29,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.server import HANDLED_SIGNALS
 
 from colligate import __version__
 from colligate.core.events import Listener
@@ -44,8 +41,8 @@ from colligate.server.connections import (
     SECONDS_KEPT,
     Connection,
     bound_connections,
+    count_descriptors,
     log_to_stderr,
-    raise_descriptor_limit,
 )
 from colligate.server.errors import PROBLEM_RESPONSES, Busy, NotHere, Refused, error_response
 from colligate.server.metrics import RequestMetrics
@@ -137,7 +134,7 @@ async def listen(
     connections are accepted. `beside` is entered before, and left when nothing is served any more.
     """
     log_to_stderr()
-    most, backlog = bound_connections(config, raise_descriptor_limit())
+    most, backlog = bound_connections(config, count_descriptors())
     app = create_app(config, make_engine)
     listening = _bind(config, backlog)
     host = f"[{config.host}]" if ":" in config.host else config.host
@@ -184,19 +181,12 @@ class _SignalledServer(uvicorn.Server):
         draining.cancel()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop the server at the first signal, and the waiting at the second."""
+        """Stop the server at the first signal, and the waiting at the second.
+
+        uvicorn would raise them again at the end, which ends the process without its status.
+        """
         self.force_exit = self.should_exit
         self.should_exit = True
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle signals without raising them again, as uvicorn does, which ends the process."""
-        before = {each: signal.signal(each, self.handle_exit) for each in HANDLED_SIGNALS}
-        try:
-            yield
-        finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
 
 
 def _bind(config: ServerConfig, backlog: int) -> socket.socket:

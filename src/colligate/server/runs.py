@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from pydantic import Field
 
 from colligate.concurrency import in_thread
-from colligate.core.events import Event, Located, Noted, Trace
+from colligate.core.events import Event, Located, Trace
 from colligate.core.parameters import format_setting, list_parameters
 from colligate.core.run import allow, refuse
 from colligate.core.strategy import Strategy, load_strategy
@@ -90,7 +90,7 @@ class Runs:
             asked_with=None if caller is None else caller.short_digest,
             earlier=request.earlier,
         )
-        run.open(self._config.run_bytes)
+        run.open()
         # Not in its task: requests of the same moment must not take the same place.
         self._runs[run.id] = run
         self._announce_places()
@@ -313,7 +313,6 @@ class RecordedRun(RunShape):
     kept_outcome: dict[str, Any] | None = Field(default=None, exclude=True)
     _consent: asyncio.Future[bool] | None = None
     _file: BinaryIO | None = None
-    _left: int = 0
     _began: float = 0.0
     _loop: asyncio.AbstractEventLoop | None = None
     _thread: int = 0
@@ -335,8 +334,8 @@ class RecordedRun(RunShape):
         """Return the run as lists show it."""
         return self.model_dump(include=set(RunShape.model_fields))
 
-    def open(self, limit: int) -> None:
-        """Create its files; after `limit` bytes of events the rest is not recorded."""
+    def open(self) -> None:
+        """Create its files."""
         files = self.files
         try:
             make_private_folder(files.folder)
@@ -349,7 +348,7 @@ class RecordedRun(RunShape):
             with suppress(OSError):
                 files.delete()
             raise
-        self._left, self._began = limit, time.perf_counter()
+        self._began = time.perf_counter()
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     def record(self, event: Event) -> None:
@@ -365,14 +364,10 @@ class RecordedRun(RunShape):
 
     def write(self, event: Mapping[str, Any]) -> None:
         """Add a line, and wake whoever follows."""
-        if self._file is None or self._left <= 0:
+        if self._file is None:
             return
-        line = encode_json({**event, "at": round(time.perf_counter() - self._began, 4)}) + b"\n"
-        self._left -= len(line)
-        if self._left <= 0:
-            full = Noted("this run has more events than are recorded", warning=True)
-            line = encode_json(full.to_json()) + b"\n"
-        self._file.write(line)
+        at = round(time.perf_counter() - self._began, 4)
+        self._file.write(encode_json({**event, "at": at}) + b"\n")
         self.wake()
 
     def close(self, outcome: dict[str, Any]) -> None:
@@ -420,7 +415,7 @@ class RecordedRun(RunShape):
 
 # Runs on disk.
 
-_BATCH = 1 << 18  # bytes read at once
+_BATCH = 1 << 18  # bytes read at once, about
 
 
 @dataclass(frozen=True)
@@ -459,15 +454,12 @@ class RunFiles:
 
     def read_events(self, at: int) -> tuple[list[bytes], int]:
         """Return whole lines from an offset on, at most a batch, and the offset after them."""
-        size = _BATCH
         with self.events.open("rb") as file:
-            while True:
-                file.seek(at)
-                read = file.read(size)
-                end = read.rfind(b"\n") + 1
-                if end or len(read) < size:
-                    return read[:end].splitlines(), at + end
-                size *= 4  # one line is longer than the batch
+            file.seek(at)
+            lines = file.readlines(_BATCH)
+        if lines and not lines[-1].endswith(b"\n"):
+            lines.pop()  # it is being written
+        return lines, at + sum(map(len, lines))
 
     def hold(self, documents: Collection[str]) -> bool:
         """Return whether they name one of these documents, or were erased already."""

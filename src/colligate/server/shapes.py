@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from colligate.core.answer import Ground
 from colligate.core.strategy import list_strategies
 from colligate.documents import Hit, Span
 from colligate.engine import DEFAULT_STRATEGY
-from colligate.library.sources import DocumentInfo
 from colligate.library.web import hide_folders
 from colligate.readers.followup import Turn
 from colligate.server.work import Work
@@ -62,20 +61,29 @@ History = Annotated[
 
 Setting = str | int | float | bool | None
 
+StrategyName = Annotated[
+    str,
+    Field(
+        max_length=100,
+        description="How to find the answer. The default, auto, suits any question.",
+        json_schema_extra={"enum": sorted(list_strategies())},
+    ),
+]
+Conditions = Annotated[
+    list[str],
+    Field(
+        max_length=20,
+        description='Conditions that documents must meet, such as "date>=2024" or "title~annual".',
+    ),
+]
+
 
 class AskRequest(BaseModel):
     """A question, and how it is to be answered."""
 
     model_config = ConfigDict(extra="forbid")
     question: Annotated[str, Field(min_length=1, description="The question.")]
-    strategy: Annotated[
-        str,
-        Field(
-            max_length=100,
-            description="A strategy; GET /api/about describes each.",
-            json_schema_extra={"enum": sorted(list_strategies())},
-        ),
-    ] = DEFAULT_STRATEGY
+    strategy: StrategyName = DEFAULT_STRATEGY
     parameters: Annotated[
         dict[str, Setting | list[Setting]],
         Field(max_length=100, description="Parameters of the strategy, by name."),
@@ -84,13 +92,7 @@ class AskRequest(BaseModel):
         list[str] | None,
         Field(max_length=10_000, description="Ids to answer over; without, the whole library."),
     ] = None
-    where: Annotated[
-        list[str],
-        Field(
-            max_length=20,
-            description='Conditions that documents must meet, such as "date>=2024".',
-        ),
-    ] = []
+    where: Conditions = []
     max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
     timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
     yes: Annotated[
@@ -118,34 +120,6 @@ class Decision(BaseModel):
     yes: bool
 
 
-class CitationShape(TypedDict):
-    """A place in a document, and the spans of the answer that rest on it."""
-
-    document: str
-    title: str
-    source: str
-    section: list[str]
-    page: int | None
-    row: int | None
-    date: str
-    authors: str
-    start: int
-    end: int
-    quote: str
-    meaning: Literal["supports", "unclear"] | None
-    answer_spans: list[list[int]]
-
-
-class EvidenceShape(TypedDict):
-    """A passage that the reader was shown, and why."""
-
-    document: str
-    start: int
-    end: int
-    score: float
-    reason: str
-
-
 class AnswerShape(TypedDict):
     """The object that `colligate ask --json` prints."""
 
@@ -156,8 +130,8 @@ class AnswerShape(TypedDict):
     found: bool
     ground: Ground
     how: str
-    citations: list[CitationShape]
-    evidence: list[EvidenceShape]
+    citations: list[dict[str, Any]]
+    evidence: list[dict[str, Any]]
     usage: dict[str, Any]
     warnings: list[str]
 
@@ -217,9 +191,10 @@ class JobShape(Work):
     documents: list[str] = Field(default_factory=list)
 
 
-class DocumentShape(TypedDict):
+class DocumentShape(BaseModel):
     """A document without its text; `source` is the name of its file."""
 
+    model_config = ConfigDict(from_attributes=True)
     id: str
     title: str
     characters: int
@@ -227,7 +202,7 @@ class DocumentShape(TypedDict):
     passages: int
     language: str
     date: str
-    source: str
+    source: Annotated[str, AfterValidator(hide_folders)]
 
 
 class PageShape(TypedDict):
@@ -278,17 +253,3 @@ def describe_passage(hit: Hit) -> PassageShape:
     """Return a search hit as JSON with the name of its file."""
     name = PurePath(hit.passage.source).name
     return cast(PassageShape, {**hit.to_json(), "source": name, "text": hit.passage.text})
-
-
-def describe_document(info: DocumentInfo) -> DocumentShape:
-    """Return a document's entry with the name of its file; the folder stays the server's secret."""
-    return {
-        "id": info.id,
-        "title": info.title,
-        "characters": info.characters,
-        "pages": info.pages,
-        "passages": info.passages,
-        "language": info.language,
-        "date": info.date,
-        "source": hide_folders(info.source),
-    }
