@@ -102,7 +102,7 @@ async def test_a_follower_of_an_erased_run_learns_how_it_ended(serve, held):
         await until(lambda: held.now == 1)
         (run,) = runs.list_runs("default")
         run.files.delete()
-        run.recorder.wake()  # the next event, before the run is stopped
+        run.wake()  # the next event, before the run is stopped
         await asyncio.wait([asking], timeout=0.2)
         await runs.forget(run)
         name, problem = parse_events((await asking).text)[-1]

@@ -36,7 +36,7 @@ SCHEMA = schemathesis.openapi.from_dict(
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A server with a document and a run: its address, and their ids."""
     folder = tmp_path_factory.mktemp("server")
-    limits = {"jobs": 10_000, "waiting": 10_000, "streams": 10_000}
+    limits = {"jobs": 10_000, "waiting": 10_000}
     with (
         threaded(folder, **limits) as base,
         httpx2.Client(base_url=base, trust_env=False, timeout=30) as client,

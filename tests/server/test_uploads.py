@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from colligate.errors import WeightsUnavailable
-from colligate.server.uploads import UploadJob, safe_name, store_file, sweep_files
+from colligate.server.uploads import UploadJob, delete_files, safe_name, store_file
 from support.http_server import DEFAULT, form_of, until
 
 FILES = f"{DEFAULT}/files"
@@ -65,11 +65,9 @@ def test_the_same_file_takes_one_place(tmp_path):
     other = store_file(io.BytesIO(b"other"), "a.txt", tmp_path)
     assert other != first
     assert (first.read_bytes(), other.read_bytes()) == (b"text", b"other")
-    sweep_files(tmp_path, {str(other)})
-    assert not first.parent.exists()
-    assert other.exists()
     # The server that stored it was started elsewhere, with a relative path of the library.
-    sweep_files(tmp_path, {f"library/{other.relative_to(tmp_path)}"})
+    delete_files([first, other], {f"library/{other.relative_to(tmp_path)}"})
+    assert not first.parent.exists()
     assert other.exists()
 
 
@@ -86,7 +84,6 @@ async def test_unreadable_files_are_reported_and_not_kept(serve, tmp_path):
         assert {problem["file"] for problem in job["problems"]} == {"b.pdf", "c.txt"}
         assert all(problem["why"] for problem in job["problems"])
         assert (await client.add({"b.pdf": b"no pdf"}))["state"] == "failed"
-        await client.server.jobs.tidy("default")
     kept = [file.name for file in (tmp_path / "papers" / "files").rglob("*") if file.is_file()]
     assert sorted(kept) == ["Quarterly figures.txt", "a.md"]
 
@@ -101,7 +98,6 @@ async def test_files_that_a_killed_server_left_unread_are_read(serve, tmp_path):
     async with serve() as client:
         jobs = client.server.jobs
         await until(lambda: not jobs._unfinished())
-        await until(lambda: not jobs._tasks())
         assert [each["title"] for each in await client.listed("documents")] == ["Left"]
     assert [file.name for file in files.rglob("*") if file.is_file()] == ["left.md"]
     async with serve() as client:
@@ -134,7 +130,6 @@ async def test_files_survive_a_library_that_fails(serve, monkeypatch):
         async with serve() as client:
             failed = await client.add(A)
             assert (failed["state"], len(failed["problems"])) == ("failed", 1)
-            await client.server.jobs.tidy("default")
     async with serve() as client:
         await until(lambda: not client.server.jobs._unfinished())
         assert [each["title"] for each in await client.listed("documents")] == ["A"]
@@ -162,34 +157,11 @@ async def test_a_job_under_way_can_be_stopped(serve, monkeypatch):
 
 
 async def test_whoever_follows_a_job_always_gets_its_end():
-    job = UploadJob("default", state="running")
+    job = UploadJob(library="default", state="running")
     following = job.follow()
     assert (await anext(following))["state"] == "running"
     job.update(state="done")  # while the first state is being sent
     assert [each["state"] async for each in following] == ["done"]
-
-
-async def test_the_library_stays_open_until_a_job_has_tidied_up(serve, monkeypatch):
-    async with serve() as client:
-        jobs = client.server.jobs
-        tidy, proceed, tidied = jobs.tidy, asyncio.Event(), []
-
-        async def slow(library: str) -> None:
-            await proceed.wait()
-            await tidy(library)
-            tidied.append(library)
-
-        monkeypatch.setattr(jobs, "tidy", slow)
-        job = jobs.get(await client.upload(A))
-        await until(lambda: job.ended)
-        draining = asyncio.create_task(client.server.drain(20))
-        stopping = asyncio.create_task(jobs.cancel("default"))
-        await until(lambda: jobs._closing)
-        assert not draining.done()
-        assert not stopping.done()
-        proceed.set()
-        await asyncio.gather(draining, stopping)
-        assert tidied == ["default"]
 
 
 NAMES = [
@@ -295,7 +267,6 @@ async def test_hostile_uploads_leave_nothing_outside(serve, tmp_path, count):
         assert jobs
         for job in jobs:
             assert (await client.events(f"/api/jobs/{job}/events"))[-1][0] == "done"
-        await client.server.jobs.tidy("default")
         assert (await client.get("/healthz")).json()["status"] == "ok"
         documents = await client.listed("documents")
         assert documents

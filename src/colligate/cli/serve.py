@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -145,7 +146,7 @@ async def serve_command(
         from colligate.server.app import listen
     except ImportError as error:
         raise MissingExtra.of(error, "colligate serve needs its extra", "serve") from error
-    from colligate.server.auth import check_token, make_token, normalize_origin
+    from colligate.server.auth import check_token, normalize_origin
     from colligate.server.config import ServerConfig, is_loopback
     from colligate.server.tokens import TokenFile
 
@@ -155,7 +156,7 @@ async def serve_command(
     if named is not None:
         named.read()  # an error now, and not at the first request
     elif token is None and not is_loopback(host):
-        token = make_token()
+        token = secrets.token_urlsafe(32)
         note(f"token: {token}")
     config = ServerConfig(
         host=host,

@@ -22,11 +22,8 @@ try:
     from langchain_core.retrievers import BaseRetriever
     from pydantic import PositiveInt
 except ImportError as error:
-    raise MissingExtra(
-        "the LangChain retriever needs langchain-core",
-        f"{error.name or 'it'} is not installed",
-        "pip install 'colligate[langchain]'",
-    ) from error
+    what = "the LangChain retriever needs langchain-core"
+    raise MissingExtra.of(error, what, "langchain") from error
 
 
 class ColligateRetriever(BaseRetriever):

@@ -26,11 +26,8 @@ try:
         TextNode,
     )
 except ImportError as error:
-    raise MissingExtra(
-        "the LlamaIndex retriever needs llama-index-core",
-        f"{error.name or 'it'} is not installed",
-        "pip install 'colligate[llamaindex]'",
-    ) from error
+    what = "the LlamaIndex retriever needs llama-index-core"
+    raise MissingExtra.of(error, what, "llamaindex") from error
 
 # Programs need these to find the place; a model does not.
 _FOR_PROGRAMS = ["document", "source", "start", "end", "score"]

@@ -6,17 +6,13 @@ The app has routes, middleware, the page and the MCP endpoint.
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
-import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
-    contextmanager,
     nullcontext,
-    suppress,
 )
 from functools import partial
 from pathlib import Path
@@ -24,7 +20,8 @@ from types import FrameType
 from typing import Any, cast
 
 import uvicorn
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, Response
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -32,7 +29,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.server import HANDLED_SIGNALS
 
 from colligate import __version__
 from colligate.core.events import Listener
@@ -45,17 +41,10 @@ from colligate.server.connections import (
     SECONDS_KEPT,
     Connection,
     bound_connections,
+    count_descriptors,
     log_to_stderr,
-    raise_descriptor_limit,
 )
-from colligate.server.errors import (
-    PROBLEM_RESPONSES,
-    CatchUnexpected,
-    NotHere,
-    add_error_handlers,
-    problem,
-    problem_response,
-)
+from colligate.server.errors import PROBLEM_RESPONSES, Busy, NotHere, Refused, error_response
 from colligate.server.metrics import RequestMetrics
 from colligate.server.routes import about, documents, libraries, runs
 from colligate.server.state import SECONDS_TO_CLOSE, ServerState
@@ -72,11 +61,11 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
     `ServerState`, open while the app runs.
     """
     server = ServerState(config)
-    mcp = McpEndpoint(server)
+    mcp, mcp_open = _mcp_endpoint(server)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with server.open(make_engine()), mcp.open():
+        async with server.open(make_engine()), mcp_open:
             yield
 
     app = FastAPI(
@@ -91,7 +80,8 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.server = server
-    add_error_handlers(app)
+    for kind in (HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _report)  # all others come to the `Guard`
     for router in (
         about.router,
         libraries.router,
@@ -108,7 +98,6 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
     if (PAGE / "assets").is_dir():
         app.mount("/assets", _Assets(directory=PAGE / "assets"), name="assets")
     # The middleware added last runs first.
-    app.add_middleware(CatchUnexpected)
     app.add_middleware(BodyLimits, config=config)
     app.add_middleware(Guard, config=config)
     if config.allow_origins:
@@ -122,9 +111,12 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
     return app
 
 
+async def _report(request: Request, error: Exception) -> Response:
+    return error_response(error, request.scope["path"])
+
+
 # Listening.
 
-_log = logging.getLogger(__name__)
 _POLL = 0.1  # seconds between two checks for a second signal
 
 
@@ -142,9 +134,9 @@ async def listen(
     connections are accepted. `beside` is entered before, and left when nothing is served any more.
     """
     log_to_stderr()
-    most, backlog = bound_connections(config, raise_descriptor_limit())
+    most, backlog = bound_connections(config, count_descriptors())
     app = create_app(config, make_engine)
-    listening = _bind(config)
+    listening = _bind(config, backlog)
     host = f"[{config.host}]" if ":" in config.host else config.host
     url = f"http://{host}:{listening.getsockname()[1]}/"
     uvicorn_config = uvicorn.Config(
@@ -166,7 +158,6 @@ async def listen(
             state: ServerState = app.state.server
             await state.libraries.engine(DEFAULT_LIBRARY).open_models(on_opening)
             async with beside(state):
-                listening.listen(backlog)  # from here on clients wait and are not refused
                 server = _SignalledServer(uvicorn_config, state)
                 # Signals are handled before anybody learns that there is a server to stop.
                 with server.capture_signals():
@@ -190,42 +181,24 @@ class _SignalledServer(uvicorn.Server):
         draining.cancel()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop the server at the first signal, and the waiting at the second."""
+        """Stop the server at the first signal, and the waiting at the second.
+
+        uvicorn would raise them again at the end, which ends the process without its status.
+        """
         self.force_exit = self.should_exit
         self.should_exit = True
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle signals without raising them again, as uvicorn does, which ends the process."""
-        before = {each: signal.signal(each, self.handle_exit) for each in HANDLED_SIGNALS}
-        try:
-            yield
-        finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
 
-
-def _bind(config: ServerConfig) -> socket.socket:
+def _bind(config: ServerConfig, backlog: int) -> socket.socket:
+    """Return the socket; clients wait in its backlog until they are served."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
+        family, *_, address = socket.getaddrinfo(
             config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.socket(family, kind, protocol)
+        return socket.create_server(address[:2], family=family, backlog=backlog)
     except (OSError, UnicodeError) as error:  # the second: it cannot be a host's name
-        raise _cannot_listen(config, error) from error
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-    except OSError as error:
-        made.close()
-        raise _cannot_listen(config, error) from error
-    return made
-
-
-def _cannot_listen(config: ServerConfig, error: OSError | UnicodeError) -> UsageError:
-    what = f"cannot listen at {config.host} port {config.port}"
-    why = "no host has such a name" if isinstance(error, UnicodeError) else error.strerror
-    return UsageError(what, why or str(error), "choose another --host or --port")
+        what = f"cannot listen at {config.host} port {config.port}"
+        raise UsageError(what, str(error), "choose another --host or --port") from error
 
 
 # The page.
@@ -249,37 +222,20 @@ class _Assets(StaticFiles):
         return response
 
 
-class McpEndpoint:
-    """The ASGI endpoint of the MCP tools; it reports an error without the extra `mcp`.
+def _mcp_endpoint(
+    server: ServerState,
+) -> tuple[Callable[..., Any], AbstractAsyncContextManager[None]]:
+    """Return what answers requests for the MCP tools, and the context in which it does."""
+    try:
+        from colligate.server.mcp import make_http_endpoint
+    except MissingExtra as error:
+        missing = error
 
-    No sessions are kept: each request is independent, so clients survive a restart of the server.
-    """
+        async def report(request: Request) -> Response:
+            raise missing.with_traceback(None)
 
-    def __init__(self, server: ServerState) -> None:
-        self._server = server
-        self._app: ASGIApp | None = None
-        self._missing: MissingExtra | None = None
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
-        """Answer requests until the block ends."""
-        try:
-            from colligate.server.mcp import make_http_manager
-        except MissingExtra as error:
-            self._missing = error
-            yield
-            return
-        manager = make_http_manager(self._server, self._server.config.body_bytes)
-        async with manager.run():
-            self._app = manager.handle_request
-            yield
-        self._app = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._missing is not None:
-            raise self._missing.with_traceback(None)
-        assert self._app is not None
-        await self._app(scope, receive, send)
+        return report, nullcontext()
+    return make_http_endpoint(server, server.config.body_bytes)
 
 
 # Limits of request bodies.
@@ -287,8 +243,6 @@ class McpEndpoint:
 _UPLOAD_PATH = re.compile(r"/api/libraries/[^/]+/files")
 _FILE_HEADERS = 4096  # bytes that the name and the headers of a file may take
 _MAX_DIGITS = 18  # of a Content-Length that is read as a number
-_LINGER_BYTES = 1 << 20
-_LINGER_SECONDS = 2.0
 
 
 class BodyLimits:
@@ -311,8 +265,7 @@ class BodyLimits:
         if scope["method"] != "POST" or not _UPLOAD_PATH.fullmatch(scope["path"]):
             return await self._limit(scope, receive, send, self._body_bytes)
         if self._uploads >= self._max_uploads:
-            busy = problem(503, "too many files are being received", hint="send them later")
-            return await _refuse(busy, scope, receive, send)
+            raise Busy("too many files are being received", "", "send them later")
         self._uploads += 1
         try:
             await self._limit(scope, receive, send, self._upload_bytes)
@@ -323,7 +276,7 @@ class BodyLimits:
         too_long = f"the request is longer than {limit:,} bytes"
         length = Headers(scope=scope).get("content-length", "")
         if length.isdecimal() and (len(length) > _MAX_DIGITS or int(length) > limit):
-            return await _refuse(problem(413, too_long), scope, receive, send)
+            raise Refused(413, too_long)  # uvicorn lets the rest of the body pass
         left = limit
 
         async def receive_counted() -> Message:
@@ -331,25 +284,7 @@ class BodyLimits:
             message = await receive()
             left -= len(message.get("body", b""))
             if left < 0:
-                raise HTTPException(413, too_long, {"Connection": "close"})
+                raise Refused(413, too_long, {"Connection": "close"})
             return message
 
         await self._app(scope, receive_counted, send)
-
-
-async def _refuse(problem: Mapping[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a request whose body has not arrived, and close its connection.
-
-    A little of the body is read first: a client that is still sending would see the connection
-    break, and not the reason.
-    """
-    left = _LINGER_BYTES
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_LINGER_SECONDS):
-            while left > 0:
-                message = await receive()
-                left -= len(message.get("body", b""))
-                if not message.get("more_body"):
-                    break
-    refused = problem_response(problem, {"Connection": "close"}, path=scope["path"])
-    await refused(scope, receive, send)

@@ -6,15 +6,14 @@ import logging
 import math
 import re
 import secrets
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from colligate.errors import UsageError
 from colligate.server.config import ServerConfig, is_loopback
-from colligate.server.errors import Forbidden, problem, problem_of, problem_response
+from colligate.server.errors import Forbidden, Refused, error_response
 from colligate.server.tokens import CALLER, NamedToken, Right, TokenFile
 
 USES = logging.getLogger("colligate.tokens")
@@ -69,7 +68,7 @@ def needed_rights(method: str, path: str) -> frozenset[Right]:
 
 
 class Guard:
-    """ASGI middleware before all others: refuse forbidden requests, and set security headers.
+    """ASGI middleware around all routes: who may ask, the security headers, errors as problems.
 
     A server on loopback answers only to names of this machine and of allowed origins, so that a
     web page whose own name was made to point here (DNS rebinding) reads nothing. Requests that
@@ -81,96 +80,95 @@ class Guard:
         self._config = config
         self._token = None if config.token is None else config.token.encode()
         self._tokens = None if config.tokens is None else TokenFile(config.tokens)
-        origins = [_host_name(_netloc(origin) or "") for origin in config.allow_origins]
-        self._names = {name for name in (config.host, *origins) if name}
+        origins = {_parse(each).hostname for each in config.allow_origins}
+        self._names = {config.host, *origins} - {None}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
         if scope["type"] != "http":  # no path here speaks another protocol
             return await send({"type": "websocket.close", "code": 1008})
-
-        caller: NamedToken | None = None
+        begun = False
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
-                if caller is not None:
-                    what = (caller.name, scope["method"], scope["path"], message["status"])
-                    USES.info("%s %s %r %d", *what)
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-                if not scope["path"].startswith(_ASSETS):
-                    headers.setdefault("Cache-Control", "no-store")
+                begun = True
+                self._finish_headers(scope, message)
             await send(message)
 
-        refused = self._refusal(scope)
-        if refused is None and not self._is_open(scope["path"]):
-            caller, refused = self._identify(scope)
-        before = CALLER.set(caller)
+        before = CALLER.set(None)
         try:
-            if caller is not None and refused is None:
-                try:
-                    require(*needed_rights(scope["method"], scope["path"]))
-                except Forbidden as error:
-                    refused = problem_response(problem_of(error), path=scope["path"])
-            await (refused or self._app)(scope, receive, send_with_headers)
+            self._check_names(scope)
+            if not self._is_open(scope["path"]):
+                self._admit(scope)
+            await self._app(scope, receive, send_with_headers)
+        except Exception as error:
+            if begun:  # the connection is closed instead
+                raise
+            await error_response(error, scope["path"])(scope, receive, send_with_headers)
         finally:
             CALLER.reset(before)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        """Return the response to a request that no token makes acceptable."""
+    def _finish_headers(self, scope: Scope, message: Message) -> None:
+        """Add the security headers to a response; log it if a named token asked for it."""
+        if (caller := CALLER.get()) is not None:
+            what = (caller.name, scope["method"], scope["path"], message["status"])
+            USES.info("%s %s %r %d", *what)
+        headers = MutableHeaders(scope=message)
+        for name, value in _HEADERS.items():
+            headers.setdefault(name, value)
+        if not scope["path"].startswith(_ASSETS):
+            headers.setdefault("Cache-Control", "no-store")
+
+    def _check_names(self, scope: Scope) -> None:
+        """Refuse what no token makes acceptable: a foreign name of this host, a foreign page."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self._config.loopback and not self._is_own_name(host):
+        name = _parse(f"//{host}").hostname or ""
+        if self._config.loopback and not (name in self._names or is_loopback(name)):
             detail = "this server answers only to names of its own machine"
-            return _refuse(scope, 421, detail, f"use http://{self._config.host}")
+            raise Refused(421, detail, hint=f"use http://{self._config.host}")
         if scope["method"] not in _SAFE_METHODS and self._is_foreign(headers, host):
             detail = "the request comes from a page of another origin"
-            return _refuse(scope, 403, detail, "--allow-origin names pages that may ask")
-        return None
-
-    def _is_open(self, path: str) -> bool:
-        without_tokens = self._token is None and self._tokens is None
-        return without_tokens or path in _OPEN or path.startswith(_ASSETS)
-
-    def _identify(self, scope: Scope) -> tuple[NamedToken | None, Response | None]:
-        """Return the named token of a request, if any, and the response if it is refused."""
-        scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
-        given, caller = given.strip(), None
-        if scheme.lower() == "bearer":
-            if self._token and secrets.compare_digest(given.encode(), self._token):
-                return None, None
-            caller = None if self._tokens is None else self._find(self._tokens, given)
-        if caller is None or self._tokens is None:
-            hint = "send Authorization: Bearer TOKEN"
-            refused = _refuse(scope, 401, "the token is missing or wrong", hint)
-            refused.headers["WWW-Authenticate"] = 'Bearer realm="colligate"'
-            return None, refused
-        if seconds := self._tokens.wait(caller):
-            detail = f"the token {caller.name} allows {caller.per_minute:,} requests a minute"
-            refused = _refuse(scope, 429, detail, "ask again later")
-            refused.headers["Retry-After"] = str(math.ceil(seconds))
-            return caller, refused
-        return caller, None
-
-    def _find(self, tokens: TokenFile, given: str) -> NamedToken | None:
-        try:
-            return tokens.find(given)
-        except UsageError as error:  # changed while the server runs
-            USES.error("no named token is accepted: %s", error)
-            return None
-
-    def _is_own_name(self, host: str) -> bool:
-        name = _host_name(host)
-        return name in self._names or is_loopback(name)
+            raise Refused(403, detail, hint="--allow-origin names pages that may ask")
 
     def _is_foreign(self, headers: Headers, host: str) -> bool:
         """Return whether a browser sent the request for a page of another origin."""
         origin = headers.get("origin")
         if origin is not None:
-            return _netloc(origin) != host and origin not in self._config.allow_origins
+            netloc = _parse(origin).netloc
+            return (not netloc or netloc != host) and origin not in self._config.allow_origins
         return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+    def _is_open(self, path: str) -> bool:
+        without_tokens = self._token is None and self._tokens is None
+        return without_tokens or path in _OPEN or path.startswith(_ASSETS)
+
+    def _admit(self, scope: Scope) -> None:
+        """Refuse a request without a token that allows it; set `CALLER` if it is a named one."""
+        scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
+        given = given.strip() if scheme.lower() == "bearer" else ""
+        if self._token and secrets.compare_digest(given.encode(), self._token):
+            return
+        caller = self._find(given)
+        if caller is None or self._tokens is None:
+            challenge = {"WWW-Authenticate": 'Bearer realm="colligate"'}
+            hint = "send Authorization: Bearer TOKEN"
+            raise Refused(401, "the token is missing or wrong", challenge, hint=hint)
+        CALLER.set(caller)
+        if seconds := self._tokens.wait(caller):
+            detail = f"the token {caller.name} allows {caller.per_minute:,} requests a minute"
+            later = {"Retry-After": str(math.ceil(seconds))}
+            raise Refused(429, detail, later, hint="ask again later")
+        require(*needed_rights(scope["method"], scope["path"]))
+
+    def _find(self, given: str) -> NamedToken | None:
+        try:
+            return self._tokens.find(given) if self._tokens and given else None
+        except UsageError as error:  # changed while the server runs
+            USES.error("no named token is accepted: %s", error)
+            return None
 
 
 def require(*rights: Right) -> None:
@@ -182,38 +180,17 @@ def require(*rights: Right) -> None:
         raise Forbidden(f"the token {caller.name} lacks the right {names}", "", hint)
 
 
-def _refuse(scope: Scope, status: int, detail: str, hint: str) -> Response:
-    return problem_response(problem(status, detail, hint=hint), path=scope["path"])
-
-
-def _host_name(host: str) -> str:
-    """Return the name in a Host header, without its port.
-
-    >>> _host_name("localhost:8420"), _host_name("[::1]:8420")
-    ('localhost', '::1')
-    """
+def _parse(address: str) -> SplitResult:
+    """Return the parts of an address, which are empty if it is none."""
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        return urlsplit(address)
     except ValueError:
-        return ""
-
-
-def _netloc(origin: str) -> str | None:
-    """Return name and port of an origin, or None."""
-    try:
-        return urlsplit(origin).netloc or None
-    except ValueError:
-        return None
+        return urlsplit("")
 
 
 # The options --token and --allow-origin.
 
 _MIN_TOKEN = 16  # characters
-
-
-def make_token() -> str:
-    """Return a token that nobody can guess: 32 random bytes."""
-    return secrets.token_urlsafe(32)
 
 
 def check_token(token: str) -> str:
@@ -229,8 +206,8 @@ def check_token(token: str) -> str:
 
 def normalize_origin(origin: str) -> str:
     """Return an origin as browsers send it: scheme, name and port, without a final slash."""
-    bare = origin.rstrip("/")
-    netloc = _netloc(bare)
-    if not netloc or bare.lower() not in (f"http://{netloc}".lower(), f"https://{netloc}".lower()):
+    bare = origin.rstrip("/").lower()
+    netloc = _parse(bare).netloc
+    if not netloc or bare not in (f"http://{netloc}", f"https://{netloc}"):
         raise UsageError(f"{origin!r} is not an origin", "", "write it as https://example.org")
-    return bare.lower()
+    return bare

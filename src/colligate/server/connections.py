@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import Any
 
 import h11
@@ -136,22 +135,17 @@ class Connection(H11Protocol):
 
 # The process: its descriptors and its log.
 
-_WITHOUT_LIMITS = 512  # descriptors, on a system that does not say how many there are
-_ENOUGH = 65_536  # descriptors, where the hard limit is "infinite"
+_MANY = 65_536  # descriptors, where the limit is "infinite", or there is none
 
 
-def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to the hard one; return how many may be open."""
+def count_descriptors() -> int:
+    """Return how many files this process may open."""
     try:
         import resource
     except ImportError:  # Windows
-        return _WITHOUT_LIMITS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = max(soft, _ENOUGH) if hard == resource.RLIM_INFINITY else hard
-    with suppress(OSError, ValueError):  # macOS has a lower limit that it does not report
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
-    return soft
+        return _MANY
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MANY if soft == resource.RLIM_INFINITY else soft
 
 
 def log_to_stderr() -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from colligate.concurrency import in_thread
 from colligate.engine import Engine
-from colligate.errors import UsageError
 from colligate.library.library import AsyncLibrary
 from colligate.private import make_private_folder
 from colligate.server.config import DEFAULT_LIBRARY, LIBRARIES_SUFFIX
 from colligate.server.errors import Conflict, NotHere
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
+_NAME = re.compile(NAME)
 
 
 class Libraries:
@@ -63,10 +63,7 @@ class Libraries:
         return await self.engine(name).open_library()
 
     async def create(self, name: str) -> None:
-        """Make an empty library; `Conflict` if the name is taken or there are too many."""
-        if not _NAME.fullmatch(name):
-            why = "names are small letters, digits, - and _, at most 64"
-            raise UsageError(f"{name!r} is not a name of a library", why)
+        """Make an empty library of a `NAME`; `Conflict` if it is taken or there are too many."""
         names = self.list_names()
         if name in names:
             raise Conflict(f"the library {name!r} exists already")

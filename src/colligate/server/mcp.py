@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from inspect import cleandoc
 from pathlib import Path
@@ -13,13 +13,12 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 import colligate
 from colligate.core.events import Event, Noted, Progressed, pluralize
 from colligate.core.parameters import set_parameters
 from colligate.core.run import allow, refuse
-from colligate.core.strategy import list_strategies, load_strategy
+from colligate.core.strategy import load_strategy
 from colligate.documents import Document, Span
 from colligate.documents.tree import Kind, Node
 from colligate.engine import DEFAULT_STRATEGY, Engine
@@ -32,11 +31,11 @@ from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.shapes import (
     AnswerShape,
     AskRequest,
+    Conditions,
     DocumentShape,
     History,
     OnEvent,
-    PassageShape,
-    describe_document,
+    StrategyName,
     describe_passage,
 )
 
@@ -44,7 +43,7 @@ try:
     from mcp.server import MCPServer
     from mcp.server.mcpserver import Context
     from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
     from mcp.server.transport_security import TransportSecuritySettings
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
 except ImportError as error:
@@ -79,16 +78,21 @@ def make_mcp_server(service: AnswerService) -> MCPServer[None]:
     return server
 
 
-def make_http_manager(service: AnswerService, body_bytes: int) -> StreamableHTTPSessionManager:
-    """Return the same as streamable HTTP; the app around it must check hosts and tokens."""
+def make_http_endpoint(
+    service: AnswerService, body_bytes: int
+) -> tuple[StreamableHTTPASGIApp, AbstractAsyncContextManager[None]]:
+    """Return the same as an ASGI app, and the context in which it answers.
+
+    No sessions are kept: each request is independent, so clients survive a restart of the server.
+    The app around it must check hosts and tokens.
+    """
     server = make_mcp_server(service)
-    # The app that this returns is not used: making it is what makes the manager.
     server.streamable_http_app(
         stateless_http=True,
         max_request_body_size=body_bytes,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
-    return server.session_manager
+    return StreamableHTTPASGIApp(server.session_manager), server.session_manager.run()
 
 
 class AnswerService(Protocol):
@@ -190,76 +194,9 @@ def _require_default(library: str) -> None:
         raise UsageError(f"no library {library!r}", why, "leave the name out")
 
 
-class FoundPassage(PassageShape):
-    """A passage and the resource that is its text."""
-
-    uri: str
-
-
-class FoundPassages(TypedDict):
-    """The passages that a search found, best first; `unread` files were not searched yet."""
-
-    passages: list[FoundPassage]
-    unread: int
-
-
-class Subsection(TypedDict):
-    """A section's title and the characters it takes."""
-
-    title: str
-    start: int
-    end: int
-
-
-class SectionText(TypedDict):
-    """A part of a document; `source` is the name of its file.
-
-    `next` is where its section continues, null at its end.
-    """
-
-    document: str
-    title: str
-    source: str
-    section: list[str]
-    page: int | None
-    start: int
-    end: int
-    text: str
-    next: int | None
-    subsections: list[Subsection]
-    uri: str
-
-
-class DocumentList(TypedDict):
-    """Some documents in the order they were added; `next` is the offset of more, if any.
-
-    `unread` files are still to be read.
-    """
-
-    documents: list[DocumentShape]
-    total: int
-    next: int | None
-    unread: int
-
-
 Tool = TypeVar("Tool", bound=Callable[..., Any])
 QuestionText = Annotated[str, Field(min_length=1, max_length=10_000)]
 LibraryName = Annotated[str, Field(description="The name of a library.")]
-Conditions = Annotated[
-    list[str] | None,
-    Field(
-        max_length=20,
-        description='Conditions that documents must meet, such as "date>=2024" or "title~annual".',
-    ),
-]
-StrategyName = Annotated[
-    str,
-    Field(
-        max_length=100,
-        description="How to find the answer. The default, auto, suits any question;"
-        f" there are {', '.join(list_strategies())}.",
-    ),
-]
 EffortName = Annotated[
     Literal["low", "normal", "high"] | None,
     Field(
@@ -288,7 +225,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         context: Context[None],
         library: LibraryName = DEFAULT_LIBRARY,
         strategy: StrategyName = DEFAULT_STRATEGY,
-        where: Conditions = None,
+        where: Conditions | None = None,
         effort: EffortName = None,
         yes: Annotated[
             bool,
@@ -339,10 +276,13 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             list[str] | None,
             Field(description="Ids, file names or titles of the only documents to search."),
         ] = None,
-        where: Conditions = None,
+        where: Conditions | None = None,
         library: LibraryName = DEFAULT_LIBRARY,
-    ) -> FoundPassages:
-        """Find the passages nearest to a query, best first, each with its place."""
+    ) -> dict[str, Any]:
+        """Find the passages nearest to a query, best first, each with its place.
+
+        Files that are `unread` were not searched yet. The `uri` of a passage is its text.
+        """
         with _as_tool_errors():
             sources = await service.open_sources(library)
             if documents is not None:
@@ -374,7 +314,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             int, Field(ge=1, le=_MAX_CHARACTERS, description="At most this many characters.")
         ] = 20_000,
         library: LibraryName = DEFAULT_LIBRARY,
-    ) -> SectionText:
+    ) -> dict[str, Any]:
         """Read a document: the section of a heading, a span of characters, or its beginning.
 
         The result lists the sections below, and where to continue reading (`next` as `start`).
@@ -399,13 +339,18 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         offset: Offset = 0,
         limit: Annotated[int, Field(ge=1, le=1000)] = 200,
         library: LibraryName = DEFAULT_LIBRARY,
-    ) -> DocumentList:
-        """List the documents of a library with their ids, in the order they were added."""
+    ) -> dict[str, Any]:
+        """List the documents of a library with their ids, in the order they were added.
+
+        `next` is the offset of more; `unread` files are still to be read.
+        """
         with _as_tool_errors():
             infos = await (await service.open_sources(library)).documents()
         end = offset + limit
         return {
-            "documents": [describe_document(info) for info in infos[offset:end]],
+            "documents": [
+                DocumentShape.model_validate(info).model_dump() for info in infos[offset:end]
+            ],
             "total": len(infos),
             "next": end if end < len(infos) else None,
             "unread": service.unread(library),
@@ -463,25 +408,21 @@ async def forward_progress(
     Events that come during a report are skipped except for the newest, so a slow client delays
     nothing.
     """
-    newest = ""
-    seen = 0
+    lines: list[str] = []
     arrived = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def take(line: str) -> None:
-        nonlocal newest, seen
-        seen += 1
-        newest = line
+        lines.append(line)
         arrived.set()
 
     def on_event(event: Mapping[str, Any]) -> None:
         loop.call_soon_threadsafe(take, render_event(event))  # weights are fetched in a thread
 
     async def forward() -> None:
-        while True:
-            await arrived.wait()
+        while await arrived.wait():
             arrived.clear()
-            await report(seen, newest)
+            await report(len(lines), lines[-1])
 
     forwarding = asyncio.create_task(forward())
     try:
@@ -498,29 +439,25 @@ _MAX_NAMED = 5  # places that an error lists
 
 def _find_section(document: Document, headings: Sequence[str]) -> Node:
     """Return the section under a heading path or its last headings; case does not matter."""
-    wanted = [_fold(heading) for heading in headings]
-    found = [
-        node
-        for node in document.tree.sections
-        if not node.synthetic and _heading_path(document, node)[-len(wanted) :] == wanted
-    ]
-    exact = [node for node in found if len(_heading_path(document, node)) == len(wanted)]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
-    path = " > ".join(headings)
+    wanted, path = [_fold(heading) for heading in headings], " > ".join(headings)
+    paths = {
+        node: _heading_path(document, node) for node in document.tree.sections if not node.synthetic
+    }
+    ending = [node for node, titles in paths.items() if titles[-len(wanted) :] == wanted]
+    found = [node for node in ending if paths[node] == wanted] or ending
     if not found:
         hint = "read the document without a section to see its headings"
         raise UsageError(f"{document.id} has no section {path!r}", hint=hint)
-    places = ", ".join(f"{node.span.start}-{node.span.end}" for node in found[:_MAX_NAMED])
-    more = ", ..." if len(found) > _MAX_NAMED else ""
-    what = f"{document.id} has {len(found)} sections {path!r}"
-    raise UsageError(what, f"at {places}{more}", "give its start, or more of its heading path")
+    if len(found) > 1:
+        places = ", ".join(f"{node.span.start}-{node.span.end}" for node in found[:_MAX_NAMED])
+        what = f"{document.id} has {len(found)} sections {path!r}"
+        raise UsageError(what, f"at {places}", "give its start, or more of its heading path")
+    return found[0]
 
 
 def _heading_path(document: Document, node: Node) -> list[str]:
     around = [each for each in document.tree.ancestors(node) if each.kind is Kind.SECTION]
-    titles = [each.title for each in reversed(around) if not each.synthetic]
-    return [_fold(title) for title in [*titles, node.title]]
+    return [_fold(each.title) for each in [*reversed(around), node] if not each.synthetic]
 
 
 def _fold(text: str) -> str:
@@ -529,7 +466,7 @@ def _fold(text: str) -> str:
 
 def _section_text(
     document: Document, node: Node, start: int, most: int, library: str
-) -> SectionText:
+) -> dict[str, Any]:
     """Return at most `most` characters of a section, from `start` on."""
     end = min(node.span.end, start + most)
     span = document.span(start, end)

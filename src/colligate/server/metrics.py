@@ -42,7 +42,6 @@ class Metrics:
         )
         self.running = Gauge("runs_running", "Runs under way.", **made)
         self.waiting = Gauge("runs_waiting", "Runs waiting for their turn.", **made)
-        self.streams = Gauge("streams_open", "Event streams open.", **made)
         self.tokens = Counter("tokens", "Tokens of models by role.", ("role", "direction"), **made)
         self.cost = Counter("cost_usd", "Dollars that models cost, where known.", **made)
         self.jobs = Counter("jobs", "Sets of files that were read.", ("state",), **made)

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request
@@ -22,26 +22,15 @@ from starlette.responses import Response
 
 from colligate.core.strategy import list_strategies, load_strategy
 from colligate.errors import UnknownStrategy
-from colligate.export import RenderedAnswer, describe_place, render_answer, render_event
+from colligate.export import describe_place, render_answer, render_event
 from colligate.server.config import DEFAULT_LIBRARY
-from colligate.server.errors import NotHere, RunFailed, Unanswerable, openai_error_of
+from colligate.server.errors import NotHere, Refused, RunFailed, openai_error
 from colligate.server.runs import RecordedRun
-from colligate.server.shapes import LONGEST_TURN, MOST_TURNS, AskRequest, EarlierTurn
+from colligate.server.shapes import LONGEST_TURN, MOST_TURNS, AskRequest, Conditions, EarlierTurn
 from colligate.server.state import ServerState, State
-from colligate.server.stream import AsciiJSONResponse, encode_json, finish_unless_hung_up
+from colligate.server.stream import AsciiJSONResponse, encode_json, is_heard
 
 _OWNER = "colligate/"
-_STATUSES = {
-    400: "The request cannot be answered",
-    404: "The model does not exist",
-    503: "Too many questions at once, or the server is stopping",
-}
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"description": what, "content": {"application/json": {}}}
-    for status, what in _STATUSES.items()
-}
-
-
 router = APIRouter(prefix="/v1", tags=["OpenAI"])
 
 
@@ -87,11 +76,7 @@ class ChatCompletionRequest(_Open):
     audio: dict[str, Any] | None = None
     modalities: list[str] | None = None
     response_format: dict[str, Any] | None = None
-    where: list[str] = Field(
-        [],
-        max_length=20,
-        description='Ours: conditions that documents must meet, such as "date>=2024".',
-    )
+    where: Conditions = []  # ours
 
     @property
     def question(self) -> str:
@@ -111,25 +96,22 @@ class ChatCompletionRequest(_Open):
                 turns[-1].answer = message.text[:LONGEST_TURN]
         return turns[-MOST_TURNS:]
 
-    @property
-    def unanswerable(self) -> tuple[str, str] | None:
-        """A parameter that cannot be honoured, and why."""
-        if self.n is not None and self.n != 1:
-            return "n", "a question has one answer"
-        if self.tool_choice not in _NO_DEMAND:
-            return "tool_choice", "no tools are called"
-        if self.function_call not in _NO_DEMAND:
-            return "function_call", "no functions are called"
-        if self.audio or (self.modalities and self.modalities != ["text"]):
-            return "modalities", "answers are text"
-        if self.response_format is not None and self.response_format.get("type") != "text":
-            return "response_format", "answers are text with citations"
-        if self._last is None:
-            return "messages", "no message is the user's"
-        parts = self._last.content
-        if isinstance(parts, list) and any(part.type != "text" for part in parts):
-            return "messages", "only text can be read"
-        return None
+    def refuse_what_cannot_be_done(self) -> None:
+        """Raise an error for a parameter that cannot be honoured."""
+        kind = "text" if self.response_format is None else self.response_format.get("type")
+        parts = self._last.content if self._last else None
+        only_text = not isinstance(parts, list) or all(part.type == "text" for part in parts)
+        for param, possible, why in (
+            ("n", self.n in (None, 1), "a question has one answer"),
+            ("tool_choice", self.tool_choice in _NO_DEMAND, "no tools are called"),
+            ("function_call", self.function_call in _NO_DEMAND, "no functions are called"),
+            ("modalities", not self.audio and self.modalities in (None, ["text"]), _TEXT),
+            ("response_format", kind == "text", _TEXT),
+            ("messages", only_text, "only text can be read"),
+            ("messages", self.question, "no question of the user is in them"),
+        ):
+            if not possible:
+                raise Refused(400, f"{param}: {why}", param=param, code="unsupported_value")
 
     @property
     def warnings(self) -> list[str]:
@@ -151,6 +133,7 @@ class ChatCompletionRequest(_Open):
 
 # Choices of tools that leave it to the model whether it calls one.
 _NO_DEMAND = (None, "auto", "none")
+_TEXT = "answers are text with citations"
 # Parameters that say who asks and what becomes of the request, not how to answer.
 _NEUTRAL = frozenset(
     "metadata parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier"
@@ -169,13 +152,13 @@ async def list_openai_models(server: State) -> dict[str, Any]:
     return {"object": "list", "data": [_model_object(name) for name in names]}
 
 
-@router.get("/models/{model:path}", summary="One strategy", responses={404: _ERRORS[404]})
+@router.get("/models/{model:path}", summary="One strategy")
 async def retrieve_openai_model(model: str, server: State) -> dict[str, Any]:
     """Return a strategy by the name that `model` takes."""
     return _model_object(_model_name(*_parse_model(model, server)))
 
 
-@router.post("/chat/completions", summary="Ask a question", responses=_ERRORS)
+@router.post("/chat/completions", summary="Ask a question")
 async def create_chat_completion(
     request: Request, body: ChatCompletionRequest, server: State
 ) -> Response:
@@ -184,11 +167,7 @@ async def create_chat_completion(
     `colligate` holds the whole answer; a stream has it in the chunk with the `finish_reason`.
     """
     strategy, library = _parse_model(body.model, server)
-    if body.unanswerable is not None:
-        param, why = body.unanswerable
-        raise Unanswerable(400, f"{param}: {why}", param, "unsupported_value")
-    if not body.question:
-        raise Unanswerable(400, "the question is empty", "messages")
+    body.refuse_what_cannot_be_done()
     asked = AskRequest(
         question=body.question, strategy=strategy, where=body.where, history=body.history
     )
@@ -201,8 +180,8 @@ async def create_chat_completion(
         with_usage=bool((body.stream_options or {}).get("include_usage")),
     )
     if body.stream:
-        return server.stream_run(run, _stream_completion(server, run, completion))
-    if not await finish_unless_hung_up(request, run.wait):
+        return server.stream(_stream_completion(server, run, completion), run.cancel)
+    if not await is_heard(request, run):
         run.cancel()
         return Response(status_code=499)  # nobody reads it
     return AsciiJSONResponse(completion.to_json(await run.answer()))
@@ -218,7 +197,7 @@ async def _stream_completion(
     try:
         answer = await run.answer()
     except RunFailed as error:
-        yield _data(openai_error_of(error.problem)[1])
+        yield _data(openai_error(error.problem))
         return
     for chunk in completion.chunks(answer):
         yield _data(chunk)
@@ -244,7 +223,7 @@ def _parse_model(model: str, server: ServerState) -> tuple[str, str]:
         load_strategy(strategy)
         server.libraries.folder(library)
     except (UnknownStrategy, NotHere) as error:
-        raise Unanswerable(404, str(error), "model", "model_not_found") from error
+        raise Refused(404, str(error), param="model", code="model_not_found") from error
     return strategy, library
 
 
@@ -258,7 +237,6 @@ def _model_object(name: str) -> dict[str, Any]:
 
 # The answer in OpenAI's form.
 
-_PIECE = 48  # characters of a chunk's content, about
 # Clients that read a stream by lines accept no lines much longer than this.
 _MAX_LINE = 1 << 16
 
@@ -277,13 +255,7 @@ class ChatCompletion:
 
     def to_json(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Return a `chat.completion`."""
-        text = render_answer(answer)
-        message = {
-            "role": "assistant",
-            "content": text.text,
-            "refusal": None,
-            "annotations": self._annotations(answer, text),
-        }
+        message = {"role": "assistant", "refusal": None, **self._content(answer)}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
         return {
             **self._head("chat.completion"),
@@ -298,21 +270,22 @@ class ChatCompletion:
 
     def chunks(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the chunks of a finished answer."""
-        text = render_answer(answer)
-        for piece in _pieces(text.text):
-            yield self._chunk({"content": piece})
-        if annotations := self._annotations(answer, text):
-            yield self._chunk({"annotations": annotations})
-        yield self._chunk({}, "stop") | {"colligate": self._short_own_field(answer)}
+        content = self._content(answer)
+        yield self._chunk({"content": content["content"]})
+        if content["annotations"]:
+            yield self._chunk({"annotations": content["annotations"]})
+        own = self._own_field(answer)
+        if len(encode_json(own)) > _MAX_LINE:
+            left_out = f"{len(own['evidence']):,} pieces of evidence are left out of this stream"
+            own |= {"evidence": [], "warnings": [*own["warnings"], left_out]}
+        yield self._chunk({}, "stop") | {"colligate": own}
         if self.with_usage:
             yield self._head("chat.completion.chunk") | {"choices": [], "usage": _usage(answer)}
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
-    def _chunk(
-        self, delta: Mapping[str, Any], finish_reason: Literal["stop"] | None = None
-    ) -> dict[str, Any]:
+    def _chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
         usage = {"usage": None} if self.with_usage else {}
         return {**self._head("chat.completion.chunk"), "choices": [choice], **usage}
@@ -320,26 +293,19 @@ class ChatCompletion:
     def _own_field(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         return {**answer, "warnings": [*answer["warnings"], *self.warnings]}
 
-    def _short_own_field(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave the evidence out if it makes the line too long for a stream."""
-        own = self._own_field(answer)
-        if len(encode_json(own)) <= _MAX_LINE:
-            return own
-        left_out = f"{len(own['evidence']):,} pieces of evidence are left out of this stream"
-        return {**own, "evidence": [], "warnings": [*own["warnings"], left_out]}
-
-    def _annotations(self, answer: Mapping[str, Any], text: RenderedAnswer) -> list[dict[str, Any]]:
-        """Return a link for each span of the answer that rests on a citation."""
-        found = []
+    def _content(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the text, with a link for each span of the answer that rests on a citation."""
+        text = render_answer(answer)
+        annotations = []
         for citation in answer["citations"]:
+            link = {"title": describe_place(citation), "url": self._url_of(citation)}
             for span in citation["answer_spans"]:
                 start, end = text.locate(tuple(span))
-                link = {"title": describe_place(citation), "url": self._citation_url(citation)}
                 link_at = {"start_index": start, "end_index": end, **link}
-                found.append({"type": "url_citation", "url_citation": link_at})
-        return found
+                annotations.append({"type": "url_citation", "url_citation": link_at})
+        return {"content": text.text, "annotations": annotations}
 
-    def _citation_url(self, citation: Mapping[str, Any]) -> str:
+    def _url_of(self, citation: Mapping[str, Any]) -> str:
         """Return the address of the page's view of the document, at the place cited."""
         where = f"{quote(self.library, safe='')}/{quote(citation['document'], safe='')}"
         span = urlencode({"start": citation["start"], "end": citation["end"]})
@@ -350,12 +316,3 @@ def _usage(answer: Mapping[str, Any]) -> dict[str, int]:
     usage = answer["usage"]
     tokens = {"prompt_tokens": usage["input_tokens"], "completion_tokens": usage["output_tokens"]}
     return {**tokens, "total_tokens": sum(tokens.values())}
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """Cut a text at blanks, so that no mark or word is split."""
-    start = 0
-    while start < len(text):
-        end = text.find(" ", start + _PIECE) + 1 or len(text)
-        yield text[start:end]
-        start = end

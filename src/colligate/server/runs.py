@@ -9,22 +9,23 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
+
+from pydantic import Field
 
 from colligate.concurrency import in_thread
-from colligate.core.events import Event, Located, Noted, Trace
+from colligate.core.events import Event, Located, Trace
 from colligate.core.parameters import format_setting, list_parameters
 from colligate.core.run import allow, refuse
 from colligate.core.strategy import Strategy, load_strategy
-from colligate.errors import ColligateError, UsageError
+from colligate.errors import UsageError
 from colligate.library.sources import parse_conditions
 from colligate.library.store import RUNS_FOLDER, holds_id
 from colligate.library.web import hide_folders
@@ -33,12 +34,12 @@ from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
-from colligate.server.shapes import AskRequest, RunShape, WorkState
+from colligate.server.shapes import AskRequest, RunShape
 from colligate.server.stream import encode_json
 from colligate.server.tokens import CALLER, Right
+from colligate.server.work import WorkState, finish
 from colligate.session import configure
 
-_ENDED = frozenset({"done", "failed", "cancelled"})
 _SECONDS_TO_CONSENT = 300.0  # the run keeps its place meanwhile
 
 
@@ -54,16 +55,14 @@ class Runs:
         self._config = config
         self._metrics = metrics
         self._runs: dict[str, RecordedRun] = {}
-        self._waiting: dict[str, RecordedRun] = {}
         self._places = asyncio.Semaphore(config.runs)
-        self._running = 0
         self._closing = False
 
     async def load(self) -> None:
         """Load the runs kept on disk; those that an earlier server did not end are cancelled."""
         for name in self._libraries.list_names():
             folder = self._libraries.folder(name) / RUNS_FOLDER
-            for run in await in_thread(_load_runs, name, folder):
+            for run in await in_thread(_load_runs, folder):
                 self._runs[run.id] = run
 
     async def start(self, library: str, request: AskRequest) -> RecordedRun:
@@ -73,32 +72,30 @@ class Runs:
         folder = self._libraries.folder(library) / RUNS_FOLDER
         if self._closing:
             raise Busy("the server is stopping", "", "ask again when it is back")
-        over = self._running + len(self._waiting) - self._config.runs
+        over = len(self._unfinished()) - self._config.runs
         if over >= self._config.waiting:
             why = f"{self._config.runs} questions are being answered and {over} wait"
             raise Busy("too many questions at once", why, "ask again later")
+        caller = CALLER.get()
         run = RecordedRun(
             library=library,
-            files=RunFiles(folder, secrets.token_urlsafe(16)),
+            folder=folder,
             question=request.question,
             strategy=strategy.name,
             parameters=request.parameters,
             documents=request.documents,
             where=request.where,
             began=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            asked_by=None if (caller := CALLER.get()) is None else caller.name,
+            asked_by=None if caller is None else caller.name,
             asked_with=None if caller is None else caller.short_digest,
             earlier=request.earlier,
         )
-        run.recorder = Recorder(run.files, self._config.run_bytes)
-        run.recorder.open(run.summary())
-        self._runs[run.id] = run
+        run.open()
         # Not in its task: requests of the same moment must not take the same place.
-        self._waiting[run.id] = run
-        self._announce_places(over + 1)
-        work = self._execute(run, request, strategy, run.recorder)
-        run.task = asyncio.create_task(work, name=f"run {run.id}")
-        run.task.add_done_callback(lambda _: self._end_unstarted(run))
+        self._runs[run.id] = run
+        self._announce_places()
+        work = self._execute(run, request, strategy)
+        run.begin(work, lambda: self._end(run, "cancelled", self._cancelled()))
         return run
 
     def get(self, run_id: str) -> RecordedRun:
@@ -115,10 +112,13 @@ class Runs:
         return [run for run in reversed(self._runs.values()) if run.library == library]
 
     def _drop_erased(self) -> None:
-        """Drop the runs whose files another process has erased with a document."""
-        for run in [run for run in self._runs.values() if run.ended and run.size]:
+        """Drop the runs whose files the library has erased with a document."""
+        for run in [run for run in self._runs.values() if run.ended]:
             if not run.files.summary.exists():
                 del self._runs[run.id]
+
+    def _unfinished(self) -> list[RecordedRun]:
+        return [run for run in self._runs.values() if not run.ended]
 
     async def follow(
         self, run: RecordedRun, after: int = 0, *, prompts: bool = False
@@ -127,10 +127,9 @@ class Runs:
 
         Without `prompts` the messages that models were sent are left out.
         """
-        recorder = run.recorder
         at = number = 0
         while True:
-            changed = None if recorder is None or run.ended else recorder.changed
+            ended, changed = run.ended, run.changed
             try:
                 lines, at = await in_thread(run.files.read_events, at)
             except FileNotFoundError:  # erased with a document; the run is cancelled for it
@@ -142,7 +141,7 @@ class Runs:
                     yield number, line if prompts else _without_prompt(line)
             if lines:
                 continue
-            if changed is None:
+            if ended:
                 return
             await changed.wait()
 
@@ -158,61 +157,52 @@ class Runs:
             await self.forget(run)
 
     async def forget_documents(self, library: str, documents: Collection[str]) -> None:
-        """Delete the runs that looked at one of these documents: they hold parts of its text.
+        """Forget the runs that may hold text of these documents, which were removed.
 
-        A run under way that has not looked at them so far is checked again when it ends.
+        The library has erased the files that name one. A run under way that has not looked at
+        them so far is checked when it ends.
         """
         for run in self.list_runs(library):
-            if not run.ended:
-                run.removed |= frozenset(documents)
-            if await in_thread(run.holds_id, documents):
+            if run.earlier is None or not run.files.events.exists():
                 await self.forget(run)
+            elif not run.ended:
+                run.removed |= frozenset(documents)
 
     async def aclose(self, grace: float = 0.0) -> None:
         """Start no more. Waiting runs are cancelled; the others have `grace` seconds to finish."""
         self._closing = True
-        tasks = [run.task for run in self._runs.values() if run.task is not None and not run.ended]
-        for run in list(self._waiting.values()):
-            run.cancel()
-        if tasks and grace:
-            await asyncio.wait(tasks, timeout=grace)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        for run in self._unfinished():
+            if run.state == "queued":
+                run.cancel()
+        await finish(self._unfinished(), grace)
 
     async def _delete(self, run: RecordedRun) -> None:
         if self._runs.pop(run.id, None) is not None:
             await in_thread(run.files.delete)
 
-    async def _execute(
-        self, run: RecordedRun, request: AskRequest, strategy: Strategy, recorder: Recorder
-    ) -> None:
+    async def _execute(self, run: RecordedRun, request: AskRequest, strategy: Strategy) -> None:
         began = None
         state: WorkState
         in_advance = allow if request.yes else refuse
         try:
             async with self._places:
-                self._begin(run)
+                run.state = "running"
+                self._announce_places()
                 began = time.perf_counter()
-                try:
-                    answer = await self._libraries.engine(run.library).ask(
-                        request.question,
-                        strategy=strategy,
-                        documents=request.documents,
-                        where=request.where,
-                        max_tokens_total=request.max_tokens_total,
-                        timeout=request.timeout,
-                        on_event=recorder.record,
-                        consent=run.ask_consent if request.yes == "ask" else in_advance,
-                        history=[turn.to_turn() for turn in request.history],
-                        live=request.stream,
-                    )
-                finally:
-                    self._running -= 1
-                    self._metrics.running.set(self._running)
-            run.seconds = time.perf_counter() - began
-            shown = answer.to_json() | {"run": run.id, "seconds": round(run.seconds, 3)}
+                answer = await self._libraries.engine(run.library).ask(
+                    request.question,
+                    strategy=strategy,
+                    documents=request.documents,
+                    where=request.where,
+                    max_tokens_total=request.max_tokens_total,
+                    timeout=request.timeout,
+                    on_event=run.record,
+                    consent=run.ask_consent if request.yes == "ask" else in_advance,
+                    history=[turn.to_turn() for turn in request.history],
+                    live=request.stream,
+                )
+            seconds = round(time.perf_counter() - began, 3)
+            shown = answer.to_json() | {"run": run.id, "seconds": seconds}
             for citation in shown["citations"]:  # no folder of the server is shown
                 citation["source"] = hide_folders(citation["source"])
             run.found, state, outcome = answer.found, "done", {"answer": shown}
@@ -222,67 +212,49 @@ class Runs:
         except Exception as error:  # whatever a strategy of another package raises
             state, outcome = "failed", {"problem": problem_of(error)}
         if began is not None:
-            run.seconds = time.perf_counter() - began
+            run.seconds = round(time.perf_counter() - began, 3)
             self._metrics.run_seconds.labels(run.strategy).observe(run.seconds)
         self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, state, outcome)
-        if run.removed or not run.files.events.exists():  # erased by another process's removal
-            holds_text: bool = await in_thread(run.holds_id, run.removed)
-            if holds_text:
-                await self._delete(run)
+        if await in_thread(run.files.hold, run.removed):
+            await self._delete(run)
 
     def _cancelled(self) -> dict[str, Any]:
         if self._closing:
             return {"problem": problem(503, "the server is stopping", hint="ask when it is back")}
         return {"problem": problem(409, "the run was cancelled")}
 
-    def _end_unstarted(self, run: RecordedRun) -> None:
-        """End a run whose task was cancelled before its first step, so that no code of it ran."""
-        if not run.ended:
-            self._end(run, "cancelled", self._cancelled())
-
     def _end(self, run: RecordedRun, state: WorkState, outcome: dict[str, Any]) -> None:
         """Record the end. Must not await: memory and disk change together."""
-        run.state, run.kept_outcome = state, outcome
-        if self._waiting.pop(run.id, None) is not None:
-            self._announce_places()
-        recorder, run.recorder = run.recorder, None
-        assert recorder is not None
-        recorder.close()
-        with suppress(OSError):  # a full disk; whoever waits gets the answer from memory
-            run.files.write_summary({**run.summary(), **outcome})
-            run.size = run.files.size
-        recorder.wake()
+        run.state = state
+        run.close(outcome)
+        self._announce_places()
         self._forget_old(run.library)
 
-    def _begin(self, run: RecordedRun) -> None:
-        run.state = "running"
-        self._running += 1
-        self._metrics.running.set(self._running)
-        del self._waiting[run.id]
-        self._announce_places()
-
-    def _announce_places(self, first: int = 1) -> None:
-        """Record an event with its place for each waiting run, from `first` on."""
-        free = max(0, self._config.runs - self._running)
-        waiting = list(self._waiting.values())[free:]
+    def _announce_places(self) -> None:
+        """Record an event with its place for each waiting run whose place has changed."""
+        unfinished = self._unfinished()
+        waiting = [run for run in unfinished if run.state == "queued"]
+        running = len(unfinished) - len(waiting)
+        waiting = waiting[max(0, self._config.runs - running) :]
+        self._metrics.running.set(running)
         self._metrics.waiting.set(len(waiting))
         for place, run in enumerate(waiting, start=1):
-            if place >= first and run.recorder is not None:
-                with suppress(ColligateError):  # it cannot be recorded: the run itself will fail
-                    run.recorder.write({"event": "queued", "place": place})
+            if place != run.place:
+                run.place = place
+                with suppress(OSError):  # it cannot be recorded: the run itself will fail
+                    run.write({"event": "queued", "place": place})
 
     def _forget_old(self, library: str) -> None:
         """Enforce the number and the bytes of runs kept; drop old outcomes from memory too."""
-        over = [run for run in self.list_runs(library) if run.ended]
         total = 0
-        for number, run in enumerate(over):
-            total += run.size
+        for number, run in enumerate(run for run in self.list_runs(library) if run.ended):
+            total += run.files.size
             if number >= self._config.kept_runs or (total > self._config.kept_bytes and number):
                 del self._runs[run.id]
                 with suppress(OSError):
                     run.files.delete()
-            elif run.size and number:
+            elif number:
                 run.kept_outcome = None
 
 
@@ -324,42 +296,31 @@ def _make_strategy(request: AskRequest, config: ServerConfig) -> Strategy:
 # One run: its state, its events, its outcome.
 
 
-@dataclass(eq=False)
-class RecordedRun:
-    """A run of the server, under way or kept.
+class RecordedRun(RunShape):
+    """A run of the server, under way or kept: what is shown of it, and more that is kept.
 
-    Its events are in a file. Its outcome is in the file of its summary, and in `kept_outcome`
-    while the run is recent. `asked_by` is the named token of the question, if any, and `asked_with`
-    its digest's beginning: another one may get the name later. `earlier` are the documents that
-    earlier answers of the conversation cite, None if one came without. `removed` were removed
-    during the run.
+    `asked_with` is the beginning of the digest of the named token that asked: another one may get
+    its name later. `earlier` are the documents that earlier answers of the conversation cite, None
+    if one came without. `removed` were removed during the run, `place` is the last one announced.
+    The outcome is in the file of the summary, and in `kept_outcome` while the run is the newest.
     """
 
-    library: str
-    files: RunFiles
-    question: str
-    strategy: str
-    parameters: Mapping[str, Any]
-    documents: list[str] | None
-    began: str
-    state: WorkState = "queued"
-    seconds: float = 0.0
-    found: bool | None = None
-    asked_by: str | None = None
     asked_with: str | None = None
-    earlier: list[str] | None = field(default_factory=list)
-    where: list[str] = field(default_factory=list)
-    kept_outcome: dict[str, Any] | None = None
-    size: int = 0
-    removed: frozenset[str] = field(default=frozenset(), repr=False)
-    recorder: Recorder | None = field(default=None, repr=False)
-    consent: asyncio.Future[bool] | None = field(default=None, repr=False)
-    task: asyncio.Task[None] | None = field(default=None, repr=False)
+    earlier: list[str] | None = Field(default_factory=list)
+    folder: Path = Field(exclude=True)
+    removed: frozenset[str] = Field(default=frozenset(), exclude=True)
+    place: int = Field(default=0, exclude=True)
+    kept_outcome: dict[str, Any] | None = Field(default=None, exclude=True)
+    _consent: asyncio.Future[bool] | None = None
+    _file: BinaryIO | None = None
+    _began: float = 0.0
+    _loop: asyncio.AbstractEventLoop | None = None
+    _thread: int = 0
 
     @property
-    def id(self) -> str:
-        """Random, so that it cannot be guessed."""
-        return self.files.id
+    def files(self) -> RunFiles:
+        """Its files."""
+        return RunFiles(self.folder, self.id)
 
     @property
     def visible(self) -> bool:
@@ -369,30 +330,59 @@ class RecordedRun:
             return True
         return (caller.name, caller.short_digest) == (self.asked_by, self.asked_with)
 
-    @property
-    def ended(self) -> bool:
-        """Whether it has ended."""
-        return self.state in _ENDED
-
-    def to_json(self) -> RunShape:
+    def show(self) -> dict[str, Any]:
         """Return the run as lists show it."""
-        shown = {name: getattr(self, name) for name in RunShape.__annotations__}
-        return cast(RunShape, shown | {"seconds": round(self.seconds, 3)})
+        return self.model_dump(include=set(RunShape.model_fields))
 
-    def summary(self) -> dict[str, Any]:
-        """Return what is kept of it beside its outcome."""
-        return {**self.to_json(), "earlier": self.earlier, "asked_with": self.asked_with}
+    def open(self) -> None:
+        """Create its files."""
+        files = self.files
+        try:
+            make_private_folder(files.folder)
+            make_private_file(files.events, fresh=True)
+            self._file = files.events.open("wb", buffering=0)
+            files.write_summary(self.model_dump())
+        except OSError:
+            if self._file is not None:
+                self._file.close()
+            with suppress(OSError):
+                files.delete()
+            raise
+        self._began = time.perf_counter()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
-    def holds_id(self, documents: Collection[str]) -> bool:
-        """Return whether it may hold text of one of these documents."""
-        return self.earlier is None or self.files.mention(documents)
+    def record(self, event: Event) -> None:
+        """Record an event of the engine. May be called from any thread."""
+        plain = event.to_json()
+        if isinstance(event, Located):  # no folder of the server is shown
+            for passage in plain["passages"]:
+                passage |= {"source": hide_folders(passage["source"]), "folder": ""}
+        if threading.get_ident() == self._thread or self._loop is None:
+            self.write(plain)
+        else:
+            self._loop.call_soon_threadsafe(self.write, plain)
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Add a line, and wake whoever follows."""
+        if self._file is None:
+            return
+        at = round(time.perf_counter() - self._began, 4)
+        self._file.write(encode_json({**event, "at": at}) + b"\n")
+        self.wake()
+
+    def close(self, outcome: dict[str, Any]) -> None:
+        """Write how it ended."""
+        assert self._file is not None
+        self._file.close()
+        self._file, self.kept_outcome = None, outcome
+        with suppress(OSError):  # a full disk; whoever waits gets the answer from memory
+            self.files.write_summary({**self.model_dump(), **outcome})
+        self.wake()
 
     async def outcome(self) -> dict[str, Any]:
         """Return `{"answer": ...}` or `{"problem": ...}`, or `{}` before the end."""
-        if self.kept_outcome is not None:
-            return self.kept_outcome
-        if not self.ended:
-            return {}
+        if self.kept_outcome is not None or not self.ended:
+            return self.kept_outcome or {}
         try:
             summary = await in_thread(self.files.read_summary)
         except FileNotFoundError:
@@ -403,111 +393,29 @@ class RecordedRun:
         """Return the answer of a run that has ended; `RunFailed` if it has none."""
         outcome = await self.outcome()
         if "answer" not in outcome:
-            raise RunFailed(outcome["problem"])
+            raise RunFailed(outcome.get("problem", problem(404, "the run was forgotten")))
         answer: dict[str, Any] = outcome["answer"]
         return answer
 
     async def ask_consent(self, estimate: str) -> bool:
         """Ask whoever follows it whether costly work may begin; no decision in time means no."""
-        assert self.recorder is not None
-        self.consent = asyncio.get_running_loop().create_future()
+        self._consent = asyncio.get_running_loop().create_future()
         line = f"{estimate}: waiting for consent"
-        self.recorder.write({"event": "consent", "line": line, "estimate": estimate})
-        await asyncio.wait([self.consent], timeout=_SECONDS_TO_CONSENT)
-        return not self.consent.cancel() and self.consent.result()
+        self.write({"event": "consent", "line": line, "estimate": estimate})
+        await asyncio.wait([self._consent], timeout=_SECONDS_TO_CONSENT)
+        return not self._consent.cancel() and self._consent.result()
 
     def decide(self, yes: bool) -> bool:
         """Take the decision on what it asks consent for; return whether it was waiting for one."""
-        if self.consent is None or self.consent.done() or self.ended:
+        if self._consent is None or self._consent.done() or self.ended:
             return False
-        self.consent.set_result(yes)
+        self._consent.set_result(yes)
         return True
-
-    def cancel(self) -> None:
-        """Stop it if it has not ended."""
-        if self.task is not None and not self.ended:
-            self.task.cancel()
-
-    async def wait(self) -> None:
-        """Wait until it has ended."""
-        if self.task is not None:
-            await asyncio.wait([self.task])
-
-
-class Recorder:
-    """Writes a run's events as they come and wakes whoever follows. Lives in one event loop.
-
-    After `limit` bytes a line says that the rest is not recorded.
-    """
-
-    def __init__(self, files: RunFiles, limit: int) -> None:
-        self._files = files
-        self._left = limit
-        self._file: BinaryIO | None = None
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._began = time.perf_counter()
-        self.changed = asyncio.Event()  # set when something is added
-
-    def open(self, summary: Mapping[str, Any]) -> None:
-        """Create the file of events, and that of the summary as it is before the end."""
-        try:
-            make_private_folder(self._files.folder)
-            make_private_file(self._files.events, fresh=True)
-            self._file = self._files.events.open("wb", buffering=0)
-            self._files.write_summary(summary)
-        except OSError as error:
-            self.close()
-            with suppress(OSError):
-                self._files.delete()
-            raise _not_recorded(error) from error
-
-    def record(self, event: Event) -> None:
-        """Record an event of the engine. May be called from any thread."""
-        plain = event.to_json()
-        if isinstance(event, Located):  # no folder of the server is shown
-            for passage in plain["passages"]:
-                passage |= {"source": hide_folders(passage["source"]), "folder": ""}
-        if threading.get_ident() == self._thread:
-            self.write(plain)
-        else:
-            self._loop.call_soon_threadsafe(self.write, plain)
-
-    def write(self, event: Mapping[str, Any]) -> None:
-        """Add a line."""
-        if self._file is None or self._left <= 0:
-            return
-        line = encode_json({**event, "at": round(time.perf_counter() - self._began, 4)}) + b"\n"
-        self._left -= len(line)
-        if self._left <= 0:
-            full = Noted("this run has more events than are recorded", warning=True)
-            line = encode_json(full.to_json()) + b"\n"
-        try:
-            self._file.write(line)
-        except OSError as error:
-            self.close()
-            raise _not_recorded(error) from error
-        self.wake()
-
-    def wake(self) -> None:
-        """Tell whoever follows that there is more, or that the run has ended."""
-        self.changed.set()
-        self.changed = asyncio.Event()
-
-    def close(self) -> None:
-        """Write no more. May be called twice."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def _not_recorded(error: OSError) -> ColligateError:
-    return ColligateError("cannot record the run", error.strerror or str(error), "free some space")
 
 
 # Runs on disk.
 
-_BATCH = 1 << 18  # bytes read at once
+_BATCH = 1 << 18  # bytes read at once, about
 
 
 @dataclass(frozen=True)
@@ -546,21 +454,19 @@ class RunFiles:
 
     def read_events(self, at: int) -> tuple[list[bytes], int]:
         """Return whole lines from an offset on, at most a batch, and the offset after them."""
-        size = _BATCH
         with self.events.open("rb") as file:
-            while True:
-                file.seek(at)
-                read = file.read(size)
-                end = read.rfind(b"\n") + 1
-                if end or len(read) < size:
-                    return read[:end].splitlines(), at + end
-                size *= 4  # one line is longer than the batch
+            file.seek(at)
+            lines = file.readlines(_BATCH)
+        if lines and not lines[-1].endswith(b"\n"):
+            lines.pop()  # it is being written
+        return lines, at + sum(map(len, lines))
 
-    def mention(self, documents: Collection[str]) -> bool:
+    def hold(self, documents: Collection[str]) -> bool:
         """Return whether they name one of these documents, or were erased already."""
         if not self.events.exists():
             return True
-        return any(holds_id(file, documents) for file in (self.events, self.summary))
+        files = (self.events, self.summary) if documents else ()
+        return any(holds_id(file, documents) for file in files)
 
     def delete(self) -> None:
         """Delete both."""
@@ -568,33 +474,26 @@ class RunFiles:
             file.unlink(missing_ok=True)
 
 
-def _load_runs(library: str, folder: Path) -> list[RecordedRun]:
+def _load_runs(folder: Path) -> list[RecordedRun]:
     """Return the runs in a folder, oldest first; delete what a crash left incomplete."""
     for file in (*folder.glob("*.jsonl"), *folder.glob("*.new")):
         if file.suffix == ".new" or not file.with_suffix(".json").exists():
             file.unlink()
     runs = []
     for file in folder.glob("*.json"):
-        files = RunFiles(folder, file.stem)
         try:
-            runs.append(_load_run(library, files))
-        except (ValueError, KeyError, TypeError):
-            files.delete()  # half written when the machine stopped
+            runs.append(_load_run(RunFiles(folder, file.stem)))
+        except ValueError:
+            RunFiles(folder, file.stem).delete()  # half written when the machine stopped
     return sorted(runs, key=lambda run: run.began)
 
 
-def _load_run(library: str, files: RunFiles) -> RecordedRun:
-    summary = files.read_summary()
-    names = "question strategy parameters documents began state seconds found".split()
-    # Runs of older releases lack these; with tokens only an administrator sees such a run.
-    later: dict[str, Any] = {"where": [], "asked_by": None, "asked_with": None, "earlier": []}
-    kept = {name: summary[name] for name in names}
-    kept |= {name: summary.get(name, default) for name, default in later.items()}
-    run = RecordedRun(library=library, files=files, **kept)
+def _load_run(files: RunFiles) -> RecordedRun:
+    kept = files.read_summary()
+    run = RecordedRun.model_validate({**kept, "folder": files.folder})
     if not run.ended:
         run.state = "cancelled"
         files.events.touch()
         outcome = {"problem": problem(503, "the server ended while it was under way")}
-        files.write_summary({**run.summary(), **outcome})
-    run.size = files.size
+        files.write_summary({**run.model_dump(), **outcome})
     return run

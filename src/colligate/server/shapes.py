@@ -9,21 +9,19 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from colligate.core.answer import Ground
 from colligate.core.strategy import list_strategies
 from colligate.documents import Hit, Span
 from colligate.engine import DEFAULT_STRATEGY
-from colligate.library.sources import DocumentInfo
 from colligate.library.web import hide_folders
 from colligate.readers.followup import Turn
+from colligate.server.work import Work
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 """Gets each event of a run as JSON; may be called from any thread."""
-
-WorkState = Literal["queued", "running", "done", "failed", "cancelled"]
 
 MOST_TURNS = 100
 LONGEST_TURN = 100_000  # characters of a question, or of an answer
@@ -63,20 +61,29 @@ History = Annotated[
 
 Setting = str | int | float | bool | None
 
+StrategyName = Annotated[
+    str,
+    Field(
+        max_length=100,
+        description="How to find the answer. The default, auto, suits any question.",
+        json_schema_extra={"enum": sorted(list_strategies())},
+    ),
+]
+Conditions = Annotated[
+    list[str],
+    Field(
+        max_length=20,
+        description='Conditions that documents must meet, such as "date>=2024" or "title~annual".',
+    ),
+]
+
 
 class AskRequest(BaseModel):
     """A question, and how it is to be answered."""
 
     model_config = ConfigDict(extra="forbid")
     question: Annotated[str, Field(min_length=1, description="The question.")]
-    strategy: Annotated[
-        str,
-        Field(
-            max_length=100,
-            description="A strategy; GET /api/about describes each.",
-            json_schema_extra={"enum": sorted(list_strategies())},
-        ),
-    ] = DEFAULT_STRATEGY
+    strategy: StrategyName = DEFAULT_STRATEGY
     parameters: Annotated[
         dict[str, Setting | list[Setting]],
         Field(max_length=100, description="Parameters of the strategy, by name."),
@@ -85,13 +92,7 @@ class AskRequest(BaseModel):
         list[str] | None,
         Field(max_length=10_000, description="Ids to answer over; without, the whole library."),
     ] = None
-    where: Annotated[
-        list[str],
-        Field(
-            max_length=20,
-            description='Conditions that documents must meet, such as "date>=2024".',
-        ),
-    ] = []
+    where: Conditions = []
     max_tokens_total: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
     timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
     yes: Annotated[
@@ -119,34 +120,6 @@ class Decision(BaseModel):
     yes: bool
 
 
-class CitationShape(TypedDict):
-    """A place in a document, and the spans of the answer that rest on it."""
-
-    document: str
-    title: str
-    source: str
-    section: list[str]
-    page: int | None
-    row: int | None
-    date: str
-    authors: str
-    start: int
-    end: int
-    quote: str
-    meaning: Literal["supports", "unclear"] | None
-    answer_spans: list[list[int]]
-
-
-class EvidenceShape(TypedDict):
-    """A passage that the reader was shown, and why."""
-
-    document: str
-    start: int
-    end: int
-    score: float
-    reason: str
-
-
 class AnswerShape(TypedDict):
     """The object that `colligate ask --json` prints."""
 
@@ -157,8 +130,8 @@ class AnswerShape(TypedDict):
     found: bool
     ground: Ground
     how: str
-    citations: list[CitationShape]
-    evidence: list[EvidenceShape]
+    citations: list[dict[str, Any]]
+    evidence: list[dict[str, Any]]
     usage: dict[str, Any]
     warnings: list[str]
 
@@ -170,21 +143,18 @@ class RunAnswerShape(AnswerShape):
     seconds: float
 
 
-class RunShape(TypedDict):
-    """A run in a list."""
+class RunShape(Work):
+    """A run in a list; `asked_by` is the named token of the question, if any."""
 
-    id: str
-    library: str
     question: str
     strategy: str
     parameters: dict[str, Any]
     documents: list[str] | None
-    where: list[str]
-    state: WorkState
+    where: list[str] = Field(default_factory=list)
     began: str
-    seconds: float
-    found: bool | None
-    asked_by: str | None
+    seconds: float = 0.0
+    found: bool | None = None
+    asked_by: str | None = None
 
 
 class LibraryShape(TypedDict):
@@ -210,23 +180,21 @@ class FileProblem(TypedDict):
     hint: str
 
 
-class JobShape(TypedDict):
-    """Files on their way into a library."""
+class JobShape(Work):
+    """Files on their way into a library; `phase`, `done` and `total` are those of its progress."""
 
-    id: str
-    library: str
-    state: WorkState
-    phase: str
-    done: int
-    total: int
-    files: list[str]
-    problems: list[FileProblem]
-    documents: list[str]
+    phase: str = ""
+    done: int = 0
+    total: int = 0
+    files: list[str] = Field(default_factory=list)
+    problems: list[FileProblem] = Field(default_factory=list)
+    documents: list[str] = Field(default_factory=list)
 
 
-class DocumentShape(TypedDict):
+class DocumentShape(BaseModel):
     """A document without its text; `source` is the name of its file."""
 
+    model_config = ConfigDict(from_attributes=True)
     id: str
     title: str
     characters: int
@@ -234,7 +202,7 @@ class DocumentShape(TypedDict):
     passages: int
     language: str
     date: str
-    source: str
+    source: Annotated[str, AfterValidator(hide_folders)]
 
 
 class PageShape(TypedDict):
@@ -285,17 +253,3 @@ def describe_passage(hit: Hit) -> PassageShape:
     """Return a search hit as JSON with the name of its file."""
     name = PurePath(hit.passage.source).name
     return cast(PassageShape, {**hit.to_json(), "source": name, "text": hit.passage.text})
-
-
-def describe_document(info: DocumentInfo) -> DocumentShape:
-    """Return a document's entry with the name of its file; the folder stays the server's secret."""
-    return {
-        "id": info.id,
-        "title": info.title,
-        "characters": info.characters,
-        "pages": info.pages,
-        "passages": info.passages,
-        "language": info.language,
-        "date": info.date,
-        "source": hide_folders(info.source),
-    }

@@ -20,10 +20,10 @@ from colligate.library.parsing import ParserPool
 from colligate.library.sources import Sources
 from colligate.server.auth import require
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
-from colligate.server.errors import Busy, NotHere
+from colligate.server.errors import NotHere
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
-from colligate.server.runs import RecordedRun, Runs
+from colligate.server.runs import Runs
 from colligate.server.shapes import AskRequest, OnEvent
 from colligate.server.stream import EventStream
 from colligate.server.tokens import Right
@@ -46,7 +46,6 @@ class ServerState:
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
         self.metrics = Metrics()
-        self.open_streams = 0
         self._viewer = ParserPool(1)
         self._viewing = asyncio.Lock()
 
@@ -73,33 +72,10 @@ class ServerState:
         await asyncio.gather(self.runs.aclose(grace), self.jobs.aclose(grace))
 
     def stream(
-        self, events: AsyncIterator[ServerSentEvent], on_end: Callable[[], None] | None = None
+        self, events: AsyncIterator[ServerSentEvent], on_end: Callable[[], None] = lambda: None
     ) -> EventStream:
         """Return a response of events; `on_end` is called after it or when the client hangs up."""
-        if self.open_streams >= self.config.streams:
-            raise Busy("too many event streams are open", "", "close some, or try later")
-        self._count_streams(1)
-
-        def close() -> None:
-            self._count_streams(-1)
-            if on_end is not None:
-                on_end()
-
-        return EventStream(events, close, self.config.grace + SECONDS_TO_CLOSE)
-
-    def stream_run(
-        self, run: RecordedRun, events: AsyncIterator[ServerSentEvent], *, detached: bool = False
-    ) -> EventStream:
-        """Return the events of a new run; unless it is `detached` it ends with its client."""
-        try:
-            return self.stream(events, None if detached else run.cancel)
-        except Busy:
-            run.cancel()
-            raise
-
-    def _count_streams(self, change: int) -> None:
-        self.open_streams += change
-        self.metrics.streams.set(self.open_streams)
+        return EventStream(events, on_end, self.config.grace + SECONDS_TO_CLOSE)
 
     def unread(self, library: str = DEFAULT_LIBRARY) -> int:
         """Return the number of files sent to a library that are still to be read."""

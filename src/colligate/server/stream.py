@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
+
+from colligate.server.work import Work
+
+_SECONDS_TO_LOOK = 0.5  # between two looks whether a client is still there
 
 
 class EventStream(EventSourceResponse):
@@ -49,24 +51,13 @@ def sse(event: str, data: bytes | object, number: int | None = None) -> ServerSe
     )
 
 
-async def finish_unless_hung_up(request: Request, work: Callable[[], Awaitable[None]]) -> bool:
-    """Wait for some work; return False if the client hung up first."""
-
-    async def wait_for_hang_up() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    both = [asyncio.ensure_future(work()), asyncio.ensure_future(wait_for_hang_up())]
-    try:
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if both[0].done():
-            both[0].result()
-            return True
-        return False
-    finally:
-        for each in both:
-            each.cancel()
-        await asyncio.gather(*both, return_exceptions=True)
+async def is_heard(request: Request, run: Work) -> bool:
+    """Wait for the end of a run; return False if the client hung up first."""
+    while not run.ended:
+        if await request.is_disconnected():
+            return False
+        await run.wait(_SECONDS_TO_LOOK)
+    return True
 
 
 class AsciiJSONResponse(JSONResponse):
@@ -79,17 +70,7 @@ class AsciiJSONResponse(JSONResponse):
 
 def encode_json(value: Any) -> bytes:
     """Return a value as JSON on one line, with null for numbers that JSON does not have."""
-    try:
-        return json.dumps(value, allow_nan=False).encode()
-    except ValueError:
-        return json.dumps(_replace_non_finite(value)).encode()
-
-
-def _replace_non_finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _replace_non_finite(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_replace_non_finite(each) for each in value]
-    return value
+    text = json.dumps(value)
+    if "NaN" in text or "Infinity" in text:
+        text = json.dumps(json.loads(text, parse_constant=lambda _: None))
+    return text.encode()

@@ -78,35 +78,25 @@ class TokenFile:
             with self.path.open("rb") as file:
                 found = os.fstat(file.fileno())
                 seen = (found.st_ino, found.st_mtime_ns, found.st_size)
-                if seen == self._seen:
-                    return self._tokens
-                if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
-                    raise UsageError(
-                        f"{self.path} is not private",
-                        "other users can read or change it",
-                        f"chmod 600 {self.path}",
-                    )
-                tokens = _LIST.validate_json(file.read(_MOST_BYTES))
+                if seen != self._seen:
+                    if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
+                        why, hint = "other users can read or change it", f"chmod 600 {self.path}"
+                        raise UsageError(f"{self.path} is not private", why, hint)
+                    self._tokens = _LIST.validate_json(file.read(_MOST_BYTES))
+                    self._seen = seen
         except OSError as error:
-            why = error.strerror or str(error)
             hint = f"`colligate token make NAME --tokens {self.path}` makes it"
-            raise UsageError(f"cannot read {self.path}", why, hint) from error
+            raise UsageError(f"cannot read {self.path}", error.strerror or "", hint) from error
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(str(step) for step in first["loc"])
-            why = f"{where}: {first['msg']}" if where else first["msg"]
+            why = error.errors(include_url=False)[0]["msg"]
             raise UsageError(f"{self.path} is not a list of tokens", why) from None
-        self._seen, self._tokens = seen, tokens
-        return tokens
+        return self._tokens
 
     def find(self, given: str) -> NamedToken | None:
         """Return the token that was sent, compared in constant time."""
         digest = _digest(given)
-        found = None
-        for token in self.read():
-            if secrets.compare_digest(token.sha256, digest):
-                found = token
-        return found
+        found = [each for each in self.read() if secrets.compare_digest(each.sha256, digest)]
+        return found[0] if found else None
 
     def wait(self, token: NamedToken) -> float:
         """Count a request; return the seconds to wait if it is one too many, otherwise 0.
@@ -159,10 +149,8 @@ class TokenFile:
         try:
             with FileLock(f"{self.path}.lock", timeout=_PATIENCE, mode=0o600):
                 yield
-        except Timeout as error:
-            raise UsageError(f"cannot write {self.path}", "another command holds it") from error
-        except OSError as error:
-            why = error.strerror or str(error)
+        except (Timeout, OSError) as error:
+            why = getattr(error, "strerror", None) or "another command holds it"
             raise UsageError(f"cannot write {self.path}", why) from error
 
     def _write(self, tokens: list[NamedToken]) -> None:

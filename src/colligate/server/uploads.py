@@ -11,13 +11,14 @@ import asyncio
 import hashlib
 import logging
 import secrets
-import shutil
 import unicodedata
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
+
+from pydantic import Field
 
 from colligate.concurrency import in_thread
 from colligate.errors import ColligateError
@@ -27,11 +28,11 @@ from colligate.private import make_private_file, make_private_folder
 from colligate.server.errors import Busy, NotHere, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
-from colligate.server.shapes import FileProblem, JobShape, WorkState
+from colligate.server.shapes import FileProblem, JobShape
+from colligate.server.work import WorkState, finish
 
 _log = logging.getLogger(__name__)
 _KEPT = 200  # jobs that have ended
-_ENDED = frozenset({"done", "failed", "cancelled"})
 
 
 class UploadJobs:
@@ -52,7 +53,7 @@ class UploadJobs:
             raise Busy("the server is stopping", "", "try again when it is back")
         if len(self._unfinished()) >= self._limit:
             raise Busy("too many files are waiting to be read", "", "try again later")
-        job = UploadJob(library)
+        job = UploadJob(library=library)
         self._jobs[job.id] = job
         ended = [each.id for each in self._jobs.values() if each.ended]
         for old in ended[: max(0, len(ended) - _KEPT)]:
@@ -63,20 +64,16 @@ class UploadJobs:
         """Keep one of its files in the library's folder."""
         folder = self._libraries.folder(job.library)
         async with self._storing[job.library]:
-            path = await in_thread(store_file, file, name, folder)
-            if path not in job.files:
-                job.files.append(path)
+            job.add(await in_thread(store_file, file, name, folder))
 
     def start(self, job: UploadJob) -> None:
         """Read its files into the library."""
-        job._task = asyncio.create_task(self._read(job), name=f"job {job.id}")
-        # A task that is cancelled before its first step runs no code, not even to end its job.
-        job._task.add_done_callback(lambda _: self._end_unstarted(job))
+        job.begin(self._read(job), lambda: job.stop(unread=self._closing))
 
     async def discard(self, job: UploadJob) -> None:
         """Forget a job that was not started, and delete the files stored for it."""
-        self._jobs.pop(job.id, None)
-        await self.tidy(job.library)
+        del self._jobs[job.id]
+        await self._tidy(job)
 
     def get(self, job_id: str) -> UploadJob:
         """Return a job; `NotHere` if there is none of this id."""
@@ -86,43 +83,23 @@ class UploadJobs:
 
     async def cancel(self, library: str) -> None:
         """Stop a library's jobs and wait for their end."""
-        for job in reversed(self._unfinished(library)):
-            job.cancel()
-        if tasks := self._tasks(library):
-            await asyncio.wait(tasks)
+        await finish(self._unfinished(library))
 
     async def aclose(self, grace: float = 0.0) -> None:
         """Accept no more jobs; the open ones have `grace` seconds to finish."""
         self._closing = True
-        tasks = self._tasks()
-        if tasks and grace:
-            await asyncio.wait(tasks, timeout=grace)
-        for job in self._unfinished():
-            job.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await finish(self._unfinished(), grace)
 
     async def resume(self, library: str) -> None:
         """Read the files that an earlier server accepted and did not read before it ended."""
         folder = self._libraries.folder(library)
         wanted = await self._find_wanted(library)
         if files := await in_thread(find_unread, folder, wanted):
-            job = UploadJob(library, files)
+            job = UploadJob(library=library)
+            for file in files:
+                job.add(file)
             self._jobs[job.id] = job
             self.start(job)
-
-    async def tidy(self, library: str) -> None:
-        """Delete the stored files that no document comes from and no job is reading."""
-        async with self._storing[library]:
-            wanted = await self._find_wanted(library)
-            await in_thread(sweep_files, self._libraries.folder(library), wanted)
-
-    async def _find_wanted(self, library: str) -> set[str]:
-        """Return the files that documents come from or jobs are reading."""
-        opened = await self._libraries.open_library(library)
-        wanted = {info.source for info in await opened.documents()}
-        jobs = (job for job in self._jobs.values() if job.library == library and job.unread)
-        return wanted | {str(file) for job in jobs for file in job.files}
 
     def unread(self, library: str) -> int:
         """Return the number of files of a library that wait to be read, or are being read."""
@@ -133,21 +110,13 @@ class UploadJobs:
             job for job in self._jobs.values() if not job.ended and library in (None, job.library)
         ]
 
-    def _tasks(self, library: str | None = None) -> list[asyncio.Task[None]]:
-        """Return the tasks at work, also those whose job has ended and that are tidying up."""
-        return [
-            job._task
-            for job in self._jobs.values()
-            if library in (None, job.library) and job._task is not None and not job._task.done()
-        ]
-
     async def _read(self, job: UploadJob) -> None:
         state: WorkState = "failed"
         try:
             async with self._turns[job.library]:
                 job.update(state="running")
                 library = await self._libraries.open_library(job.library)
-                ingested = await library.add(job.files, on_progress=job.show_progress)
+                ingested = await library.add(job.paths, on_progress=job.show_progress)
             job.unread = False
             job.problems += [_file_problem(path.name, error) for path, error in ingested.failed]
             job.problems += [_file_problem("", error) for error in ingested.problems]
@@ -160,76 +129,67 @@ class UploadJobs:
             problem = problem_of(error)
             hint = problem.get("hint", "")
             job.problems.append({"file": "", "why": problem["detail"], "hint": hint})
-        job.update(state=state)
-        self._metrics.jobs.labels(state).inc()
-        if job.unread:
-            return  # its files are read at the next start
         try:
-            await self.tidy(job.library)
+            if not job.unread:  # otherwise its files are read at the next start
+                await self._tidy(job)
         except (ColligateError, OSError) as error:
             _log.warning("files of %s were not tidied: %s", job.library, error)
+        finally:
+            self._metrics.jobs.labels(state).inc()
+            job.update(state=state)
 
-    def _end_unstarted(self, job: UploadJob) -> None:
-        if not job.ended:
-            job.unread = self._closing
-            job.update(state="cancelled")
+    async def _tidy(self, job: UploadJob) -> None:
+        """Delete the files of a job that no document comes from and no other job is to read."""
+        async with self._storing[job.library]:
+            wanted = await self._find_wanted(job.library, without=job)
+            await in_thread(delete_files, job.paths, wanted)
+
+    async def _find_wanted(self, library: str, without: UploadJob | None = None) -> set[str]:
+        """Return the files that documents come from or jobs are to read."""
+        opened = await self._libraries.open_library(library)
+        jobs = [job for job in self._jobs.values() if job.library == library and job.unread]
+        return {info.source for info in await opened.documents()} | {
+            str(path) for job in jobs if job is not without for path in job.paths
+        }
 
 
-@dataclass(eq=False)
-class UploadJob:
+class UploadJob(JobShape):
     """The files of one request on their way into a library.
 
-    `state` is "queued", "running", "done", "failed" or "cancelled"; `phase`, `done` and `total`
-    are those of `library.Progress`. The next server reads the files of a job that is `unread`.
+    The next server reads the files of a job that is `unread`.
     """
 
-    library: str
-    files: list[Path] = field(default_factory=list)
-    id: str = field(default_factory=lambda: secrets.token_urlsafe(16))
-    state: WorkState = "queued"
-    phase: str = ""
-    done: int = 0
-    total: int = 0
-    unread: bool = True
-    problems: list[FileProblem] = field(default_factory=list)
-    documents: list[str] = field(default_factory=list)
-    _task: asyncio.Task[None] | None = field(default=None, repr=False)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    paths: list[Path] = Field(default_factory=list, exclude=True)
+    unread: bool = Field(default=True, exclude=True)
 
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will happen."""
-        return self.state in _ENDED
-
-    def to_json(self) -> JobShape:
-        """Return the job as the API shows it."""
-        shown = {name: getattr(self, name) for name in JobShape.__annotations__}
-        return cast(JobShape, shown | {"files": [file.name for file in self.files]})
+    def add(self, path: Path) -> None:
+        """Take one more file."""
+        if path not in self.paths:
+            self.paths.append(path)
+            self.files.append(path.name)
 
     def update(self, **changes: Any) -> None:
         """Change fields, and wake whoever follows."""
         for name, value in changes.items():
             setattr(self, name, value)
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.wake()
+
+    def stop(self, *, unread: bool) -> None:
+        """End it before anything was read."""
+        self.update(state="cancelled", unread=unread)
 
     def show_progress(self, progress: Progress) -> None:
         """Take over the progress of ingestion."""
         self.update(phase=progress.phase, done=progress.done, total=progress.total)
 
-    async def follow(self) -> AsyncIterator[JobShape]:
+    async def follow(self) -> AsyncIterator[dict[str, Any]]:
         """Yield the job as it is, and again whenever it changes, until it has ended."""
         while True:
-            changed, ended = self._changed, self.ended
-            yield self.to_json()
+            changed, ended = self.changed, self.ended
+            yield self.model_dump()
             if ended:
                 return
             await changed.wait()
-
-    def cancel(self) -> None:
-        """Stop it; files that were read by then stay."""
-        if self._task is not None and not self.ended:
-            self._task.cancel()
 
 
 def _file_problem(name: str, error: ColligateError) -> FileProblem:
@@ -298,31 +258,16 @@ def find_unread(library: Path, known: Collection[str]) -> list[Path]:
     return [file for file in sorted(folder.glob("*/*")) if _within(file) not in read]
 
 
-def sweep_files(library: Path, wanted: Collection[str]) -> None:
-    """Delete the stored files of a library whose paths are not `wanted`."""
-    folder = library / FILES_FOLDER
-    if not folder.is_dir():
-        return
+def delete_files(files: Collection[Path], wanted: Collection[str]) -> None:
+    """Delete stored files whose paths are not `wanted`."""
     keep = set(map(_within, wanted))
-    for place in folder.iterdir():
-        if place.is_dir() and not place.is_symlink():
-            for file in place.iterdir():
-                if _within(file) not in keep:
-                    file.unlink()
-            if not any(place.iterdir()):
-                place.rmdir()
-        elif place.suffix != ".part":
-            place.unlink()
+    for file in files:
+        if _within(file) not in keep:
+            file.unlink(missing_ok=True)
+            with suppress(OSError):  # another file of this content is in its folder
+                file.parent.rmdir()
 
 
 def _within(file: Path | str) -> tuple[str, ...]:
     """Return folder and name of a stored file: its source may be relative to another folder."""
     return Path(file).parts[-2:]
-
-
-def free_space(library: Path) -> int:
-    """Return the bytes free on the disk of a library's folder, which may not exist yet."""
-    place = library
-    while not place.exists():
-        place = place.parent
-    return shutil.disk_usage(place).free

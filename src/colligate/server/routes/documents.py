@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,8 +12,9 @@ from colligate.concurrency import in_thread
 from colligate.documents.document import Document, Page, tree_json
 from colligate.documents.reading.formats import PDF, PICTURES
 from colligate.documents.reading.pdf.picture import Box, draw_page, find_boxes
+from colligate.library.sources import DocumentInfo
 from colligate.server.errors import NotHere
-from colligate.server.shapes import DocumentShape, DocumentText, PageText, describe_document
+from colligate.server.shapes import DocumentShape, DocumentText, PageText
 from colligate.server.state import ServerState, State
 
 _MAX_CHARACTERS = 200_000  # of text in one response
@@ -22,11 +24,10 @@ _KEPT = "private, max-age=600"  # a browser keeps a picture while its reader tur
 router = APIRouter(prefix="/api/libraries/{name}/documents", tags=["documents"])
 
 
-@router.get("", summary="List the documents")
-async def list_library_documents(name: str, server: State) -> list[DocumentShape]:
+@router.get("", summary="List the documents", response_model=list[DocumentShape])
+async def list_library_documents(name: str, server: State) -> Sequence[DocumentInfo]:
     """List all documents in the order they were added, without their texts."""
-    infos = await (await server.libraries.open_library(name)).documents()
-    return [describe_document(info) for info in infos]
+    return await (await server.libraries.open_library(name)).documents()
 
 
 @router.get("/{document_id}", summary="A document's text, or a range of it")
@@ -141,6 +142,5 @@ async def remove_document(name: str, document_id: str, server: State) -> Respons
     library = await server.libraries.open_library(name)
     await library.document(document_id)  # `remove` would take a path as well
     removed = await library.remove([document_id])
-    await server.jobs.tidy(name)
     await server.runs.forget_documents(name, removed)
     return Response(status_code=204)

@@ -9,9 +9,8 @@ from fastapi import APIRouter, Query, Response, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 from sse_starlette import ServerSentEvent
 
-from colligate.errors import ColligateError
 from colligate.library.sources import SearchMode, select_documents
-from colligate.server.errors import Conflict
+from colligate.server.libraries import NAME
 from colligate.server.shapes import (
     JobShape,
     JobStarted,
@@ -21,9 +20,7 @@ from colligate.server.shapes import (
 )
 from colligate.server.state import ServerState, State
 from colligate.server.stream import EventStream, sse
-from colligate.server.uploads import UploadJob, free_space
-
-_RESERVE = 64 << 20  # bytes left free on the disk
+from colligate.server.uploads import UploadJob
 
 router = APIRouter(prefix="/api/libraries", tags=["libraries"])
 
@@ -32,7 +29,7 @@ class NewLibrary(BaseModel):
     """The library to make."""
 
     model_config = ConfigDict(extra="forbid")
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]
 
 
 @router.get("", summary="List the libraries")
@@ -89,18 +86,14 @@ def upload_router(max_files: int) -> APIRouter:
 
 async def upload_files(name: str, files: list[UploadFile], server: State) -> JobStarted:
     """Accept files of any kind that colligate reads; uploads are read one after another."""
-    folder = server.libraries.folder(name)
-    if free_space(folder) - sum(file.size or 0 for file in files) < _RESERVE:
-        raise Conflict("the server's disk is full", "", "free some space")
+    server.libraries.folder(name)
     job = server.jobs.open(name)
     try:
         for file in files:
             await server.jobs.store(job, file.file, file.filename)
             server.metrics.uploaded.inc(file.size or 0)
-    except BaseException as error:
+    except BaseException:
         await server.jobs.discard(job)
-        if isinstance(error, OSError):
-            raise ColligateError("cannot store the files", error.strerror or "") from error
         raise
     server.jobs.start(job)
     return {"job": job.id}
@@ -124,7 +117,7 @@ jobs_router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 @jobs_router.get("/{job_id}", summary="Progress of an upload")
 async def read_job(job_id: str, server: State) -> JobShape:
     """Return its state, its progress, and the files that could not be read."""
-    return server.jobs.get(job_id).to_json()
+    return server.jobs.get(job_id)
 
 
 @jobs_router.get("/{job_id}/events", summary="Follow an upload", response_class=EventStream)

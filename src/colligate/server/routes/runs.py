@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -18,7 +18,7 @@ from colligate.server.state import ServerState, State
 from colligate.server.stream import (
     AsciiJSONResponse,
     EventStream,
-    finish_unless_hung_up,
+    is_heard,
     sse,
 )
 
@@ -49,28 +49,29 @@ async def ask_library(
     `answer` or `problem`.
     """
     run = await server.runs.start(name, body)
+    hang_up: Callable[[], None] = (lambda: None) if detached else run.cancel
     if body.stream:
-        events = run_events(server, run, prompts=prompts)
-        return server.stream_run(run, events, detached=detached)
-    if not await finish_unless_hung_up(request, run.wait):
-        if not detached:
-            run.cancel()
+        return server.stream(run_events(server, run, prompts=prompts), hang_up)
+    if not await is_heard(request, run):
+        hang_up()
         return Response(status_code=499)
     return AsciiJSONResponse(await run.answer())
 
 
-@router.get("/libraries/{name}/runs", summary="List a library's runs")
-async def list_runs(name: str, server: State) -> list[RunShape]:
+@router.get(
+    "/libraries/{name}/runs", summary="List a library's runs", response_model=list[RunShape]
+)
+async def list_runs(name: str, server: State) -> list[RecordedRun]:
     """List the runs, the newest first."""
     server.libraries.folder(name)
-    return [run.to_json() for run in server.runs.list_runs(name) if run.visible]
+    return [run for run in server.runs.list_runs(name) if run.visible]
 
 
 @router.get("/runs/{run_id}", summary="A run and its answer")
 async def read_run(run_id: str, server: State) -> dict[str, Any]:
     """Return the run, with `answer` or `problem` once it has ended."""
     run = server.runs.get(run_id)
-    return {**run.to_json(), **await run.outcome()}
+    return {**run.show(), **await run.outcome()}
 
 
 @router.get("/runs/{run_id}/answer.{ending}", summary="A run's answer as a file")
