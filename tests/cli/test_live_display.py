@@ -28,7 +28,8 @@ from colligate.strategies.dualrag.events import (
 )
 from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
 from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
-from colligate.strategies.longrefiner.events import NodeScore, Selected, Structured, Weighed
+from colligate.strategies.longrefiner.method import NodeScore, Selected, Weighed
+from colligate.strategies.longrefiner.structuring import Structured
 from colligate.strategies.rdr2.router import Routed
 from colligate.strategies.spd_rag.events import (
     AgentEnded,
