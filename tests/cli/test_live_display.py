@@ -27,7 +27,7 @@ from colligate.strategies.dualrag.events import (
     Reasoned,
     Stopped,
 )
-from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
+from colligate.strategies.dualrag.knowledge import Fragment, Stop
 from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.longrefiner.method import NodeScore, Selected, Weighed
 from colligate.strategies.longrefiner.structuring import Structured
@@ -159,7 +159,7 @@ def test_events_that_are_not_shown_are_ignored(capsys: Any) -> None:
         ),
         (Reasoned(1, "The height is missing.", True), "round 1: The height is missing."),
         (
-            Identified(2, (Link("a", "Ada", True), Link("b", "Bea", False)), (("q",), ("r",))),
+            Identified(2, ("Ada", "Bea"), (("q",), ("r",))),
             "round 2: looking up Ada, Bea",
         ),
         (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from colligate.core.events import Event, pluralize
 from colligate.documents import Span
-from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
+from colligate.strategies.dualrag.knowledge import Fragment, Stop
 
 
 @dataclass(frozen=True)
@@ -28,24 +29,27 @@ class Reasoned(Event):
 
 @dataclass(frozen=True)
 class Identified(Event):
-    """The entities that will be looked up, as they were linked, and the queries of each.
+    """The entities that will be looked up, and the queries of each.
 
     `readable` is False if the Entity Identifier's reply could not be read: the thought itself is
     looked up then.
     """
 
     round: int
-    links: tuple[Link, ...]
+    entities: tuple[str, ...]
     queries: tuple[tuple[str, ...], ...]
     readable: bool = True
 
     def line(self) -> str:
-        names = [link.name for link in self.links] or [q for row in self.queries for q in row]
+        names = self.entities or [query for row in self.queries for query in row]
         return f"round {self.round}: looking up {', '.join(names)}"
 
     @property
     def counts(self) -> Mapping[str, float]:
         return {"queries": sum(map(len, self.queries))}
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "links": [{"name": name} for name in self.entities]}
 
 
 @dataclass(frozen=True)

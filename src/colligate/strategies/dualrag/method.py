@@ -52,7 +52,6 @@ from colligate.strategies.dualrag.knowledge import (
     Fragment,
     Knowledge,
     Stop,
-    link_names,
 )
 from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
@@ -232,30 +231,26 @@ class DualRAG:
             else:
                 template = self.templates.get("identifier")
                 entities = await identify_entities(knowledge, run, template)
-        found = await gather(self._retrieve(*each, run) for each in entities.items())
+        sought = await gather(self._retrieve(*each, run) for each in entities.items())
         if self.no_entities and not self.ei2:
-            found = _group_by_title(found[0])
-        sought = []
-        for each in found:
-            heading = _RAW if self.no_outline else each.name
-            unseen = knowledge.outline.unseen(heading, [hit.passage for hit in each.hits])
-            sought.append(_Sought(each.name, heading, each.queries, tuple(unseen)))
+            sought = _group_by_title(sought[0])
+        for each in sought:
             redundant = knowledge.count_redundant([best[: self.k] for best in each.ranked])
             run.emit(
                 Gathered(
                     round=knowledge.rounds + 1,
-                    entity=each.name,
+                    entity=each.entity,
                     queries=each.queries,
                     spans=tuple(hit.passage.span for hit in each.hits),
                     scores=tuple(hit.score for hit in each.hits),
                     how=each.how,
-                    unseen=tuple(passage.span for passage in unseen),
+                    unseen=tuple(passage.span for passage in self._unseen(each, knowledge)),
                     redundant=redundant,
                 )
             )
         return sought
 
-    async def _retrieve(self, name: str, queries: tuple[str, ...], run: Run) -> _Retrieved:
+    async def _retrieve(self, name: str, queries: tuple[str, ...], run: Run) -> _Sought:
         """Return D'_e, the best passages for an entity (equations 6 to 8)."""
         ranked = await gather(  # D_q
             run.search(query, k=self.retrieved, mode=self.mode) for query in queries
@@ -266,7 +261,15 @@ class DualRAG:
             by = ", ".join(queries) if name == ELSE else name  # e, as in the code
             hits = await run.reorder(by, hits, mode=self.mode)
             how = f"reranked for “{by}”"
-        return _Retrieved(name, queries, hits[: self.k], how, ranked)
+        return _Sought(name, queries, hits[: self.k], how, ranked)
+
+    def _heading(self, sought: _Sought) -> str:
+        return _RAW if self.no_outline else sought.entity
+
+    def _unseen(self, sought: _Sought, knowledge: Knowledge) -> list[Passage]:
+        """Return the passages that were not read for the entity yet: D'_e without seen_e."""
+        passages = [hit.passage for hit in sought.hits]
+        return knowledge.outline.unseen(self._heading(sought), passages)
 
     # 2. Progressive knowledge aggregation
 
@@ -275,16 +278,14 @@ class DualRAG:
 
         The summaries beside one that fails are appended before its error is raised.
         """
-        sought = [each for each in sought if each.unseen]
+        sought = [each for each in sought if self._unseen(each, knowledge)]
         with run.meter.step("summarizer"):
             summaries = await gather(self._summarise(knowledge, run, each) for each in sought)
         new: list[Fragment] = []
         # Merge in the order of the entities, whichever summary came first.
         for each, summary in zip(sought, summaries, strict=True):
             if not isinstance(summary, ColligateError):
-                if summary.event is not None:
-                    run.emit(summary.event)
-                new += knowledge.merge(each.heading, summary.fragments, summary.passages)
+                new += knowledge.merge(self._heading(each), *summary)
         outline = tuple(
             OutlineEntity(name, tuple(entity.fragments))
             for name, entity in knowledge.outline.entities.items()
@@ -295,67 +296,47 @@ class DualRAG:
 
     async def _summarise(
         self, knowledge: Knowledge, run: Run, sought: _Sought
-    ) -> _Summarised | ColligateError:
-        """Return k_t^e: what the new passages say of an entity (equation 9); or the failure."""
+    ) -> tuple[list[Fragment], list[Passage]] | ColligateError:
+        """Return k_t^e (equation 9) and the new passages that it is of; or the failure."""
+        passages = self._unseen(sought, knowledge)
         if self.no_outline:
-            raw = [
-                Fragment(f"{each.full_title}\n{each.text.strip()}", (each.span,))
-                for each in sought.unseen
-            ]
-            return _Summarised(raw, sought.unseen)
+            raw = (f"{each.full_title}\n{each.text.strip()}" for each in passages)
+            spans = ((each.span,) for each in passages)
+            return list(map(Fragment, raw, spans)), passages
         free = self.summaries == "free"
         ask = partial(
             summarizer_messages,
             knowledge.question,
             knowledge.thoughts,
-            (sought.name, sought.queries),
+            (sought.entity, sought.queries),
             free=free,
             template=self.templates.get("summarizer"),
         )
         schema = None if free else Summary
         said, fragments, readable = 0, list[Fragment](), True
-        passages = list(sought.unseen)
         try:
             passages = await fit_window(passages, ask, run, Room(SUMMARY_TOKENS, schema=schema))
             write = write_freely if free else write_statements
             said, fragments = await write(knowledge.question, passages, ask(passages), run)
         except MalformedOutput as error:
             readable = False
-            run.warn(f"what was found for “{sought.name}” is not summarised: {error.what}")
+            run.warn(f"what was found for “{sought.entity}” is not summarised: {error.what}")
         except (BudgetExceeded, ModelError) as error:
             return error
-        event = Summarised(knowledge.rounds + 1, sought.name, said, tuple(fragments), readable)
-        return _Summarised(fragments, passages, event)
-
-
-@dataclass(frozen=True)
-class _Retrieved:
-    """An entity, its queries, its best passages, how they are ranked, and what each query found."""
-
-    name: str
-    queries: tuple[str, ...]
-    hits: Sequence[Hit]
-    how: str
-    ranked: Sequence[Sequence[Hit]]
+        found = tuple(fragments)
+        run.emit(Summarised(knowledge.rounds + 1, sought.entity, said, found, readable))
+        return fragments, passages
 
 
 @dataclass(frozen=True)
 class _Sought:
-    """An entity of a round, its heading in the outline, its queries, and the passages to read."""
+    """An entity, its queries, its best passages, how they are ranked, and what each query found."""
 
-    name: str
-    heading: str
+    entity: str
     queries: tuple[str, ...]
-    unseen: tuple[Passage, ...]
-
-
-@dataclass(frozen=True)
-class _Summarised:
-    """The summary of an entity's passages; without an event if they are used as they are."""
-
-    fragments: Sequence[Fragment]
-    passages: Sequence[Passage]
-    event: Summarised | None = None
+    hits: Sequence[Hit]
+    how: str
+    ranked: Sequence[Sequence[Hit]] = ()
 
 
 async def identify_entities(
@@ -375,15 +356,8 @@ async def identify_entities(
         wanted, readable = made.value.entities, True
     except MalformedOutput:
         wanted, readable = [], False
-    asked = clean_entities(wanted, knowledge.latest)
-    linked = link_names([name for name, _ in asked], knowledge.outline.entities)  # E_{t-1}
-    queries: dict[str, tuple[str, ...]] = {}
-    for link, (_, of_link) in zip(linked, asked, strict=True):
-        so_far = queries.get(link.name, ())
-        queries[link.name] = tuple(dict.fromkeys([*so_far, *of_link]))
-    run.emit(
-        Identified(knowledge.rounds + 1, tuple(linked), tuple(each for _, each in asked), readable)
-    )
+    queries = dict(clean_entities(wanted, knowledge.latest))
+    run.emit(Identified(knowledge.rounds + 1, tuple(queries), tuple(queries.values()), readable))
     return queries
 
 
@@ -401,14 +375,14 @@ async def make_single_query(knowledge: Knowledge, run: Run, *, written: bool) ->
     return query
 
 
-def _group_by_title(found: _Retrieved) -> list[_Retrieved]:
+def _group_by_title(found: _Sought) -> list[_Sought]:
     """Group passages by the title of their document, in the order of the best of each."""
     groups: dict[str, list[Hit]] = {}
     for hit in found.hits:
         title = " ".join(hit.passage.full_title.split()) or hit.passage.document_id
         groups.setdefault(title, []).append(hit)
     return [
-        _Retrieved(title, found.queries, hits, found.how, () if at else found.ranked)
+        _Sought(title, found.queries, hits, found.how, () if at else found.ranked)
         for at, (title, hits) in enumerate(groups.items())
     ]
 
