@@ -19,7 +19,8 @@ from colligate.core.events import Asked, Asking, Measured, Progressed, Scored, W
 from colligate.documents import Span
 from colligate.models import Usage
 from colligate.strategies.auto.method import Classified, Escalated
-from colligate.strategies.dualrag.events import (
+from colligate.strategies.dualrag.knowledge import Fragment, Stop
+from colligate.strategies.dualrag.method import (
     Gathered,
     Identified,
     Outlined,
@@ -27,8 +28,7 @@ from colligate.strategies.dualrag.events import (
     Reasoned,
     Stopped,
 )
-from colligate.strategies.dualrag.knowledge import Fragment, Stop
-from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
+from colligate.strategies.duquad.method import DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.longrefiner.method import NodeScore, Selected, Weighed
 from colligate.strategies.longrefiner.structuring import Structured
 from colligate.strategies.rdr2.router import Routed

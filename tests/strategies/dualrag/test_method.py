@@ -19,14 +19,14 @@ from colligate.models.metering import Meter
 from colligate.readers.plain import PlainReader
 from colligate.readers.quoting import QuotingReader
 from colligate.strategies.dualrag import DualRAG, Knowledge
-from colligate.strategies.dualrag.events import (
+from colligate.strategies.dualrag.knowledge import Fragment, Stop
+from colligate.strategies.dualrag.method import (
     Gathered,
     Identified,
     Reasoned,
     Stopped,
     Summarised,
 )
-from colligate.strategies.dualrag.knowledge import Fragment, Stop
 from colligate.strategies.dualrag.prompts import reasoner_messages
 from colligate.testing import ScriptedModel
 from support.prompts import passages_in
