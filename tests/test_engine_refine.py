@@ -9,8 +9,7 @@ import pytest
 from colligate import RDR2, Engine, LongRefiner, Refiner
 from colligate.errors import BudgetExceeded, MissingPath, UsageError
 from colligate.models.weights import pull
-from colligate.strategies.longrefiner.events import Structured
-from colligate.strategies.longrefiner.structuring import Structuring
+from colligate.strategies.longrefiner.structuring import Structured, Structuring
 from colligate.testing import ScriptedModel
 from support.prompts import task_of
 

@@ -14,11 +14,13 @@ import pytest
 from colligate.cli import progress
 from colligate.cli.progress import LineDisplay, watch_run
 from colligate.core import Event
+from colligate.core.answer import Place, Stated
 from colligate.core.events import Asked, Asking, Measured, Progressed, Scored, Writing
 from colligate.documents import Span
 from colligate.models import Usage
 from colligate.strategies.auto.method import Classified, Escalated
-from colligate.strategies.dualrag.events import (
+from colligate.strategies.dualrag.knowledge import Fragment, Stop
+from colligate.strategies.dualrag.method import (
     Gathered,
     Identified,
     Outlined,
@@ -26,18 +28,13 @@ from colligate.strategies.dualrag.events import (
     Reasoned,
     Stopped,
 )
-from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
-from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
-from colligate.strategies.longrefiner.events import NodeScore, Selected, Structured, Weighed
+from colligate.strategies.duquad.method import DocumentScore, Gated, Listed, Viewed
+from colligate.strategies.longrefiner.method import NodeScore, Selected, Weighed
+from colligate.strategies.longrefiner.structuring import Structured
 from colligate.strategies.rdr2.router import Routed
-from colligate.strategies.spd_rag.events import (
-    AgentEnded,
-    AgentTurn,
-    FoundThere,
-    Grouped,
-    Planned,
-    Synthesised,
-)
+from colligate.strategies.spd_rag.agent import AgentEnded, AgentTurn, Status
+from colligate.strategies.spd_rag.method import Planned
+from colligate.strategies.spd_rag.synthesis import Grouped, Synthesised
 
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
 _MOVES = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]")
@@ -162,7 +159,7 @@ def test_events_that_are_not_shown_are_ignored(capsys: Any) -> None:
         ),
         (Reasoned(1, "The height is missing.", True), "round 1: The height is missing."),
         (
-            Identified(2, (Link("a", "Ada", True), Link("b", "Bea", False)), (("q",), ("r",))),
+            Identified(2, ("Ada", "Bea"), (("q",), ("r",))),
             "round 2: looking up Ada, Bea",
         ),
         (
@@ -178,14 +175,17 @@ def test_events_that_are_not_shown_are_ignored(capsys: Any) -> None:
         (AgentTurn("d", "T", 1, "search", "rain in March"), "searching T: rain in March"),
         (AgentTurn("d", "T", 2, "finalize", ""), "done with T"),
         (
-            AgentEnded("d", "T", "read", (FoundThere("a", (SPAN,)),), 0.9, 1, 2, 0),
+            AgentEnded("d", "T", Status.READ, "", 0.9, (Stated("a", (Place(SPAN, "exact"),)),)),
             "T: read, 1 finding",
         ),
         (
             Grouped(1, ((0, 2), (1,)), (9, 9, 9), 20),
             "synthesis level 1: 3 texts in 2 groups",
         ),
-        (Synthesised(1, 0, (FoundThere("a", (SPAN,)),)), "synthesis level 1: 1 finding"),
+        (
+            Synthesised(1, 0, (Stated("a", (Place(SPAN, "exact"),)),)),
+            "synthesis level 1: 1 finding",
+        ),
         (
             Classified({"fact": 0.2, "steps": 0.14, "each": 0.66, "overview": 0.0}),
             "the question seems to need one fact from each of many documents (66%)",

@@ -49,7 +49,7 @@ from colligate.lab.jobs.spending import Spending
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Named, Settings
-from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
+from colligate.strategies.duquad.method import DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.full_context import FullContext
 from colligate.testing import ScriptedModel
 from support.embedders import SameEmbedder

@@ -49,7 +49,6 @@ from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Mes
 from colligate.models.metering import Meter
 from colligate.settings import Settings
 from colligate.strategies.longrefiner import LongRefiner, Refiner
-from colligate.strategies.longrefiner.events import Structured
 from colligate.strategies.longrefiner.method import parse_scope
 from colligate.strategies.longrefiner.selection import (
     list_titles,
@@ -58,6 +57,7 @@ from colligate.strategies.longrefiner.selection import (
 )
 from colligate.strategies.longrefiner.skeleton import recover
 from colligate.strategies.longrefiner.structuring import (
+    Structured,
     build_article,
     split_parts,
 )

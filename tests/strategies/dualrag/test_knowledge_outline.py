@@ -31,29 +31,12 @@ def test_blocks_stand_in_the_order_in_which_entities_were_first_known():
     assert [name for name, _ in outline.entries] == ["Lyon", "Rhone", "Lyon"]
 
 
-def test_an_entity_of_which_nothing_is_known_is_not_kept_and_read_again():
-    outline, first = KnowledgeOutline(), passage(0, 9)
-    assert outline.merge("Lyon", [], [first]) == ()
-    assert not outline.entities
-    assert outline.unseen("Lyon", [first]) == [first]
-
-
 def test_passages_are_read_once_for_each_entity():
     outline, first, second = KnowledgeOutline(), passage(0, 9), passage(9, 20)
     outline.merge("Lyon", [fragment("a", (0, 3))], [first])
     outline.merge("Lyon", [], [second])
     assert outline.unseen("Lyon", [first, second]) == []
     assert outline.unseen("Rhone", [first, second]) == [first, second]
-
-
-def test_what_is_said_twice_of_an_entity_stands_once_with_both_places():
-    outline = KnowledgeOutline()
-    outline.merge("Lyon", [fragment("Lyon is big.", (0, 5))], [])
-    new = outline.merge("Lyon", [fragment("LYON is  big", (7, 9))], [])
-    assert [f.spans for f in outline.entities["Lyon"].fragments] == [
-        (Span("d", 0, 5), Span("d", 7, 9))
-    ]
-    assert len(new) == 1  # it rests on other words
 
 
 def test_other_words_about_the_same_sentence_are_kept_and_not_new():
@@ -120,20 +103,3 @@ def test_merging_again_changes_nothing_and_is_not_new(steps):
         assert outline.merge(*step) == ()
     assert texts(outline) == texts(once)
     assert outline.entries == once.entries
-
-
-@given(st.lists(fragments, min_size=1, max_size=6), st.integers(0, 6))
-def test_in_two_parts_or_in_one_is_the_same(said, cut):
-    parts = grown([("X", said[:cut], []), ("X", said[cut:], [])])
-    assert parts == grown([("X", said, [])])
-
-
-@given(merges, st.integers(0, 30))
-def test_what_is_shown_shrinks_by_one_fragment_at_a_time(steps, without):
-    outline = grown(steps)
-    shown = [
-        line
-        for line in outline.render(without=without).split("\n\n")
-        if not line.startswith("#") and line != NOTHING
-    ]
-    assert len(shown) == max(0, outline.size - without)

@@ -19,15 +19,14 @@ from colligate.models.metering import Meter
 from colligate.readers.plain import PlainReader
 from colligate.readers.quoting import QuotingReader
 from colligate.strategies.dualrag import DualRAG, Knowledge
-from colligate.strategies.dualrag.events import (
+from colligate.strategies.dualrag.knowledge import Fragment, Stop
+from colligate.strategies.dualrag.method import (
     Gathered,
     Identified,
-    Outlined,
     Reasoned,
     Stopped,
     Summarised,
 )
-from colligate.strategies.dualrag.knowledge import Fragment, Stop
 from colligate.strategies.dualrag.prompts import reasoner_messages
 from colligate.testing import ScriptedModel
 from support.prompts import passages_in
@@ -230,13 +229,6 @@ async def test_free_summaries_are_cited_where_their_words_stand_in_a_document(so
     assert "The director of Silver Harbour was Ada Mercer." in model.calls[-1].prompt
 
 
-async def test_a_free_summary_of_nothing_is_none(sources, make_run):
-    async with sources:
-        run, _ = make_run(sources, World(text="“None.”"))
-        knowledge = await paper(rounds=1).learn(QUESTION, run)
-    assert not knowledge.outline.entities
-
-
 async def test_the_reader_sees_the_outline_and_only_the_passages_behind_it(ask):
     answer, _, model = await ask()
     prompt = model.calls[-1].prompt
@@ -311,19 +303,6 @@ async def test_each_step_is_asked_under_its_own_adapter(sources):
     ]
 
 
-async def test_the_outline_grows_with_the_spans_of_every_fragment(learn):
-    knowledge, run, _ = await learn()
-    rounds = events(run, Outlined)
-    assert [len(e.entities) for e in rounds] == [1, 2, 3]
-    for entity in rounds[-1].entities:
-        for fragment in entity.fragments:
-            (span,) = fragment.spans
-            quote = next(q for q, sentence in FACTS.items() if sentence == fragment.text)
-            assert TEXTS[span.document_id][span.start : span.end] == quote
-    assert knowledge.thoughts[-1] == "Lund is in Sweden."
-    assert json.dumps(run.trace.to_json())
-
-
 async def test_what_no_passage_says_does_not_reach_the_outline(ask):
     invented = {
         "passage": 1,
@@ -346,19 +325,6 @@ TWO = {
 }
 
 
-async def test_entities_named_twice_in_one_reply_are_one_with_the_queries_of_both(learn):
-    _, run, _ = await learn(World(Entities=TWO), rounds=1)
-    assert [(e.entity, e.queries) for e in events(run, Gathered)] == [
-        ("Ada Mercer", ("Ada Mercer born", "Mercer boats")),
-        ("Lund", ("Lund town",)),
-    ]
-    assert {e.query for e in events(run, Retrieved)} == {
-        "Ada Mercer born",
-        "Mercer boats",
-        "Lund town",
-    }
-
-
 async def test_a_reasoners_prose_is_its_thought(learn):
     _, run, model = await learn(World(Reasoning="I would like to know the director"))
     first = events(run, Reasoned)[0]
@@ -374,7 +340,7 @@ async def test_where_no_entity_can_be_read_the_thought_is_looked_up(learn):
     for reply in ("no JSON at all", {"entities": []}):
         _, run, _ = await learn(World(Entities=reply), rounds=1)
         (event,) = events(run, Identified)
-        assert event.links[0].name == "else"
+        assert event.entities == ("else",)
         assert event.queries == (("Missing: Who was the director of Silver Harbour?",),)
         assert event.readable == isinstance(reply, dict)
 
@@ -385,10 +351,8 @@ async def test_a_summary_that_cannot_be_read_leaves_the_others(learn):
 
     knowledge, run, _ = await learn(World(Entities=TWO, Summary=summary), rounds=1)
     assert list(knowledge.outline.entities) == ["Ada Mercer"]
-    assert [(e.entity, e.readable) for e in events(run, Summarised)] == [
-        ("Ada Mercer", True),
-        ("Lund", False),
-    ]
+    readable = {event.entity: event.readable for event in events(run, Summarised)}
+    assert readable == {"Ada Mercer": True, "Lund": False}
     assert any("Lund" in warning for warning in run.warnings)
 
 
@@ -418,14 +382,6 @@ async def test_a_server_that_fails_later_leaves_what_was_learnt_before(ask, step
         citation.quote for citation in answer.citations
     }
     assert any("down" in warning or "failed" in warning for warning in run.warnings)
-
-
-@pytest.mark.parametrize("broken", ["no JSON", ServerFailed("down", "", "")])
-async def test_if_the_reader_fails_the_outline_is_the_answer(ask, broken):
-    answer, run, _ = await ask(World(QuotedReply=lambda call: broken))
-    assert answer.found
-    assert sorted(c.quote for c in answer.citations) == sorted(FACTS)
-    assert run.warnings
 
 
 class Reranker:
@@ -519,13 +475,6 @@ async def test_a_flat_outline_has_the_summaries_without_their_entities(ask):
             assert "(none yet)" in call.prompt
 
 
-async def test_without_reranking_the_reranker_is_not_asked(ask):
-    reranker = Reranker("x")
-    answer, _, _ = await ask(reranker=reranker, no_rerank=True)
-    assert answer.found
-    assert not reranker.queries
-
-
 async def test_an_outline_too_long_for_the_window_keeps_its_newest_parts(sources, make_run):
     async with sources:
         run, _ = make_run(sources, World(), context_tokens=3050)
@@ -553,14 +502,6 @@ async def test_a_spent_budget_ends_the_rounds_and_the_answer_is_still_given(sour
         run, _ = make_run(sources, World(), max_tokens=700)
         with pytest.raises(BudgetExceeded):
             await dualrag().answer(QUESTION, run)
-
-
-async def test_calls_are_metered_by_step(ask):
-    _, run, _model = await ask()
-    steps = run.meter.report().by_step
-    counted = {step: sums["calls"] for step, sums in steps.items()}
-    assert counted == {"reasoner": 4, "identifier": 3, "summarizer": 3, "answer": 1}
-    assert sum(sums["output_tokens"] for sums in steps.values()) == run.meter.report().output_tokens
 
 
 async def test_queries_that_find_nothing_new_are_counted(learn):

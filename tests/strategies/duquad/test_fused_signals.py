@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from colligate.core.events import to_plain
 from colligate.documents import Span
 from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.library.in_memory import InMemorySources
@@ -60,14 +57,6 @@ async def test_all_three_count_with_the_papers_weights(scored):
     assert fused.scores[0] > fused.scores[1]
     assert run.meter.report().scoring_passes == 3
     assert run.warnings == ()
-
-
-async def test_the_trace_shows_every_number(scored):
-    fused, run, _ = await scored(likelihood=likelihood, attention=attention)
-    event = json.loads(json.dumps(weighted(run).to_json()))
-    assert event["signals"] == to_plain(fused.signals)
-    assert event["weights"] == {"similarity": 0.5, "likelihood": 1.0, "attention": 0.5}
-    assert [span["document_id"] for span in event["spans"]] == ["lease", "rules"]
 
 
 async def test_without_attention_the_others_weigh_more(scored):
@@ -151,9 +140,3 @@ async def test_what_has_no_weight_is_not_asked_for(scored):
     assert fused.weights == {Signal.SIMILARITY: 1.0}
     assert run.meter.report().scoring_passes == 0
     assert fused.missing == ()
-
-
-async def test_no_passages_ask_nothing(scored):
-    fused, run, _ = await scored(likelihood=likelihood, attention=attention, given=[])
-    assert fused.scores == ()
-    assert run.meter.calls == []

@@ -9,20 +9,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from colligate.core.answer import NOT_FOUND
 from colligate.core.events import Pruned
 from colligate.core.parameters import set_parameters
 from colligate.documents import Document
-from colligate.errors import BudgetExceeded, ServerFailed, UsageError
+from colligate.errors import ServerFailed
 from colligate.library.in_memory import InMemorySources
-from colligate.models import Role
 from colligate.readers.plain import PlainReader
 from colligate.readers.quoting import QuotingReader
 from colligate.strategies.duquad import DuQUAD
-from colligate.strategies.duquad.events import Gated, Listed, Viewed
+from colligate.strategies.duquad.method import Gated, Viewed
 from colligate.strategies.duquad.prompts import AGENT_INSTRUCTION, SCORE_INSTRUCTION
 from colligate.strategies.duquad.signals import Weighted
-from colligate.testing import ScriptedModel
 from support.documents import make
 from support.prompts import passages_in
 from support.runs import events
@@ -227,11 +224,6 @@ async def test_both_agents_are_asked_before_one_has_answered(make_run):
     assert begun == [2, 2, 3, 4]
 
 
-async def test_equally_good_documents_come_in_their_order(make_run):
-    _, run, _ = await asked(make_run, likelihood=likely())
-    assert view(run, "local").shown == (1, 2)
-
-
 async def test_the_judge_sees_scores_sentences_and_both_logs_and_no_form_of_reply(make_run):
     strategy = replace(TWO, sentences=1)
     replies = Saying(local=named(4, 2, said="It is 700 euros, says [DOC 4]."))
@@ -279,21 +271,6 @@ async def test_an_agent_that_names_no_document(make_run, agent, candidates):
     assert numbers(model.calls[2]) == candidates
     assert not view(run, agent).named
     assert any(f"{agent} agent named no documents" in warning for warning in run.warnings)
-
-
-@pytest.mark.parametrize("strategy", [TWO, DuQUAD(no_local=True)])
-async def test_where_no_agent_names_any_the_best_by_fused_score_are_taken(make_run, strategy):
-    replies = Saying(global_=named(), local=named(99))
-    _, run, model = await asked(make_run, strategy, replies=replies)
-    assert numbers(model.calls[replies.kinds.index("score")]) == [4, 2, 3]
-    assert any("no agent named a document" in warning for warning in run.warnings)
-
-
-async def test_documents_cited_in_the_text_are_named_where_there_is_no_json(make_run):
-    said = "It is 900 [DOC 2], not 700 [DOC 4]; as [DOC 2] says."
-    _, run, model = await asked(make_run, replies=Saying(global_=said, local=said))
-    assert numbers(model.calls[2]) == [2, 4]
-    assert run.warnings == ()
 
 
 # 3. The gate
@@ -358,23 +335,7 @@ async def test_logs_that_quote_nothing_are_the_plain_judges_only_material(make_r
     assert len(model.calls) == 3  # nothing could be cited
 
 
-@pytest.mark.parametrize("reader", [QuotingReader(), PlainReader()])
-async def test_with_neither_evidence_nor_debate_nobody_is_asked(make_run, reader):
-    none = scores(d4=(0, ""), d2=(0, ""), d3=(0, ""))
-    replies = Saying(global_="", local=" ", score=none)
-    answer, *_ = await asked(make_run, replies=replies, reader=reader)
-    assert replies.kinds == ["global", "local", "score"]
-    assert (answer.found, answer.text) == (False, NOT_FOUND)
-
-
 # 5. The judge
-
-
-async def test_a_refusal_of_the_judge_ends_it(make_run):
-    replies = Saying(global_=named(2, said=f'"{MILL}" [DOC 2]'), judge=REFUSED)
-    answer, *_ = await asked(make_run, replies=replies)
-    assert (answer.found, answer.text, answer.short) == (False, NOT_FOUND, None)
-    assert replies.kinds == ["global", "local", "score", "judge"]
 
 
 UNUSABLE = [
@@ -446,20 +407,6 @@ QUOTING = {
     "global_": named(2, said=f'900 euros: "{MILL}" [DOC 2]'),
     "local": named(2, said=f'"{MILL}" [DOC 2]'),
 }
-
-
-@pytest.mark.parametrize("budget", range(1500, 9000, 500))
-async def test_a_budget_that_was_spent_on_views_still_gives_an_answer(make_run, budget):
-    strategy = replace(TWO, reply_tokens=300)
-    try:
-        answer, run, _ = await asked(
-            make_run, strategy, replies=Saying(**QUOTING), max_tokens=budget
-        )
-    except BudgetExceeded:
-        assert budget < 2500
-        return
-    assert answer.found
-    assert run.meter.tokens <= budget
 
 
 # Ablations
@@ -570,90 +517,3 @@ async def test_the_lowest_scored_do_not_fit_the_global_prompt(make_run):
     assert f"{8 - fit} of 8 passages do not fit the window of scripted" in run.warnings
     pruned = events(run, Pruned)[0]
     assert [span.document_id for span in pruned.spans] == [f"doc{n}" for n in range(8 - fit, 0, -1)]
-
-
-async def test_documents_of_the_same_text_are_told_apart(make_run):
-    twins = [document(name, TEXTS["mill"], "mill") for name in ("one", "two", "three")]
-    reply = Saying(
-        global_=named(3),
-        local=named(2),
-        score=scores(d3=(0.9, "900 euros"), d2=(0.1, "")),
-        judge=judged((3, MILL, "The rent is 900 euros.")),
-    )
-    answer, run, _ = await asked(make_run, documents=twins, replies=reply, likelihood=likely())
-    assert [s.number for s in events(run, Gated)[0].scores] == [3, 2]
-    assert answer.citations[0].span.document_id == "three"
-
-
-async def test_an_empty_document_is_one_like_any_other(make_run):
-    documents = [*DOCUMENTS[:2], document("empty", "")]
-    replies = Saying(
-        global_=named(3, 2), local=named(3), score=scores(d3=(0.9, "x"), d2=(0.8, "900 euros"))
-    )
-    answer, run, _ = await asked(make_run, documents=documents, replies=replies, **SIGNALS)
-    (weighted,) = events(run, Weighted)
-    assert weighted.signals["similarity"][2] == 0
-    assert answer.found
-    assert [e.span.document_id for e in answer.evidence] == ["mill"]
-
-
-@pytest.mark.parametrize("count", [1, 2])
-async def test_both_agents_read_one_document_or_two(make_run, count):
-    replies = Saying(
-        global_=named(1),
-        local=named(1),
-        score=scores(d1=(0.9, "900 euros")),
-        judge=judged((1, MILL, MILL)),
-    )
-    documents = DOCUMENTS[1 : 1 + count]
-    answer, _, model = await asked(make_run, documents=documents, replies=replies, **SIGNALS)
-    assert answer.found
-    assert [len(numbers(call)) for call in model.calls[:2]] == [count, count]
-
-
-@pytest.mark.parametrize(
-    ("strategy", "units", "first"),
-    [
-        (DuQUAD(mode="sparse"), "documents", 0),
-        (DuQUAD(units="passages", mode="sparse"), "passages", 1),
-        (DuQUAD(documents=3, mode="sparse"), "passages", 1),  # there are more of them
-        (DuQUAD(units="documents", documents=2, mode="sparse"), "documents", 1),
-    ],
-)
-async def test_whole_documents_where_they_are_few(make_run, strategy, units, first):
-    _, run, _ = await asked(make_run, strategy)
-    (listed,) = events(run, Listed)
-    assert listed.units == units
-    assert listed.titles[0] == DOCUMENTS[first].title
-    assert len(listed.spans) <= strategy.documents
-
-
-async def test_a_scorer_of_its_own_gives_the_signals(make_run):
-    scorer = ScriptedModel(name="scorer", likelihood=BEST_FIRST, attention=SIGNALS["attention"])
-    async with InMemorySources(DOCUMENTS) as sources:
-        run, model = make_run(sources, Saying())
-        run.models = {**run.models, Role.SCORER: scorer}
-        await TWO.answer(QUESTION, run)
-    assert run.meter.report().scoring_passes == 5
-    assert (len(model.calls), len(scorer.calls)) == (4, 0)
-
-
-async def test_the_agents_are_asked_for_as_many_documents_as_wanted(make_run):
-    _, _, model = await asked(make_run, replace(TWO, important=1, reply_tokens=99))
-    assert '{"important_docs": [<number 1>]}' in model.calls[0].prompt
-    assert numbers(model.calls[2]) == [2, 4]
-    assert [call.max_tokens for call in model.calls[:3]] == [99, 99, 99]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"local_documents": 0},
-        {"threshold": -1},
-        {"alpha": -0.1},
-        {"no_local": True, "no_global": True},
-    ],
-)
-def test_fields_are_held_to_what_they_can_mean(fields):
-    with pytest.raises(UsageError):
-        DuQUAD(**fields)

@@ -5,13 +5,13 @@ import pytest
 
 from colligate.core.events import Measured, Noted, Retrieved
 from colligate.core.parameters import set_parameters
-from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingCapability, ServerFailed, UsageError
 from colligate.lab.training.skeletons import write_skeleton
 from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds
 from colligate.strategies.longrefiner import LongRefiner, Refiner
-from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
+from colligate.strategies.longrefiner.method import Selected, Weighed
+from colligate.strategies.longrefiner.structuring import Structured
 from support.documents import make
 from support.prompts import bodies, task_of
 from support.runs import document, events
@@ -61,7 +61,7 @@ def odds(global_: float):
 
 
 async def refine(make_run, refiner, replies=None, documents=(MILL,), store=None, **options):
-    named = {key: options.pop(key) for key in ("passages", "ids") if key in options}
+    named = {key: options.pop(key) for key in ("ids",) if key in options}
     if "ids" in named:
         named["documents"] = named.pop("ids")
     options.setdefault("labels", odds(0.0))
@@ -90,20 +90,6 @@ async def test_everything_kept_is_a_slice_of_its_document_in_its_order(make_run)
     assert refined.text.startswith("# The Mill\n\n")
 
 
-async def test_a_small_budget_keeps_what_answers(make_run):
-    refined, _, _ = await refine(make_run, sparse(budget=34, least_words=5))
-    assert "built in 1788 by the Harper brothers" in refined.text
-    assert "## History" in refined.text
-    assert "nine tons" not in refined.text
-
-
-async def test_a_document_that_fits_is_kept_whole(make_run):
-    refined, _, _ = await refine(make_run, sparse(budget=100_000))
-    assert refined.tokens == pytest.approx(estimate_tokens(TEXT), rel=0.05)
-    for words in ("grinds corn", "1788", "nine tons", "two coins"):
-        assert words in refined.text
-
-
 async def test_a_chosen_title_weighs_as_much_as_the_question_is_broad(make_run):
     kept = {}
     for scope in (0.0, 1.0):
@@ -115,35 +101,6 @@ async def test_a_chosen_title_weighs_as_much_as_the_question_is_broad(make_run):
         kept[scope] = {node.title for node in weighed.nodes if node.kept and node.title}
     assert "Machines" in kept[1.0]
     assert "Machines" not in kept[0.0]
-
-
-async def test_every_node_has_its_scores_in_the_trace(make_run):
-    _, run, _ = await refine(make_run, sparse(budget=200), choose("History"), labels=odds(0.5))
-    (event,) = events(run, Weighed)
-    nodes = event.to_json()["nodes"]
-    assert {n["level"] for n in nodes} == {"abstract", "section", "paragraph"}
-    for node in nodes:
-        assert node["score"] == pytest.approx(node["local_score"] + 0.5 * node["global_score"])
-        assert 0 <= node["local_score"] <= 1
-    assert [n["global_score"] for n in nodes if n["title"] == "History"] == [1]
-    assert {n["kept"] for n in nodes} == {True, False}
-    assert events(run, Structured)[0].basis == "headings"
-
-
-async def test_passages_bound_what_may_be_kept(make_run):
-    at = TEXT.index("## Visitors")
-    passage = MILL.passage(MILL.span(at, len(TEXT)))
-    refined, _, _ = await refine(make_run, sparse(budget=5000), passages=[passage])
-    assert refined.passages
-    assert all(p.span.start >= at for p in refined.passages)
-
-
-async def test_documents_may_be_named_and_come_in_that_order(make_run):
-    others = [document(name, TEXT.replace("Mill", f"{name} Mill")) for name in ("other", "third")]
-    refined, _, _ = await refine(
-        make_run, sparse(budget=4000), documents=[MILL, *others], ids=["third", "mill"]
-    )
-    assert list(dict.fromkeys(p.document_id for p in refined.passages)) == ["third", "mill"]
 
 
 @pytest.mark.parametrize(
@@ -181,23 +138,15 @@ async def test_a_reranker_scores_every_leaf(make_run):
     assert "wheel" not in {call.model for call in run.meter.calls}
 
 
-@pytest.mark.parametrize("field", ["budget", "outline_tokens", "documents", "least_words"])
-def test_a_number_that_means_nothing_is_wrong_usage(field):
-    with pytest.raises(UsageError, match=f"{field} is -1"):
-        LongRefiner(**{field: -1})
-    with pytest.raises(UsageError, match="most_words is 150"):
-        Refiner(least_words=200)
-
-
 # Query analysis
 
 
 @pytest.mark.parametrize(
     ("label", "scope", "note"),
     [
-        ("[Global]", 1.0, "it says that the answer is in the whole document"),
-        ("[Local]", 0.0, "it says that the answer is in one place"),
-        ("neither", 0.5, "does not say whether"),
+        ("[Global]", 1.0, "it names the whole document"),
+        ("[Local]", 0.0, "it names one place"),
+        ("neither", 0.5, "it names neither"),
     ],
 )
 async def test_without_label_odds_the_model_is_asked_for_the_label(make_run, label, scope, note):
@@ -361,19 +310,6 @@ async def test_a_text_without_headings_is_structured_by_the_model_once(make_run)
     assert "## Chapter" not in refined.text  # the model's title is not text of the document
 
 
-async def test_a_skeleton_may_not_be_longer_than_its_text(make_run):
-    _, _, model = await refine(make_run, sparse(), write([]), documents=[BOOK])
-    (call,) = filter(structures, model.calls)
-    assert call.max_tokens <= estimate_tokens(BOOK.text) + 128
-
-
-async def test_a_text_of_two_paragraphs_is_not_worth_a_call(make_run):
-    for words, calls in ((300, 0), (900, 1)):
-        text = " ".join(f"The mill stands there {i}." for i in range(words // 5))
-        _, _, model = await refine(make_run, sparse(), write([]), documents=[document("m", text)])
-        assert len([*filter(structures, model.calls)]) == calls
-
-
 async def test_a_structure_that_covers_little_is_not_used_and_reported(make_run):
     skeleton = "<section: A>Chapter 0, part 0: the old"
     _, run, _ = await refine(make_run, sparse(), [skeleton], documents=[BOOK])
@@ -500,20 +436,6 @@ async def test_scores_by_a_reranker_need_one(make_run):
         await refine(make_run, sparse(scored_by="reranker"))
 
 
-async def test_a_part_of_a_table_is_read_below_its_head(make_run, reply):
-    rows = "\n".join(f"| Station {i:03} | {i * 7} | {i * 11} |" for i in range(500))
-    rows = rows.replace("Station 333", "Quokka Halt")
-    head = "| Station | Passengers 2022 | Passengers 2023 |\n| --- | --- | --- |"
-    text = f"# Rail\n\n## Figures\n\n{head}\n{rows}\n"
-    async with InMemorySources([document("rail", text)]) as sources:
-        run, model = make_run(sources, [reply()], labels=odds(0.0))
-        strategy = LongRefiner(mode="sparse")
-        await strategy.answer("Passengers of Quokka Halt in the second year?", run)
-    prompt = model.calls[-1].prompt
-    assert "| Quokka Halt | 2331 | 3663 |" in prompt
-    assert "Station | Passengers 2022 | Passengers 2023" in prompt
-
-
 async def test_a_choice_of_titles_that_fails_leaves_the_scores_of_the_text(make_run, reply):
     def say(call):
         if task_of(call.messages) != "reader":
@@ -526,20 +448,3 @@ async def test_a_choice_of_titles_that_fails_leaves_the_scores_of_the_text(make_
         answer = await LongRefiner(mode="sparse").answer(QUESTION, run)
     assert answer.found
     assert any("by the scores of their text alone: it fell over" in w for w in run.warnings)
-
-
-@pytest.mark.parametrize(
-    ("count", "refined"),
-    [
-        (1, ["mill"]),
-        (2, ["mill", "a1"]),
-        (8, ["mill", "a1", "a0", "a2", "a3"]),  # the rest, in which nothing is found, last
-    ],
-)
-async def test_the_best_documents_alone_are_refined(make_run, reply, count, refined):
-    others = [document(f"a{i}", f"# Other {i}\n\nA lake with fish.\n") for i in range(4)]
-    others[1] = document("a1", "# Other 1\n\nA lake with fish, and a mill far away.\n")
-    async with InMemorySources([*others, MILL]) as sources:
-        run, _ = make_run(sources, lambda call: reply(found=False), labels=odds(0.0))
-        await LongRefiner(documents=count, mode="sparse").answer(QUESTION, run)
-    assert [e.document for e in events(run, Weighed)] == refined

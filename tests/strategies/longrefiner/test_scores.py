@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from itertools import pairwise
 from math import sqrt
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from colligate.documents import Hit
 from colligate.library import SearchMode
@@ -118,11 +115,6 @@ async def test_a_paragraph_scores_by_the_best_passage_not_the_first_or_the_last(
     }
 
 
-async def test_what_only_touches_a_paragraph_does_not_count(make_run: Any) -> None:
-    scores = await scored(make_run, ("\n\n# A\n\n", 0.9), ("\n\n# B\n\n", 0.9))
-    assert set(scores.values()) == {0}
-
-
 # LS, GS and their sum.
 # 0 abstract, 1-2 its paragraphs; 3 section A, 4 its own paragraph, 5 sub-section B with 6 and 7,
 # 8 sub-section C with 9; 10 section D with 11.
@@ -160,28 +152,11 @@ def test_an_inner_node_scores_the_mean_of_its_children() -> None:
     assert scores == [1.5, 1.0, 2.0, 3.0, 6.0, 4.0, 3.0, 5.0, -1.0, -1.0, 8.0, 8.0]
 
 
-def test_each_paragraph_needs_a_score() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        compute_local_scores(MADE, [1.0, 2.0])
-
-
 def test_min_max_is_over_the_whole_pool() -> None:
     assert normalise_scores([[2.0, 4.0], [], [6.0]]) == [[0.0, 0.5], [], [1.0]]
     assert normalise_scores([[-1.0, -1.0], [-1.0]]) == [[0.0, 0.0], [0.0]]
     assert normalise_scores([[], []]) == [[], []]
     assert normalise_scores([]) == []
-
-
-@given(
-    st.lists(st.lists(st.floats(-1e6, 1e6), max_size=5), max_size=5).filter(lambda rows: any(rows))
-)
-def test_min_max_keeps_the_order_and_lies_between_0_and_1(rows: list[list[float]]) -> None:
-    pool = [score for row in rows for score in row]
-    moved = [score for row in normalise_scores(rows) for score in row]
-    assert min(moved) == 0.0
-    assert max(moved) == (1.0 if max(pool) > min(pool) else 0.0)
-    order = sorted(range(len(pool)), key=pool.__getitem__)
-    assert all(moved[one] <= moved[other] for one, other in pairwise(order))
 
 
 _T, _S = THIRD, THIRD * HALF

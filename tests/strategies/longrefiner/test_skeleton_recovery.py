@@ -146,17 +146,15 @@ def test_a_paragraph_written_twice_is_found_once() -> None:
     assert given_back.lost == (piece,)
 
 
-def test_what_was_made_up_is_lost_and_draws_nothing_along() -> None:
+def test_what_was_made_up_is_lost() -> None:
     made_up = "The pilot was filmed...in the studio lot."
-    # "put them in charge" stands in the document, but far after what follows it here
-    moved = "They convince their parents...put them in charge."
     given_back = recover(
-        f"<abstract>Bunk'd is a...on another.</abstract><section: Plot>{moved}<br>{made_up}<br>"
+        f"<abstract>Bunk'd is a...on another.</abstract><section: Plot>{made_up}<br>"
         "Emma, Ravi and Zuri...nearby forest.<br>In “We Didn’t Start...in charge.<br>"
         "A few cast members...Christina Ross.",
         document(),
     )
-    assert given_back.lost == (moved, made_up)
+    assert given_back.lost == (made_up,)
     assert given_back.coverage == 1
 
 
@@ -164,7 +162,7 @@ def test_what_was_made_up_is_lost_and_draws_nothing_along() -> None:
     ("pieces", "stretches"),
     [
         # other blanks, quotation marks, dashes and case
-        ('in "we didn\'t  start THE fire"... them in charge', [FIRE]),
+        ('in "we didn\'t  start THE fire"... them in charge.', [FIRE]),
         # only four words of each end are right
         ("Emma, Ravi and Zuri are spending...the very deep in the nearby forest.", [SUMMER]),
         # a word is wrong at either end
@@ -174,55 +172,20 @@ def test_what_was_made_up_is_lost_and_draws_nothing_along() -> None:
         ),
         # nothing is left out, but a letter
         (CAST.replace("special", "spcial"), [CAST]),
-        # without its end a piece reaches to the next, the last to the end of its paragraph
-        (
-            "Emma, Ravi and Zuri...qqq xxx<br>A few cast...Christina Ross.",
-            [f"{SUMMER}\n\n{FIRE}", CAST],
-        ),
+        # without one of its ends a piece reaches to that of its paragraph
+        ("Emma, Ravi and Zuri...qqq xxx<br>A few cast...Christina Ross.", [SUMMER, CAST]),
         ("Emma, Ravi and Zuri...", [SUMMER]),
-        # without its beginning it reaches back to the one before, unless that one is lost
-        (
-            "Bunk'd is a...on another.<br>qqq xxx...put them in charge.",
-            [INTRODUCTION, f"{SUMMER}\n\n{FIRE}"],
-        ),
-        (
-            "Bunk'd is a...on another.<br>xxx yyy zzz...zzz<br>xxx...put them in charge.",
-            [INTRODUCTION, FIRE],
-        ),
+        ("Bunk'd is a...on another.<br>xxx...put them in charge.", [INTRODUCTION, FIRE]),
     ],
 )
 def test_a_piece_is_found_though_it_is_not_exact(pieces: str, stretches: list[str]) -> None:
     assert read(f"<section: A>{pieces}")[-1] == ("A", stretches)
 
 
-@pytest.mark.parametrize(
-    ("piece", "stretch"),
-    [
-        ('"so, it goes"', "“So, it goes.”"),  # too short for a likeness
-        ("It is an ox said to be so...big as it was", "It is an ox that is as big as it was."),
-        ("Here an elephant stands zzz zzz zzz zzz...zzz", "Here an elephant stands in the room."),
-    ],
-)
-def test_little_is_enough_where_it_is_right(piece: str, stretch: str) -> None:
-    text = "He said: “So, it goes.” Then: It is an ox that is as big as it was.\n\n"
-    found = read(f"<section: A>{piece}", f"{text}Here an elephant stands in the room.\n")
-    assert found[-1] == ("A", [stretch])
-
-
 def test_likeness_tells_where_a_paragraph_begins_and_ends_within_a_line() -> None:
     text = TEXT.replace("\n\n", " ")
     piece = "Emma, Ravi und Zuri spend the summer...a creature that lived in the nearby forests."
     assert read(f"<section: A>{piece}", text)[-1] == ("A", [SUMMER])
-
-
-def test_all_words_of_an_end_count_before_the_first_four() -> None:
-    other = "They adapt to life there, and nobody minds but the neighbours of the nearby forest."
-    wanted = "They adapt to life “there” and learn to like the bears of the nearby forest."
-    found = read(
-        '<section: A>They adapt to life "there" and learn...bears of the nearby forest.',
-        f"{other}\n\n{wanted}\n",
-    )
-    assert found[-1] == ("A", [wanted])
 
 
 def test_an_end_that_is_far_off_is_of_another_paragraph() -> None:
@@ -246,18 +209,9 @@ def test_the_text_before_what_is_found_first_is_the_abstract() -> None:
     source = make(text)
     given_back = recover("<section: Cast>A few cast...Christina Ross.", source)
     assert outline(given_back, source) == [
-        ("abstract", [INTRODUCTION, SUMMER]),
+        ("abstract", [f"{INTRODUCTION}\n\n{SUMMER}"]),
         ("Cast", [CAST]),
     ]
-
-
-def test_marks_that_a_model_leaves_out_belong_to_the_paragraph() -> None:
-    text = "intro\n\n- **Emma** and Ravi spend the summer at a *camp*.\n\n> (Zuri met them.)\n"
-    found = read("<section: A>Emma and Ravi...at a camp<br>Zuri met them", text)
-    assert found[-1] == (
-        "A",
-        ["- **Emma** and Ravi spend the summer at a *camp*.", "> (Zuri met them.)"],
-    )
 
 
 @pytest.mark.parametrize("text", ["", " \n", TEXT])

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Basis, Document, Kind, Span, Structure, Tree, TreeBuilder
+from colligate.documents import Basis, Document, Kind, Structure, Tree, TreeBuilder
 from colligate.documents.sentences import word_spans
-from colligate.documents.tokens import estimate_tokens
-from colligate.errors import SpanError, UsageError
 from colligate.strategies.longrefiner.structuring import (
     Article,
     ArticleNode,
@@ -81,14 +79,6 @@ Fresnel's.
     assert made.leaves_under[5] == (5,)
 
 
-def test_a_section_runs_from_its_heading_to_its_last_paragraph() -> None:
-    made = build_article(lighthouse("# A\n\none\n\n## B\n\ntwo\n\n# C\n\nthree"))
-    spans = {node.title: made.document.slice(node.span) for node in made.nodes}
-    assert spans["A"] == "# A\n\none\n\n## B\n\ntwo"
-    assert spans["B"] == "## B\n\ntwo"
-    assert spans["C"] == "# C\n\nthree"
-
-
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
@@ -134,16 +124,6 @@ def test_a_section_runs_from_its_heading_to_its_last_paragraph() -> None:
             "# Abstract\n\n## Aims\n\n### Light\n\none\n\n# B\n\ntwo",
             ["abstract: abstract", "  - one", "section: B", "  - two"],
             id="everything in the abstract is abstract",
-        ),
-        pytest.param(
-            "# A\n\none\n\n# Summary\n\ntwo",
-            ["section: A", "  - one", "section: Summary", "  - two"],
-            id="a later section called summary is a section",
-        ),
-        pytest.param(
-            "# A\n\none\n\n##\n\ntwo\n\n#\n\nthree\n\n# B\n\nfour",
-            ["section: A", "  - one", "  - two", "  - three", "section: B", "  - four"],
-            id="a heading without words opens no section",
         ),
         pytest.param(
             "# A\n\n## B\n\n## C\n\ntext\n\n# D\n\n# E\n\nmore",
@@ -225,40 +205,6 @@ def test_a_tree_that_a_model_made_over_text_without_headings() -> None:
     assert made.document.slice(made.nodes[2].span) == text[text.index("first") :]
 
 
-def test_within_keeps_only_what_lies_inside() -> None:
-    found = lighthouse("# A\n\none two three\n\nfour five six\n\n# B\n\nseven\n\n# C\n\neight")
-    start = found.text.index("two")
-    spans = [
-        found.span(start, found.text.index("seven") + 5),
-        found.span(start - 4, start),
-        Span("another", 0, 3),
-    ]
-    assert drawn(build_article(found, within=spans, least_words=1, most_words=5)) == [
-        "section: A",
-        "  - one two three",
-        "  - four five six",
-        "section: B",
-        "  - seven",
-    ]
-    assert build_article(found, within=[]).nodes == ()
-    with pytest.raises(SpanError):
-        build_article(found, within=[Span("d", 0, len(found) + 1)])
-
-
-def test_neighbouring_spans_are_taken_as_one() -> None:
-    found = lighthouse("one\n\ntwo\n\nthree\n\nfour", flat=True)
-    spans = [found.span(0, 3), found.span(5, 8), found.span(17, 21)]
-    assert drawn(build_article(found, within=spans)) == ["- one\n\ntwo", "- four"]
-
-
-def test_lengths_of_paragraphs_are_passed_on() -> None:
-    found = lighthouse("# A\n\none two\n\nthree four")
-    assert len(build_article(found).leaves) == 1
-    assert len(build_article(found, least_words=2, most_words=5).leaves) == 2
-    with pytest.raises(UsageError):
-        build_article(found, least_words=9, most_words=5)
-
-
 BLOCK = st.one_of(
     st.tuples(st.integers(1, 5), st.sampled_from(["A", "B", "Abstract", "Lighthouse", ""])).map(
         lambda made: f"{'#' * made[0]} {made[1]}"
@@ -270,17 +216,10 @@ BLOCK = st.one_of(
 
 
 @settings(max_examples=150)
-@given(data=st.data(), blocks=st.lists(BLOCK, max_size=14), flat=st.booleans())
-def test_an_article_is_a_tree_that_leaves_out_no_text(
-    data: st.DataObject, blocks: list[str], flat: bool
-) -> None:
+@given(blocks=st.lists(BLOCK, max_size=14), flat=st.booleans())
+def test_an_article_is_a_tree_that_leaves_out_no_text(blocks: list[str], flat: bool) -> None:
     found = lighthouse("\n\n".join(blocks), flat=flat)
-    places = st.integers(0, len(found))
-    within = data.draw(
-        st.none()
-        | st.lists(st.tuples(places, places).map(lambda p: found.span(min(p), max(p))), max_size=3)
-    )
-    made = build_article(found, least_words=10, most_words=30, within=within)
+    made = build_article(found, least_words=10, most_words=30)
     leaves = [made.nodes[leaf] for leaf in made.leaves]
 
     assert [node.id for node in made.nodes] == list(range(len(made.nodes)))
@@ -297,11 +236,7 @@ def test_an_article_is_a_tree_that_leaves_out_no_text(
     assert all(len(word_spans(found.slice(leaf.span))) < 40 for leaf in leaves)
 
     headings = [node.heading for node in found.tree.sections if node.heading]
-    wanted = {
-        i
-        for area in ([found.span(0, len(found))] if within is None else within)
-        for i in range(area.start, area.end)
-    }
+    wanted = set(range(len(found)))
     wanted -= {i for span in headings for i in range(span.start, span.end)}
     held = {i for leaf in leaves for i in range(leaf.span.start, leaf.span.end)}
     solid = {i for i, character in enumerate(found.text) if not character.isspace()}
@@ -331,13 +266,3 @@ def test_parts_leave_nothing_out_and_come_in_order(paragraphs: list[str], most_t
     assert all(a.end <= b.start for a, b in pairwise(spans))
     together = "".join(document.slice(span) for span in spans)
     assert "".join(together.split()) == "".join(document.text.split())
-
-
-def test_a_part_holds_as_many_paragraphs_as_fit() -> None:
-    document = make("\n\n".join(f"Paragraph number {i} of the text. " * 12 for i in range(20)))
-    texts = [document.slice(span) for span in split_parts(document, 400)]
-    assert 1 < len(texts) < 20
-    assert all(estimate_tokens(text) <= 400 for text in texts)
-    assert [document.slice(span) for span in split_parts(document, 100_000)] == [
-        document.text.strip()
-    ]

@@ -7,7 +7,7 @@ import pytest
 from colligate.core.answer import NOT_FOUND
 from colligate.core.parameters import set_parameters
 from colligate.documents import Hit
-from colligate.errors import ServerFailed, UsageError
+from colligate.errors import UsageError
 from colligate.lab.bench.metrics.evidence import PASSAGES
 from colligate.lab.bench.outcome import observe
 from colligate.lab.bench.question import Question, QuestionReading
@@ -198,23 +198,6 @@ async def test_a_heading_that_was_partly_seen_is_not_expanded(sources, make_run)
     assert opened(routing) == ["Prices"]
 
 
-@pytest.mark.parametrize(
-    ("named", "expanded"),
-    [
-        (("==Rides==", "===Records==="), ["Rides"]),  # all of it was shown by the first
-        (("===Records===", "==Rides=="), ["Records", "Rides"]),  # the rest of it is new
-    ],
-)
-async def test_a_heading_shown_since_it_was_named_is_skipped(make_run, named, expanded):
-    text = PARK.replace("There are forty rides.\n\n", "")  # Rides is over headings alone
-    park = document("park", text)
-    async with InMemorySources([park]) as sources:
-        say = follow(*(("EXPAND", heading) for heading in named))
-        (routing,), routed, _ = await route(sources, make_run, say, hit("Superman", park))
-    assert opened(routing) == expanded
-    assert "river ride is wet" in routed[-1].shown
-
-
 async def test_a_heading_named_from_two_subtrees_is_expanded_once(sources, make_run):
     say = follow(("EXPAND", "==Prices=="))
     _, routed, _ = await route(sources, make_run, say, TOWER, RECORD)
@@ -235,20 +218,6 @@ async def test_expansions_are_counted_per_document(sources, make_run, expansions
 # What is shown
 
 
-async def test_two_passages_of_one_section_are_one_subtree(sources, make_run):
-    _, routed, _ = await route(sources, make_run, refuse, TOWER, SOLD)
-    assert len(routed) == 1
-    _, routed, _ = await route(sources, make_run, refuse, TOWER, PRICE)
-    assert len(routed) == 2
-
-
-async def test_documents_come_by_their_best_passage(sources, make_run):
-    for hits in ((FISH, TOWER, FISH), (TOWER, FISH)):
-        routings, _, _ = await route(sources, make_run, refuse, *hits)
-        found = list(dict.fromkeys(each.passage.document_id for each in hits))
-        assert [routing.tree.document.id for routing in routings] == found
-
-
 async def test_a_small_window_gets_a_small_subtree(make_run):
     paragraphs = "\n\n".join(f"Paragraph {i} says something of the park." * 5 for i in range(100))
     park = document("park", f"# Six Flags\n\n## History\n\nThe Superman tower.\n\n{paragraphs}\n")
@@ -258,16 +227,6 @@ async def test_a_small_window_gets_a_small_subtree(make_run):
     assert "The Superman tower." in model.calls[0].prompt
     assert "Paragraph 90" not in model.calls[0].prompt
     assert any("holds only a part of 'Six Flags'" in warning for warning in run.warnings)
-
-
-async def test_every_illegal_action_is_in_the_trace_with_its_reason(sources, make_run):
-    reply = "[ANSWER] 2: ==History==\n[EXPAND] 99: x\nhm"
-    _, (event,), _ = await route(sources, make_run, [reply])
-    rejected = [(each["node"], each["tag"]) for each in event.to_json()["rejected"]]
-    assert rejected == [(2, "answer"), (99, "expand")]
-    assert all(each.why for each in event.rejected)
-    assert event.dropped == ("hm",)
-    assert event.shown.splitlines()[0] == "-1: Six Flags"
 
 
 async def test_of_a_reply_that_was_cut_the_whole_lines_count(sources, make_run):
@@ -301,17 +260,6 @@ async def test_without_refusals_a_refused_subtree_is_accepted(sources, make_run)
     assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
 
 
-@pytest.mark.parametrize("fields", [{}, {"no_content": True}])
-async def test_without_refusals_all_blocks_found_in_one_subtree_are_accepted(
-    sources, make_run, fields
-):
-    (routing,), (event,), _ = await route(
-        sources, make_run, refuse, TOWER, SOLD, no_refuse=True, **fields
-    )
-    assert event.highlighted == (3, 4)
-    assert list(routing.answers) == [3, 4]
-
-
 async def test_without_expansions_nothing_more_is_shown(sources, make_run):
     _, routed, _ = await route(sources, make_run, ["[EXPAND] 5: ==Rides=="], no_expand=True)
     assert len(routed) == 1
@@ -335,26 +283,6 @@ async def test_without_similarity_a_block_is_drawn_for_each_passage(make_run):
         assert drawn != {question: await draw(question, hit("sold", twin)) for question in drawn}
         both = [await draw(str(n), TOWER, PRICE) for n in range(10)]
         assert max(map(len, both)) == 2  # one for each passage; equal subtrees are shown once
-
-
-async def test_without_similarity_what_was_found_is_not_seen_until_it_is_shown(sources, make_run):
-    """The search found the block under History; a random one was shown in its place."""
-    say = follow(("EXPAND", "==History=="), ("ANSWER", "In 2003 the park"))
-    for number in map(str, range(10)):
-        (routing,), routed, _ = await route(
-            sources, make_run, say, question=number, no_similarity=True
-        )
-        assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
-        assert ("In 2003" in routed[0].shown) == (not routing.expanded)
-
-
-async def test_headings_alone_can_all_be_expanded(sources, make_run):
-    say = follow(("EXPAND", "==History=="), ("ANSWER", "In 2003 the park"))
-    (routing,), (first, second), _ = await route(sources, make_run, say, no_content=True)
-    assert "In 2003" not in first.shown
-    assert "In 2003" in second.shown
-    assert list(routing.expanded) == [2]
-    assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
 
 
 # What is handed to the reader
@@ -415,29 +343,7 @@ async def test_without_the_router_each_chunk_is_a_passage(make_run):
     assert all(text.startswith("Six Flags\n") for text in outcome.passages)
 
 
-async def test_equal_passages_are_read_once(make_run):
-    twins = [DOCUMENTS["park"], document("twin", PARK)]
-    async with InMemorySources(twins) as sources:
-        run, model = make_run(sources, follow(("ANSWER", "In 2003 the park opened")))
-        answer = await RDR2(mode="sparse").answer(QUESTION, run)
-    assert len(bodies(model.calls[-1].prompt)) == len(answer.evidence) == 1
-
-
 # Models
-
-
-async def test_a_router_that_fails_later_leaves_what_was_accepted(sources, make_run):
-    calls = iter(range(9))
-
-    def say(call):
-        if task_of(call.messages) == "reader" or not next(calls):
-            return follow(("ANSWER", "In 2003 the park"), ("EXPAND", "==Prices=="))(call)
-        return ServerFailed("it fell")
-
-    run, _ = make_run(sources, say)
-    answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
-    assert answer.citations[0].quote == "In 2003 the park opened the Superman tower."
-    assert any("it fell" in warning for warning in run.warnings)
 
 
 async def test_a_router_may_enclose_its_lines(sources, make_run):

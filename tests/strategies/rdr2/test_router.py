@@ -3,10 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.strategies.rdr2.router import (
-    REFUSAL,
     Action,
     Tag,
-    enclosing_router_messages,
     parse_enclosed_router_reply,
     parse_router_reply,
 )
@@ -103,11 +101,6 @@ def test_what_breaks_a_rule_is_rejected_with_the_rule(reply, why):
     assert not made.collapsed
 
 
-def test_a_heading_is_collapsed_only_if_nothing_anywhere_below_is_shown():
-    assert parse_router_reply("[EXPAND] 2", RECORDS).expansions == ()
-    assert parse_router_reply("[EXPAND] 5", HISTORY).expansions == (5,)
-
-
 @pytest.mark.parametrize(
     "reply",
     ["[ANSWER] 3: It opened\nI cannot answer the rest.", "[REFUSE]", "Cannot answer"],
@@ -173,8 +166,3 @@ def test_no_reply_breaks_the_rules(parse, reply):
 def test_what_is_accepted_of_enclosed_lines(reply, answers, expansions):
     made = parse_enclosed_router_reply(reply, HISTORY)
     assert (made.answers, made.expansions) == (answers, expansions)
-
-
-def test_an_enclosed_refusal_is_one():
-    assert parse_enclosed_router_reply(REFUSAL, HISTORY).refused
-    assert "</answer>" in enclosing_router_messages("When?", HISTORY.text)[0].content

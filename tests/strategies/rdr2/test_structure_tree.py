@@ -4,14 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.documents import Basis, Document, Kind, Span, Structure, TreeBuilder
-from colligate.documents.markdown import own_span
-from colligate.errors import SpanError
+from colligate.documents import Span
 from colligate.strategies.rdr2.tree import (
     WIKIPEDIA,
     StructureTree,
     build_structure_tree,
-    map_to_nodes,
 )
 from support.documents import block_spans, make
 
@@ -170,17 +167,6 @@ def test_a_document_without_headings_has_an_introduction(text: str) -> None:
     assert tree.document.slice(tree.nodes[0].span) == "one\n\ntwo"
 
 
-def test_text_after_the_sections_hangs_on_the_root() -> None:
-    builder = TreeBuilder("d")
-    root = builder.add(Kind.ROOT, 0, 9, None)
-    section = builder.add(Kind.SECTION, 0, 4, root, level=1, title="Part")
-    builder.add(Kind.PARAGRAPH, 0, 4, section)
-    builder.add(Kind.PARAGRAPH, 5, 9, root)
-    it = Document("d", "D", "text more", builder.build(Structure(1.0, Basis.MARKUP)))
-    tree = build_structure_tree(it)
-    assert lines(tree) == ["-1: D", "  0: ==Part==", "    1: text", "  2: more"]
-
-
 def test_a_text_without_known_blocks_is_cut_at_blank_lines() -> None:
     it = make("one\nline\n \t\ntwo \n\n\n  three   \n", "", flat=True)
     made = build_structure_tree(it)
@@ -196,96 +182,32 @@ def test_no_text_can_pass_for_another_line() -> None:
     assert not any("\t" in node.text for node in tree.nodes.values())
 
 
-def test_relatives() -> None:
-    assert TREE.content_children(6) == (7, 9, 10, 11)
-    assert TREE.content_children(2) == ()
-    assert TREE.content_under(6) == (7, 8, 9, 10, 11)
-    assert TREE.content_under(2) == (4, 5)
-    assert TREE.content_under(-1) == (1, 4, 5, 7, 8, 9, 10, 11)
-    assert TREE.ancestors(8) == (7, 6, -1)
-    assert TREE.ancestors(-1) == ()
-
-
 # Where a span is
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "texts", "ids"),
+    ("start", "end", "ids"),
     [
-        pytest.param("Wynne", "", ["Angus Wynne built it in a year."], (4,), id="one paragraph"),
-        pytest.param(
-            "first day",
-            "coaster",
-            [
-                "Visitors came from the first day on.",
-                "### Closed rides",
-                "## Records",
-                "- Tallest coaster: Titan",
-            ],
-            (5, 6, 7),  # an empty section has no node of its own
-            id="headings in between",
-        ),
-        pytest.param(
-            "### Construction", "Wynne", ["Angus Wynne built it in a year."], (4,), id="not around"
-        ),
-        pytest.param("## Hist", "", ["## History"], (2,), id="a bare heading"),
-        pytest.param("### Closed rides", "", ["### Closed rides"], (2,), id="of an empty section"),
-        pytest.param("# Six", "", ["# Six Flags"], (-1,), id="the title"),
-        pytest.param("245 feet", "", ["- at 245 feet"], (8,), id="a nested item alone"),
-        pytest.param(
-            "Titan", "245", ["- Tallest coaster: Titan", "- at 245 feet"], (7, 8), id="both items"
-        ),
-        pytest.param("Nobody knows", "", ["Nobody knows."], (-1,), id="left out"),
+        pytest.param("Wynne", "", (4,), id="one paragraph"),
+        pytest.param("first day", "coaster", (5, 6, 7), id="headings in between"),
+        pytest.param("### Construction", "Wynne", (4,), id="not around"),
+        pytest.param("## Hist", "", (2,), id="a bare heading"),
+        pytest.param("### Closed rides", "", (2,), id="of an empty section"),
+        pytest.param("# Six", "", (-1,), id="the title"),
+        pytest.param("245 feet", "", (8,), id="a nested item alone"),
+        pytest.param("Titan", "245", (7, 8), id="both items"),
+        pytest.param("Nobody knows", "", (-1,), id="left out"),
+        pytest.param("\n\nVisitors", "\n\n", (3,), id="blanks between blocks"),
     ],
 )
-def test_a_span_is_mapped_to_nodes(
-    start: str, end: str, texts: list[str], ids: tuple[int, ...]
-) -> None:
-    span = span_of(start, end)
-    own = [own_span(DOCUMENT, node) for node in map_to_nodes(DOCUMENT.tree, span)]
-    assert [DOCUMENT.slice(each) for each in own if each] == texts
-    assert TREE.map_span(span) == ids
-
-
-def test_blanks_between_blocks_are_mapped_to_the_section_around() -> None:
-    gap = TEXT.index("\n\nVisitors")
-    span = Span("d", gap, gap + 2)
-    assert [node.title for node in map_to_nodes(DOCUMENT.tree, span)] == ["Construction"]
-    assert TREE.map_span(span) == (3,)
-
-
-def test_a_span_of_an_introduction_includes_it() -> None:
-    text = "---\nyear: 1961\n---\n\n# Park\n\nLead.\n\n## Rides\n\nTitan.\n"
-    tree = build_structure_tree(make(text, "Park"))
-    assert tree.map_span(Span("d", 0, text.index("Lead") + 1)) == (0, 1, 2)
+def test_a_span_is_mapped_to_nodes(start: str, end: str, ids: tuple[int, ...]) -> None:
+    assert TREE.map_span(span_of(start, end)) == ids
 
 
 def test_an_empty_document_is_its_root() -> None:
-    it = make("", "D")
-    assert [node.kind for node in map_to_nodes(it.tree, Span("d", 0, 0))] == [Kind.ROOT]
-    tree = build_structure_tree(it)
+    tree = build_structure_tree(make("", "D"))
     assert tree.map_span(Span("d", 0, 0)) == (-1,)
     assert tree.render_routed(()) == ""
-
-
-def test_a_span_of_another_document_is_an_error() -> None:
-    with pytest.raises(SpanError, match="other"):
-        TREE.map_span(Span("other", 0, 5))
-
-
-@given(st.data())
-def test_all_content_a_span_touches_is_mapped(data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(TEXT) - 1))
-    span = DOCUMENT.span(start, data.draw(st.integers(start, len(TEXT))))
-    found = map_to_nodes(DOCUMENT.tree, span)
-    assert [node.id for node in found] == list(range(found[0].id, found[-1].id + 1))
-    content = [node for node in DOCUMENT.tree if node.kind not in (Kind.ROOT, Kind.SECTION)]
-    touched = [n for n in content if (own := own_span(DOCUMENT, n)) and own.overlaps(span)]
-    assert set(touched) <= set(found)
-    if touched:
-        assert found[0].span.overlaps(span)
-        assert found[0].kind is not Kind.SECTION
-        assert found[-1] == touched[-1]
 
 
 # What was accepted
@@ -301,17 +223,6 @@ def test_neighbours_in_one_section_are_one_passage() -> None:
     assert passages[1].section == ("Six Flags", "History", "Construction")
 
 
-def test_what_content_hangs_on_comes_with_it() -> None:
-    assert [p.text for p in TREE.extract_passages([8])] == [
-        "- Tallest coaster: Titan\n  - at 245 feet"
-    ]
-
-
-@pytest.mark.parametrize("nodes", [[], [-1, 0, 2]])
-def test_headings_are_not_passages(nodes: list[int]) -> None:
-    assert TREE.extract_passages(nodes) == ()
-
-
 def test_the_routed_passage_shows_its_blocks_and_their_headings_alone() -> None:
     passage = TREE.extract_routed([8, 5])
     assert passage.text == (
@@ -320,13 +231,6 @@ def test_the_routed_passage_shows_its_blocks_and_their_headings_alone() -> None:
     )
     assert passage.locate("came from the first day") is not None
     assert passage.locate("Angus Wynne built it") is None
-
-
-def test_routed_text_is_title_headings_and_content() -> None:
-    assert TREE.render_routed([8, 5]) == (
-        "Six flags\n==History==\n===Construction===\nVisitors came from the first day on.\n"
-        "==Records==\n* Tallest coaster: Titan\n* at 245 feet"
-    )
 
 
 _PIECES = st.lists(

@@ -1,6 +1,3 @@
-import pytest
-
-from colligate.models.structured import parse
 from colligate.strategies.spd_rag.agent import list_statements
 from colligate.strategies.spd_rag.prompts import AgentAction, LastAction, agent_messages
 
@@ -15,12 +12,6 @@ def test_the_last_turn_can_only_finalize():
     assert LastAction.model_json_schema()["properties"]["action"]["const"] == "finalize"
     for schema in (AgentAction, LastAction):
         assert schema.model_json_schema()["required"] == asked(schema)
-
-
-@pytest.mark.parametrize(("said", "relevance"), [("7", 1.0), ("NaN", 0.0), ("-3", 0.0)])
-def test_what_is_left_out_or_no_share_is_forgiven(said, relevance):
-    turn, _ = parse(f'{{"action": "search", "query": null, "relevance": {said}}}', AgentAction)
-    assert (turn.query, turn.relevance, turn.findings) == ("", relevance, "")
 
 
 def test_the_agent_gets_its_tasks_and_the_question_only_where_it_is_to_reach_it():

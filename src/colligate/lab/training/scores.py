@@ -120,7 +120,7 @@ def shown_subtree(shown: str, headings: Collection[int]) -> SubTree:
     for node in range(root, max(visible) + 1):
         depth, text = visible.get(node, (_HIDDEN, ""))
         nodes[node] = StructureNode(node, node in headings, depth, text, span, None, ())
-    tree = StructureTree(nothing, nodes, root, nothing.tree, {})
+    tree = StructureTree(nothing, nodes, root)
     return SubTree(tree, (), frozenset(visible), shown, frozenset())
 
 

@@ -34,14 +34,14 @@ from colligate.documents.tokens import CJK
 from colligate.lab.bench.metrics.answers import normalise_dual, remove_citation_marks
 from colligate.models import Message
 from colligate.models.structured import json_schema_of, with_schema
-from colligate.strategies.dualrag.events import (
+from colligate.strategies.dualrag.knowledge import ELSE, Fragment, KnowledgeOutline
+from colligate.strategies.dualrag.method import (
     Gathered,
     Identified,
     Reasoned,
     Stopped,
     Summarised,
 )
-from colligate.strategies.dualrag.knowledge import ELSE, Fragment, KnowledgeOutline
 from colligate.strategies.dualrag.prompts import (
     LONGEST_STATEMENT,
     MOST_STATEMENTS,

@@ -1,6 +1,6 @@
 """DualRAG: reason and query in a loop, keep knowledge in an outline.
 
-Read `method` first, then `knowledge` and `prompts`; `events` are what a run reports.
+Read `method` first, then `knowledge` and `prompts`.
 """
 
 from colligate.strategies.dualrag.knowledge import Knowledge, KnowledgeOutline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
@@ -122,30 +122,7 @@ def _bare(text: str) -> str:
 
 
 ELSE = "else"
-"""The name that collects what belongs to no entity; nothing is linked to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A name that was asked for, and the entity it is; `new` if the outline does not have it."""
-
-    asked: str
-    name: str
-    new: bool
-
-
-def link_names(asked: Sequence[str], known: Collection[str]) -> list[Link]:
-    """Link each name to a known one, or to an earlier one of `asked`, of the same characters.
-
-    The Entity Identifier is told to reuse a name; otherwise it is new.
-    """
-    names = {*known} - {ELSE}
-    found = []
-    for each in asked:
-        name = ELSE if each.casefold() == ELSE else each
-        found.append(Link(each, name, name not in names))
-        names |= {name} - {ELSE}
-    return found
+"""The name that collects what belongs to no entity."""
 
 
 class Stop(StrEnum):
@@ -212,13 +189,10 @@ class Knowledge:
     @property
     def stated(self) -> list[Stated]:
         """The located statements of the outline with their places, as an answer can cite them."""
-        places: dict[str, dict[Span, None]] = {}
-        for _, each in self.outline.entries:
-            if each.located:
-                places.setdefault(each.text, {}).update(dict.fromkeys(each.spans))
+        located = dict.fromkeys(each for _, each in self.outline.entries if each.located)
         return [
-            Stated(text, tuple(Place(span, "outline") for span in spans))
-            for text, spans in places.items()
+            Stated(each.text, tuple(Place(span, "outline") for span in each.spans))
+            for each in located
         ]
 
     async def for_reader(

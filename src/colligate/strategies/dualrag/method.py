@@ -19,10 +19,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import NOT_FOUND, Answer, Form
+from colligate.core.events import Event, pluralize
 from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
@@ -30,7 +31,7 @@ from colligate.core.prompts import Reasoning, parse_sentence
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import join_rankings
-from colligate.documents import Document, Hit, Passage
+from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.locating import locate
 from colligate.documents.sentences import split_sentences
 from colligate.errors import BudgetExceeded, ColligateError, MalformedOutput, ModelError
@@ -38,21 +39,11 @@ from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 from colligate.readers.citing import Cited, finish, locate_statements
 from colligate.readers.lookup import reserve_for_answer
-from colligate.strategies.dualrag.events import (
-    Gathered,
-    Identified,
-    Outlined,
-    OutlineEntity,
-    Reasoned,
-    Stopped,
-    Summarised,
-)
 from colligate.strategies.dualrag.knowledge import (
     ELSE,
     Fragment,
     Knowledge,
     Stop,
-    link_names,
 )
 from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
@@ -232,30 +223,26 @@ class DualRAG:
             else:
                 template = self.templates.get("identifier")
                 entities = await identify_entities(knowledge, run, template)
-        found = await gather(self._retrieve(*each, run) for each in entities.items())
+        sought = await gather(self._retrieve(*each, run) for each in entities.items())
         if self.no_entities and not self.ei2:
-            found = _group_by_title(found[0])
-        sought = []
-        for each in found:
-            heading = _RAW if self.no_outline else each.name
-            unseen = knowledge.outline.unseen(heading, [hit.passage for hit in each.hits])
-            sought.append(_Sought(each.name, heading, each.queries, tuple(unseen)))
+            sought = _group_by_title(sought[0])
+        for each in sought:
             redundant = knowledge.count_redundant([best[: self.k] for best in each.ranked])
             run.emit(
                 Gathered(
                     round=knowledge.rounds + 1,
-                    entity=each.name,
+                    entity=each.entity,
                     queries=each.queries,
                     spans=tuple(hit.passage.span for hit in each.hits),
                     scores=tuple(hit.score for hit in each.hits),
                     how=each.how,
-                    unseen=tuple(passage.span for passage in unseen),
+                    unseen=tuple(passage.span for passage in self._unseen(each, knowledge)),
                     redundant=redundant,
                 )
             )
         return sought
 
-    async def _retrieve(self, name: str, queries: tuple[str, ...], run: Run) -> _Retrieved:
+    async def _retrieve(self, name: str, queries: tuple[str, ...], run: Run) -> _Sought:
         """Return D'_e, the best passages for an entity (equations 6 to 8)."""
         ranked = await gather(  # D_q
             run.search(query, k=self.retrieved, mode=self.mode) for query in queries
@@ -266,7 +253,15 @@ class DualRAG:
             by = ", ".join(queries) if name == ELSE else name  # e, as in the code
             hits = await run.reorder(by, hits, mode=self.mode)
             how = f"reranked for “{by}”"
-        return _Retrieved(name, queries, hits[: self.k], how, ranked)
+        return _Sought(name, queries, hits[: self.k], how, ranked)
+
+    def _heading(self, sought: _Sought) -> str:
+        return _RAW if self.no_outline else sought.entity
+
+    def _unseen(self, sought: _Sought, knowledge: Knowledge) -> list[Passage]:
+        """Return the passages that were not read for the entity yet: D'_e without seen_e."""
+        passages = [hit.passage for hit in sought.hits]
+        return knowledge.outline.unseen(self._heading(sought), passages)
 
     # 2. Progressive knowledge aggregation
 
@@ -275,16 +270,14 @@ class DualRAG:
 
         The summaries beside one that fails are appended before its error is raised.
         """
-        sought = [each for each in sought if each.unseen]
+        sought = [each for each in sought if self._unseen(each, knowledge)]
         with run.meter.step("summarizer"):
             summaries = await gather(self._summarise(knowledge, run, each) for each in sought)
         new: list[Fragment] = []
         # Merge in the order of the entities, whichever summary came first.
         for each, summary in zip(sought, summaries, strict=True):
             if not isinstance(summary, ColligateError):
-                if summary.event is not None:
-                    run.emit(summary.event)
-                new += knowledge.merge(each.heading, summary.fragments, summary.passages)
+                new += knowledge.merge(self._heading(each), *summary)
         outline = tuple(
             OutlineEntity(name, tuple(entity.fragments))
             for name, entity in knowledge.outline.entities.items()
@@ -295,67 +288,47 @@ class DualRAG:
 
     async def _summarise(
         self, knowledge: Knowledge, run: Run, sought: _Sought
-    ) -> _Summarised | ColligateError:
-        """Return k_t^e: what the new passages say of an entity (equation 9); or the failure."""
+    ) -> tuple[list[Fragment], list[Passage]] | ColligateError:
+        """Return k_t^e (equation 9) and the new passages that it is of; or the failure."""
+        passages = self._unseen(sought, knowledge)
         if self.no_outline:
-            raw = [
-                Fragment(f"{each.full_title}\n{each.text.strip()}", (each.span,))
-                for each in sought.unseen
-            ]
-            return _Summarised(raw, sought.unseen)
+            raw = (f"{each.full_title}\n{each.text.strip()}" for each in passages)
+            spans = ((each.span,) for each in passages)
+            return list(map(Fragment, raw, spans)), passages
         free = self.summaries == "free"
         ask = partial(
             summarizer_messages,
             knowledge.question,
             knowledge.thoughts,
-            (sought.name, sought.queries),
+            (sought.entity, sought.queries),
             free=free,
             template=self.templates.get("summarizer"),
         )
         schema = None if free else Summary
         said, fragments, readable = 0, list[Fragment](), True
-        passages = list(sought.unseen)
         try:
             passages = await fit_window(passages, ask, run, Room(SUMMARY_TOKENS, schema=schema))
             write = write_freely if free else write_statements
             said, fragments = await write(knowledge.question, passages, ask(passages), run)
         except MalformedOutput as error:
             readable = False
-            run.warn(f"what was found for “{sought.name}” is not summarised: {error.what}")
+            run.warn(f"what was found for “{sought.entity}” is not summarised: {error.what}")
         except (BudgetExceeded, ModelError) as error:
             return error
-        event = Summarised(knowledge.rounds + 1, sought.name, said, tuple(fragments), readable)
-        return _Summarised(fragments, passages, event)
-
-
-@dataclass(frozen=True)
-class _Retrieved:
-    """An entity, its queries, its best passages, how they are ranked, and what each query found."""
-
-    name: str
-    queries: tuple[str, ...]
-    hits: Sequence[Hit]
-    how: str
-    ranked: Sequence[Sequence[Hit]]
+        found = tuple(fragments)
+        run.emit(Summarised(knowledge.rounds + 1, sought.entity, said, found, readable))
+        return fragments, passages
 
 
 @dataclass(frozen=True)
 class _Sought:
-    """An entity of a round, its heading in the outline, its queries, and the passages to read."""
+    """An entity, its queries, its best passages, how they are ranked, and what each query found."""
 
-    name: str
-    heading: str
+    entity: str
     queries: tuple[str, ...]
-    unseen: tuple[Passage, ...]
-
-
-@dataclass(frozen=True)
-class _Summarised:
-    """The summary of an entity's passages; without an event if they are used as they are."""
-
-    fragments: Sequence[Fragment]
-    passages: Sequence[Passage]
-    event: Summarised | None = None
+    hits: Sequence[Hit]
+    how: str
+    ranked: Sequence[Sequence[Hit]] = ()
 
 
 async def identify_entities(
@@ -375,15 +348,8 @@ async def identify_entities(
         wanted, readable = made.value.entities, True
     except MalformedOutput:
         wanted, readable = [], False
-    asked = clean_entities(wanted, knowledge.latest)
-    linked = link_names([name for name, _ in asked], knowledge.outline.entities)  # E_{t-1}
-    queries: dict[str, tuple[str, ...]] = {}
-    for link, (_, of_link) in zip(linked, asked, strict=True):
-        so_far = queries.get(link.name, ())
-        queries[link.name] = tuple(dict.fromkeys([*so_far, *of_link]))
-    run.emit(
-        Identified(knowledge.rounds + 1, tuple(linked), tuple(each for _, each in asked), readable)
-    )
+    queries = dict(clean_entities(wanted, knowledge.latest))
+    run.emit(Identified(knowledge.rounds + 1, tuple(queries), tuple(queries.values()), readable))
     return queries
 
 
@@ -401,14 +367,14 @@ async def make_single_query(knowledge: Knowledge, run: Run, *, written: bool) ->
     return query
 
 
-def _group_by_title(found: _Retrieved) -> list[_Retrieved]:
+def _group_by_title(found: _Sought) -> list[_Sought]:
     """Group passages by the title of their document, in the order of the best of each."""
     groups: dict[str, list[Hit]] = {}
     for hit in found.hits:
         title = " ".join(hit.passage.full_title.split()) or hit.passage.document_id
         groups.setdefault(title, []).append(hit)
     return [
-        _Retrieved(title, found.queries, hits, found.how, () if at else found.ranked)
+        _Sought(title, found.queries, hits, found.how, () if at else found.ranked)
         for at, (title, hits) in enumerate(groups.items())
     ]
 
@@ -453,3 +419,138 @@ def _place(
         made_from = tuple(each.span for each in passages)
         fragments.append(Fragment(sentence, spans or made_from, located=bool(spans)))
     return fragments
+
+
+# Events: what a run reports
+
+
+@dataclass(frozen=True)
+class Reasoned(Event):
+    """The Reasoner had a thought. `readable` is False if its reply was used as it was.
+
+    Rounds count from 1 in all these events.
+    """
+
+    round: int
+    thought: str
+    need_retrieve: bool
+    readable: bool = True
+
+    def line(self) -> str:
+        return f"round {self.round}: {self.thought}"
+
+
+@dataclass(frozen=True)
+class Identified(Event):
+    """The entities that will be looked up, and the queries of each.
+
+    `readable` is False if the Entity Identifier's reply could not be read: the thought itself is
+    looked up then.
+    """
+
+    round: int
+    entities: tuple[str, ...]
+    queries: tuple[tuple[str, ...], ...]
+    readable: bool = True
+
+    def line(self) -> str:
+        names = self.entities or [query for row in self.queries for query in row]
+        return f"round {self.round}: looking up {', '.join(names)}"
+
+    @property
+    def counts(self) -> Mapping[str, float]:
+        return {"queries": sum(map(len, self.queries))}
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "links": [{"name": name} for name in self.entities]}
+
+
+@dataclass(frozen=True)
+class Gathered(Event):
+    """The passages kept for an entity, best first, and those of them not yet read for it.
+
+    `redundant` queries found nothing that earlier queries of the run had not found.
+    """
+
+    round: int
+    entity: str
+    queries: tuple[str, ...]
+    spans: tuple[Span, ...]
+    scores: tuple[float, ...]
+    how: str
+    unseen: tuple[Span, ...]
+    redundant: int = 0
+
+    def line(self) -> str:
+        return f"reading {pluralize(len(self.unseen), 'passage')} about {self.entity}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"gathered": [span.document_id for span in self.spans]}
+
+    @property
+    def counts(self) -> Mapping[str, float]:
+        return {"redundant_queries": self.redundant}
+
+
+@dataclass(frozen=True)
+class Summarised(Event):
+    """The new passages of an entity were summarised.
+
+    The model made `said` statements; `fragments` are those that went into the outline.
+    """
+
+    round: int
+    entity: str
+    said: int
+    fragments: tuple[Fragment, ...]
+    readable: bool = True
+
+    def line(self) -> str:
+        said = pluralize(self.said, "statement")
+        return f"{self.entity}: {len(self.fragments)} of {said} found in the passages"
+
+
+@dataclass(frozen=True)
+class OutlineEntity:
+    """An entity of the outline."""
+
+    name: str
+    fragments: tuple[Fragment, ...]
+
+
+@dataclass(frozen=True)
+class Outlined(Event):
+    """The outline after a round; `new` are the fragments from words not known before."""
+
+    round: int
+    entities: tuple[OutlineEntity, ...]
+    new: tuple[Fragment, ...]
+
+    def line(self) -> str:
+        fragments = pluralize(sum(len(each.fragments) for each in self.entities), "fragment")
+        entities = pluralize(len(self.entities), "entity", "entities")
+        return f"the outline has {fragments}, {len(self.new)} new, of {entities}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        fragments = (each for entity in self.entities for each in entity.fragments)
+        return {"outlined": [span.document_id for each in fragments for span in each.spans]}
+
+
+@dataclass(frozen=True)
+class Stopped(Event):
+    """The loop ended after so many rounds."""
+
+    rounds: int
+    reason: Stop
+
+    def line(self) -> str:
+        return f"stopped after {pluralize(self.rounds, 'round')}: {_WHY[self.reason]}"
+
+
+_WHY = {
+    Stop.ENOUGH: "nothing is missing",
+    Stop.ROUNDS: "the limit of rounds is reached",
+    Stop.BUDGET: "the rest of the token budget is reserved for the answer",
+}

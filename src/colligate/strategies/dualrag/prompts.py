@@ -174,14 +174,16 @@ def query_messages(question: str, thoughts: Sequence[str]) -> list[Message]:
 def clean_entities(entities: Sequence[Wanted], instead: str) -> list[tuple[str, tuple[str, ...]]]:
     """Return entities and their queries, each once; `instead` is looked up if there are none.
 
-    An entity without queries is its own query. Queries without an entity go to `ELSE`.
+    An entity without queries is its own query. Queries without an entity go to `ELSE`. Names of
+    the same characters are one entity, as in the code: the prompt says to reuse those of the
+    outline.
     """
     found: dict[str, tuple[str, ...]] = {}
     for each in entities:
         name = _line(each.entity, _LONGEST_NAME)
         queries = [_line(query, _LONGEST_QUERY) for query in each.keywords]
         if queries := list(filter(None, queries)) or [name] * bool(name):
-            name = name or ELSE
+            name = ELSE if name.casefold() in ("", ELSE) else name
             found[name] = tuple(dict.fromkeys([*found.get(name, ()), *queries]))
     return list(found.items()) or [(ELSE, (_line(instead, _LONGEST_QUERY),))]
 

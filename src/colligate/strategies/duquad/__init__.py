@@ -1,6 +1,6 @@
 """DuQUAD: two reading views, fused signals, scored documents, a judge.
 
-Read `method` first, then `prompts` and `signals`; `events` are what a run reports.
+Read `method` first, then `prompts` and `signals`.
 """
 
 from colligate.strategies.duquad.method import DuQUAD

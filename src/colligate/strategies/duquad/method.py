@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
-from colligate.core.answer import NOT_FOUND, Answer, Form, Place, Stated
-from colligate.core.events import Answered
+from colligate.core.answer import NOT_FOUND, Answer, Form, Stated
+from colligate.core.events import Answered, Event, pluralize
 from colligate.core.fit import Room, fit_window, reserve_reading
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
@@ -36,14 +36,12 @@ from colligate.core.relevance import score_relevance
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
-from colligate.documents import Document, Passage, Span
+from colligate.documents import Passage, Span
 from colligate.documents.compress import compress
-from colligate.documents.locating import locate
-from colligate.documents.sentences import widen_to_sentences
 from colligate.errors import BudgetExceeded, ModelError, UsageError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message
-from colligate.strategies.duquad.events import Agent, DocumentScore, Gated, Listed, Viewed
+from colligate.readers.citing import Statement, locate_statements
 from colligate.strategies.duquad.prompts import (
     TEMPLATES,
     DocScore,
@@ -58,6 +56,8 @@ from colligate.strategies.duquad.prompts import (
     view_messages,
 )
 from colligate.strategies.duquad.signals import Signal, fuse_signals
+
+Agent = Literal["global", "local"]
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class DuQUAD:
             important = self._unite(ranked, views, run)  # D_imp
             scores = await self._score(question, important, run)  # p_i, a_i
             evidence = await self._extract(important, scores, views, run)  # S of D_keep, by p_i
-            known = await _locate_quotes(documents, evidence, views, run)
+            known = await _locate_quotes(question, documents, evidence, views, run)
         logs = [(view.agent, view.log) for view in views if view.log.strip()]
         if not evidence:
             if not logs:
@@ -366,41 +366,27 @@ def _cut(passage: Passage, spans: Sequence[Span]) -> Passage:
 
 
 async def _locate_quotes(
+    question: str,
     documents: Sequence[NumberedDocument],
     evidence: Sequence[Shown],
     views: Sequence[Viewed],
     run: Run,
 ) -> list[Stated]:
     """Return the sentences that the agents quote of the documents kept, or of any if none is."""
-    texts = await run.documents_of([passage for _, passage in documents])
+    quoted = [
+        Statement(passage=number, quote=quote, sentence=quote)
+        for view in views
+        for number, quote in find_quotes(view.log)
+    ]
+    passages = [passage for _, passage in documents]
     kept = [each.passage.span for each in evidence]
-
-    def locate_all() -> list[Stated]:
-        quotes = [quote for view in views for quote in find_quotes(view.log)]
-        places = dict.fromkeys(_locate(*quote, documents, texts) for quote in quotes)
-        return [
-            Stated(" ".join(texts[place.span.document_id].slice(place.span).split()), (place,))
-            for place in places
-            if place and (not kept or any(span.contains(place.span) for span in kept))
-        ]
-
-    return await asyncio.to_thread(locate_all)
-
-
-def _locate(
-    number: int,
-    quote: str,
-    documents: Sequence[NumberedDocument],
-    texts: Mapping[str, Document],
-) -> Place | None:
-    """Return the sentences around a quote: in its document, or word for word in another."""
-    for at, passage in sorted(documents, key=lambda each: each[0] != number):
-        document = texts[passage.document_id]
-        found = locate(quote, document, within=passage.span, verbatim=at != number)
-        if found is not None:
-            span = widen_to_sentences(document, found.span, passage.span)
-            return Place(span, found.how.value)
-    return None
+    found = []
+    for stated in await locate_statements(question, quoted, passages, run):
+        for place in stated.places:
+            if not kept or any(span.contains(place.span) for span in kept):
+                document = await run.document(place.span.document_id)
+                found.append(Stated(" ".join(document.slice(place.span).split()), (place,)))
+    return list(dict.fromkeys(found))
 
 
 def _show_quoted(documents: Sequence[NumberedDocument], stated: Sequence[Stated]) -> list[Shown]:
@@ -415,3 +401,86 @@ def _show_quoted(documents: Sequence[NumberedDocument], stated: Sequence[Stated]
         for number, passage, own in quoted
         if own
     ]
+
+
+# Events: what a run reports. The signals behind the local view are `signals.Weighted`.
+
+
+@dataclass(frozen=True)
+class Listed(Event):
+    """The documents of the question, numbered from 1 in this order for the whole run.
+
+    `units` is "documents" if they are whole, "passages" if a search found them.
+    """
+
+    units: Literal["documents", "passages"]
+    spans: tuple[Span, ...]
+    titles: tuple[str, ...]
+
+    def line(self) -> str:
+        return f"comparing {pluralize(len(self.spans), self.units.removesuffix('s'))}"
+
+
+@dataclass(frozen=True)
+class Viewed(Event):
+    """An agent read documents and named the important ones.
+
+    `shown` are their numbers in the order it saw them and `documents` their ids; `log` is its
+    reply. `named` is False if it named none: `important` is then the replacement.
+    """
+
+    agent: Agent
+    shown: tuple[int, ...]
+    log: str
+    important: tuple[int, ...]
+    named: bool
+    documents: tuple[str, ...] = ()
+
+    def line(self) -> str:
+        named = ", ".join(f"#{number}" for number in self.important) or "none"
+        return (
+            f"the {self.agent} agent read {pluralize(len(self.shown), 'document')}, named {named}"
+        )
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        ids = dict(zip(self.shown, self.documents, strict=False))
+        named = [ids[number] for number in self.important if number in ids]
+        return {self.agent: self.documents, "named": named}
+
+
+@dataclass(frozen=True)
+class DocumentScore:
+    """A candidate's DocScore, the answer it would give, and the sentences shown if it was kept."""
+
+    number: int
+    p: float
+    answer: str
+    kept: bool
+    sentences: tuple[Span, ...] = ()
+    document: str = ""
+
+
+@dataclass(frozen=True)
+class Gated(Event):
+    """The candidates were scored and compared with the threshold.
+
+    `missing` are those that got no score, though the model was asked twice.
+    """
+
+    threshold: float
+    scores: tuple[DocumentScore, ...]
+    missing: tuple[int, ...] = ()
+
+    def line(self) -> str:
+        kept = sum(score.kept for score in self.scores)
+        total = pluralize(len(self.scores), "candidate")
+        return f"{kept} of {total} scored {self.threshold:g} or more"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"kept": [score.document for score in self.scores if score.kept]}
+
+    @property
+    def ratings(self) -> Mapping[str, Mapping[str, float]]:
+        return {"docscore": {score.document: score.p for score in self.scores}}

@@ -81,8 +81,7 @@ def find_important(reply: str, shown: Collection[int], most: int = 3) -> tuple[i
     if it does neither.
     """
     for value in reversed(_NAMED.findall(reply)):
-        listed = repair_json(value if value.lstrip().startswith("[") else f"[{value}]")
-        numbers = [number for item in _flat(listed) if (number := read_document_number(item))]
+        numbers = [int(number) for number in _WHOLE.findall(value)]
         if numbers or _EMPTY.match(value):
             return tuple(dict.fromkeys(n for n in numbers if n in shown))[:most]
     marks = (int(number) for mark in _CITED.findall(reply) for number in _DIGITS.findall(mark))
@@ -101,30 +100,22 @@ def find_quotes(reply: str) -> Iterator[tuple[int, str]]:
 
 def read_document_number(item: object) -> int | None:
     """Return the document that a model means by 3, "3", "DOC 3" or "[Document 3]", or None."""
-    if isinstance(item, str):
-        match = _NUMBER.match(item)
-        return int(match[1]) if match else None
-    if isinstance(item, bool):
-        return None
-    whole = isinstance(item, int) or (isinstance(item, float) and item.is_integer())
-    return int(item) if isinstance(item, (int, float)) and whole else None
+    match = _NUMBER.match(str(item))
+    return int(match[1]) if match else None
 
 
-_NAMED = re.compile(r"""["'“”]?important_docs["'“”]?\s*:\s*([^{}]{1,400})""")
-_EMPTY = re.compile(r"\s*\[[\s\[]*\]")
+_NAMED = re.compile(
+    r"""important_docs["'“”]?\s*:\s*(\[(?:[^][{}]|\[[^][{}]*\]?){0,400}\]?|[^\s,{}]{1,20})"""
+)
+_EMPTY = re.compile(r"\[[\s\[]*\]")
+_WHOLE = re.compile(r"(?<![\w.-])\d{1,6}(?!\w|\.[1-9])")
 _DOC = r"doc(?:ument)?[\s_#]*(?:number)?[\s_#]*"
 _CITED = re.compile(
     rf"\[\s*{_DOC}\d{{1,6}}(?:\s*[,;&]\s*(?:{_DOC})?\d{{1,6}})*\s*\]", re.IGNORECASE
 )
 _DIGITS = re.compile(r"\d+")
 _QUOTED = re.compile(r"[\"“]([^\"“”]{12,400})[\"”]")  # shorter words stand in many documents
-_NUMBER = re.compile(rf"[\W_]*(?:{_DOC})?[\W_]*(\d{{1,6}})(?!\w|\.\d)", re.IGNORECASE)
-
-
-def _flat(value: object) -> list[object]:
-    if isinstance(value, list):
-        return [item for each in value for item in _flat(each)]
-    return [value]
+_NUMBER = re.compile(rf"[\W_]*(?:{_DOC})?[\W_]*(?<!-)(\d{{1,6}})(?:\.0)?(?!\w|\.\d)", re.IGNORECASE)
 
 
 # The DocScores (Figure 8, equation 5)

@@ -1,7 +1,6 @@
 """LongRefiner: structure documents once, refine them to a token budget per question.
 
-Read `method` first, then `structuring`, `skeleton` and `selection`; `events` are what a run
-reports.
+Read `method` first, then `structuring`, `skeleton` and `selection`.
 """
 
 from colligate.strategies.longrefiner.method import LongRefiner, Refiner

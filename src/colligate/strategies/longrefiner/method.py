@@ -23,7 +23,7 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Evidence, Form, Refined
-from colligate.core.events import Noted
+from colligate.core.events import Event, Noted, pluralize
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.prompts import escape
@@ -31,13 +31,12 @@ from colligate.core.relevance import score_relevance
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import rank_documents
-from colligate.documents import Document, Hit, Passage, Span
+from colligate.documents import Document, Hit, Span
 from colligate.documents.sentences import MOST_WORDS
 from colligate.errors import BudgetExceeded, MissingCapability, ModelError, UsageError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
 from colligate.readers.lookup import reserve_for_answer
-from colligate.strategies.longrefiner.events import NodeScore, Selected, Weighed
 from colligate.strategies.longrefiner.selection import (
     TITLES_TOKENS,
     RefinedText,
@@ -111,26 +110,17 @@ class Refiner:
         require_min(self, structuring_tokens=1, outline_tokens=1)
 
     async def refine(
-        self,
-        question: str,
-        run: Run,
-        *,
-        documents: Sequence[str] | None = None,
-        passages: Sequence[Passage] | None = None,
+        self, question: str, run: Run, *, documents: Sequence[str] | None = None
     ) -> Refined:
-        """Keep what the question needs of the documents, or of these passages of theirs.
+        """Keep what the question needs of the documents.
 
-        Documents are named by id, best first; without any, all in view in their order. With
-        `passages` only what lies inside them is kept, their documents in order of appearance.
+        They are named by id, best first; without any, all in view in their order.
         """
-        if passages is not None:
-            documents = [passage.document_id for passage in passages]
-        elif documents is None:
+        if documents is None:
             documents = [info.id for info in await run.sources.documents()]
         texts = [await run.document(name) for name in dict.fromkeys(documents)]
-        within = None if passages is None else [passage.span for passage in passages]
         await self._check_models(run)
-        articles = await self._structure(texts, within, run)
+        articles = await self._structure(texts, run)
         scope: float | None = None
         titles: list[tuple[int, ...]] = [()] * len(articles)
         try:
@@ -179,9 +169,7 @@ class Refiner:
         ):
             await run.with_adapter(role, adapter)
 
-    async def _structure(
-        self, documents: Sequence[Document], within: Sequence[Span] | None, run: Run
-    ) -> list[Article]:
+    async def _structure(self, documents: Sequence[Document], run: Run) -> list[Article]:
         """Return the trees of the documents that have text: the paper's offline step."""
         run = await run.with_adapter(Role.WORKER, self.structuring_adapter)
         structurer = Structurer(
@@ -192,7 +180,7 @@ class Refiner:
             self.templates.get("structuring"),
         )
         with run.meter.offline():
-            made = await gather(structurer.structure(each, run, within) for each in documents)
+            made = await gather(structurer.structure(each, run) for each in documents)
         return [article for article in made if article.nodes]
 
     async def _analyse_query(
@@ -253,17 +241,12 @@ class LongRefiner(Refiner):
         require_min(self, documents=1)
 
     async def refine(
-        self,
-        question: str,
-        run: Run,
-        *,
-        documents: Sequence[str] | None = None,
-        passages: Sequence[Passage] | None = None,
+        self, question: str, run: Run, *, documents: Sequence[str] | None = None
     ) -> Refined:
-        """Refine as `Refiner` does; without documents or passages, the best documents in view."""
-        if documents is None and passages is None:
+        """Refine as `Refiner` does; without documents, the best ones in view."""
+        if documents is None:
             documents = await rank_documents(question, run, self.documents, self.mode)
-        return await super().refine(question, run, documents=documents, passages=passages)
+        return await super().refine(question, run, documents=documents)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Find, refine, read."""
@@ -320,20 +303,9 @@ async def estimate_scope(question: str, run: Run, template: PromptTemplate | Non
                 return scope_from_odds(odds.odds)
     reply = await run.chat(messages, role=Role.SCORER, max_tokens=LABEL_TOKENS)
     scope = parse_scope(reply.text)
-    if scope is None:
-        run.emit(
-            Noted(
-                f"{scorer.name} does not say whether one place of a document answers the question"
-            )
-        )
-        return 0.5
-    run.emit(
-        Noted(
-            f"{scorer.name} gives no odds: it says that the answer is in "
-            + ("the whole document" if scope else "one place of a document")
-        )
-    )
-    return scope
+    said = {0.0: "one place of a document", 1.0: "the whole document", None: "neither label"}[scope]
+    run.emit(Noted(f"{scorer.name} gives no odds for the question's scope, it names {said}"))
+    return 0.5 if scope is None else scope
 
 
 def scope_messages(question: str, *, bare: bool = False) -> list[Message]:
@@ -476,6 +448,54 @@ def has_parts(article: Article) -> bool:
 
 
 # The report
+
+
+@dataclass(frozen=True)
+class NodeScore:
+    """A node's scores, `score` = `local_score` + scope x `global_score`, and if it was kept."""
+
+    span: Span
+    level: str
+    title: str
+    local_score: float
+    global_score: float
+    score: float
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Weighed(Event):
+    """Every node of a document has its scores.
+
+    `selected` are the titles that the model chose from the outline; `scope` is R_q, None if there
+    was nothing to choose between.
+    """
+
+    document: str
+    scope: float | None
+    selected: tuple[str, ...]
+    nodes: tuple[NodeScore, ...]
+
+    def line(self) -> str:
+        return f"weighed {pluralize(len(self.nodes), 'part')} of {self.document}"
+
+
+@dataclass(frozen=True)
+class Selected(Event):
+    """The spans that were kept, and their tokens against the budget."""
+
+    spans: tuple[Span, ...]
+    tokens: int
+    budget: int
+    documents: int
+
+    def line(self) -> str:
+        kept = f"kept {self.tokens:,} of {self.budget:,} tokens"
+        return f"{kept} from {pluralize(self.documents, 'document')}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"selected": [span.document_id for span in self.spans]}
 
 
 def _list_scores(

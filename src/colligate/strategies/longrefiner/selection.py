@@ -39,6 +39,7 @@ hold the answer. If none is, reply with []."""
 
 _PREFIX = re.compile(r"^\s*(?:title|(?:sub-?)?section\s*\d*)\s*:\s*", re.IGNORECASE)
 _NUMBER = re.compile(r"^\s*\d+[.)]\s+")
+_LIST = re.compile(r"""[\[{]\s*[\[{"'\]}]""")  # not "[2023]", as a title may have
 _STRING = re.compile(  # in single quotes, one that no comma or bracket follows is an apostrophe
     r"""\"(?:\\.|[^"\\])*\"|(?<!\w)'((?:\\.|[^'\\\n]|'(?!\s*[],}:]))*)'(?=\s*[],}:])"""
 )
@@ -99,14 +100,14 @@ def parse_titles(reply: str, article: Article) -> tuple[int, ...]:
     means all nodes of that title.
     """
     titles = _find_titles(article)
-    chosen = {node for name in _read_names(reply, titles) for node in _match_title(name, titles)}
+    chosen = {node for name in _read_names(reply) for node in _match_title(name, titles)}
     return tuple(sorted(chosen))
 
 
 def find_unknown_titles(reply: str, article: Article) -> tuple[str, ...]:
     """Return the names in a reply that are not titles of the document, as they are written."""
     titles = _find_titles(article)
-    names = (name for name in _read_names(reply, titles) if name.strip())
+    names = (name for name in _read_names(reply) if name.strip())
     return tuple(name for name in names if not _match_title(name, titles))
 
 
@@ -143,23 +144,13 @@ def _match_title(name: str, titles: Mapping[int, str]) -> set[int]:
     return same
 
 
-def _read_names(reply: str, titles: Mapping[int, str]) -> list[str]:
-    """Return the strings of the list in a reply, or its lines if only these are titles.
-
-    The list is read with apostrophes inside its strings, and as it is written, with a mark left
-    out; the reading with more titles counts.
-    """
-
-    def count(names: Sequence[str]) -> int:
-        return len({node for name in names for node in _match_title(name, titles)})
-
-    lines = [line.strip(" -*•'\"`") for line in reply.splitlines()]
-    begin = min((at for at in (reply.find("["), reply.find("{")) if at >= 0), default=None)
+def _read_names(reply: str) -> list[str]:
+    """Return the strings of the list in a reply, with apostrophes inside them, or its lines."""
+    begin = _LIST.search(reply)
     if begin is None:
-        return lines
-    readings = _STRING.sub(_quote_doubly, reply[begin:]), reply[begin:]
-    names = max((list(_iterate_strings(repair_json(each))) for each in readings), key=count)
-    return lines if count(lines) and not count(names) else names
+        return [line.strip(" -*•'\"`") for line in reply.splitlines()]
+    listed = _STRING.sub(_quote_doubly, reply[begin.start() :])
+    return list(_iterate_strings(repair_json(listed)))
 
 
 def _quote_doubly(string: re.Match[str]) -> str:
@@ -273,50 +264,28 @@ def select_nodes(
     that does not fit the paragraphs that do are chosen, the best first, and no other node.
     `measure` counts tokens, 0 or more, of the texts of `list_pieces` alone.
     """
-    drafts = [_Draft(article, measure) for article in articles]
     ranked = sorted(
         (-score, rank, node.id)
         for rank, (article, row) in enumerate(zip(articles, scores, strict=True))
         for node, score in zip(article.nodes, row, strict=True)
     )
+    chosen: list[set[int]] = [set() for _ in articles]
+    written: set[tuple[int, int]] = set()  # rank and place of each text
     used, met = 0, False
     for _, rank, node_id in ranked:
-        draft, row = drafts[rank], scores[rank]
-        for leaf in sorted(articles[rank].leaves_under[node_id], key=lambda leaf: -row[leaf]):
-            cost = draft.cost(leaf)
+        article, row = articles[rank], scores[rank]
+        for leaf in sorted(article.leaves_under[node_id], key=lambda leaf: -row[leaf]):
+            texts = {(rank, place): text for place, text in _find_texts(article, leaf).items()}
+            cost = sum(measure(text + _GAP) for at, text in texts.items() if at not in written)
             if used + cost <= budget:
-                draft.choose(leaf)
+                chosen[rank].add(leaf)
+                written.update(texts)
                 used += cost
             else:
                 met = True
         if met:
             break
-    return Selection(tuple(tuple(sorted(draft.chosen)) for draft in drafts), used)
-
-
-class _Draft:
-    """The texts of an article that are written so far, and the cost of more."""
-
-    def __init__(self, article: Article, measure: Callable[[str], int]) -> None:
-        self.chosen: set[int] = set()
-        self._places: dict[int, tuple[int, ...]] = {}  # of each paragraph and what is above it
-        self._tokens: dict[int, int] = {}
-        self._written: set[int] = set()
-        for leaf in article.leaves:
-            texts = _find_texts(article, leaf)
-            self._places[leaf] = tuple(texts)
-            for place, text in texts.items():
-                if place not in self._tokens:
-                    self._tokens[place] = measure(text + _GAP)
-
-    def cost(self, leaf: int) -> int:
-        """Return the tokens of a paragraph and its headings that are not written yet."""
-        return sum(self._tokens[place] for place in {*self._places[leaf]} - self._written)
-
-    def choose(self, leaf: int) -> None:
-        """Write a paragraph and its headings."""
-        self._written.update(self._places[leaf])
-        self.chosen.add(leaf)
+    return Selection(tuple(tuple(sorted(leaves)) for leaves in chosen), used)
 
 
 def cut_best_paragraph(

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from colligate.core.events import Progressed
+from colligate.core.events import Event, Progressed, pluralize
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import escape
 from colligate.core.run import Run
@@ -25,14 +25,11 @@ from colligate.documents.chunking import SixSentences
 from colligate.documents.sentences import (
     LEAST_WORDS,
     MOST_WORDS,
-    sentence_spans,
-    split_at_headings,
     split_paragraphs,
     word_spans,
 )
 from colligate.documents.tokens import estimate_tokens
 from colligate.models import Message, Role
-from colligate.strategies.longrefiner.events import Structured
 from colligate.strategies.longrefiner.skeleton import ABSTRACT, Recovered, recover, same_title
 
 
@@ -43,6 +40,30 @@ class Structuring(StrEnum):
     HEADINGS = "headings"  # its own headings, or chunks if it has none
     MODEL = "model"  # the model, also if it has headings
     CHUNKS = "chunks"  # chunks of six sentences: the paper's "without structuring"
+
+
+@dataclass(frozen=True)
+class Structured(Event):
+    """A document has its structure.
+
+    `basis` is "headings", "model" or "chunks". `coverage` is the share of its characters that a
+    model's structure brought back, `lost` the pieces that were not found. `kept`: it was stored
+    before.
+    """
+
+    document: str
+    basis: str
+    nodes: int
+    coverage: float = 1.0
+    lost: tuple[str, ...] = ()
+    kept: bool = False
+
+    def line(self) -> str:
+        return f"structured {self.document}: {pluralize(self.nodes, 'part')} from {self.basis}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"refined": [self.document]}
 
 
 COVERAGE = 0.5
@@ -59,13 +80,10 @@ class Structurer:
     tokens: int
     template: PromptTemplate | None = None
 
-    async def structure(
-        self, document: Document, run: Run, within: Sequence[Span] | None = None
-    ) -> Article:
+    async def structure(self, document: Document, run: Run) -> Article:
         """Return a document's abstract, sections, sub-sections and paragraphs.
 
-        Only what lies inside `within`, if given. A document with no more words than two paragraphs
-        is not worth a call.
+        A document with no more words than two paragraphs is not worth a call.
         """
         own = any(not node.synthetic for node in document.tree.sections)
         source = self.source
@@ -92,7 +110,6 @@ class Structurer:
             tree,
             least_words=self.least_words,
             most_words=self.most_words,
-            within=within,
         )
         run.emit(replace(event, nodes=len(made.nodes)))
         return made
@@ -242,29 +259,23 @@ def build_article(
     *,
     least_words: int = LEAST_WORDS,
     most_words: int = MOST_WORDS,
-    within: Sequence[Span] | None = None,
 ) -> Article:
     """Build the article of a document by `tree`: its own by default, or one that a model made.
 
-    A section at the top that has the document's title, or that holds all others, is not a section
-    of the article. The text before the first section is the abstract, and so is a first section
-    with the title "Abstract" or "Summary". Without any section a long text is one section with the
-    document's title, in chunks of six sentences; a short one is a paragraph. Sections without text
-    are left out. With `within` only what lies inside these spans is kept; spans of other documents
-    are ignored.
+    The text before the first section is the abstract. Without any section a long text is one
+    section with the document's title, in chunks of six sentences; a short one is a paragraph.
+    Sections without text are left out.
     """
-    areas = _merge_areas(document, within)
-    sectioned = _assign_sections(document, tree or document.tree)
-    if all(owners == _ABSTRACT for owners, _ in sectioned):
-        return _build(document, _chunk(document, areas, least_words, most_words))
-    leaves: list[_Leaf] = []
-    for owners, stretch in sectioned:
-        for area in areas:
-            if common := stretch.intersection(area):
-                found = split_paragraphs(
-                    document, common, least_words=least_words, most_words=most_words
-                )
-                leaves.extend((owners, span) for span in found)
+    stretches = _assign_sections(document, tree or document.tree)
+    if all(owners == _ABSTRACT for owners, _ in stretches):
+        return _build(document, _chunk(document, least_words, most_words))
+    leaves = [
+        (owners, span)
+        for owners, stretch in stretches
+        for span in split_paragraphs(
+            document, stretch, least_words=least_words, most_words=most_words
+        )
+    ]
     return _build(document, leaves)
 
 
@@ -287,10 +298,19 @@ _LEVELS = (Level.SECTION, Level.SUBSECTION)
 
 def _assign_sections(document: Document, tree: Tree) -> list[_Leaf]:
     """Cut the whole text into stretches, each up to where text of another section begins."""
+    sections = _find_sections(document, tree)
     marks = [(0, _ABSTRACT)]
-    for node, owners in zip(tree, _find_owners(document, tree), strict=True):
+    around: list[_Owners] = []  # of each node of the tree
+    for node in tree:
+        owners = _ABSTRACT if node.parent is None else around[node.parent]
+        depth = 0 if owners == _ABSTRACT else len(owners)
+        if node.id in sections and depth < len(_LEVELS):
+            start = None if node.heading is None else node.heading.start
+            owner = _Owner(node.id, _LEVELS[depth], node.title, start)
+            owners = (*owners, owner) if depth else (owner,)
+        around.append(owners)
         # Text outside all sections belongs to the section before it.
-        if owners != marks[-1][1] and owners != _ABSTRACT:
+        if owners not in (marks[-1][1], _ABSTRACT):
             marks.append((node.span.start, owners))
     ends = [start for start, _ in marks[1:]] + [len(document)]
     return [
@@ -299,52 +319,27 @@ def _assign_sections(document: Document, tree: Tree) -> list[_Leaf]:
     ]
 
 
-def _find_owners(document: Document, tree: Tree) -> list[_Owners]:
-    """Return the sections that each node of the tree belongs to."""
-    sections = _find_titled(tree)
-    wrappers = _find_wrappers(document, tree, sections)
-    found: list[_Owners] = []
-    depths: list[int] = []
-    begun = False  # a section has been seen
-    for node in tree:
-        if node.parent is None or node.id in wrappers:
-            found.append(_ABSTRACT)
-            depths.append(0)
-            continue
-        owners, depth = found[node.parent], depths[node.parent]
-        if node.id in sections and depth < len(_LEVELS):
-            if not begun and _NOT_LETTERS.sub("", node.title).casefold() in _ABSTRACT_TITLES:
-                depth = len(_LEVELS)  # everything in it is abstract too
-            else:
-                start = None if node.heading is None else node.heading.start
-                owner = _Owner(node.id, _LEVELS[depth], node.title, start)
-                owners = (*owners, owner) if depth else (owner,)
-                depth += 1
-                begun = True
-        found.append(owners)
-        depths.append(depth)
-    return found
+def _find_sections(document: Document, tree: Tree) -> set[int]:
+    """Return the nodes of a tree that are sections: those with a title of the document's own.
 
-
-def _find_titled(tree: Tree) -> frozenset[int]:
-    """Return the sections with a title of the document's own; all, if a model named them."""
+    If it has none, those that a model named are. A section at the top that has the document's
+    title, or that holds all others, is none, nor is a first one called "Abstract" or "Summary".
+    """
     titled = [node for node in tree.sections if node.title]
-    headed = [node for node in titled if not node.synthetic]
-    return frozenset(node.id for node in headed or titled)
-
-
-def _find_wrappers(document: Document, tree: Tree, sections: Collection[int]) -> set[int]:
-    """Return the sections at the top that are only the document's title, or hold all others."""
-    found: set[int] = set()
-    tops = [child for child in reversed(tree.root.children) if child in sections]
+    found = {node.id for node in [n for n in titled if not n.synthetic] or titled}
+    tops = [child for child in tree.root.children if child in found]
     while tops:
-        first = tree.nodes[tops.pop()]
-        below = [child for child in reversed(first.children) if child in sections]
-        holds_all = below and not tops
+        first = tree.nodes[tops[0]]
+        below = [child for child in first.children if child in found]
+        holds_all = below and len(tops) == 1
         if not holds_all and not same_title(first.title, document.title):
             break
-        found.add(first.id)
-        tops.extend(below)
+        found.remove(first.id)
+        tops = below + tops[1:]
+    if tops and _NOT_LETTERS.sub("", tree.nodes[tops[0]].title).casefold() in _ABSTRACT_TITLES:
+        inside = {tops[0]}
+        inside.update(node.id for node in tree if node.parent in inside)
+        found -= inside
     return found
 
 
@@ -352,68 +347,41 @@ _ABSTRACT_TITLES = frozenset({ABSTRACT, "summary"})
 _NOT_LETTERS = re.compile(r"[\W\d_]+")
 
 
-def _chunk(
-    document: Document, areas: Sequence[Span], least_words: int, most_words: int
-) -> list[_Leaf]:
+def _chunk(document: Document, least_words: int, most_words: int) -> list[_Leaf]:
     """Return chunks of six sentences under the document's title; a short text as it is."""
-    texts = [text for area in areas for text in split_at_headings(document, area)]
-    if sum(len(word_spans(document.slice(text))) for text in texts) <= min(most_words, MOST_WORDS):
-        return [((), text) for text in texts]
+
+    def cut(area: Span) -> list[Span]:
+        long = len(word_spans(document.slice(area))) > most_words
+        least = least_words if long else most_words
+        return split_paragraphs(document, area, least_words=least, most_words=most_words)
+
+    if len(word_spans(document.text)) <= min(most_words, MOST_WORDS):
+        return [((), span) for span in cut(document.span(0, len(document)))]
     owners = (_Owner(-1, Level.SECTION, document.title),)
-    leaves: list[_Leaf] = []
-    for text in texts:
-        sentences = sentence_spans(document, text)
-        for six in range(0, len(sentences), SixSentences.sentences):
-            last = sentences[six : six + SixSentences.sentences][-1]
-            chunk = Span(document.id, sentences[six].start, last.end)
-            finer = [chunk]
-            if len(word_spans(document.slice(chunk))) > most_words:
-                finer = split_paragraphs(
-                    document, chunk, least_words=least_words, most_words=most_words
-                )
-            leaves.extend((owners, span) for span in finer)
-    return leaves
-
-
-def _merge_areas(document: Document, within: Sequence[Span] | None) -> list[Span]:
-    """Return what to look at, in order: spans that touch, or have only blanks between, are one."""
-    if within is None:
-        return [document.span(0, len(document))]
-    areas: list[Span] = []
-    for span in sorted(span for span in within if span.document_id == document.id):
-        document.slice(span)  # fails if it is outside the text
-        last = areas[-1] if areas else None
-        if last and not document.text[last.end : span.start].strip():
-            areas[-1] = Span(document.id, last.start, max(last.end, span.end))
-        else:
-            areas.append(span)
-    return areas
+    return [(owners, span) for chunk in SixSentences()(document) for span in cut(chunk)]
 
 
 def _build(document: Document, leaves: Sequence[_Leaf]) -> Article:
     """Make the nodes of paragraphs in order; a section begins with its first paragraph."""
     nodes: list[ArticleNode] = []
-    children: list[list[int]] = []
     placed: dict[int, int] = {}
-
-    def add(level: Level, title: str, span: Span, parent: int | None) -> int:
-        nodes.append(ArticleNode(len(nodes), level, title, span, parent))
-        children.append([])
-        if parent is not None:
-            children[parent].append(len(nodes) - 1)
-        return len(nodes) - 1
-
     for owners, leaf in leaves:
         parent = None
         for owner in owners:
             if owner.key not in placed:
                 start = leaf.start if owner.start is None else min(owner.start, leaf.start)
                 span = Span(document.id, start, leaf.end)
-                placed[owner.key] = add(owner.level, owner.title, span, parent)
+                placed[owner.key] = len(nodes)
+                nodes.append(ArticleNode(len(nodes), owner.level, owner.title, span, parent))
             parent = placed[owner.key]
             span = replace(nodes[parent].span, end=leaf.end)
             nodes[parent] = replace(nodes[parent], span=span)
-        add(Level.PARAGRAPH, "", leaf, parent)
+        nodes.append(ArticleNode(len(nodes), Level.PARAGRAPH, "", leaf, parent))
+    children: list[list[int]] = [[] for _ in nodes]
+    for node in nodes:
+        if node.parent is not None:
+            children[node.parent].append(node.id)
     return Article(
-        document, tuple(replace(node, children=tuple(children[node.id])) for node in nodes)
+        document,
+        tuple(replace(node, children=tuple(children[node.id])) for node in nodes),
     )

@@ -24,8 +24,7 @@ from colligate.documents import (
 )
 from colligate.documents.compress import CompressedPassage, compress
 from colligate.documents.markdown import INTRODUCTION, own_span
-from colligate.documents.tokens import estimate_tokens, token_spans
-from colligate.errors import SpanError
+from colligate.documents.tokens import estimate_tokens
 
 # The Document Structure Tree (DST)
 
@@ -52,24 +51,22 @@ class StructureNode:
 
 @dataclass(frozen=True)
 class StructureTree:
-    """The nodes by id, in pre-order; ids count up by one from the root's.
-
-    `tree` is the tree they were made from, `sources` maps its nodes to theirs.
-    """
+    """The nodes by id, in pre-order; ids count up by one from the root's."""
 
     document: Document
     nodes: Mapping[int, StructureNode]
     root: int
-    tree: Tree
-    sources: Mapping[int, int]
 
     def map_span(self, span: Span) -> tuple[int, ...]:
-        """Return the nodes of a span, headings in between included; at least one."""
-        over = map_to_nodes(self.tree, span)
-        if found := {self.sources[node.id] for node in over if node.id in self.sources}:
-            return tuple(sorted(found))
-        around = (node.id for node in self.tree.ancestors(over[0]))
-        return (next((self.sources[i] for i in around if i in self.sources), self.root),)
+        """Return the nodes of a span: from the first content it touches to the last.
+
+        A span that touches none, such as a bare heading, is the innermost section around it.
+        """
+        nodes = self.nodes.values()
+        if touched := [n.id for n in nodes if not n.structure and n.span.overlaps(span)]:
+            return tuple(range(touched[0], touched[-1] + 1))
+        around = (n for n in nodes if n.span.start <= span.start < n.span.end)
+        return (max((n.id for n in around if n.structure), default=self.root),)
 
     def content_of(self, nodes: Collection[int]) -> tuple[int, ...]:
         """Return those of the nodes that are content, in the same order."""
@@ -133,33 +130,6 @@ class StructureTree:
         return (self.nodes[i] for i in sorted(found))
 
 
-def map_to_nodes(tree: Tree, span: Span) -> tuple[Node, ...]:
-    """Return the nodes of a span: all from the first content it touches to the last, in pre-order.
-
-    Content is touched where its own text is, not that of its children. A span that touches none,
-    such as a bare heading, is mapped to the innermost section around it, or to the root.
-    """
-    if span.document_id != tree.root.span.document_id:
-        raise SpanError(
-            f"cannot map a span of {span.document_id}",
-            f"this is the tree of {tree.root.span.document_id}",
-        )
-    touched = [node.id for node in tree if _touches(tree, node, span)]
-    if touched:
-        return tree.nodes[touched[0] : touched[-1] + 1]
-    node = tree.node_at(span.start)
-    while node.parent is not None and node.kind is not Kind.SECTION:
-        node = tree.nodes[node.parent]
-    return (node,)
-
-
-def _touches(tree: Tree, node: Node, span: Span) -> bool:
-    if node.kind in (Kind.ROOT, Kind.SECTION):
-        return False
-    end = tree.nodes[node.children[0]].span.start if node.children else node.span.end
-    return node.span.start < span.end and span.start < end
-
-
 # From a document to its structure tree
 
 WIKIPEDIA = "wikipedia"
@@ -189,8 +159,8 @@ def build_structure_tree(
     heading without words is no node. Items of a list stand beside the paragraph before them; in the
     released code they hang on it.
     """
-    titles = frozenset(_one_line(title).casefold() for title in skipped)
-    titles |= _WIKIPEDIA_SKIPPED if WIKIPEDIA in titles else frozenset()
+    titles = {_one_line(title).casefold() for title in skipped}
+    titles |= _WIKIPEDIA_SKIPPED if WIKIPEDIA in titles else set()
     return _StructureTreeBuilder(document, introduction, titles).build()
 
 
@@ -209,22 +179,21 @@ class _StructureTreeBuilder:
         self._nodes: dict[int, StructureNode] = {}
         self._children: dict[int, list[int]] = {}
         self._lead: int | None = None  # the introduction
-        self._places: list[int] = []  # the node, or its ancestor, for each node of the source
-        self._sources: dict[int, int] = {}  # only nodes of the source that have one of their own
 
     def build(self) -> StructureTree:
+        places: list[int] = []  # the node, or its ancestor, for each node of the source
         for node in self._source:
-            self._places.append(self._place(node))
+            parent = None if node.parent is None else places[node.parent]
+            places.append(self._place(node, parent))
         nodes = {
             i: replace(node, children=tuple(self._children[i])) for i, node in self._nodes.items()
         }
-        return StructureTree(self._document, nodes, self._root, self._source, self._sources)
+        return StructureTree(self._document, nodes, self._root)
 
-    def _place(self, node: Node) -> int:
-        """Return the node that represents one of the source: its own, made here, or an ancestor."""
-        if node.parent is None:
-            return self._set(node, self._add(True, self._title, node.span, None))
-        parent = self._places[node.parent]
+    def _place(self, node: Node, parent: int | None) -> int:
+        """Return the node that represents one of the source: its own, made here, or `parent`."""
+        if parent is None:
+            return self._add(True, self._title, node.span, None)
         own = self._own[node.id]
         if node.id in self._left_out or node.id == self._folded:
             return parent
@@ -233,10 +202,10 @@ class _StructureTreeBuilder:
                 if not self._introduction:
                     return parent
                 if parent == self._root:
-                    return self._set(node, self._place_lead(node.span))
+                    return self._place_lead(node.span)
             if not node.title.strip():
                 return parent
-            return self._set(node, self._add(True, node.title, node.span, parent, own))
+            return self._add(True, node.title, node.span, parent, own)
         if own is None:
             return parent
         text = _one_line(self._document.slice(own))
@@ -244,7 +213,7 @@ class _StructureTreeBuilder:
             text = f"* {_BULLET.sub('', text, count=1)}".rstrip()
         if parent == self._root and self._introduction:
             parent = self._place_lead(own)
-        return self._set(node, self._add(False, text, own, parent, own))
+        return self._add(False, text, own, parent, own)
 
     def _place_lead(self, span: Span) -> int:
         """Return the introduction, widened to hold `span`; the root after other sections.
@@ -273,10 +242,6 @@ class _StructureTreeBuilder:
         self._children[node] = []
         if parent is not None:
             self._children[parent].append(node)
-        return node
-
-    def _set(self, source: Node, node: int) -> int:
-        self._sources[source.id] = node
         return node
 
     def _find_title_section(self) -> int | None:
@@ -387,30 +352,20 @@ def _fit(
 ) -> dict[int, str]:
     """Return the lines that fit (not in the paper), none without the one above it.
 
-    What was found comes first, then the headings, then the content nearest to what was found. If
-    the first thing found is too long, its beginning is kept.
+    What was found comes first, then the headings, then the content nearest to what was found.
     """
-    nodes = tree.nodes
+    found = set(highlighted)
 
-    def rank(node: int) -> tuple[bool, int, int, int]:
-        level = nodes[node].depth if nodes[node].structure else 0
-        return not nodes[node].structure, level, _find_distance(node, highlighted), node
+    def rank(node: int) -> tuple[bool, bool, int]:
+        return node not in found, not tree.nodes[node].structure, _find_distance(node, highlighted)
 
-    wanted = (*highlighted, *sorted(texts, key=rank))
-    lines = (each for node in wanted for each in (*reversed(tree.ancestors(node)), node))
     kept: dict[int, str] = {}
-    for node in dict.fromkeys((tree.root, *lines)):
-        above = nodes[node].parent
-        if node not in texts or (above is not None and above not in kept):
-            continue
-        room = most_tokens - estimate_tokens(_render(tree, node, "")) - 1
-        ends = [end for _, end in token_spans(texts[node])]
-        if len(ends) <= room:
-            kept[node] = texts[node]
-            most_tokens = room - len(ends)
-        elif node in highlighted and room > 1 and kept.keys().isdisjoint(highlighted):
-            kept[node] = texts[node][: ends[room - 2]] + "…"
-            most_tokens = 0
+    for wanted in sorted(texts, key=rank):
+        branch = [i for i in (wanted, *tree.ancestors(wanted)) if i in texts and i not in kept]
+        tokens = sum(estimate_tokens(_render(tree, i, texts[i])) + 1 for i in branch)
+        if tokens <= most_tokens:
+            most_tokens -= tokens
+            kept.update((i, texts[i]) for i in branch)
     return kept
 
 

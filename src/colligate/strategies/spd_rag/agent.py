@@ -15,15 +15,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import Stated
-from colligate.core.events import Progressed
+from colligate.core.events import Event, Progressed, pluralize, to_plain
 from colligate.core.fit import Room, fit_window
 from colligate.core.prompt_files import PromptTemplate
 from colligate.core.prompts import escape, keep_table_head, render_passages
@@ -33,7 +34,6 @@ from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall, Ma
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Message, Role
 from colligate.readers.citing import Joined, Quote, locate_statements
-from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn, list_found
 from colligate.strategies.spd_rag.prompts import (
     EARLY,
     LAST,
@@ -61,13 +61,34 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class AgentOutcome:
-    """o_i = ⟨s_i, r_i⟩: the report on a document, and its relevance in [0, 1].
+class AgentTurn(Event):
+    """A document's agent took an action; `shown` are the new passages that its search returned."""
+
+    document: str
+    title: str
+    turn: int
+    action: str
+    query: str
+    shown: tuple[Span, ...] = ()
+
+    def line(self) -> str:
+        if self.action == "search":
+            return f"searching {self.title}: {self.query}"
+        return f"done with {self.title}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"read": [self.document] if self.shown else []}
+
+
+@dataclass(frozen=True)
+class AgentEnded(Event):
+    """A document's agent ended with o_i = ⟨s_i, r_i⟩: its report, and its relevance in [0, 1].
 
     `findings` are the lines of the report with the places of their quotes, `dropped` counts those
     whose quotes are nowhere. `sources` are what the report rests on: these places, or without any
     the best passage of each search. Only a document that was read has a report; `problem` says why
-    another was not.
+    another was not. `kept`: it is the outcome of an interrupted run.
     """
 
     document: str
@@ -81,9 +102,24 @@ class AgentOutcome:
     searches: int = 0
     turns: int = 0
     problem: str = ""
+    kept: bool = False
+
+    def line(self) -> str:
+        return f"{self.title}: {self.status}, {pluralize(len(self.findings), 'finding')}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"found": [self.document] if self.findings else []}
+
+    def to_json(self) -> dict[str, Any]:
+        found = [
+            {"text": each.sentence, "spans": [to_plain(place.span) for place in each.places]}
+            for each in self.findings
+        ]
+        return {**super().to_json(), "findings": found}
 
 
-_STORED = TypeAdapter(AgentOutcome)
+_STORED = TypeAdapter(AgentEnded)
 """What is stored of an outcome as JSON, and reads it again."""
 
 
@@ -120,23 +156,20 @@ class DocumentAgent:
     whole: bool
     template: PromptTemplate | None
 
-    async def read(self, info: DocumentInfo, run: Run) -> AgentOutcome:
+    async def read(self, info: DocumentInfo, run: Run) -> AgentEnded:
         """Read one document; a failure becomes its outcome and does not stop other agents."""
         if not info.passages:
-            return AgentOutcome(info.id, info.full_title, Status.EMPTY)
+            return AgentEnded(info.id, info.full_title, Status.EMPTY)
         talk = _Talk(info, self._begin(info))
         try:
             await self._show_whole(talk, run)
             return await self._report(await self._converse(talk, run), talk, run)
         except ColligateError as error:
             status = _STATUS.get(type(error), Status.FAILED)
-            return AgentOutcome(
-                info.id,
-                info.full_title,
-                status,
+            return replace(
+                AgentEnded(info.id, info.full_title, status, problem=str(error)),
                 searches=talk.searches,
                 turns=talk.turns,
-                problem=str(error),
             )
 
     def _begin(self, info: DocumentInfo, whole: str = "") -> list[Message]:
@@ -162,8 +195,10 @@ class DocumentAgent:
         for turn in range(1, self.searches + 2):
             last = turn > self.searches or talk.full
             schema = LastAction if last else AgentAction
-            asked = run.structured(talk.messages, schema, role=Role.WORKER, max_tokens=self.tokens)
-            action = (await asked).value
+            reply = await run.structured(
+                talk.messages, schema, role=Role.WORKER, max_tokens=self.tokens
+            )
+            action = reply.value
             talk.turns = turn
             if last or self._is_done(action, talk):
                 break
@@ -177,10 +212,17 @@ class DocumentAgent:
                 told = render_passages(new, len(talk.shown) + 1) if new else NOTHING_NEW
             talk.shown += new
             talk.messages += _continue(action, told, last=turn == self.searches or talk.full)
-            run.emit(_turn_event(action, talk, new))
-        ended = action.model_copy(update={"action": "finalize"})
-        run.emit(_turn_event(ended, talk, () if talk.searches else talk.shown))
+            asked = action.query if action.action == "search" else ""
+            self._emit_turn(talk, action.action, asked, new, run)
+        self._emit_turn(talk, "finalize", "", () if talk.searches else talk.shown, run)
         return action
+
+    def _emit_turn(
+        self, talk: _Talk, action: str, query: str, new: Sequence[Passage], run: Run
+    ) -> None:
+        shown = tuple(passage.span for passage in new)
+        info = talk.info
+        run.emit(AgentTurn(info.id, info.full_title, talk.turns, action, query, shown))
 
     def _is_done(self, action: AgentAction, talk: _Talk) -> bool:
         """Return whether to stop: not before two searches if nothing was found."""
@@ -233,13 +275,13 @@ class DocumentAgent:
             )
         return fitting
 
-    async def _report(self, action: AgentAction, talk: _Talk, run: Run) -> AgentOutcome:
+    async def _report(self, action: AgentAction, talk: _Talk, run: Run) -> AgentEnded:
         """Return the report with what of it is located in the passages that were shown."""
         statements = list_statements(action.findings)
         findings = await locate_statements(self.question, statements, talk.shown, run)
         places = dict.fromkeys(place.span for each in findings for place in each.places)
         sources = tuple(places) or (tuple(talk.first) if action.relevance > 0 else ())
-        return AgentOutcome(
+        return AgentEnded(
             talk.info.id,
             talk.info.full_title,
             Status.READ,
@@ -280,104 +322,54 @@ def list_statements(report: str) -> list[Joined]:
 
 # All documents, each read by its agent (the paper's fan-out)
 
-VERSION = 7
+VERSION = 8
 """The version of what is stored: outcomes of another version are not used."""
 
 _PHASE = "reading documents"
-_HOPELESS = 20  # failures without a document read: the server is down, or the key is wrong
 
 
-@dataclass
-class FanOut:
-    """The agents of one run, at most `concurrency` at a time.
+async def read_all(
+    agent: DocumentAgent, documents: Sequence[DocumentInfo], run: Run, concurrency: int
+) -> list[AgentEnded]:
+    """Return the outcome of each document, in their order; those of an interrupted run are known.
 
-    `known` counts the outcomes that an interrupted run had stored.
+    Further documents are not begun after the token budget refused an agent its first call.
     """
+    total, done, spent = len(documents), 0, False
+    run.emit(Progressed(_PHASE, 0, total))
 
-    agent: DocumentAgent
-    run: Run
-    concurrency: int
-    known: int = 0
-    _spent: bool = field(default=False, repr=False)
-    _read: int = field(default=0, repr=False)
-    _failed: int = field(default=0, repr=False)
-
-    async def read(self, documents: Sequence[DocumentInfo]) -> list[AgentOutcome]:
-        """Return the outcome of each document, in their order.
-
-        Further documents are not begun after the token budget refused an agent its first call, or
-        after many failed and none was read.
-        """
-        total, done = len(documents), 0
-        self.run.emit(Progressed(_PHASE, 0, total))
-
-        async def read_one(info: DocumentInfo) -> AgentOutcome:
-            nonlocal done
-            outcome = await self._read_document(info)
-            done += 1
-            self.run.emit(Progressed(_PHASE, done, total, info.full_title))
-            return outcome
-
-        return await map_concurrent(documents, read_one, self.concurrency)
-
-    async def forget(self, documents: Sequence[DocumentInfo]) -> None:
-        """Delete the stored outcomes: the next run asks the agents again."""
-
-        def clear() -> None:
-            for info in documents:
-                self.run.store.put(self._key(info), None, [info.id])
-
-        await asyncio.to_thread(clear)
-
-    async def _read_document(self, info: DocumentInfo) -> AgentOutcome:
-        key = self._key(info)
-        kept = await asyncio.to_thread(self.run.store.get, key)
+    async def read(info: DocumentInfo) -> AgentEnded:
+        nonlocal done, spent
+        key = _key(agent, info, run)
+        kept = await asyncio.to_thread(run.store.get, key)
         if isinstance(kept, dict):
-            self.known += 1
-            outcome = _STORED.validate_python(kept)
-        elif self._spent:
-            outcome = AgentOutcome(info.id, info.full_title, Status.UNREAD)
-        elif self._failed >= _HOPELESS and not self._read:
-            why = f"not begun, as the {self._failed} before it failed"
-            outcome = AgentOutcome(info.id, info.full_title, Status.FAILED, problem=why)
+            outcome = replace(_STORED.validate_python(kept), kept=True)
+        elif spent:
+            outcome = AgentEnded(info.id, info.full_title, Status.UNREAD)
         else:
-            outcome = await self.agent.read(info, self.run)
-            self._spent |= outcome.status is Status.UNREAD and not outcome.turns
-            self._failed += outcome.status in (Status.FAILED, Status.MALFORMED)
-            self._read += outcome.status is Status.READ
+            outcome = await agent.read(info, run)
+            spent |= outcome.status is Status.UNREAD and not outcome.turns
             if outcome.status is Status.READ:
                 made = _STORED.dump_python(outcome, mode="json")
-                await asyncio.to_thread(self.run.store.put, key, made, [info.id])
-        self.run.emit(_end_event(outcome, kept=isinstance(kept, dict)))
+                await asyncio.to_thread(run.store.put, key, made, [info.id])
+        done += 1
+        run.emit(outcome)
+        run.emit(Progressed(_PHASE, done, total, info.full_title))
         return outcome
 
-    def _key(self, info: DocumentInfo) -> str:
-        reranker = self.run.reranker.name if self.run.reranker else ""
-        return self.run.key(Role.WORKER, "spd-rag", VERSION, reranker, asdict(self.agent), info.id)
+    return await map_concurrent(documents, read, concurrency)
 
 
-def _turn_event(action: AgentAction, talk: _Talk, new: Sequence[Passage]) -> AgentTurn:
-    return AgentTurn(
-        document=talk.info.id,
-        title=talk.info.full_title,
-        turn=talk.turns,
-        action=action.action,
-        query=action.query if action.action == "search" else "",
-        shown=tuple(passage.span for passage in new),
-    )
+async def forget(agent: DocumentAgent, documents: Sequence[DocumentInfo], run: Run) -> None:
+    """Delete the stored outcomes: the next run asks the agents again."""
+
+    def clear() -> None:
+        for info in documents:
+            run.store.put(_key(agent, info, run), None, [info.id])
+
+    await asyncio.to_thread(clear)
 
 
-def _end_event(outcome: AgentOutcome, *, kept: bool) -> AgentEnded:
-    return AgentEnded(
-        document=outcome.document,
-        title=outcome.title,
-        status=outcome.status.value,
-        findings=list_found(outcome.findings),
-        relevance=outcome.relevance,
-        searches=outcome.searches,
-        turns=outcome.turns,
-        dropped=outcome.dropped,
-        problem=outcome.problem,
-        kept=kept,
-        report=outcome.report,
-    )
+def _key(agent: DocumentAgent, info: DocumentInfo, run: Run) -> str:
+    reranker = run.reranker.name if run.reranker else ""
+    return run.key(Role.WORKER, "spd-rag", VERSION, reranker, asdict(agent), info.id)

@@ -19,18 +19,25 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from colligate.core.answer import Answer, Form
-from colligate.core.events import Noted, name_first, pluralize
+from colligate.core.events import Event, Noted, name_first, pluralize
 from colligate.core.fit import FOR_THE_ANSWER
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import list_best
-from colligate.errors import MalformedOutput, UsageError
+from colligate.errors import UsageError
 from colligate.library.sources import SearchMode
 from colligate.models import Role
-from colligate.strategies.spd_rag.agent import VERSION, AgentOutcome, DocumentAgent, FanOut, Status
-from colligate.strategies.spd_rag.events import Planned
+from colligate.readers.lookup import try_structured
+from colligate.strategies.spd_rag.agent import (
+    VERSION,
+    AgentEnded,
+    DocumentAgent,
+    Status,
+    forget,
+    read_all,
+)
 from colligate.strategies.spd_rag.prompts import (
     PLAN_TOKENS,
     STEPS,
@@ -38,6 +45,20 @@ from colligate.strategies.spd_rag.prompts import (
     coordinator_messages,
 )
 from colligate.strategies.spd_rag.synthesis import Synthesis, Text
+
+
+@dataclass(frozen=True)
+class Planned(Event):
+    """The coordinator made its plan; `kept`: it is that of an interrupted run."""
+
+    tasks: tuple[str, ...]
+    directive: str
+    documents: int
+    kept: bool = False
+
+    def line(self) -> str:
+        documents = pluralize(self.documents, "document")
+        return f"{pluralize(len(self.tasks), 'task')} for each of {documents}"
 
 
 @dataclass(frozen=True)
@@ -110,56 +131,50 @@ class SPDRAG:
             return await run.read(question, [], form=self.form)
         with run.tokens.reserve(_reserve(len(infos), run)):
             plan = await self._plan(question, run, len(infos))
-            agents = FanOut(self._make_agent(question, plan, run), run, self.concurrency)
-            outcomes = await agents.read(infos)  # o_i = ⟨s_i, r_i⟩
-        _report(outcomes, agents.known, run)
+            agent = self._make_agent(question, plan, run)
+            outcomes = await read_all(agent, infos, run, self.concurrency)  # o_i = ⟨s_i, r_i⟩
+        _report(outcomes, run)
         reports = [Text.of(each) for each in outcomes if each.status is Status.READ]
         answer = await self._make_synthesis(question, plan, run).answer(reports)
         if all(each.status in (Status.READ, Status.EMPTY) for each in outcomes):
             # Otherwise they stay: asked again, the run reads only the other documents.
-            await agents.forget(infos)
+            await forget(agent, infos, run)
             await asyncio.to_thread(run.store.put, self._key_of_plan(question, run), None)
         return answer
 
     async def _check_calls(self, documents: int, run: Run) -> None:
-        """Report how many calls a run takes; raise `UsageError` if nobody consents to too many."""
+        """Raise `UsageError` if a run takes too many calls and nobody consents."""
         about = int(self.calls.question + self.calls.document * documents)
         most = 2 + documents * (self.searches + 1)
         estimate = f"about {about:,}, at most {most:,} model calls"
         reading = f"an agent for each of {pluralize(documents, 'document')}"
-        too_many = self.most_calls is not None and about > self.most_calls
-        if too_many and not await run.consent(f"{reading} takes {estimate}"):
+        if self.most_calls is None or about <= self.most_calls:
+            return
+        if not await run.consent(f"{reading} takes {estimate}"):
             raise UsageError(
                 f"{reading} takes {estimate}",
                 f"most_calls is {self.most_calls:,}",
                 f"--yes or the parameter most_calls={about} allows them, "
                 "the parameter documents=N reads only the N best",
             )
-        if most > _MANY:
-            run.emit(Noted(f"{reading}: {estimate}"))
 
     async def _plan(self, question: str, run: Run, documents: int) -> WriteTodos:
         """Ask the coordinator; if it gives no task, the question is the task."""
         key = self._key_of_plan(question, run)
         kept = await asyncio.to_thread(run.store.get, key)
-        if kept is not None:
-            plan = WriteTodos.model_validate(kept)
-        else:
-            plan = await self._ask_coordinator(question, run)
+        if kept is None:
+            messages = coordinator_messages(question, self.templates.get("coordinator"))
+            warning = "the question is not split into tasks, every agent gets it whole"
+            plan = await try_structured(
+                messages, WriteTodos, run, max_tokens=PLAN_TOKENS, warning=warning
+            )
+            plan = plan or WriteTodos()
             await asyncio.to_thread(run.store.put, key, plan.model_dump())
-        run.emit(
-            Planned(plan.tasks(question), plan.synthesis_directive, documents, kept is not None)
-        )
+        else:
+            plan = WriteTodos.model_validate(kept)
+        tasks = plan.tasks(question)
+        run.emit(Planned(tasks, plan.synthesis_directive, documents, kept is not None))
         return plan
-
-    async def _ask_coordinator(self, question: str, run: Run) -> WriteTodos:
-        messages = coordinator_messages(question, self.templates.get("coordinator"))
-        try:
-            asked = run.structured(messages, WriteTodos, max_tokens=PLAN_TOKENS)
-            return (await asked).value
-        except MalformedOutput as error:
-            run.warn(f"the question is not split into tasks, every agent gets it whole: {error}")
-            return WriteTodos()
 
     def _key_of_plan(self, question: str, run: Run) -> str:
         return run.key(Role.READER, "spd-rag plan", VERSION, self.prompts, question)
@@ -196,7 +211,6 @@ class SPDRAG:
         )
 
 
-_MANY = 300  # calls that are reported before they are made
 _REPORT = 250  # tokens of a report, estimated before any is written
 
 
@@ -206,9 +220,10 @@ def _reserve(documents: int, run: Run) -> int:
     return 0 if left is None else min(FOR_THE_ANSWER + documents * _REPORT, left // 2)
 
 
-def _report(outcomes: Sequence[AgentOutcome], known: int, run: Run) -> None:
+def _report(outcomes: Sequence[AgentEnded], run: Run) -> None:
     """Warn of documents that were not read, and if nothing was found in any."""
-    of: dict[Status, list[AgentOutcome]] = {status: [] for status in Status}
+    known = sum(each.kept for each in outcomes)
+    of: dict[Status, list[AgentEnded]] = {status: [] for status in Status}
     for outcome in outcomes:
         of[outcome.status].append(outcome)
     unread, total = of[Status.UNREAD], len(outcomes)

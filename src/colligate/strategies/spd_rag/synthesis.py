@@ -22,11 +22,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import Answer, Form, Stated
-from colligate.core.events import Pruned
+from colligate.core.events import Event, Pruned, pluralize
 from colligate.core.fit import reserve_reading, split_by_tokens
 from colligate.core.linkage import average_linkage
 from colligate.core.prompt_files import PromptTemplate
@@ -36,8 +36,7 @@ from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ColligateError, ModelError
 from colligate.models import Role
 from colligate.readers.citing import locate_statements
-from colligate.strategies.spd_rag.agent import AgentOutcome, list_statements
-from colligate.strategies.spd_rag.events import Grouped, Synthesised, list_found
+from colligate.strategies.spd_rag.agent import AgentEnded, list_statements
 from colligate.strategies.spd_rag.prompts import (
     SYNTHESIS,
     render_leaf,
@@ -50,6 +49,40 @@ _UNKNOWN = 128_000  # the window of a model that does not report it, as in the p
 _REPLY = 8000  # tokens of a synthesis below the last level
 _BESIDE = 4500  # tokens of the last reply, and of what is beside the texts in its prompt
 _SPARE = 0.9  # of what is left beside a batch: its instruction and the question are there too
+
+
+@dataclass(frozen=True)
+class Grouped(Event):
+    """The texts of a level, counted from 1, were grouped; a text is its place in the level's list.
+
+    `tokens` are those of each text, `budget` is B. `forced`: no two texts fit it together, or the
+    run's token budget is too small for several calls.
+    """
+
+    level: int
+    groups: tuple[tuple[int, ...], ...]
+    tokens: tuple[int, ...]
+    budget: int
+    forced: bool = False
+
+    def line(self) -> str:
+        texts = pluralize(sum(map(len, self.groups)), "text")
+        groups = pluralize(len(self.groups), "group")
+        return f"synthesis level {self.level}: {texts} in {groups}"
+
+
+@dataclass(frozen=True)
+class Synthesised(Event):
+    """One group of a level below the last became this text; `passed_on`: it is unchanged."""
+
+    level: int
+    group: int
+    findings: tuple[Stated, ...]
+    passed_on: bool = False
+    text: str = ""
+
+    def line(self) -> str:
+        return f"synthesis level {self.level}: {pluralize(len(self.findings), 'finding')}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +100,7 @@ class Text:
     title: str = ""
 
     @classmethod
-    def of(cls, outcome: AgentOutcome) -> Text:
+    def of(cls, outcome: AgentEnded) -> Text:
         """Return the text of a document's report."""
         leaf = render_leaf(outcome.title, outcome.report)
         named = (
@@ -93,11 +126,10 @@ class Synthesis:
         texts, level = list(reports), 1
         while True:
             tokens = await map_concurrent(texts, self._count, self.concurrency)
-            grouping = await self._group(texts, tokens)
-            self.run.emit(
-                Grouped(level, grouping.groups, tuple(tokens), self.budget, grouping.forced)
-            )
-            batches = [[texts[i] for i in group] for group in grouping.groups]
+            groups = await self._group(texts, tokens)
+            forced = len(groups) < 2 <= len(texts) and sum(tokens) > self.budget
+            self.run.emit(Grouped(level, groups, tuple(tokens), self.budget, forced))
+            batches = [[texts[i] for i in group] for group in groups]
             if len(batches) < 2:
                 return await self._read(batches[0] if batches else [], reports)
             numbered = [(level, number, batch) for number, batch in enumerate(batches)]
@@ -123,20 +155,20 @@ class Synthesis:
         shown = render_passages([each.passage for each in await self._show([text])])
         return await self.run.model(Role.READER).count_tokens(f"{text.text}\n{shown}")
 
-    async def _group(self, texts: Sequence[Text], tokens: Sequence[int]) -> Grouping:
+    async def _group(self, texts: Sequence[Text], tokens: Sequence[int]) -> Groups:
         """Return the batches of a level; a single one ends the levels."""
-        every = Grouping((tuple(range(len(texts))),) if texts else ())
+        every = (tuple(range(len(texts))),) if texts else ()
         left = self.run.tokens.left
         if len(texts) < 2 or sum(tokens) <= self.budget:
             return every
         if left is not None and left < 2 * sum(tokens):  # this level, and at least one more
-            return replace(every, forced=True)
+            return every
         try:
             vectors = await self.run.embed([each.text for each in texts])
         except ColligateError as error:
             self.run.warn(f"reports are grouped in their order, not by meaning: {error.what}")
             groups = tuple(tuple(each) for each in split_by_tokens(tokens, self.budget))
-            return Grouping(groups) if len(groups) < len(texts) else replace(every, forced=True)
+            return groups if len(groups) < len(texts) else every
         return await asyncio.to_thread(group_texts, vectors, tokens, self.budget)
 
     async def _merge(self, batch: tuple[int, int, Sequence[Text]]) -> Text:
@@ -156,13 +188,13 @@ class Synthesis:
                 )
         except (ModelError, BudgetExceeded) as error:
             self.run.warn(f"a synthesis failed, its reports are passed on: {error.what}")
-            self.run.emit(Synthesised(level, number, list_found(findings), True, merged.text))
+            self.run.emit(Synthesised(level, number, findings, True, merged.text))
             return merged
         merged = replace(merged, text=text or merged.text)
         if found:  # otherwise it quotes nothing, and rests on all that it was given
             places = dict.fromkeys(place.span for each in found for place in each.places)
             merged = replace(merged, findings=tuple(found), sources=tuple(places))
-        self.run.emit(Synthesised(level, number, list_found(merged.findings), False, text))
+        self.run.emit(Synthesised(level, number, merged.findings, False, text))
         return merged
 
     async def _read(self, batch: Sequence[Text], reports: Sequence[Text]) -> Answer:
@@ -210,26 +242,16 @@ class Synthesis:
         return [batch[at] for at in sorted(kept)]
 
     async def _show(self, texts: Sequence[Text]) -> list[Shown]:
-        """Return what texts rest on, the most relevant first; places that overlap are joined."""
-        of: dict[Span, int] = {}
-        for at in sorted(range(len(texts)), key=lambda at: -texts[at].relevance):
-            for span in texts[at].sources:
-                of.setdefault(span, at)
-        joined: list[tuple[Span, int]] = []
-        for span in sorted(of, key=lambda each: (each.document_id, each.start)):
-            at = of[span]
-            if joined and joined[-1][0].overlaps(span):
-                other, its = joined.pop()
-                span = Span(span.document_id, other.start, max(other.end, span.end))
-                at = max(at, its, key=lambda at: texts[at].relevance)
-            joined.append((span, at))
-        joined.sort(key=lambda each: (-texts[each[1]].relevance, each[1]))
-        shown = []
-        for span, at in joined:
-            passage = (await self.run.document(span.document_id)).passage(span)
-            title = texts[at].title
-            reason = f"found by the agent of {title!r}" if title else "kept by a synthesis"
-            shown.append(Shown(passage, texts[at].relevance, reason))
+        """Return what texts rest on, each place once, the most relevant first."""
+        shown: list[Shown] = []
+        for text in sorted(texts, key=lambda text: -text.relevance):
+            reason = (
+                f"found by the agent of {text.title!r}" if text.title else "kept by a synthesis"
+            )
+            for span in text.sources:
+                if not any(each.span.contains(span) for each in shown):
+                    passage = (await self.run.document(span.document_id)).passage(span)
+                    shown.append(Shown(passage, text.relevance, reason))
         return shown
 
 
@@ -252,48 +274,27 @@ _SHORTEST = 1e-12  # of a vector that has a direction
 _MOST_COMPARED = 1024  # texts whose distances, each to each, are in memory at once
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """The texts of each synthesis, each text in one of them.
-
-    `forced`: no two texts fit the budget together, and all are put together anyway.
-    """
-
-    groups: tuple[tuple[int, ...], ...]
-    forced: bool = False
+Groups = tuple[tuple[int, ...], ...]
+"""The texts of each synthesis, each text in one of them."""
 
 
-def group_texts(vectors: ArrayLike, tokens: Sequence[int], budget: int) -> Grouping:
-    """Group similar texts, at most `budget` tokens in each group unless `forced`.
+def group_texts(vectors: ArrayLike, tokens: Sequence[int], budget: int) -> Groups:
+    """Group similar texts, at most `budget` tokens in each group.
 
     There are always fewer groups than texts, except for one text, so that the levels end. A text
-    that is longer than the budget is a group by itself. More than `_MOST_COMPARED` texts are first
-    halved across the direction in which they differ most: memory would grow with their square.
+    that is longer than the budget is a group by itself; if no two fit together, all are one group
+    (the rule of the released code). At most `_MOST_COMPARED` texts in their
+    order are compared with each other: memory would grow with their square.
     """
     rows = np.asarray(vectors, dtype=np.float32)
     groups = []
-    for part in _halve(rows, np.arange(len(tokens))):
-        tree = build_merge_tree(rows[part])
-        found = group_by_tokens([tokens[i] for i in part], tree, budget)
-        groups += [tuple(int(part[i]) for i in group) for group in found]
+    for start in range(0, len(tokens), _MOST_COMPARED):
+        part = slice(start, start + _MOST_COMPARED)
+        found = group_by_tokens(tokens[part], build_merge_tree(rows[part]), budget)
+        groups += [tuple(start + text for text in group) for group in found]
     if len(groups) >= len(tokens) > 1:
-        return Grouping((tuple(range(len(tokens))),), forced=True)
-    return Grouping(tuple(sorted(groups, key=min)))
-
-
-def _halve(rows: NDArray[np.float32], places: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Halve the places until each part of similar rows is small enough to compare all pairs."""
-    if len(places) <= _MOST_COMPARED:
-        return [places]
-    centred = rows[places] - rows[places].mean(axis=0)
-    _, axes = np.linalg.eigh(centred.T @ centred)
-    order = np.argsort(centred @ axes[:, -1], kind="stable")
-    half = len(places) // 2
-    return [
-        part
-        for side in (order[:half], order[half:])
-        for part in _halve(rows, np.sort(places[side]))
-    ]
+        return (tuple(range(len(tokens))),)
+    return tuple(groups)
 
 
 def build_merge_tree(vectors: ArrayLike) -> list[tuple[int, int]]:
@@ -309,9 +310,7 @@ def build_merge_tree(vectors: ArrayLike) -> list[tuple[int, int]]:
     return [(left, right) for left, right, _ in average_linkage(distances)]
 
 
-def group_by_tokens(
-    tokens: Sequence[int], tree: Sequence[tuple[int, int]], budget: int
-) -> tuple[tuple[int, ...], ...]:
+def group_by_tokens(tokens: Sequence[int], tree: Sequence[tuple[int, int]], budget: int) -> Groups:
     """Return the maximal subtrees of at most `budget` tokens, in the order of their first text.
 
     A merge beyond the budget is refused, and with it all merges built on it. The texts of a group
