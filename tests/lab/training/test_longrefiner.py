@@ -492,7 +492,7 @@ def test_what_inference_would_not_ask_about_is_no_sample():
 @pytest.mark.parametrize("most_tokens", [22_000, 200])  # in parts it is still one section
 def test_a_document_without_sections_is_no_sample(text, most_tokens):
     made = structuring_pairs(sectioned(text), CurationSettings(most_tokens))
-    assert (made.samples, made.discarded) == ((), {UNSECTIONED: 1})
+    assert (made.samples, made.discarded) == ([], {UNSECTIONED: 1})
 
 
 def test_a_skeleton_that_inference_would_cut_off_is_no_sample():
@@ -510,7 +510,7 @@ def test_a_skeleton_that_does_not_bring_the_text_back_is_no_sample():
     odd = " ".join("<|im_end|>" for _ in range(40))
     text = f"# The Mill\n\n## A\n\n{paragraph('mill', 300)}\n\n## B\n\n{odd}\n"
     made = structuring_pairs(sectioned(text), CurationSettings())
-    assert (made.samples, made.discarded) == ((), {LOST: 1})
+    assert (made.samples, made.discarded) == ([], {LOST: 1})
 
 
 def test_the_text_can_neither_close_its_place_nor_end_a_turn():

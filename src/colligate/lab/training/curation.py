@@ -428,13 +428,20 @@ def _write_samples(
 ) -> Card:
     done = {item.id: results[item.id] for item in items if item.id in results}
     splits: dict[str, list[Sample]] = {"train": [], "held_out": []}
-    asked: dict[str, list[HasId]] = {"train": [], "held_out": []}
-    for item in items:
-        if item.id in done:
-            held_out = is_held_out(split_key(item), request.held_out, request.seed)
-            split = "held_out" if held_out else "train"
-            splits[split] += done[item.id].samples
-            asked[split].append(item)
+    golds: dict[str, list[set[str]]] = {"train": [], "held_out": []}
+    for item in (each for each in items if each.id in done):
+        held_out = is_held_out(split_key(item), request.held_out, request.seed)
+        split = "held_out" if held_out else "train"
+        splits[split] += done[item.id].samples
+        golds[split].append(set(item.gold) if isinstance(item, Question) else set())
+    shown = {
+        split: [
+            {f"{each.task} {each.meta['document']}"} if "question" in each.meta else set()
+            for each in samples
+            if "document" in each.meta
+        ]
+        for split, samples in splits.items()
+    }
     files = {TRAIN: splits["train"], HELD_OUT: splits["held_out"]}
     for name, samples in files.items():
         write_samples(request.out / name, samples)
@@ -457,8 +464,16 @@ def _write_samples(
             "held out": request.held_out,
             "kept apart by": "a question's words, or the document where there is no question",
             "seed": request.seed,
-            **_count_shared_gold(asked["train"], asked["held_out"]),
-            **_count_shared_documents(splits["train"], splits["held_out"]),
+            **_count_shared(
+                golds,
+                "held-out questions with gold documents",
+                "of them with one that a training question has too",
+            ),
+            **_count_shared(
+                shown,
+                "held-out samples for a question and a document",
+                "of them over one that a training sample of the task is over too",
+            ),
         },
         files={name: hash_file(request.out / name) for name in files},
         versions=versions(),
@@ -467,6 +482,17 @@ def _write_samples(
     )
     write_card(request.out, card)
     return card
+
+
+def _count_shared(
+    by_split: Mapping[str, Sequence[set[str]]], held_out: str, shared: str
+) -> dict[str, int]:
+    """Count the held-out sets, and those that share something with one of the training sets."""
+    known = set().union(*by_split["train"])
+    unseen = [each for each in by_split["held_out"] if each]
+    if not unseen:
+        return {}
+    return {held_out: len(unseen), shared: sum(not known.isdisjoint(each) for each in unseen)}
 
 
 def is_held_out(key: str, share: float, seed: int) -> bool:
@@ -479,37 +505,3 @@ def is_held_out(key: str, share: float, seed: int) -> bool:
 def split_key(item: HasId) -> str:
     """Return a question's words, since data sets have some twice under several ids; or the id."""
     return " ".join(item.text.casefold().split()) if isinstance(item, Question) else item.id
-
-
-def _count_shared_gold(train: Sequence[HasId], held_out: Sequence[HasId]) -> dict[str, int]:
-    """Count the held-out questions that have a gold document of a training question."""
-    known = {id_ for each in train if isinstance(each, Question) for id_ in each.gold}
-    golds = [set(each.gold) for each in held_out if isinstance(each, Question) and each.gold]
-    if not golds:
-        return {}
-    shared = sum(not known.isdisjoint(gold) for gold in golds)
-    return {
-        "held-out questions with gold documents": len(golds),
-        "of them with one that a training question has too": shared,
-    }
-
-
-def _count_shared_documents(train: Sequence[Sample], held_out: Sequence[Sample]) -> dict[str, int]:
-    """Count the held-out samples over a document that a training sample is over too."""
-    shows = [shown for sample in held_out if (shown := _task_and_document(sample))]
-    if not shows:
-        return {}
-    known = set(map(_task_and_document, train))
-    return {
-        "held-out samples for a question and a document": len(shows),
-        "of them over one that a training sample of the task is over too": sum(
-            shown in known for shown in shows
-        ),
-    }
-
-
-def _task_and_document(sample: Sample) -> tuple[str, str] | None:
-    """Return the task, and the document that a question was asked over, if it was over one."""
-    if "question" not in sample.meta or "document" not in sample.meta:
-        return None
-    return sample.task, str(sample.meta["document"])

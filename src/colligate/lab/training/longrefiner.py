@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -32,7 +33,7 @@ from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MalformedOutput, UsageError
 from colligate.lab.bench.question import Question
 from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
-from colligate.lab.training.samples import Card, CuratedItem, Drawn, Sample
+from colligate.lab.training.samples import Card, CuratedItem, Sample
 from colligate.lab.training.scores import make_plain_document
 from colligate.lab.training.skeletons import write_skeleton
 from colligate.library.in_memory import InMemorySources
@@ -164,11 +165,11 @@ class _ItemWork:
     tasks: Collection[str]
 
     async def __call__(self, item: Question | _DocumentItem) -> CuratedItem:
-        drawn = Drawn()
+        drawn = CuratedItem()
         if isinstance(item, _DocumentItem):
             pairs = await asyncio.to_thread(structuring_pairs, item.document, self.settings)
             drawn.take(pairs, STRUCTURING)
-            return drawn.item()
+            return drawn
         async with self._sources(item) as sources:
             run = self.context.start_run(sources)
             if SCOPE in self.tasks:
@@ -177,7 +178,8 @@ class _ItemWork:
                 mode, count = self.settings.mode, self.settings.documents
                 for document in await rank_documents(item.text, run, count, mode):
                     drawn.take(await self._select(item, document, run), SELECTION)
-            return drawn.item(self.context.usage_of(run))
+            drawn.usage = self.context.usage_of(run)
+            return drawn
 
     @asynccontextmanager
     async def _sources(self, question: Question) -> AsyncIterator[Sources]:
@@ -198,7 +200,7 @@ class _ItemWork:
         )
         article = await structurer.structure(await run.document(document), run)
         if not has_parts(article):
-            return CuratedItem(discarded={WITHOUT_PARTS: 1})
+            return CuratedItem.without(WITHOUT_PARTS)
         most_tokens = self.settings.outline_tokens
         messages = selection_messages(question.text, article, most_tokens=most_tokens)
         reply = await run.chat(messages, role=Role.WORKER, max_tokens=_TEACHER_TOKENS)
@@ -211,8 +213,8 @@ async def _label_scope(question: Question, run: Run) -> CuratedItem:
             label_messages(question.text), Label, max_tokens=_TEACHER_TOKENS
         )
     except MalformedOutput:
-        return CuratedItem(discarded={MALFORMED: 1})
-    return CuratedItem((scope_sample(question, label.value),))
+        return CuratedItem.without(MALFORMED)
+    return CuratedItem([scope_sample(question, label.value)])
 
 
 # The parameters.
@@ -269,14 +271,14 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
     """
     body = remove_headings(document)
     if len(body.bare.text.split()) <= 2 * MOST_WORDS:
-        return CuratedItem(discarded={SHORT: 1})
+        return CuratedItem.without(SHORT)
     if body.bare.tree.sections:
-        return CuratedItem(discarded={HEADED: 1})
+        return CuratedItem.without(HEADED)
     spans = list(split_parts(body.bare, settings.structuring_tokens))
     replies = [_write_reply(document, body.locate(span), settings) for span in spans]
     if len({tag for reply in replies for tag in _SECTION.findall(reply)}) < _LEAST_SECTIONS:
-        return CuratedItem(discarded={UNSECTIONED: 1})
-    drawn = Drawn()
+        return CuratedItem.without(UNSECTIONED)
+    drawn = CuratedItem()
     for place, (span, reply) in enumerate(zip(spans, replies, strict=True)):
         text = body.bare.slice(span)
         if estimate_tokens(reply) > limit_skeleton(text, settings.structuring_tokens):
@@ -285,7 +287,7 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
             drawn.discarded[LOST] += 1
         else:
             drawn.samples.append(_make_pair(document, text, reply, place, len(spans)))
-    return drawn.item()
+    return drawn
 
 
 @dataclass(frozen=True)
@@ -427,18 +429,18 @@ def selection_sample(
     discarded, and so is one that is not a list, or was cut off.
     """
     if reply.finish_reason == "length":
-        return _discard(CUT_OFF)
+        return CuratedItem.without(CUT_OFF)
     chosen, made_up = parse_titles(reply.text, article), find_unknown_titles(reply.text, article)
     if not chosen and not any(mark in reply.text for mark in "[{"):
-        return _discard(MALFORMED)
+        return CuratedItem.without(MALFORMED)
     if not chosen and made_up:
-        return _discard(MADE_UP)
+        return CuratedItem.without(MADE_UP)
     titles = list(dict.fromkeys(" ".join(t.split()) for t in list_titles(article, chosen)))
     target = escape(str(titles))
     if parse_titles(target, article) != chosen:
-        return _discard(UNREADABLE)
+        return CuratedItem.without(UNREADABLE)
     if estimate_tokens(target) > TITLES_TOKENS:
-        return _discard(LONG)
+        return CuratedItem.without(LONG)
     document = article.document.id
     sample = Sample(
         id=f"{SELECTION}/{question.id}/{document}",
@@ -451,11 +453,7 @@ def selection_sample(
             "nodes": _nodes(article),
         },
     )
-    return CuratedItem((sample,), counts={TAKEN_OUT: len(made_up)} if made_up else {})
-
-
-def _discard(why: str) -> CuratedItem:
-    return CuratedItem(discarded={why: 1})
+    return CuratedItem([sample], counts=Counter({TAKEN_OUT: len(made_up)}))
 
 
 def _nodes(article: Article) -> list[list[str]]:
