@@ -26,7 +26,7 @@ from colligate.lab.bench.datasets.passages import iterate_documents, load_docume
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.bench.question import HasId, Question, draw_sample
 from colligate.lab.bench.suites import Dataset
-from colligate.lab.jobs.files import JsonlReader, lock_folder
+from colligate.lab.jobs.files import ResultFile, lock_folder
 from colligate.lab.jobs.identity import (
     PROMPTS,
     model_records,
@@ -34,7 +34,7 @@ from colligate.lab.jobs.identity import (
     prompt_digests,
     versions,
 )
-from colligate.lab.jobs.job import IdentityRecord, Job, RecordFile, ResultFile
+from colligate.lab.jobs.job import IdentityRecord, Job, RecordFile
 from colligate.lab.jobs.spending import MANY_CALLS, PaidJudge, SharedTokenBudget, Spending
 from colligate.lab.training.samples import (
     HELD_OUT,
@@ -338,19 +338,17 @@ class CurationContext:
 
 CURATION = RecordFile(
     "curation.json",
-    IdentityRecord.from_json,
+    IdentityRecord,
     "a folder of curated samples",
     "colligate train curate --out",
 )
 
 JOURNAL: ResultFile[str, CuratedItem] = ResultFile(
     "journal.jsonl",
-    JsonlReader(
-        lambda line: (str(line["item"]), CuratedItem.from_json(line)),
-        "a curated item",
-        "delete the line: the same command does its item again",
-    ),
+    lambda line: (str(line["item"]), CuratedItem.from_json(line)),
     lambda id_, item: {"item": id_, **item.to_json()},
+    "a curated item",
+    "delete the line: the same command does its item again",
 )
 
 

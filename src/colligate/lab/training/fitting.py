@@ -27,7 +27,7 @@ from colligate.errors import UnknownModel, UsageError
 from colligate.lab.bench.charts import Chart, Panel, Point, Series, draw_lines
 from colligate.lab.jobs.files import lock_folder, make_folder
 from colligate.lab.jobs.identity import check_same, versions, weights_digest
-from colligate.lab.jobs.job import Invocation, RecordFile, parse_known, utc_now
+from colligate.lab.jobs.job import Invocation, RecordFile, utc_now
 from colligate.lab.training.recipes import Recipe, apply_settings, list_launch_files, read_recipe
 from colligate.lab.training.samples import HELD_OUT, TRAIN, read_samples, require_train_file
 from colligate.lab.training.trainer import (
@@ -370,14 +370,8 @@ class FitRecord:
     steps: int = 0
     sessions: list[dict[str, Any]] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as its file holds it."""
-        return asdict(self)
 
-
-_FIT = RecordFile(
-    RECORD, lambda whole: parse_known(FitRecord, whole), "a training", "colligate train fit --out"
-)
+_FIT = RecordFile(RECORD, FitRecord, "a training", "colligate train fit --out")
 
 
 def _open_record(inputs: TrainingInputs, out: Path) -> FitRecord:

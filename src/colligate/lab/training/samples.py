@@ -22,7 +22,6 @@ from colligate.core.events import to_plain
 from colligate.errors import MissingPath
 from colligate.lab.bench.datasets.records import load_records, record_error
 from colligate.lab.jobs.files import json_line, write_whole
-from colligate.lab.jobs.job import parse_known
 from colligate.models import Message
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
@@ -154,7 +153,10 @@ class CuratedItem:
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> CuratedItem:
         """Parse what `to_json` returned."""
-        return parse_known(cls, {**item, "samples": list(map(Sample.from_json, item["samples"]))})
+        return _ITEM.validate_python(item)
+
+
+_ITEM = TypeAdapter(CuratedItem)
 
 
 # The data card.
