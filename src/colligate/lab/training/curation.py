@@ -24,7 +24,7 @@ from colligate.lab.bench.corpus import INDEXES, CorpusResolver
 from colligate.lab.bench.datasets.formats import read_questions
 from colligate.lab.bench.datasets.passages import iterate_documents, load_documents
 from colligate.lab.bench.participants import ModelNames
-from colligate.lab.bench.question import HasId, Question, draw_sample
+from colligate.lab.bench.question import Question, draw_sample
 from colligate.lab.bench.suites import Dataset
 from colligate.lab.jobs.files import ResultFile, lock_folder
 from colligate.lab.jobs.identity import (
@@ -54,7 +54,7 @@ from colligate.models.weights import hash_file
 from colligate.readers.quoting import QuotingReader
 from colligate.reporting import report_ingestion
 
-I = TypeVar("I", bound=HasId)  # noqa: E741 (an item)
+I = TypeVar("I", Question, Document, Question | Document)  # noqa: E741 (an item)
 
 _TEACHER = "teacher"  # what records call the reader of a curation
 
@@ -216,7 +216,7 @@ class CurationContext:
 
     async def curate(
         self,
-        items: Sequence[I],
+        items: Mapping[str, I],
         work: Callable[[I], Awaitable[CuratedItem]],
         *,
         filters: Sequence[str] = (),
@@ -224,13 +224,11 @@ class CurationContext:
     ) -> Card:
         """Do the work on the items that are not done yet, then write samples and card.
 
-        `filters` are sentences for the card: what is left out or changed, and why. `calls` is
-        about how many model calls an item takes. Finished items are also written if the work ends
-        early; see `Job.run`.
+        `items` are by id. `filters` are sentences for the card: what is left out or changed, and
+        why. `calls` is about how many model calls an item takes. Finished items are also written if
+        the work ends early; see `Job.run`.
         """
-        request, by_id = self.request, {item.id: item for item in items}
-        if len(by_id) < len(items):
-            raise ValueError("two items have the same id")
+        request = self.request
         job: Job[str, CuratedItem, IdentityRecord] = Job(
             request.out,
             CURATION,
@@ -244,15 +242,19 @@ class CurationContext:
         )
         stopped: ColligateError | None = None
         async with job.resume(IdentityRecord(self.identity), request.arguments):
-            missing = {id_: item for id_, item in by_id.items() if job.is_missing(id_)}
-            self._announce(len(missing), len(items), calls)
+            missing = {id_: item for id_, item in items.items() if job.is_missing(id_)}
+            if len(missing) < len(items):
+                done = len(items) - len(missing)
+                self.trace.emit(Noted(f"{done:,} of {len(items):,} items are done"))
+            if len(missing) * calls > MANY_CALLS:
+                about = round(len(missing) * calls, -2)
+                text = f"{len(missing):,} items to come: about {about:,.0f} model calls"
+                self.trace.emit(Noted(text))
             try:
                 await job.run(missing, work)
             except ColligateError as error:
                 stopped = error
-        card = await in_thread(
-            _write_samples, request, self.system, items, job.results, tuple(filters)
-        )
+        card = await in_thread(_write_samples, request, self.system, items, job.results, filters)
         if stopped is not None:
             raise stopped
         if request.held_out and not card.total("held_out"):
@@ -261,14 +263,6 @@ class CurationContext:
                 Noted(f"{what}: take more items (--limit), or raise --held-out", warning=True)
             )
         return card
-
-    def _announce(self, missing: int, every: int, calls: float) -> None:
-        if missing < every:
-            self.trace.emit(Noted(f"{every - missing:,} of {every:,} items are done"))
-        if missing * calls > MANY_CALLS:
-            about = round(missing * calls, -2)
-            text = f"{missing:,} items to come: about {about:,.0f} model calls"
-            self.trace.emit(Noted(text))
 
     @asynccontextmanager
     async def sources(self, question: Question) -> AsyncIterator[Sources]:
@@ -420,17 +414,19 @@ async def _digest_sources(request: Curation, library: AsyncLibrary | None) -> di
 def _write_samples(
     request: Curation,
     system: str,
-    items: Sequence[HasId],
+    items: Mapping[str, Question | Document],
     results: Mapping[str, CuratedItem],
-    filters: tuple[str, ...],
+    filters: Sequence[str],
 ) -> Card:
-    done = {item.id: results[item.id] for item in items if item.id in results}
+    done = {id_: results[id_] for id_ in items if id_ in results}
     splits: dict[str, list[Sample]] = {"train": [], "held_out": []}
     golds: dict[str, list[set[str]]] = {"train": [], "held_out": []}
-    for item in (each for each in items if each.id in done):
-        held_out = is_held_out(split_key(item), request.held_out, request.seed)
-        split = "held_out" if held_out else "train"
-        splits[split] += done[item.id].samples
+    for id_, made in done.items():
+        item = items[id_]
+        # Data sets have some questions, and some texts, under several ids.
+        key = " ".join(item.text.casefold().split())
+        split = "held_out" if is_held_out(key, request.held_out, request.seed) else "train"
+        splits[split] += made.samples
         golds[split].append(set(item.gold) if isinstance(item, Question) else set())
     shown = {
         split: [
@@ -451,7 +447,7 @@ def _write_samples(
             "done": len(done),
             "failed": sum(bool(each.error) for each in done.values()),
         },
-        filters=filters,
+        filters=tuple(filters),
         sources={
             name: str(path)
             for name in ("questions", "library", "corpus")
@@ -460,7 +456,7 @@ def _write_samples(
         made_with=record.identity,
         split={
             "held out": request.held_out,
-            "kept apart by": "a question's words, or the document where there is no question",
+            "kept apart by": "a question's words, or the document's where there is no question",
             "seed": request.seed,
             **_count_shared(
                 golds,
@@ -498,8 +494,3 @@ def is_held_out(key: str, share: float, seed: int) -> bool:
     # Not the hash of `draw_sample`: otherwise the first that it draws would all be held out.
     whole = hashlib.sha256(f"held out\n{seed}\n{key}".encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(whole[:8], "big") < share * 2**64
-
-
-def split_key(item: HasId) -> str:
-    """Return a question's words, since data sets have some twice under several ids; or the id."""
-    return " ".join(item.text.casefold().split()) if isinstance(item, Question) else item.id

@@ -33,6 +33,7 @@ from colligate.lab.bench.metrics.judging import implies
 from colligate.lab.bench.question import Question
 from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
 from colligate.lab.training.samples import Card, CuratedItem, Sample
+from colligate.lab.training.scores import STEPS
 from colligate.lab.training.trajectories import (
     EntityLookup,
     GoldDocument,
@@ -51,9 +52,6 @@ from colligate.models import Message, Reranker
 from colligate.strategies.dualrag.knowledge import ELSE
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.strategies.dualrag.prompts import (
-    IDENTIFIER_TOKENS,
-    REASONER_TOKENS,
-    SUMMARY_TOKENS,
     Entities,
     Summary,
     Wanted,
@@ -63,12 +61,7 @@ from colligate.strategies.dualrag.prompts import (
     summarizer_messages,
 )
 
-_REPLY_TOKENS = {
-    "reasoner": REASONER_TOKENS,
-    "identifier": IDENTIFIER_TOKENS,
-    "summarizer": SUMMARY_TOKENS,
-}
-ROLES = tuple(_REPLY_TOKENS)
+ROLES = ("reasoner", "identifier", "summarizer")
 
 
 async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
@@ -117,7 +110,9 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
         judged = _CONTAINED if context.judge is None else _JUDGED
         filters = (judged, *(each.format(match=match) for each in _FILTERS))
         calls = 2.0 + 2 * (2 + 2)  # about two rounds of two entities
-        return await context.curate(context.questions, work, filters=filters, calls=calls)
+        return await context.curate(
+            {each.id: each for each in context.questions}, work, filters=filters, calls=calls
+        )
 
 
 _JUDGED = "A run is used if the judge says that its answer implies a right one."
@@ -267,7 +262,7 @@ def _add_sample(
     """Add a sample of run, task and place, unless its reply would be longer than one may be."""
     run, task, _ = id_
     text = json.dumps(reply.model_dump(), ensure_ascii=False)
-    if estimate_tokens(text) > _REPLY_TOKENS[task]:
+    if estimate_tokens(text) > (STEPS[task].tokens or 0):
         made.discarded[f"{task}: the reply would be longer than a reply may be"] += 1
         return
     exchange = (*messages, Message("assistant", text))

@@ -52,7 +52,9 @@ async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
             return await _curate_question(question, strategy, context)
 
         calls = strategy.k * (1 + strategy.expansions / 2)
-        return await context.curate(context.questions, work, filters=_FILTERS, calls=calls)
+        return await context.curate(
+            {each.id: each for each in context.questions}, work, filters=_FILTERS, calls=calls
+        )
 
 
 _FILTERS = (

@@ -32,6 +32,7 @@ from colligate.errors import (
 from colligate.lab.jobs.files import json_line, sync_path, write_whole
 from colligate.lab.training.recipes import SCHEDULES, Recipe
 from colligate.lab.training.samples import Sample
+from colligate.lab.training.scores import STEPS
 from colligate.models import Message
 from colligate.models.hf.loading import (
     HFTokenizer,
@@ -289,8 +290,6 @@ def is_sharded() -> bool:
 # Samples as tokens. The prompt's are those that `hf:` models get at inference, by the same code.
 # The reply's follow as if the model had written them, with the token that ends its turn.
 
-# Inference asks these with a schema, or for the odds of labels: no room for thinking.
-_WITHOUT_THINKING = frozenset({"scope", "reasoner", "identifier", "summarizer"})
 _PROBE = "REPLY"
 
 
@@ -333,7 +332,9 @@ class Encoder:
     def encode(self, sample: Sample) -> Encoded:
         """Return all tokens of a sample; RequestRefused if the chat template refuses it."""
         prompts = self.prompts
-        rendered = prompts.render(sample.prompt, think=sample.task not in _WITHOUT_THINKING)
+        # A reply that has a schema, or is a label, leaves no room for thinking.
+        thinks = sample.task != "scope" and STEPS[sample.task].schema is None
+        rendered = prompts.render(sample.prompt, think=thinks)
         # If a template opens the thinking itself, the reply begins by closing it.
         closing = "\n</think>\n\n" if prompts.opens_thinking(rendered) else ""
         prompt = prompts.encode(rendered)
