@@ -13,7 +13,7 @@ from colligate.lab.jobs.identity import ModelRecord
 def write_rows(folder: Path, rows: Iterable[Row]) -> None:
     with ROWS.open(folder, {}) as file:
         for row in rows:
-            file.append(row.to_json())
+            ROWS.append(file, row.key, row)
 
 
 def write_run(folder: Path, suite: str, rows: Iterable[Row]) -> Path:

@@ -24,7 +24,7 @@ from colligate.lab.bench.significance import Difference
 from colligate.lab.training import Evaluation, evaluate
 from colligate.lab.training.evaluation import EvaluationReport, Measure, ScoredReply, compare_sides
 from colligate.lab.training.samples import HELD_OUT, Sample, write_samples
-from colligate.models import Capability, ChatRequest, LabelOdds, Message, Role
+from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role
 from colligate.strategies.dualrag.knowledge import NOTHING
 from colligate.strategies.dualrag.prompts import (
     identifier_messages,
@@ -117,7 +117,9 @@ def measure(report: EvaluationReport, metric: str, adapter: str = "") -> Measure
 def test_samples_of_one_question_or_page_count_as_one(key: str) -> None:
     def replies(of: Callable[[int], str]) -> list[ScoredReply]:
         return [
-            ScoredReply(replace(scope(n), meta={key: of(n)}), side, "", {"accuracy": right})
+            ScoredReply(
+                replace(scope(n), meta={key: of(n)}), side, Completion(""), {"accuracy": right}
+            )
             for n in range(24)
             for side, right in (("base", 0.0), ("good", 1.0))
         ]
@@ -168,12 +170,6 @@ async def test_an_adapter_is_measured_beside_its_base_with_the_paired_bootstrap(
     )
 
 
-async def test_without_an_adapter_the_model_alone_is_measured(evaluated: Any) -> None:
-    report, _ = await evaluated(Student())
-    found = measure(report, "accuracy")
-    assert (found.base, found.adapted, found.difference) == (0.5, None, None)
-
-
 async def test_what_was_interrupted_goes_on_and_nothing_is_asked_twice(evaluated: Any) -> None:
     model = Student()
     model.trouble = lambda n: EndpointUnreachable("nobody answers") if n == 6 else None
@@ -189,21 +185,6 @@ async def test_what_was_interrupted_goes_on_and_nothing_is_asked_twice(evaluated
     assert measure(again, "accuracy", "good-2").adapted == 1
     same, _ = await evaluated(Student(), adapters=["good"])
     assert measure(same, "accuracy", "good") == whole
-
-
-async def test_an_adapter_that_was_trained_again_is_asked_again(evaluated: Any) -> None:
-    model = Student()
-    await evaluated(model, adapters=["good"])
-    asked = len(model.log)
-
-    class Retrained(Student):
-        async def with_adapter(self, adapter: str | Path) -> Student:
-            made = Student(str(adapter), self.log)
-            made.version = "2"
-            return made
-
-    await evaluated(Retrained(log=model.log), adapters=["good"])
-    assert [name for name, _ in model.log[asked:]] == ["base+good"] * QUESTIONS
 
 
 async def test_a_budget_ends_it_and_the_next_goes_on(evaluated: Any) -> None:
@@ -288,25 +269,28 @@ async def test_each_step_is_asked_as_inference_asks_it(evaluated: Any) -> None:
     assert list(report.samples) == ["router", "reasoner", "identifier", "summarizer"]
 
 
-async def test_a_model_that_cannot_be_held_is_told_the_form(evaluated: Any) -> None:
+async def test_a_model_that_cannot_be_held_is_told_the_form_and_a_skeleton_may_be_long(
+    evaluated: Any,
+) -> None:
     messages, reply, meta = asked_at_inference()["identifier"]
-    sample = Sample("i", "identifier", (*messages, Message("assistant", reply)), meta)
-    model = Student(capabilities=[Capability.CHAT])
-    await evaluated(model, [sample])
-    [(_, call)] = model.log
-    assert call.messages[0] == messages[0]
-    assert "satisfies this JSON schema" in call.messages[1].content
-
-
-async def test_a_skeleton_may_be_as_long_as_the_text(evaluated: Any) -> None:
     text = "The mill was built in 1788 by two brothers. It burned down. " * 40
     skeleton = "<abstract>The mill was built in 1788 by two ... It burned down.</abstract>"
     prompt = structuring_messages(text)
-    sample = Sample("s", "structuring", (*prompt, Message("assistant", skeleton)))
-    model = Student()
-    await evaluated(model, [sample])
-    [(_, call)] = model.log
-    assert call.max_tokens == await model.count_prompt(prompt)
+    model = Student(capabilities=[Capability.CHAT])
+    report, _ = await evaluated(
+        model,
+        [
+            Sample("i", "identifier", (*messages, Message("assistant", reply)), meta),
+            Sample("s", "structuring", (*prompt, Message("assistant", skeleton))),
+        ],
+        concurrency=1,
+    )
+    [(_, structuring), (_, identifier)] = model.log
+    assert identifier.messages[0] == messages[0]
+    assert "satisfies this JSON schema" in identifier.messages[1].content
+    assert structuring.max_tokens == await model.count_prompt(prompt)
+    found = measure(report, "entity_f1")
+    assert (found.adapted, found.difference) == (None, None)  # there is no adapter
 
 
 async def test_an_adapter_may_be_for_one_task(evaluated: Any) -> None:

@@ -1,9 +1,11 @@
-"""What docs/training.md shows can be done as it stands there."""
+"""What docs/training.md shows can be done as it stands there, and importing it is cheap."""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from colligate.lab.bench.plan import configure_entries
 from colligate.lab.bench.suites import parse_suite
 from colligate.lab.training.recipes import list_recipes
-from colligate.lab.training.scores import SCORES
+from colligate.lab.training.scores import STEPS
 from colligate.settings import Settings
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.longrefiner import LongRefiner
@@ -43,8 +45,21 @@ def test_its_python_names_what_there_is() -> None:
     exec(compile(ast.Module(imports, []), "guide", "exec"), {})
 
 
-@pytest.mark.parametrize("task", SCORES)
+@pytest.mark.parametrize("task", STEPS)
 def test_it_tells_every_task_and_recipe(task: str) -> None:
     assert f"| `{task}`" in GUIDE
     for name in list_recipes():
         assert name.removesuffix("-small").rpartition("-")[2] in GUIDE
+
+
+def test_nothing_heavy_is_imported_before_training_begins() -> None:
+    heavy = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "matplotlib")
+    code = (
+        "import sys\n"
+        "from colligate.lab.training import curate_dualrag, curate_longrefiner, curate_rdr2\n"
+        "from colligate.lab.training import evaluate\n"
+        "from colligate.lab.training.recipes import export_llama_factory\n"
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,16 +65,6 @@ def test_what_is_written_is_read_again(tmp_path_factory, made):
     assert path.read_bytes().count(b"\n") == len(made)  # a line each, whatever is in them
 
 
-@SETTINGS
-@given(made=samples())
-def test_a_line_has_the_form_that_trainers_read(made):
-    line = made.to_json()
-
-    assert line["messages"][-1] == {"role": "assistant", "content": made.target}
-    assert [set(turn) for turn in line["messages"]] == [{"role", "content"}] * len(made.messages)
-    assert (*made.prompt, made.messages[-1]) == made.messages
-
-
 def sample(id_: str, task: str = "router", reply: str = "Cannot answer") -> Sample:
     return Sample(id_, task, (Message("user", "Who?"), Message("assistant", reply)))
 
@@ -90,15 +81,17 @@ def test_samples_of_some_tasks_alone(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"messages": None}, "no list of messages"),
+        ({"messages": None}, "messages: "),
         ({"messages": []}, "a prompt and a reply"),
         ({"messages": [{"role": "user", "content": "q"}] * 2}, "not the assistant's"),
-        ({"messages": [{"role": "tool", "content": "a"}]}, "none of system, user, assistant"),
-        ({"messages": [{"role": "user"}]}, "the message of the user has no text"),
-        ({"id": ""}, "no id"),
-        ({"id": 7}, "no id"),
-        ({"task": None}, "no task"),
-        ({"meta": []}, "its meta is not an object"),
+        ({"messages": [{"role": "tool", "content": "a"}]}, "messages.0.role: .*'user'"),
+        ({"messages": [{"role": "user", "content": "q"}, {"role": "assistant"}]}, "1.content: "),
+        (
+            {"messages": [{"role": r, "content": " \n"} for r in ("user", "assistant")]},
+            "its reply is empty",
+        ),
+        ({"id": ""}, "id: "),
+        ({"task": None}, "task: "),
     ],
 )
 def test_a_line_that_is_no_sample_is_said_with_file_line_and_reason(tmp_path, changed, reason):
@@ -117,11 +110,6 @@ def test_an_id_that_comes_twice_is_said(tmp_path):
 
     with pytest.raises(FaultyRecord, match=r"line 3 .*'a' came before"):
         list(read_samples(path))
-
-
-def test_a_reply_of_blanks_teaches_nothing():
-    with pytest.raises(ValueError, match="its reply is empty"):
-        sample("a", reply=" \n")
 
 
 # The data card.
@@ -152,8 +140,8 @@ CARD = Card(
 
 def test_samples_are_counted_by_task_class_and_split_and_the_rest_is_added_up() -> None:
     made = [
-        CuratedItem((), {"too long": 2}, {"shown": 3}, {"calls": 2, "cost_usd": 0.5}),
-        CuratedItem(discarded={"too long": 1, "empty": 1}, usage={"calls": 1, "input_tokens": 7}),
+        CuratedItem([], Counter({"too long": 2}), Counter(shown=3), {"calls": 2, "cost_usd": 0.5}),
+        CuratedItem(discarded=Counter(["too long", "empty"]), usage={"input_tokens": 7}),
     ]
     splits = {
         "train": [classed("a"), classed("b", kind="refuse"), classed("c", "scope", "")],
@@ -175,41 +163,38 @@ def test_samples_are_counted_by_task_class_and_split_and_the_rest_is_added_up() 
     assert found["discarded"] == {"too long": 3, "empty": 1}
     assert found["counts"] == {"shown": 3}
     assert found["usage"] == {
-        "calls": 3,
+        "calls": 2,
         "input_tokens": 7,
         "output_tokens": 0,
         "cost_usd": 0.5,
     }
 
 
-def test_a_card_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_people_read_what_there_is_and_what_was_left_out(tmp_path: Path) -> None:
     write_card(tmp_path, CARD)
+    page = (tmp_path / README_FILE).read_text("utf-8")
+    assert json.loads((tmp_path / CARD_FILE).read_text("utf-8"))["complete"] is False
 
-    written = json.loads((tmp_path / CARD_FILE).read_text("utf-8"))
-    assert written["samples"] == CARD.samples
-    assert written["complete"] is False
-    assert {file.name for file in tmp_path.iterdir()} == {CARD_FILE, README_FILE}
-
-
-def test_people_read_what_there_is_and_what_was_left_out() -> None:
-    page = CARD.markdown()
-
-    assert "1,234 samples to train on and 5 held out, of 8 of 10 items; 1 failed." in page
-    assert "**Unfinished**" in page
-    assert "| router | answer | 1,200 | 5 |" in page
-    assert "| every action breaks a rule | 3 |" in page
-    assert "- Actions are held to the rules." in page
-    assert "0.2500 US dollars" in page
-    assert "| models: teacher: name | a\\|b |" in page  # a bar ends no cell
-    assert '{"out": "\'rm\'"}`' in page  # nor a backtick the code
+    for part in (
+        "1,234 samples to train on and 5 held out, of 8 of 10 items; 1 failed.",
+        "**Unfinished**",
+        "| router | answer | 1,200 | 5 |",
+        "| every action breaks a rule | 3 |",
+        "- Actions are held to the rules.",
+        "0.2500 US dollars",
+        "| models: teacher: name | a\\|b |",  # a bar ends no cell
+        '{"out": "\'rm\'"}`',  # nor a backtick the code
+        "    path: held_out.jsonl\n",  # for loaders: the files that hold something
+    ):
+        assert part in page
     assert "x.py" not in page
-    whole = replace(CARD, items={"asked": 8, "done": 8, "failed": 0}, usage={"cost_usd": None})
-    assert "Unfinished" not in whole.markdown()
-    assert "of unknown price" in whole.markdown()
-
-
-def test_loaders_are_told_of_the_files_that_hold_something() -> None:
-    assert "    path: held_out.jsonl\n" in CARD.markdown()
-    none_held = replace(CARD, samples={"router": {"train": 1, "held_out": 0}})
-    assert "    path: train.jsonl\n" in none_held.markdown()
-    assert "held_out.jsonl" not in none_held.markdown()
+    whole = replace(
+        CARD,
+        items={"asked": 8, "done": 8, "failed": 0},
+        usage={"cost_usd": None},
+        samples={"router": {"train": 1, "held_out": 0}},
+    ).markdown()
+    assert "Unfinished" not in whole
+    assert "of unknown price" in whole
+    assert "    path: train.jsonl\n" in whole
+    assert "held_out.jsonl" not in whole

@@ -21,8 +21,7 @@ from colligate.core.strategy import Strategy
 from colligate.documents import Document, Kind, Span
 from colligate.errors import BudgetExceeded, ColligateError, MissingPath, cause
 from colligate.lab.bench.datasets.records import first_fault
-from colligate.lab.jobs.files import JsonlReader
-from colligate.lab.jobs.job import ResultFile
+from colligate.lab.jobs.files import ResultFile
 from colligate.lab.jobs.spending import SharedTokenBudget, Spending
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
@@ -168,8 +167,10 @@ def _parse(line: Mapping[str, Any]) -> tuple[Key, Row]:
 _ROW = TypeAdapter(Row)  # fields that another version wrote are left out
 ROWS: ResultFile[Key, Row] = ResultFile(
     "rows.jsonl",
-    JsonlReader(_parse, "a row", "delete the line: the same command asks its question again"),
+    _parse,
     lambda _, row: row.to_json(),
+    "a row",
+    "delete the line: the same command asks its question again",
 )
 
 

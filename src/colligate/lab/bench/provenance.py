@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from colligate.lab.jobs.identity import (
     prompt_differences,
     resume_error,
 )
-from colligate.lab.jobs.job import Invocation, RecordFile, parse_known
+from colligate.lab.jobs.job import Invocation, RecordFile
 
 CHECK = "check of"
 _WITH_STRATEGIES = ("embedder", "reranker", CHECK, ADAPTER)
@@ -79,19 +79,8 @@ class Provenance:
             data={**self.data, **now.data},
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
-    @classmethod
-    def from_json(cls, whole: Mapping[str, Any]) -> Provenance:
-        """Return what `to_json` gave; fields that another version wrote are left out."""
-        models = {role: parse_known(ModelRecord, each) for role, each in whole["models"].items()}
-        sessions = tuple(parse_known(Invocation, session) for session in whole["sessions"])
-        names = {name: tuple(whole[name]) for name in ("datasets", "strategies")}
-        return parse_known(cls, {**whole, **names, "models": models, "sessions": sessions})
-
-
-RUN = RecordFile("run.json", Provenance.from_json, "a run", "colligate bench run --out")
+RUN = RecordFile("run.json", Provenance, "a run", "colligate bench run --out")
 
 
 def read_provenance(folder: Path) -> Provenance:

@@ -284,13 +284,14 @@ def train_fit_command(
         else:
             print_result(file)
         return ANSWERED
-    from colligate.lab.training.fitting import fit, read_rank
+    from colligate.lab.training.fitting import fit
+    from colligate.lab.training.trainer import is_first
 
     # Not on an event loop: training is one long piece of work in the main thread.
     with watch_run() as watcher:
         fitted = fit(*training, watcher.see)
     status = ANSWERED if fitted.finished else INTERRUPTED
-    if not read_rank().first:
+    if not is_first():
         return status
     if given.as_json:
         print_json(fitted.to_json())

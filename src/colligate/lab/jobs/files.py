@@ -1,8 +1,4 @@
-"""Files that stay readable if the process is killed at any moment, and the folder's lock.
-
-A file whose content is known at once is written whole (`write_whole`). Results that come one by one
-are lines of JSON, each flushed to the disk before the next is written (`JsonlWriter`).
-"""
+"""Files that stay readable if the process is killed at any moment, and the folder's lock."""
 
 from __future__ import annotations
 
@@ -12,15 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Generic, NamedTuple, Self, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 from filelock import FileLock, Timeout
 
 from colligate.errors import FaultyRecord, UsageError
 from colligate.private import make_private_file, make_private_folder
-
-T = TypeVar("T")
 
 
 def write_whole(file: Path, texts: Iterable[str]) -> None:
@@ -54,93 +47,73 @@ def json_line(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-@dataclass(frozen=True)
-class JsonlReader(Generic[T]):
-    """Reads a file of JSON lines, also one whose last line was cut off.
+Key = TypeVar("Key")
+Result = TypeVar("Result")
 
-    `parse` raises ValueError, KeyError, TypeError or AttributeError for a wrong object. `what`
-    names a line for the error ("a row"), `hint` says what to do about a wrong one.
+
+@dataclass(frozen=True)
+class ResultFile(Generic[Key, Result]):
+    """The file of a folder with its results, an object of JSON a line.
+
+    The last line of a key counts. `parse` raises ValueError, KeyError, TypeError or AttributeError
+    for a wrong object. `what` names a line for the error ("a row"), `hint` says what to do about a
+    wrong one.
     """
 
-    parse: Callable[[Any], T]
+    name: str
+    parse: Callable[[Any], tuple[Key, Result]]
+    to_line: Callable[[Key, Result], Mapping[str, Any]]
     what: str
     hint: str
 
-    def read(self, file: Path) -> Iterator[T]:
-        """Yield the lines of a file; a last line that is not whole is left out.
+    def read(self, folder: Path) -> dict[Key, Result]:
+        """Read the results of a folder, in the order in which their keys first came. Blocks.
 
-        FaultyRecord if a line is wrong.
+        A last line that is not whole is left out, so a folder can be read while its job runs.
         """
+        return dict(result for result, _ in self.scan(folder))
+
+    def scan(self, folder: Path) -> Iterator[tuple[tuple[Key, Result], bytes]]:
+        """Yield the results with their lines; FaultyRecord if one is wrong."""
+        file = folder / self.name
+        if not file.exists():
+            return
         with file.open("rb") as lines:
-            yield from (each.value for each in self.scan(file, lines))
+            for number, line in enumerate(lines, 1):
+                try:
+                    yield self.parse(json.loads(line)), line
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    if not line.endswith(b"\n"):
+                        return
+                    why = f"{type(error).__name__}: {error}"
+                    what = f"line {number} of {file} is not {self.what}"
+                    raise FaultyRecord(what, why, self.hint) from error
 
-    def scan(self, file: Path, lines: BinaryIO) -> Iterator[_Line[T]]:
-        """Yield the lines with the place where each ends."""
-        at = 0
-        for number, line in enumerate(lines, 1):
-            ended = line.endswith(b"\n")
-            try:
-                value = self.parse(json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                if not ended:
-                    return
-                why = f"{type(error).__name__}: {error}"
-                what = f"line {number} of {file} is not {self.what}"
-                raise FaultyRecord(what, why, self.hint) from error
-            at += len(line)
-            yield _Line(value, at, ended)
+    def open(self, folder: Path, results: dict[Key, Result]) -> BinaryIO:
+        """Open the file for `append` and add what it holds to `results`. Blocks.
 
-
-class _Line(NamedTuple, Generic[T]):
-    value: T
-    end: int  # bytes from the start of the file
-    ended: bool  # with a line break
-
-
-class JsonlWriter:
-    """A file of JSON lines that is open for appending, in one process at a time.
-
-    `take` receives the lines that are already there. The part of a last line that a killed process
-    left is cut off.
-    """
-
-    def __init__(self, file: Path, reader: JsonlReader[T], take: Callable[[T], None]) -> None:
-        is_new = not file.exists()
-        make_private_file(file)
-        self._file = file.open("a+b")
-        try:
-            self._file.seek(0)
-            last = None
-            for last in reader.scan(file, self._file):
-                take(last.value)
-            self._file.truncate(last.end if last else 0)
-            if last and not last.ended:
-                self._write(b"\n")  # all but its last byte had reached the disk
-        except BaseException:
-            self._file.close()
-            raise
+        The part of a last line that a killed process left is cut off.
+        """
+        end, line = 0, b"\n"
+        for result, line in self.scan(folder):
+            results.update([result])
+            end += len(line)
+        path = folder / self.name
+        is_new = not path.exists()
+        make_private_file(path)
+        file = path.open("a+b")
+        file.truncate(end)
+        if not line.endswith(b"\n"):
+            file.write(b"\n")  # all but its last byte had reached the disk
         if is_new:
-            sync_path(file.parent)
+            sync_path(folder)
+        return file
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._file.close()
-
-    def append(self, value: Mapping[str, Any]) -> None:
-        """Write an object; it is on the disk when this returns. Blocks."""
-        self._write(json_line(value).encode("utf-8", "replace"))
-
-    def _write(self, line: bytes) -> None:
-        self._file.write(line)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+    def append(self, file: BinaryIO, key: Key, result: Result) -> None:
+        """Write a result; it is on the disk when this returns. Blocks."""
+        file.write(json_line(self.to_line(key, result)).encode("utf-8", "replace"))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 # The folder that `--out` names.

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from colligate.core.parameters import list_parameters
 from colligate.errors import ColligateError, UsageError, WeightsUnavailable
@@ -124,34 +124,24 @@ class ModelRecord:
     said: Mapping[str, Any] = field(default_factory=dict)
 
 
-class _HasName(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-@runtime_checkable
-class _Served(Protocol):
-    async def listed(self) -> dict[str, Any]: ...
-
-
 async def model_records(
     models: Mapping[Role, ChatModel], embedder: Embedder | None, reranker: Reranker | None
 ) -> dict[str, ModelRecord]:
     """Return the record of each model by role, and of embedder and reranker."""
-    named: dict[str, _HasName | None] = {role.value: model for role, model in models.items()}
+    named: dict[str, Any] = {role.value: model for role, model in models.items()}
     named |= {"embedder": embedder, "reranker": reranker}
     return {what: await _model_record(each) for what, each in named.items() if each is not None}
 
 
-async def _model_record(model: _HasName) -> ModelRecord:
+async def _model_record(model: Any) -> ModelRecord:
     said = await server_info(model)
     digest = "" if said else await asyncio.to_thread(weights_digest, model.name)
     return ModelRecord(redact_name(model.name), digest, said)
 
 
-async def server_info(model: object) -> dict[str, Any]:
+async def server_info(model: Any) -> dict[str, Any]:
     """Return what a model's server reports about it; empty for a model in this process."""
-    if not isinstance(model, _Served):
+    if not hasattr(model, "listed"):
         return {}
     try:
         said = await model.listed()
@@ -252,28 +242,25 @@ def prompt_digests(kinds: Iterable[type]) -> dict[str, str]:
     given: all files of a method's folder, otherwise one file. Docstrings, comments and code do
     not count.
     """
-    found = {}
-    for folder_name in _SHARED:
-        package = resources.files(f"colligate.{folder_name.rstrip('/')}")
-        for each in sorted(package.iterdir(), key=lambda file: file.name):
-            if each.name.endswith(".py") and each.name != _EXPORTS:
-                found[f"{folder_name}{each.name}"] = _texts_digest(each.read_text("utf-8"))
+    files = []
+    for name in _SHARED:
+        package = Path(str(resources.files(f"colligate.{name.rstrip('/')}")))
+        files += [file for file in sorted(package.glob("*.py")) if file.name != _EXPORTS]
     for kind in kinds:
-        module = inspect.getmodule(kind)
-        if module is None:
-            continue
         try:
-            source = Path(inspect.getsourcefile(module) or "")
-            folder = source.parent
-            own = hasattr(kind, "answer") and (folder / _EXPORTS).is_file()
-            own = own and folder.name not in ("strategies", "baselines")
-            files = sorted(file for file in folder.glob("*.py") if file.name != _EXPORTS)
-            for file in dict.fromkeys([*files, source]) if own else [source]:
-                name = f"{folder.name}/{file.name}"
-                found[name] = _texts_digest(file.read_text("utf-8"))
+            source = Path(inspect.getsourcefile(kind) or "")
         except (OSError, TypeError):  # a class defined in a session has no source file
             continue
-    return found
+        folder = source.parent
+        is_method = hasattr(kind, "answer") and (folder / _EXPORTS).is_file()
+        if is_method and folder.name not in ("strategies", "baselines"):
+            files += [file for file in sorted(folder.glob("*.py")) if file.name != _EXPORTS]
+        files.append(source)
+    return {
+        f"{file.parent.name}/{file.name}": _texts_digest(file.read_text("utf-8"))
+        for file in files
+        if file.is_file()
+    }
 
 
 def _texts_digest(source: str) -> str:

@@ -11,10 +11,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, BinaryIO, Generic, Protocol, Self, TypeVar
+
+from pydantic import TypeAdapter
 
 from colligate.concurrency import in_thread
 from colligate.core.events import Progressed, Trace
@@ -29,7 +31,7 @@ from colligate.errors import (
     UsageError,
     cause,
 )
-from colligate.lab.jobs.files import JsonlReader, JsonlWriter, write_whole
+from colligate.lab.jobs.files import ResultFile, write_whole
 from colligate.lab.jobs.identity import check_same, commit, hardware
 
 _MOST_UNREACHED = 10  # items in a row; more failures of this kind would tell nothing new
@@ -45,13 +47,7 @@ class Result(Protocol):
     def error(self) -> str: ...
 
 
-class Written(Protocol):
-    """What a file of JSON holds."""
-
-    def to_json(self) -> dict[str, Any]: ...
-
-
-class JobRecord(Written, Protocol):
+class JobRecord(Protocol):
     """A record of what the results of a folder are made with; a frozen dataclass.
 
     `resume` returns the record of a folder that is resumed with what is asked for `now`, and
@@ -69,7 +65,6 @@ K = TypeVar("K")
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
 Rec = TypeVar("Rec", bound=JobRecord)
-W = TypeVar("W", bound=Written)
 
 
 @dataclass(eq=False)
@@ -93,7 +88,7 @@ class Job(Generic[K, R, Rec]):
     fail: Callable[[str, str], R] | None = None
     results: dict[K, R] = field(default_factory=dict, init=False)
     done: int = field(default=0, init=False)
-    _file: JsonlWriter = field(init=False)
+    _file: BinaryIO = field(init=False)
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _unreached: int = field(default=0, init=False)
     _stopped: ColligateError | None = field(default=None, init=False)
@@ -116,7 +111,7 @@ class Job(Generic[K, R, Rec]):
             await in_thread(self._write_record, record, replace(session, ended=utc_now()))
 
     def _check(self, record: Rec) -> Rec:
-        if not self.result_file.any(self.folder):
+        if next(self.result_file.scan(self.folder), None) is None:
             return record
         if not (self.folder / self.record_file.name).exists():
             what = f"{self.folder} holds {self.result_file.name} but no {self.record_file.name}"
@@ -188,7 +183,7 @@ class Job(Generic[K, R, Rec]):
     async def put(self, key: K, result: R) -> None:
         """Write a result; it is on the disk when this returns."""
         async with self._writing:
-            await in_thread(self._file.append, self.result_file.to_line(key, result))
+            await in_thread(self.result_file.append, self._file, key, result)
         self.results[key] = result
 
     def _count(self, result: R) -> None:
@@ -239,73 +234,34 @@ class IdentityRecord:
         check_same(self.identity, now.identity, folder)
         return self
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, whole: Mapping[str, Any]) -> IdentityRecord:
-        sessions = tuple(parse_known(Invocation, session) for session in whole["sessions"])
-        return cls(dict(whole["identity"]), sessions)
-
 
 @dataclass(frozen=True)
-class RecordFile(Generic[W]):
+class RecordFile(Generic[T]):
     """The file of a folder that says what its results are made with.
 
-    `parse` makes a record of its JSON. `what` names such a folder for errors ("a run"), `made_by`
-    is the command that makes one.
+    The record is a dataclass; fields that another version wrote are left out. `what` names such a
+    folder for errors ("a run"), `made_by` is the command that makes one.
     """
 
     name: str
-    parse: Callable[[Mapping[str, Any]], W]
+    kind: type[T]
     what: str
     made_by: str
 
-    def read(self, folder: Path) -> W:
+    def read(self, folder: Path) -> T:
         """Read the record of a folder; MissingPath if there is none. Blocks."""
         file = folder / self.name
         try:
-            return self.parse(json.loads(file.read_text("utf-8")))
+            return TypeAdapter(self.kind).validate_json(file.read_bytes())
         except (FileNotFoundError, NotADirectoryError) as error:
             why, hint = f"it has no {self.name}", f"{self.made_by} makes one"
             raise MissingPath(f"{folder} is not {self.what}", why, hint) from error
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            why = f"{type(error).__name__}: {error}"
+        except (OSError, ValueError) as error:
+            why = " ".join(str(error).split())
             hint = "restore the file, or name another --out"
             raise ColligateError(f"{file} cannot be read", why, hint) from error
 
-    def write(self, folder: Path, record: W) -> None:
+    def write(self, folder: Path, record: T) -> None:
         """Write the record whole: a process killed meanwhile leaves the former one. Blocks."""
-        text = json.dumps(record.to_json(), ensure_ascii=False, indent=1)
+        text = json.dumps(asdict(record), ensure_ascii=False, indent=1)  # type: ignore[call-overload]
         write_whole(folder / self.name, [text])
-
-
-@dataclass(frozen=True)
-class ResultFile(Generic[K, R]):
-    """The file of a folder with its results, one line each; the last line of a key counts."""
-
-    name: str
-    lines: JsonlReader[tuple[K, R]]
-    to_line: Callable[[K, R], Mapping[str, Any]]
-
-    def read(self, folder: Path) -> dict[K, R]:
-        """Read the results of a folder, in the order in which their keys first came. Blocks.
-
-        A last line that is not whole is left out, so a folder can be read while its job runs.
-        """
-        return dict(self.lines.read(folder / self.name))
-
-    def any(self, folder: Path) -> bool:
-        """Whether the folder has a result. Blocks."""
-        file = folder / self.name
-        return file.is_file() and next(self.lines.read(file), None) is not None
-
-    def open(self, folder: Path, results: dict[K, R]) -> JsonlWriter:
-        """Open the file for appending and add what it holds to `results`. Blocks."""
-        return JsonlWriter(folder / self.name, self.lines, lambda line: results.update([line]))
-
-
-def parse_known(kind: type[T], record: Mapping[str, Any]) -> T:
-    """Make a dataclass of JSON; fields that another version wrote are left out."""
-    known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in record.items() if name in known})

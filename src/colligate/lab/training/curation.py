@@ -24,9 +24,9 @@ from colligate.lab.bench.corpus import INDEXES, CorpusResolver
 from colligate.lab.bench.datasets.formats import read_questions
 from colligate.lab.bench.datasets.passages import iterate_documents, load_documents
 from colligate.lab.bench.participants import ModelNames
-from colligate.lab.bench.question import HasId, Question, draw_sample
+from colligate.lab.bench.question import Question, draw_sample
 from colligate.lab.bench.suites import Dataset
-from colligate.lab.jobs.files import JsonlReader, lock_folder
+from colligate.lab.jobs.files import ResultFile, lock_folder
 from colligate.lab.jobs.identity import (
     PROMPTS,
     model_records,
@@ -34,7 +34,7 @@ from colligate.lab.jobs.identity import (
     prompt_digests,
     versions,
 )
-from colligate.lab.jobs.job import IdentityRecord, Job, RecordFile, ResultFile
+from colligate.lab.jobs.job import IdentityRecord, Job, RecordFile
 from colligate.lab.jobs.spending import MANY_CALLS, PaidJudge, SharedTokenBudget, Spending
 from colligate.lab.training.samples import (
     HELD_OUT,
@@ -54,7 +54,7 @@ from colligate.models.weights import hash_file
 from colligate.readers.quoting import QuotingReader
 from colligate.reporting import report_ingestion
 
-I = TypeVar("I", bound=HasId)  # noqa: E741 (an item)
+I = TypeVar("I", Question, Document, Question | Document)  # noqa: E741 (an item)
 
 _TEACHER = "teacher"  # what records call the reader of a curation
 
@@ -216,7 +216,7 @@ class CurationContext:
 
     async def curate(
         self,
-        items: Sequence[I],
+        items: Mapping[str, I],
         work: Callable[[I], Awaitable[CuratedItem]],
         *,
         filters: Sequence[str] = (),
@@ -224,13 +224,11 @@ class CurationContext:
     ) -> Card:
         """Do the work on the items that are not done yet, then write samples and card.
 
-        `filters` are sentences for the card: what is left out or changed, and why. `calls` is
-        about how many model calls an item takes. Finished items are also written if the work ends
-        early; see `Job.run`.
+        `items` are by id. `filters` are sentences for the card: what is left out or changed, and
+        why. `calls` is about how many model calls an item takes. Finished items are also written if
+        the work ends early; see `Job.run`.
         """
-        request, by_id = self.request, {item.id: item for item in items}
-        if len(by_id) < len(items):
-            raise ValueError("two items have the same id")
+        request = self.request
         job: Job[str, CuratedItem, IdentityRecord] = Job(
             request.out,
             CURATION,
@@ -244,15 +242,19 @@ class CurationContext:
         )
         stopped: ColligateError | None = None
         async with job.resume(IdentityRecord(self.identity), request.arguments):
-            missing = {id_: item for id_, item in by_id.items() if job.is_missing(id_)}
-            self._announce(len(missing), len(items), calls)
+            missing = {id_: item for id_, item in items.items() if job.is_missing(id_)}
+            if len(missing) < len(items):
+                done = len(items) - len(missing)
+                self.trace.emit(Noted(f"{done:,} of {len(items):,} items are done"))
+            if len(missing) * calls > MANY_CALLS:
+                about = round(len(missing) * calls, -2)
+                text = f"{len(missing):,} items to come: about {about:,.0f} model calls"
+                self.trace.emit(Noted(text))
             try:
                 await job.run(missing, work)
             except ColligateError as error:
                 stopped = error
-        card = await in_thread(
-            _write_samples, request, self.system, items, job.results, tuple(filters)
-        )
+        card = await in_thread(_write_samples, request, self.system, items, job.results, filters)
         if stopped is not None:
             raise stopped
         if request.held_out and not card.total("held_out"):
@@ -261,14 +263,6 @@ class CurationContext:
                 Noted(f"{what}: take more items (--limit), or raise --held-out", warning=True)
             )
         return card
-
-    def _announce(self, missing: int, every: int, calls: float) -> None:
-        if missing < every:
-            self.trace.emit(Noted(f"{every - missing:,} of {every:,} items are done"))
-        if missing * calls > MANY_CALLS:
-            about = round(missing * calls, -2)
-            text = f"{missing:,} items to come: about {about:,.0f} model calls"
-            self.trace.emit(Noted(text))
 
     @asynccontextmanager
     async def sources(self, question: Question) -> AsyncIterator[Sources]:
@@ -338,19 +332,17 @@ class CurationContext:
 
 CURATION = RecordFile(
     "curation.json",
-    IdentityRecord.from_json,
+    IdentityRecord,
     "a folder of curated samples",
     "colligate train curate --out",
 )
 
 JOURNAL: ResultFile[str, CuratedItem] = ResultFile(
     "journal.jsonl",
-    JsonlReader(
-        lambda line: (str(line["item"]), CuratedItem.from_json(line)),
-        "a curated item",
-        "delete the line: the same command does its item again",
-    ),
+    lambda line: (str(line["item"]), CuratedItem.from_json(line)),
     lambda id_, item: {"item": id_, **item.to_json()},
+    "a curated item",
+    "delete the line: the same command does its item again",
 )
 
 
@@ -422,19 +414,28 @@ async def _digest_sources(request: Curation, library: AsyncLibrary | None) -> di
 def _write_samples(
     request: Curation,
     system: str,
-    items: Sequence[HasId],
+    items: Mapping[str, Question | Document],
     results: Mapping[str, CuratedItem],
-    filters: tuple[str, ...],
+    filters: Sequence[str],
 ) -> Card:
-    done = {item.id: results[item.id] for item in items if item.id in results}
+    done = {id_: results[id_] for id_ in items if id_ in results}
     splits: dict[str, list[Sample]] = {"train": [], "held_out": []}
-    asked: dict[str, list[HasId]] = {"train": [], "held_out": []}
-    for item in items:
-        if item.id in done:
-            held_out = is_held_out(split_key(item), request.held_out, request.seed)
-            split = "held_out" if held_out else "train"
-            splits[split] += done[item.id].samples
-            asked[split].append(item)
+    golds: dict[str, list[set[str]]] = {"train": [], "held_out": []}
+    for id_, made in done.items():
+        item = items[id_]
+        # Data sets have some questions, and some texts, under several ids.
+        key = " ".join(item.text.casefold().split())
+        split = "held_out" if is_held_out(key, request.held_out, request.seed) else "train"
+        splits[split] += made.samples
+        golds[split].append(set(item.gold) if isinstance(item, Question) else set())
+    shown = {
+        split: [
+            {f"{each.task} {each.meta['document']}"} if "question" in each.meta else set()
+            for each in samples
+            if "document" in each.meta
+        ]
+        for split, samples in splits.items()
+    }
     files = {TRAIN: splits["train"], HELD_OUT: splits["held_out"]}
     for name, samples in files.items():
         write_samples(request.out / name, samples)
@@ -446,7 +447,7 @@ def _write_samples(
             "done": len(done),
             "failed": sum(bool(each.error) for each in done.values()),
         },
-        filters=filters,
+        filters=tuple(filters),
         sources={
             name: str(path)
             for name in ("questions", "library", "corpus")
@@ -455,10 +456,18 @@ def _write_samples(
         made_with=record.identity,
         split={
             "held out": request.held_out,
-            "kept apart by": "a question's words, or the document where there is no question",
+            "kept apart by": "a question's words, or the document's where there is no question",
             "seed": request.seed,
-            **_count_shared_gold(asked["train"], asked["held_out"]),
-            **_count_shared_documents(splits["train"], splits["held_out"]),
+            **_count_shared(
+                golds,
+                "held-out questions with gold documents",
+                "of them with one that a training question has too",
+            ),
+            **_count_shared(
+                shown,
+                "held-out samples for a question and a document",
+                "of them over one that a training sample of the task is over too",
+            ),
         },
         files={name: hash_file(request.out / name) for name in files},
         versions=versions(),
@@ -469,47 +478,19 @@ def _write_samples(
     return card
 
 
+def _count_shared(
+    by_split: Mapping[str, Sequence[set[str]]], held_out: str, shared: str
+) -> dict[str, int]:
+    """Count the held-out sets, and those that share something with one of the training sets."""
+    known = set().union(*by_split["train"])
+    unseen = [each for each in by_split["held_out"] if each]
+    if not unseen:
+        return {}
+    return {held_out: len(unseen), shared: sum(not known.isdisjoint(each) for each in unseen)}
+
+
 def is_held_out(key: str, share: float, seed: int) -> bool:
     """Whether a question or document is kept from training: the same at every size of a set."""
     # Not the hash of `draw_sample`: otherwise the first that it draws would all be held out.
     whole = hashlib.sha256(f"held out\n{seed}\n{key}".encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(whole[:8], "big") < share * 2**64
-
-
-def split_key(item: HasId) -> str:
-    """Return a question's words, since data sets have some twice under several ids; or the id."""
-    return " ".join(item.text.casefold().split()) if isinstance(item, Question) else item.id
-
-
-def _count_shared_gold(train: Sequence[HasId], held_out: Sequence[HasId]) -> dict[str, int]:
-    """Count the held-out questions that have a gold document of a training question."""
-    known = {id_ for each in train if isinstance(each, Question) for id_ in each.gold}
-    golds = [set(each.gold) for each in held_out if isinstance(each, Question) and each.gold]
-    if not golds:
-        return {}
-    shared = sum(not known.isdisjoint(gold) for gold in golds)
-    return {
-        "held-out questions with gold documents": len(golds),
-        "of them with one that a training question has too": shared,
-    }
-
-
-def _count_shared_documents(train: Sequence[Sample], held_out: Sequence[Sample]) -> dict[str, int]:
-    """Count the held-out samples over a document that a training sample is over too."""
-    shows = [shown for sample in held_out if (shown := _task_and_document(sample))]
-    if not shows:
-        return {}
-    known = set(map(_task_and_document, train))
-    return {
-        "held-out samples for a question and a document": len(shows),
-        "of them over one that a training sample of the task is over too": sum(
-            shown in known for shown in shows
-        ),
-    }
-
-
-def _task_and_document(sample: Sample) -> tuple[str, str] | None:
-    """Return the task, and the document that a question was asked over, if it was over one."""
-    if "question" not in sample.meta or "document" not in sample.meta:
-        return None
-    return sample.task, str(sample.meta["document"])

@@ -1,6 +1,6 @@
 """Curate samples for DualRAG's three roles from a teacher's runs (Cheng et al. 2025, fine-tuning).
 
-The teacher runs the strategy itself. Each run is stored as a file, right or wrong; samples are
+The teacher runs the strategy itself. The events of each run are stored, right or wrong; samples are
 drawn from those with a right answer. Their prompts are rendered by the functions that inference
 calls, in a state that the run was in or, if entities are linked anew, would have been in. Their
 replies have the form of the schema that inference reads. What the paper's rules, and ours, leave
@@ -12,27 +12,28 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
 from colligate.concurrency import in_thread
-from colligate.core.events import Listener
+from colligate.core.events import Listener, Trace
 from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.prompts import Reasoning
 from colligate.core.run import Run
-from colligate.documents import Document, Span
-from colligate.documents.sentences import split_sentences
+from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import UnknownDocument, UsageError
+from colligate.lab.bench.metrics.answers import normalise_squad
 from colligate.lab.bench.metrics.judging import implies
 from colligate.lab.bench.question import Question
 from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
-from colligate.lab.training.samples import Card, CuratedItem, Drawn, Sample
+from colligate.lab.training.samples import Card, CuratedItem, Sample
+from colligate.lab.training.scores import STEPS
 from colligate.lab.training.trajectories import (
     EntityLookup,
     GoldDocument,
@@ -46,15 +47,11 @@ from colligate.lab.training.trajectories import (
     quote_statements,
     read_trajectory,
     replay,
-    split_answer_words,
 )
 from colligate.models import Message, Reranker
 from colligate.strategies.dualrag.knowledge import ELSE
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.strategies.dualrag.prompts import (
-    IDENTIFIER_TOKENS,
-    REASONER_TOKENS,
-    SUMMARY_TOKENS,
     Entities,
     Summary,
     Wanted,
@@ -64,12 +61,7 @@ from colligate.strategies.dualrag.prompts import (
     summarizer_messages,
 )
 
-_REPLY_TOKENS = {
-    "reasoner": REASONER_TOKENS,
-    "identifier": IDENTIFIER_TOKENS,
-    "summarizer": SUMMARY_TOKENS,
-}
-ROLES = tuple(_REPLY_TOKENS)
+ROLES = ("reasoner", "identifier", "summarizer")
 
 
 async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
@@ -92,33 +84,35 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
 
         async def work(question: Question) -> CuratedItem:
             if not question.answerable or not question.answers:
-                return CuratedItem(discarded={"a question without a right answer": 1})
+                return CuratedItem.without("a question without a right answer")
             async with context.sources(question) as sources:
                 run = context.start_run(sources)
                 answer = await strategy.answer(question.text, run)
                 steps = await read_trajectory(question.id, question.text, run, answer)
                 golds, unseen = await _load_golds(question, run)
-            right = await _is_right(question, steps, context, run)
+            right = answer.found and await _is_right(question, steps, context, run)
             usage = context.usage_of(run)
-            await in_thread(_write_trajectory, request.out, steps, question, right)
-            counts = Counter(
-                [f"runs, {'right' if right else 'wrong'}", f"runs ended: {steps.stop}"]
-            )
-            counts["gold documents that are not in view"] += unseen
-            if not right:
-                return CuratedItem((), {"a run whose answer was not right": 1}, +counts, usage)
-            found = await draw_role_samples(
-                steps, golds, question.answers, tasks=tasks, score_titles=score_titles, over=over
-            )
-            found.counts += counts
-            return found.item(usage)
+            await in_thread(_write_run, request.out, run.trace, question, right)
+            if right:
+                made = await draw_role_samples(
+                    steps, golds, tasks=tasks, score_titles=score_titles, over=over
+                )
+            else:
+                made = CuratedItem.without("a run whose answer was not right")
+            made.counts.update([f"runs, {'right' if right else 'wrong'}"])
+            made.counts.update([f"runs ended: {steps.stop}"])
+            made.counts["gold documents that are not in view"] += unseen
+            made.usage = usage
+            return made
 
         name = context.reranker.name if context.reranker is not None else ""
         match = (_BY_WORDS if score_titles is None else _BY_RERANKER).format(name=name, over=over)
         judged = _CONTAINED if context.judge is None else _JUDGED
         filters = (judged, *(each.format(match=match) for each in _FILTERS))
         calls = 2.0 + 2 * (2 + 2)  # about two rounds of two entities
-        return await context.curate(context.questions, work, filters=filters, calls=calls)
+        return await context.curate(
+            {each.id: each for each in context.questions}, work, filters=filters, calls=calls
+        )
 
 
 _JUDGED = "A run is used if the judge says that its answer implies a right one."
@@ -129,22 +123,18 @@ _CONTAINED = (
 _BY_RERANKER = (
     "An entity means the gold document whose title the reranker {name} scores best, above {over:g}"
 )
-_BY_WORDS = (
-    "An entity means the gold document that shares most words with it, if all words of the one "
-    "are in the other's title"
-)
+_BY_WORDS = "An entity means the gold document whose title's words are all in its name"
 _FILTERS = (
     "{match}; otherwise the one that most of what is known of it rests on.",
-    "Reasoner: if all gold documents are in the outline and more is still wanted, or a thought "
-    "came before, the first sample is corrected to the answer of the run, if the outline has all "
-    "places that the answer cites; the others are left out.",
+    "Reasoner: where all gold documents are in the outline and more is still wanted, or a thought "
+    "came before, there is no sample.",
     "Identifier: if each entity means a gold document of its own the run is used as it was. "
     "Otherwise entities of no gold document are left out, with what is known of them; several of "
     "one document get the name of the best of them; what is asked for again and brought nothing "
     "new is left out.",
     "Summarizer: of an entity that means a gold document, what was found is kept; if nothing was "
-    "found, it is the gold's first named sentence, or the one that says most of what is looked "
-    "for, if the passages have it. Of another entity only what rests on a gold document is kept.",
+    "found, it is the gold's first named sentence or, if none is named, its first passage, if it "
+    "was read. Of another entity only what rests on a gold document is kept.",
     "A prompt of the Reasoner, or of an Identifier that was used as it was, is one that the "
     "teacher was sent; if its window did not hold the whole outline there is no sample.",
 )
@@ -175,7 +165,6 @@ class TitleMatching:
         return reranker.score, _SIGMOID if self.match_over is None else self.match_over
 
 
-_TAUGHT = ("summaries=quoted",)
 _READ = ("reader_tokens=0",)  # a right answer then shows that the outline suffices
 
 
@@ -183,12 +172,11 @@ def _configure(settings: Sequence[str]) -> tuple[DualRAG, TitleMatching]:
     own = {each.name for each in list_parameters(TitleMatching)}
     of_matching = [each for each in settings if each.partition("=")[0].strip() in own]
     of_strategy = [each for each in settings if each not in of_matching]
-    strategy = set_parameters(DualRAG, [*_TAUGHT, *_READ, *of_strategy])
-    taught = set_parameters(DualRAG, _TAUGHT)
-    for name in (text.partition("=")[0] for text in _TAUGHT):
-        if getattr(strategy, name) != getattr(taught, name):
-            why = f"summaries are taught with their quotes: {' '.join(_TAUGHT)}"
-            raise UsageError(f"{name} of {DualRAG.name} cannot be set here", why)
+    taught = set_parameters(DualRAG, ["summaries=quoted"])
+    strategy = set_parameters(DualRAG, ["summaries=quoted", *_READ, *of_strategy])
+    if strategy.summaries != taught.summaries:
+        why = "summaries are taught with their quotes"
+        raise UsageError(f"summaries of {DualRAG.name} cannot be set here", why)
     return strategy, set_parameters(TitleMatching, of_matching)
 
 
@@ -210,28 +198,14 @@ async def _load_golds(question: Question, run: Run) -> tuple[list[GoldDocument],
             unseen += 1
             golds.append(GoldDocument(id_, titles.get(id_, ""), tuple(named)))
         else:
-            named = named or list(_read_supporting_facts(question, document))
             golds.append(GoldDocument(id_, document.title, tuple(named)))
     return golds, unseen
-
-
-def _read_supporting_facts(question: Question, document: Document) -> Iterator[str]:
-    """Yield the sentences of a document that a record in the plain form names by number."""
-    facts = question.meta.get("supporting_facts")
-    for fact in facts if isinstance(facts, list) else ():
-        match fact:
-            case [document.title, int(number)]:
-                found = split_sentences(document.text, document.language)
-                if 0 <= number < len(found):
-                    yield document.text[slice(*found[number])]
 
 
 async def _is_right(
     question: Question, steps: Trajectory, context: CurationContext, run: Run
 ) -> bool:
     """Whether the answer is right: by the judge if there is one, otherwise by its words."""
-    if not steps.found:
-        return False
     if context.judge is None:
         return any(contains_answer(steps.answer, steps.short, gold) for gold in question.answers)
     judge = context.judge_of(run)
@@ -239,32 +213,31 @@ async def _is_right(
 
 
 def contains_answer(answer: str, short: str, gold: str) -> bool:
-    """Whether the words of a right answer are together in the answer or its short form.
+    """Whether a right answer is in the answer or its short form, as whole words.
 
     Yes and no are in many sentences: for them the short answer's first word counts.
     """
-    wanted, said, cut = map(split_answer_words, (gold, answer, short))
-    if not wanted:
-        return False
-    if wanted in (["yes"], ["no"]):
-        return cut[:1] == wanted
-    return any(
-        words[at : at + len(wanted)] == wanted
-        for words in (said, cut)
-        for at in range(len(words) - len(wanted) + 1)
-    )
+    wanted, said, cut = map(normalise_squad, (gold, answer, short))
+    if wanted in ("yes", "no"):
+        return cut.partition(" ")[0] == wanted
+    # Not all writing has blanks between words.
+    edge = r"\b" if wanted.isascii() else ""
+    pattern = re.compile(f"{edge}{re.escape(wanted)}{edge}", re.ASCII)
+    return bool(wanted) and any(pattern.search(text) for text in (said, cut))
 
 
 _COMPRESSION = 3
 
 
-def _write_trajectory(out: Path, steps: Trajectory, question: Question, right: bool) -> None:
-    """Write a run, whole or not at all. Blocks."""
-    record: Mapping[str, Any] = {
-        **steps.to_json(),
+def _write_run(out: Path, trace: Trace, question: Question, right: bool) -> None:
+    """Write the events of a run, whole or not at all. Blocks."""
+    record = {
+        "id": question.id,
+        "question": question.text,
         "answers": list(question.answers),
         "gold": list(question.gold),
         "right": right,
+        "events": trace.to_json(),
     }
     name = hashlib.sha256(question.id.encode("utf-8", "replace")).hexdigest()[:16]
     file = out / "trajectories" / f"{name}.json.gz"
@@ -277,49 +250,41 @@ def _write_trajectory(out: Path, steps: Trajectory, question: Question, right: b
 # The samples of a run.
 
 _LONGEST_THOUGHT = 800  # characters, as the schema has it
-_TOO_MUCH = "more wanted though all gold documents were known"
-_REPEATED = "a thought that it had before"
-_CORRECTED = (_TOO_MUCH, _REPEATED)
 
 
-@dataclass(kw_only=True)
-class RoleSamples(Drawn):
-    """The samples of a trajectory."""
-
-    trajectory: Trajectory
-
-    def add(
-        self, task: str, name: str, messages: Sequence[Message], reply: BaseModel, label: str
-    ) -> None:
-        """Add a sample, unless its reply would be longer than a reply may be."""
-        text = json.dumps(reply.model_dump(), ensure_ascii=False)
-        if estimate_tokens(text) > _REPLY_TOKENS[task]:
-            self.discarded[f"{task}: the reply would be longer than a reply may be"] += 1
-            return
-        exchange = (*messages, Message("assistant", text))
-        run = self.trajectory.id
-        self.samples.append(
-            Sample(f"{run}/{task}/{name}", task, exchange, {"question": run, "class": label})
-        )
+def _add_sample(
+    made: CuratedItem,
+    id_: tuple[str, str, str],
+    messages: Sequence[Message],
+    reply: BaseModel,
+    label: str,
+) -> None:
+    """Add a sample of run, task and place, unless its reply would be longer than one may be."""
+    run, task, _ = id_
+    text = json.dumps(reply.model_dump(), ensure_ascii=False)
+    if estimate_tokens(text) > (STEPS[task].tokens or 0):
+        made.discarded[f"{task}: the reply would be longer than a reply may be"] += 1
+        return
+    exchange = (*messages, Message("assistant", text))
+    made.samples.append(Sample("/".join(id_), task, exchange, {"question": run, "class": label}))
 
 
 async def draw_role_samples(
     trajectory: Trajectory,
     golds: Sequence[GoldDocument],
-    answers: Sequence[str],
     *,
     tasks: Collection[str] = ROLES,
     score_titles: TitleScorer | None = None,
     over: float = 0.0,
-) -> RoleSamples:
+) -> CuratedItem:
     """Draw samples for each of the `tasks` from a trajectory with a right answer.
 
     Without gold documents only the Reasoner is taught: which entities were the right ones to look
     for is then unknown. `score_titles` and `over` are those of `match_entities`.
     """
-    found = RoleSamples(trajectory=trajectory)
+    found = CuratedItem()
     if "reasoner" in tasks:
-        _ReasonerSamples(golds, found).draw()
+        _draw_reasoner(trajectory, golds, found)
     if not golds:
         found.discarded["identifier and summarizer: no gold document is named"] += 1
         return found
@@ -329,81 +294,45 @@ async def draw_role_samples(
         how = match[entity].how if entity in match else "none"
         found.counts[f"entities, gold by {how}"] += 1
     if "identifier" in tasks:
-        _draw_identifier(match, found)
+        _draw_identifier(trajectory, match, found)
     if "summarizer" in tasks:
-        _draw_summarizer(golds, match, answers, found)
+        _draw_summarizer(trajectory, golds, match, found)
     return found
 
 
-@dataclass
-class _ReasonerSamples:
+def _draw_reasoner(
+    trajectory: Trajectory, golds: Sequence[GoldDocument], found: CuratedItem
+) -> None:
     """(question, outline, thoughts before) -> thought and verdict, for each step.
 
-    By the paper's rule, as it is meant: if all gold documents are in the outline and more is still
-    wanted, the sample is not used as it is. Neither is a repeated thought: small teachers repeat
-    themselves instead of saying that they know enough. The first of either is corrected if the
-    outline has every place that the answer cites: the thought is then the answer, which was judged
-    right, and nothing is missing. Otherwise it is left out.
+    By the paper's rule, as it is meant, there is no sample if all gold documents are in the outline
+    and more is still wanted. Nor is there one of a repeated thought: small teachers repeat
+    themselves instead of saying that they know enough.
     """
-
-    golds: Sequence[GoldDocument]
-    found: RoleSamples
-
-    @property
-    def trajectory(self) -> Trajectory:
-        return self.found.trajectory
-
-    def draw(self) -> None:
-        steps = self.trajectory.steps
-        corrected = False
-        for step, state in zip(steps, replay(steps), strict=True):
-            why = self._find_fault(step, state) or self._find_mistake(step, state)
-            if why in _CORRECTED:
-                why = why if corrected else self._correct(step, state, why)
-                corrected = corrected or not why
-            elif not why:
-                label = "retrieve" if step.need_retrieve else "enough"
-                why = self._add(step, state, step.thought, step.need_retrieve, label)
-            if why:
-                self.found.discarded[f"reasoner: {why}"] += 1
-
-    def _find_fault(self, step: TrajectoryStep, state: StepState) -> str:
-        if not step.readable:
-            return "its reply could not be read"
-        prompt = reasoner_messages(self.trajectory.question, state.outline, state.before)
-        if not self.trajectory.was_asked(prompt, Reasoning):
-            return "it was not shown the whole outline"
-        return "" if step.thought else "no thought"
-
-    def _find_mistake(self, step: TrajectoryStep, state: StepState) -> str:
-        if step.thought in state.before:
-            return _REPEATED
-        return _TOO_MUCH if step.need_retrieve and self._all_known(state) else ""
-
-    def _correct(self, step: TrajectoryStep, state: StepState, why: str) -> str:
-        cited = self.trajectory.cited
-        spans = [span for each in state.fragments for span in each.spans]
-        if not cited or not all(any(place.overlaps(s) for s in spans) for place in cited):
-            return why
-        return self._add(step, state, self.trajectory.answer, False, "enough, corrected")
-
-    def _add(
-        self, step: TrajectoryStep, state: StepState, thought: str, need: bool, label: str
-    ) -> str:
-        """Add a sample, or return why there is none."""
-        if len(thought) > _LONGEST_THOUGHT:
-            return "a thought too long for the schema"
-        reply = Reasoning(thought=thought, need_retrieve=need)
-        messages = reasoner_messages(self.trajectory.question, state.outline, state.before)
-        self.found.add("reasoner", f"{step.round}", messages, reply, label)
-        return ""
-
-    def _all_known(self, state: StepState) -> bool:
+    run, steps = trajectory.id, trajectory.steps
+    for step, state in zip(steps, replay(steps), strict=True):
+        messages = reasoner_messages(trajectory.question, state.outline, state.before)
         known = {span.document_id for each in state.fragments for span in each.spans}
-        return bool(self.golds) and all(gold.id in known for gold in self.golds)
+        all_known = bool(golds) and all(gold.id in known for gold in golds)
+        faults = {
+            "its reply could not be read": not step.readable,
+            "it was not shown the whole outline": not trajectory.was_asked(messages, Reasoning),
+            "no thought": not step.thought,
+            "a thought that it had before": step.thought in state.before,
+            "more wanted though all gold documents were known": step.need_retrieve and all_known,
+            "a thought too long for the schema": len(step.thought) > _LONGEST_THOUGHT,
+        }
+        if why := next((why for why, applies in faults.items() if applies), ""):
+            found.discarded[f"reasoner: {why}"] += 1
+            continue
+        reply = Reasoning(thought=step.thought, need_retrieve=step.need_retrieve)
+        label = "retrieve" if step.need_retrieve else "enough"
+        _add_sample(found, (run, "reasoner", f"{step.round}"), messages, reply, label)
 
 
-def _draw_identifier(match: Mapping[str, GoldMatch], found: RoleSamples) -> None:
+def _draw_identifier(
+    trajectory: Trajectory, match: Mapping[str, GoldMatch], found: CuratedItem
+) -> None:
     """(question, outline, thoughts, entities) -> entities and queries, for each step with lookups.
 
     If every entity means a gold document of its own, the run is used as it was. Otherwise it is
@@ -411,7 +340,7 @@ def _draw_identifier(match: Mapping[str, GoldMatch], found: RoleSamples) -> None
     mean one gold get the name of the best of them, and their knowledge is put together. If an
     entity is known and asked for again, a request that brought nothing new is left out.
     """
-    trajectory, steps = found.trajectory, found.trajectory.steps
+    run, steps = trajectory.id, trajectory.steps
     called = _name_by_gold(_collect_spans(steps), match)
     linked = any(name != entity for entity, name in called.items())
     for step, state in zip(steps, replay(steps, called.get), strict=True):
@@ -438,7 +367,7 @@ def _draw_identifier(match: Mapping[str, GoldMatch], found: RoleSamples) -> None
             entities = [Wanted(entity=name, keywords=list(queries)) for name, queries in clean]
             label = "linked" if linked else "as it was"
             reply = Entities(entities=entities)
-            found.add("identifier", f"{step.round}", messages, reply, label)
+            _add_sample(found, (run, "identifier", f"{step.round}"), messages, reply, label)
 
 
 def _name_by_gold(
@@ -447,8 +376,7 @@ def _name_by_gold(
     """Map each entity to the best one that means the same gold; None without a gold."""
 
     def best_first(entity: str) -> tuple[bool, bool, float]:
-        by_name, score = match[entity].rank
-        return entity == ELSE, not by_name, -score
+        return entity == ELSE, match[entity].how == "knowledge", -match[entity].score
 
     best: dict[str, str] = {}
     for entity in sorted((each for each in entities if each in match), key=best_first):
@@ -464,18 +392,18 @@ def _brought_new(looked: EntityLookup, state: StepState) -> bool:
 
 
 def _draw_summarizer(
+    trajectory: Trajectory,
     golds: Sequence[GoldDocument],
     match: Mapping[str, GoldMatch],
-    answers: Sequence[str],
-    found: RoleSamples,
+    found: CuratedItem,
 ) -> None:
     """(question, thoughts, entity, queries, passages) -> statements, for each entity read for.
 
     Findings about an entity that means a gold document are kept. If there are none although the
-    passages have the gold, the reply is a sentence of the gold; otherwise it is nothing. Of an
+    passages have the gold, the reply is what the gold says; otherwise it is nothing. Of an
     entity that means no gold only findings from a gold document are kept.
     """
-    trajectory, steps = found.trajectory, found.trajectory.steps
+    run, steps = trajectory.id, trajectory.steps
     ids = {gold.id for gold in golds}
     for step, state in zip(steps, replay(steps), strict=True):
         for number, looked in enumerate(step.looked, 1):
@@ -495,8 +423,7 @@ def _draw_summarizer(
             elif meant is None:
                 said, label = [], "nothing, of no gold"
             else:
-                claim = " ".join([*looked.queries, *answers])
-                said = find_gold_statement(meant.gold, looked.passages, claim)
+                said = find_gold_statement(meant.gold, looked.passages)
                 label = "repaired" if said else "nothing, of a gold"
             messages = summarizer_messages(
                 trajectory.question,
@@ -504,8 +431,8 @@ def _draw_summarizer(
                 (looked.entity, looked.queries),
                 looked.passages,
             )
-            name = f"{step.round}.{number}"
-            found.add("summarizer", name, messages, Summary(statements=said), label)
+            id_ = (run, "summarizer", f"{step.round}.{number}")
+            _add_sample(found, id_, messages, Summary(statements=said), label)
 
 
 def _collect_spans(steps: Sequence[TrajectoryStep]) -> dict[str, list[Span]]:

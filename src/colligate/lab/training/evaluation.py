@@ -10,18 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from copy import copy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from colligate.concurrency import in_thread, map_concurrent
 from colligate.core.events import Event, Listener, Noted, Progressed, Trace
-from colligate.core.prompts import Reasoning
 from colligate.core.run import Run
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import (
@@ -39,7 +36,7 @@ from colligate.lab.jobs.files import lock_folder, write_whole
 from colligate.lab.jobs.identity import hardware, model_records, versions
 from colligate.lab.jobs.spending import MANY_CALLS, SharedTokenBudget, Spending
 from colligate.lab.training.samples import Sample, read_samples
-from colligate.lab.training.scores import SCORES, average_values, score_reply
+from colligate.lab.training.scores import STEPS, average_values, score_reply
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Completion, Role
 from colligate.models.cache import CachedChat, ResponseCache
@@ -47,16 +44,7 @@ from colligate.models.structured import json_schema_of, with_schema
 from colligate.models.weights import hash_file
 from colligate.session import Session
 from colligate.settings import Named as NamedModel
-from colligate.strategies.dualrag.prompts import (
-    IDENTIFIER_TOKENS,
-    REASONER_TOKENS,
-    SUMMARY_TOKENS,
-    Entities,
-    Summary,
-)
-from colligate.strategies.longrefiner.method import FORCED, LABEL_TOKENS, LABELS
-from colligate.strategies.longrefiner.selection import TITLES_TOKENS
-from colligate.strategies.rdr2.method import RDR2
+from colligate.strategies.longrefiner.method import FORCED, LABELS
 
 REPORT, REPLIES = "report.json", "replies.jsonl"
 BASE = "base"
@@ -143,7 +131,7 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
         samples=Counter(sample.task for sample in samples),
         measures=await in_thread(compare_sides, replies, request.seed),
         failed=Counter(reply.side for reply in replies if reply.error),
-        cut=Counter(reply.side for reply in replies if reply.finish_reason == "length"),
+        cut=Counter(r.side for r in replies if r.completion.finish_reason == "length"),
         seed=request.seed,
         usage=usage,
         made_with=made_with,
@@ -163,22 +151,21 @@ def _load_samples(request: Evaluation) -> tuple[list[Sample], str]:
         why = f"it has no {file.name}"
         hint = "colligate train curate --out makes one"
         raise MissingPath(f"{request.data} holds no samples to evaluate", why, hint)
-    for task in request.tasks:
-        if task not in SCORES:
-            raise UsageError(f"there is no task {task!r}", f"there are {', '.join(SCORES)}")
-    read = list(read_samples(file, request.tasks))
-    unknown = next((sample for sample in read if sample.task not in SCORES), None)
-    if unknown is not None:
-        why = f"there is no task {unknown.task!r}"
-        raise UsageError(f"cannot measure sample {unknown.id} of {file}", why)
+    every = list(read_samples(file))
+    there = dict.fromkeys(sample.task for sample in every)
+    for task in (*request.tasks, *there):
+        if task not in STEPS:
+            raise UsageError(f"there is no task {task!r}", f"there are {', '.join(STEPS)}")
     found = [
         sample
-        for task in SCORES
-        for sample in draw_sample((s for s in read if s.task == task), request.limit, request.seed)
+        for task in STEPS
+        if not request.tasks or task in request.tasks
+        for sample in draw_sample((s for s in every if s.task == task), request.limit, request.seed)
     ]
     if not found:
-        there = ", ".join(dict.fromkeys(sample.task for sample in read_samples(file)))
-        why = f"of {', '.join(request.tasks)}; it has {there}" if there else "it is empty"
+        why = (
+            f"of {', '.join(request.tasks)}; it has {', '.join(there)}" if there else "it is empty"
+        )
         raise UsageError(f"{file} holds no samples", why, "curate more, or hold more of them out")
     return found, hash_file(file)
 
@@ -215,7 +202,7 @@ async def _open_side(
 ) -> _Side:
     """Return the side of an adapter, named as the user did."""
     task, equals, adapter = given.partition("=")
-    if not (equals and task in SCORES):
+    if not (equals and task in STEPS):
         task, adapter = "", given
     if task and task not in tasks:
         raise UsageError(f"--adapter {given}", f"there are no samples of {task}")
@@ -259,16 +246,7 @@ async def _ask_all(
         done += 1
         what = f"{sample.task} {sample.id}: {side.name}"
         trace.emit(Progressed("evaluating", done, len(wanted), what))
-        return ScoredReply(
-            sample,
-            side.name,
-            completion.text,
-            values,
-            completion.finish_reason,
-            error,
-            completion.usage.input_tokens,
-            completion.usage.output_tokens,
-        )
+        return ScoredReply(sample, side.name, completion, values, error)
 
     return await map_concurrent(wanted, ask, concurrency)
 
@@ -286,20 +264,24 @@ class ScoredReply:
 
     sample: Sample
     side: str
-    reply: str
+    completion: Completion
     values: Mapping[str, float]
-    finish_reason: str = "stop"
     error: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the reply as a line of `replies.jsonl`."""
-        sample = self.sample
-        found = {"id": sample.id, "task": sample.task, "target": sample.target, **vars(self)}
-        del found["sample"]
-        shown = {name: value for name, value in self.values.items() if name[0] != "_"}
-        return {**found, "values": shown}
+        return {
+            "id": self.sample.id,
+            "task": self.sample.task,
+            "target": self.sample.target,
+            "side": self.side,
+            "reply": self.completion.text,
+            "values": {name: value for name, value in self.values.items() if name[0] != "_"},
+            "finish_reason": self.completion.finish_reason,
+            "error": self.error,
+            "input_tokens": self.completion.usage.input_tokens,
+            "output_tokens": self.completion.usage.output_tokens,
+        }
 
 
 @dataclass(frozen=True)
@@ -352,46 +334,30 @@ class EvaluationReport:
 
 def compare_sides(replies: Sequence[ScoredReply], seed: int) -> tuple[Measure, ...]:
     """Return every metric of every task, for each adapter and the base over the same samples."""
-    by_task: dict[str, dict[str, dict[str, ScoredReply]]] = {}
-    for reply in replies:
-        sides = by_task.setdefault(reply.sample.task, {})
-        sides.setdefault(reply.side, {})[reply.sample.id] = reply
-    return tuple(
-        found
-        for task in SCORES
-        if task in by_task
-        for found in _measure_task(task, by_task[task], seed)
-    )
-
-
-def _measure_task(
-    task: str, sides: Mapping[str, Mapping[str, ScoredReply]], seed: int
-) -> Iterator[Measure]:
-    base = sides[BASE]
-    alone = _average(base)
-    adapters = [side for side in sides if side != BASE]
-    if not adapters:
-        for metric, value in alone.items():
-            applies = sum(metric in reply.values for reply in base.values())
-            yield Measure(task, metric, applies or len(base), value)
-    for adapter in adapters:
-        both = [
-            (sides[adapter][id_].values, reply.values, _find_origin(reply.sample))
-            for id_, reply in base.items()
-        ]
-        adapted = _average(sides[adapter])
-        for metric in dict.fromkeys((*alone, *adapted)):
-            pairs = [
-                (ours[metric], theirs[metric], origin)
-                for ours, theirs, origin in both
-                if metric in ours and metric in theirs
-            ]
-            found = None
-            if pairs:
-                ours, theirs, origins = zip(*pairs, strict=True)
-                found = paired_bootstrap(ours, theirs, seed, clusters=origins)
-            asked, its = len(pairs) or len(both), adapted.get(metric)
-            yield Measure(task, metric, asked, alone.get(metric), adapter, its, found)
+    found = []
+    for task in STEPS:
+        sides: dict[str, dict[str, ScoredReply]] = {}
+        for reply in (each for each in replies if each.sample.task == task):
+            sides.setdefault(reply.side, {})[reply.sample.id] = reply
+        base = sides.pop(BASE, {})
+        alone = _average(base)
+        for adapter, its in (sides or {"": base}).items():
+            adapted = _average(its)
+            for metric in dict.fromkeys((*alone, *adapted)):
+                pairs = [
+                    (its[id_].values[metric], reply.values[metric], _find_origin(reply.sample))
+                    for id_, reply in base.items()
+                    if metric in its[id_].values and metric in reply.values
+                ]
+                measure = Measure(task, metric, len(pairs) or len(base), alone.get(metric))
+                if adapter:
+                    measure = replace(measure, adapter=adapter, adapted=adapted.get(metric))
+                if adapter and pairs:
+                    ours, theirs, origins = zip(*pairs, strict=True)
+                    difference = paired_bootstrap(ours, theirs, seed, clusters=origins)
+                    measure = replace(measure, difference=difference)
+                found.append(measure)
+    return tuple(found)
 
 
 def _find_origin(sample: Sample) -> str:
@@ -411,24 +377,6 @@ def write_evaluation(out: Path, report: EvaluationReport, replies: Iterable[Scor
     write_whole(out / REPORT, [json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n"])
 
 
-# How inference asks: the schema of a reply that is not in words, and its length.
-
-_SCHEMAS: Mapping[str, type[BaseModel]] = {
-    "reasoner": Reasoning,
-    "identifier": Entities,
-    "summarizer": Summary,
-}
-
-_TOKENS = {
-    "router": RDR2().reply_tokens,
-    "scope": LABEL_TOKENS,
-    "selection": TITLES_TOKENS,
-    "reasoner": REASONER_TOKENS,
-    "identifier": IDENTIFIER_TOKENS,
-    "summarizer": SUMMARY_TOKENS,
-}
-
-
 async def ask_sample(sample: Sample, run: Run) -> Completion:
     """Return the reader's reply to a sample's messages, greedy, as inference would ask.
 
@@ -442,11 +390,11 @@ async def ask_sample(sample: Sample, run: Run) -> Completion:
             odds = (await run.labels(sample.prompt, LABELS, forced=FORCED, role=Role.READER)).odds
             likelier = max(odds, key=lambda label: odds[label])
             return Completion(f"{FORCED}{likelier}]", model=model.name)
-    messages, reply = list(sample.prompt), _SCHEMAS.get(sample.task)
-    schema = None if reply is None else json_schema_of(reply)
+    messages, step = list(sample.prompt), STEPS[sample.task]
+    schema = None if step.schema is None else json_schema_of(step.schema)
     if schema is not None and Capability.STRUCTURED not in model.capabilities:
         messages = with_schema(messages, schema)
-    most = _TOKENS.get(sample.task)
+    most = step.tokens
     if most is None:
         prompt = await model.count_prompt(messages)
         room = model.context_tokens - prompt if model.context_tokens is not None else prompt

@@ -7,9 +7,7 @@ module needs the extra `train`.
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import shutil
 import signal
 import threading
@@ -20,38 +18,35 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from types import FrameType
 from typing import Any
 
-from colligate.core.events import Event, Listener, Noted, Trace
+from colligate.core.events import Listener, Noted, Trace
 from colligate.errors import UnknownModel, UsageError
 from colligate.lab.bench.charts import Chart, Panel, Point, Series, draw_lines
 from colligate.lab.jobs.files import lock_folder, make_folder
 from colligate.lab.jobs.identity import check_same, versions, weights_digest
-from colligate.lab.jobs.job import Invocation, RecordFile, parse_known, utc_now
+from colligate.lab.jobs.job import Invocation, RecordFile, utc_now
 from colligate.lab.training.recipes import Recipe, apply_settings, list_launch_files, read_recipe
 from colligate.lab.training.samples import HELD_OUT, TRAIN, read_samples, require_train_file
 from colligate.lab.training.trainer import (
-    SEAL,
-    Computation,
-    CurvePoint,
-    Device,
+    MARK,
     Encoder,
     Encodings,
-    TrainedBase,
+    TrainingInputs,
     TrainingObserver,
-    build_dataset,
-    check_seal,
-    detect_device,
-    find_newest,
+    count_gpus,
+    count_processes,
+    find_checkpoint,
+    is_first,
     open_trainer,
     plan_computation,
     read_curve,
-    remove_unsealed,
     step_of,
     transformers,
 )
-from colligate.models.hf.loading import ModelSource, find_source, load_tokenizer, read_sizes
+from colligate.models.hf.loading import find_source, load_tokenizer, read_sizes
 from colligate.models.names import split_adapter, split_name
 from colligate.models.weights import PINNED, hash_file, pull
 from colligate.reporting import report_pull
@@ -105,13 +100,17 @@ def fit(
         UsageError: recipe, settings, data or base are wrong, or `out` holds another training.
         FaultyRecord: a line of the data is not a sample.
         ModelError: the base cannot be loaded.
-        ColligateError: a checkpoint is damaged, or training fails.
+        ColligateError: training fails.
     """
     recipe = apply_settings(read_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
-    inputs = _prepare(recipe, data, base, on_event)
+    inputs = _prepare(recipe, data, base, on_event if is_first() else lambda event: None)
     arguments = {"recipe": recipe.name, "data": str(data), "base": base, "set": list(settings)}
-    _check_out(out)
-    with lock_folder(out) if inputs.rank.first else nullcontext():
+    make_folder(out)
+    foreign = [name for name in ("config.json", _ADAPTER[0]) if (out / name).exists()]
+    if foreign and not (out / RECORD).exists():
+        why = f"it has a {foreign[0]} and no record of a training"
+        raise UsageError(f"{out} holds another model", why, "name another --out")
+    with lock_folder(out) if is_first() else nullcontext():
         record = _open_record(inputs, out)
         if record.finished:
             inputs.emit(Noted(f"the training in {out} is finished: nothing is left to do"))
@@ -120,79 +119,88 @@ def fit(
         return _summarise(inputs, out, record)
 
 
-def _check_out(out: Path) -> None:
-    """Make the folder, unless it holds a model that colligate did not train."""
-    make_folder(out)
-    foreign = [name for name in ("config.json", _ADAPTER[0]) if (out / name).exists()]
-    if foreign and read_record(out) is None:
-        why = f"it has a {foreign[0]} and no record of a training"
-        raise UsageError(f"{out} holds another model", why, "name another --out")
-
-
 def _train(
     inputs: TrainingInputs, out: Path, record: FitRecord, arguments: Mapping[str, Any]
 ) -> None:
     """Run one session of a training, until its end or until it is stopped."""
-    resume = _find_checkpoint(inputs, out) if inputs.rank.first else None
-    _add_session(record, inputs, step_of(resume) if resume else 0, arguments)
-    first, computation = inputs.rank.first, inputs.computation
-    samples = (
-        build_dataset(inputs.train.fitting, inputs.cutoff, packing=computation.packing),
-        build_dataset(inputs.held_out.fitting, inputs.cutoff, packing=False),
-    )
-    base = TrainedBase(inputs.source, inputs.tokenizer, inputs.rank.sharded)
-    with open_trainer(inputs.recipe, computation, base, samples, out / CHECKPOINTS) as trainer:
+    resume = find_checkpoint(out / CHECKPOINTS, inputs.emit) if is_first() else None
+    if resume is not None:
+        inputs.emit(Noted(f"resuming from step {step_of(resume):,}"))
+    session = asdict(Invocation.start(arguments))
+    record.sessions.append({**session, "from_step": step_of(resume) if resume else 0})
+    with open_trainer(inputs, out / CHECKPOINTS) as trainer:
         trainer.accelerator.wait_for_everyone()
-        if not first:
-            resume = find_newest(out / CHECKPOINTS)  # the first process has checked it
+        if not is_first():
+            resume = find_checkpoint(out / CHECKPOINTS, inputs.emit)
         count = transformers.trainer_pt_utils.get_model_param_count
         trained = count(trainer.model, trainable_only=True)
         record.parameters = {"trained": trained, "all": count(trainer.model)}
-        if first:
+        if is_first():
             _FIT.write(out, record)
-        record.step, record.steps = _read_progress(resume) if resume else (0, 0)
-        if resume is None or record.step < record.steps:
-            with catch_signals(lambda: inputs.emit(_STOPPING), inputs.rank) as stop:
+        state = trainer.state
+        if resume is not None:
+            file = resume / transformers.trainer.TRAINER_STATE_NAME
+            state = transformers.TrainerState.load_from_json(str(file))
+        if resume is None or state.global_step < state.max_steps:
+            with catch_signals(lambda: inputs.emit(_STOPPING)) as stop:
                 watch = TrainingObserver(trainer.accelerator, out / CURVE, stop, inputs.emit)
                 trainer.add_callback(watch)
                 trainer.args.eval_on_start = resume is None and bool(inputs.held_out.fitting)
                 trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-            record.step, record.steps = trainer.state.global_step, trainer.state.max_steps
+            state = trainer.state
+    record.step, record.steps = state.global_step, state.max_steps
     record.finished = record.step >= record.steps
-    if first:
-        _end_session(record, inputs.recipe, out)
+    if is_first():
+        record.sessions[-1]["ended"] = utc_now()
+        if drawn := draw_curve(read_curve(out / CURVE), f"{inputs.recipe.title}: loss by step"):
+            (out / PICTURE).write_text(drawn, "utf-8")
+        if record.finished:
+            _copy_model(inputs.recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
+        _FIT.write(out, record)
     trainer.accelerator.wait_for_everyone()
 
 
 _STOPPING = Noted(
     "stopping after this step, which is saved; a second Ctrl-C stops at once", warning=True
 )
+_ECHO_SECONDS = 2.0
 
 
-def _find_checkpoint(inputs: TrainingInputs, out: Path) -> Path | None:
-    """Return the checkpoint to resume from, if any, after checking it."""
-    folder = out / CHECKPOINTS
-    for torn in remove_unsealed(folder):
-        text = f"{torn.name} was not complete: its writing was interrupted; it was removed"
-        inputs.emit(Noted(text, warning=True))
-    found = find_newest(folder)
-    if found is not None:
-        check_seal(found)
-        inputs.emit(Noted(f"resuming from step {step_of(found):,}"))
-    return found
+@contextmanager
+def catch_signals(on_first: Callable[[], None]) -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C (SIGINT) or SIGTERM sets instead of ending the process.
 
+    The second signal ends the process. Outside the main thread signals are not changed.
+    """
+    stop = threading.Event()
+    first = 0.0
 
-def _read_progress(checkpoint: Path) -> tuple[int, int]:
-    """Return how many steps were done when it was written, and of how many."""
-    file = checkpoint / transformers.trainer.TRAINER_STATE_NAME
-    state = transformers.TrainerState.load_from_json(str(file))
-    return state.global_step, state.max_steps
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        if stop.is_set():
+            # A launcher passes on the signal that the terminal has sent to its processes already.
+            if count_processes() > 1 and time.monotonic() - first < _ECHO_SECONDS:
+                return
+            raise KeyboardInterrupt
+        first = time.monotonic()
+        stop.set()
+        on_first()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _summarise(inputs: TrainingInputs, out: Path, record: FitRecord) -> Fitted:
     curve = read_curve(out / CURVE)
-    losses = [point.loss for point in curve if point.loss is not None]
-    held_out = [point.held_out_loss for point in curve if point.held_out_loss is not None]
+    losses = [point["loss"] for point in curve if "loss" in point]
+    held_out = [point["held_out_loss"] for point in curve if "held_out_loss" in point]
     full = inputs.recipe.method == "full"
     return Fitted(
         out=out,
@@ -205,34 +213,53 @@ def _summarise(inputs: TrainingInputs, out: Path, record: FitRecord) -> Fitted:
         loss=losses[-1] if losses else None,
         held_out_before=held_out[0] if held_out else None,
         held_out_after=held_out[-1] if held_out else None,
-        tokens=curve[-1].tokens if curve else 0,
-        seconds=curve[-1].seconds if curve else 0.0,
+        tokens=curve[-1]["tokens"] if curve else 0,
+        seconds=curve[-1]["seconds"] if curve else 0.0,
     )
+
+
+_ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+# The files of a checkpoint that are not the model's.
+_OF_TRAINING = (
+    *("optimizer*", "scheduler.pt", "rng_state*", "scaler.pt", "trainer_state.json", "latest"),
+    *("training_args.bin", "README.md", "zero_to_fp32.py", f"{MARK}*"),
+)
+
+
+def _copy_model(recipe: Recipe, checkpoint: Path, out: Path) -> None:
+    """Copy the model from the last checkpoint, which was written after the last step."""
+    for file in sorted(each for each in checkpoint.iterdir() if each.is_file()):
+        if recipe.method == "lora":
+            wanted = file.name in _ADAPTER
+        else:
+            wanted = not any(file.match(pattern) for pattern in _OF_TRAINING)
+        if wanted:
+            fresh = out / f"{file.name}.new"
+            shutil.copyfile(file, fresh)
+            fresh.replace(out / file.name)
+
+
+_DRAWN_POINTS = 60  # at most, of the training loss
+
+
+def draw_curve(curve: Sequence[Mapping[str, Any]], title: str) -> str:
+    """Return the losses by step as SVG; "" without values, or without matplotlib.
+
+    If there are many steps, neighbours are drawn as their mean.
+    """
+    learnt = [(point["step"], point["loss"]) for point in curve if "loss" in point]
+    size = max(1, math.ceil(len(learnt) / _DRAWN_POINTS))
+    groups = (learnt[at : at + size] for at in range(0, len(learnt), size))
+    means = [Point(*map(fmean, zip(*group, strict=True))) for group in groups]
+    unseen = [Point(p["step"], p["held_out_loss"]) for p in curve if "held_out_loss" in p]
+    panel = Panel("", (Series("training", tuple(means), 0), Series("held out", tuple(unseen), 1)))
+    return draw_lines([panel], Chart(title, "step", "loss (nats a token)", (0.0, None)))
 
 
 # The inputs: samples as tokens of the base, and how the recipe is computed here.
 
 
-@dataclass(frozen=True)
-class TrainingInputs:
-    """All that a training starts from; `digests` are those of the files of samples, by name."""
-
-    recipe: Recipe
-    base: str
-    source: ModelSource
-    tokenizer: Any
-    cutoff: int
-    train: Encodings
-    held_out: Encodings
-    digests: Mapping[str, str]
-    computation: Computation
-    rank: Rank
-    emit: Listener
-
-
-def _prepare(recipe: Recipe, data: Path, base: str, on_event: Listener) -> TrainingInputs:
-    rank = read_rank()
-    emit = on_event if rank.first else _ignore
+def _prepare(recipe: Recipe, data: Path, base: str, emit: Listener) -> TrainingInputs:
     require_train_file(data)
     source = find_source(_locate_base(base, emit))
     tokenizer = load_tokenizer(source)
@@ -240,26 +267,31 @@ def _prepare(recipe: Recipe, data: Path, base: str, on_event: Listener) -> Train
     if not encoder.prompts.has_template:
         text = f"{base} has no chat template: messages are joined as paragraphs, as at inference"
         emit(Noted(text, warning=True))
-    cutoff = _limit_cutoff(recipe, base, source, emit)
+    cutoff, window = recipe.cutoff, read_sizes(source)[0]
+    if window is not None and window < cutoff:
+        text = f"cutoff {window:,} instead of {cutoff:,}: the window of {base} has no more"
+        emit(Noted(text, warning=True))
+        cutoff = window
     train, held_out = _encode(recipe, data, encoder, cutoff, emit)
-    device = detect_device()
-    computation = plan_computation(
-        recipe,
-        len(train.fitting),
-        lambda: len(build_dataset(train.fitting, cutoff, packing=True)),
-        rank.world,
-        device,
+    computation = plan_computation(recipe, count_processes())
+    passes = f"{recipe.steps:,} steps" if recipe.steps else f"{recipe.epochs:g} passes"
+    method = f"LoRA of rank {recipe.rank}" if recipe.method == "lora" else "all parameters"
+    text = (
+        f"{method} on {len(train.fitting):,} samples ({train.tokens:,} tokens), {passes}, "
+        f"{recipe.global_batch} samples a step, {computation.precision}, {computation.attention}"
     )
-    _announce(recipe, computation, rank, device, train, emit)
+    emit(Noted(text))
+    if (gpus := count_gpus()) > 1 and count_processes() == 1:
+        launch = f"accelerate launch --num_processes {gpus} --config_file"
+        text = (
+            f"one of {gpus} GPUs is used; to use all: {launch} {list_launch_files()['multi-gpu']}"
+        )
+        emit(Noted(f"{text} -m colligate train fit ...", warning=True))
     files = [data / name for name in (TRAIN, HELD_OUT) if (data / name).is_file()]
     digests = {file.name: hash_file(file) for file in files}
     return TrainingInputs(
-        recipe, base, source, tokenizer, cutoff, train, held_out, digests, computation, rank, emit
+        recipe, base, source, tokenizer, train, held_out, digests, computation, emit
     )
-
-
-def _ignore(event: Event) -> None:
-    pass
 
 
 def _locate_base(base: str, emit: Listener) -> str:
@@ -275,15 +307,6 @@ def _locate_base(base: str, emit: Listener) -> str:
     if rest in PINNED and not Path(rest).exists():
         return str(pull(rest, report_pull(Trace([emit])))["model"])
     return rest
-
-
-def _limit_cutoff(recipe: Recipe, base: str, source: ModelSource, emit: Listener) -> int:
-    length = read_sizes(source)[0]
-    if length is None or length >= recipe.cutoff:
-        return recipe.cutoff
-    text = f"cutoff {length:,} instead of {recipe.cutoff:,}: the window of {base} has no more"
-    emit(Noted(text, warning=True))
-    return length
 
 
 def _encode(
@@ -315,33 +338,6 @@ def _encode(
     return train, encoder.encode_all(held_out, cutoff)
 
 
-def _announce(
-    recipe: Recipe,
-    computation: Computation,
-    rank: Rank,
-    device: Device,
-    train: Encodings,
-    emit: Listener,
-) -> None:
-    """Report what will be done, and what of the recipe cannot be."""
-    passes = f"{recipe.steps:,} steps" if recipe.steps else f"{recipe.epochs:g} passes"
-    method = f"LoRA of rank {recipe.rank}" if recipe.method == "lora" else "all parameters"
-    text = (
-        f"{method} on {len(train.fitting):,} samples ({train.tokens:,} tokens), {passes}, "
-        f"{recipe.global_batch} samples a step, {computation.precision}, {computation.attention}"
-    )
-    emit(Noted(text))
-    if recipe.packing and not computation.packing:
-        emit(Noted("samples are not packed: on a processor that saves nothing"))
-    if device.gpus > 1 and rank.world == 1:
-        text = (
-            f"one of {device.gpus} GPUs is used; to use all: accelerate launch --num_processes "
-            f"{device.gpus} --config_file {list_launch_files()['multi-gpu']} -m colligate train "
-            "fit ..."
-        )
-        emit(Noted(text, warning=True))
-
-
 # The record of a training, `fit.json`.
 
 RECORD = "fit.json"
@@ -349,7 +345,7 @@ RECORD = "fit.json"
 # Settings that do not change what is learnt, or that `Computation` already holds.
 _FREE = (
     *("save_every", "evaluate_every", "log_every", "held_out", "gradient_checkpointing"),
-    *("precision", "packing"),
+    "precision",
 )
 
 
@@ -374,26 +370,12 @@ class FitRecord:
     steps: int = 0
     sessions: list[dict[str, Any]] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as its file holds it."""
-        return asdict(self)
 
-
-def read_record(folder: Path) -> FitRecord | None:
-    """Read the record of the training that a folder holds, if any."""
-    return _FIT.read(folder) if (folder / RECORD).exists() else None
-
-
-_FIT = RecordFile(
-    RECORD, lambda whole: parse_known(FitRecord, whole), "a training", "colligate train fit --out"
-)
+_FIT = RecordFile(RECORD, FitRecord, "a training", "colligate train fit --out")
 
 
 def _open_record(inputs: TrainingInputs, out: Path) -> FitRecord:
     """Return the record of the folder, or a new one. The first process decides whether it fits."""
-    before = read_record(out)
-    if not inputs.rank.first:
-        return before or FitRecord({})
     settings = inputs.recipe.settings
     made_with = {
         "recipe": inputs.recipe.name,
@@ -401,136 +383,16 @@ def _open_record(inputs: TrainingInputs, out: Path) -> FitRecord:
         # Weights that have a digest may move to another place.
         "base": weights_digest(inputs.base) or inputs.base,
         "data": dict(inputs.digests),
-        "processes": inputs.rank.world,
+        "processes": count_processes(),
         **asdict(inputs.computation),
     }
-    made_with = json.loads(json.dumps(made_with))  # as it is read back: tuples become lists
-    if before is None:
-        return FitRecord(made_with, inputs.base, inputs.recipe.text)
-    check_same(before.made_with, made_with, out)
-    return before
-
-
-def _add_session(
-    record: FitRecord, inputs: TrainingInputs, step: int, arguments: Mapping[str, Any]
-) -> None:
+    record = FitRecord(made_with, inputs.base, inputs.recipe.text)
+    if (out / RECORD).exists():
+        record = _FIT.read(out)
+        if is_first():
+            check_same(record.made_with, made_with, out)
     train, held_out = inputs.train, inputs.held_out
     record.samples = {TRAIN: len(train.fitting), HELD_OUT: len(held_out.fitting)}
     record.left_out = {TRAIN: len(train.too_long), HELD_OUT: len(held_out.too_long)}
     record.versions = versions()
-    record.sessions.append({**asdict(Invocation.start(arguments)), "from_step": step})
-
-
-def _end_session(record: FitRecord, recipe: Recipe, out: Path) -> None:
-    """Write the results of a session; at the end of the training, the model too."""
-    record.sessions[-1]["ended"] = utc_now()
-    if drawn := draw_curve(read_curve(out / CURVE), f"{recipe.title}: loss by step"):
-        (out / PICTURE).write_text(drawn, "utf-8")
-    if record.finished:
-        _copy_model(recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
-    _FIT.write(out, record)
-
-
-_ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
-# The files of a checkpoint that are not the model's.
-_OF_TRAINING = (
-    *("optimizer*", "scheduler.pt", "rng_state*", "scaler.pt", "trainer_state.json", "latest"),
-    *("training_args.bin", "README.md", "zero_to_fp32.py", f"{SEAL}*"),
-)
-
-
-def _copy_model(recipe: Recipe, checkpoint: Path, out: Path) -> None:
-    """Copy the model from the last checkpoint, which was written after the last step."""
-    for file in sorted(each for each in checkpoint.iterdir() if each.is_file()):
-        if recipe.method == "lora":
-            wanted = file.name in _ADAPTER
-        else:
-            wanted = not any(file.match(pattern) for pattern in _OF_TRAINING)
-        if wanted:
-            fresh = out / f"{file.name}.new"
-            shutil.copyfile(file, fresh)
-            fresh.replace(out / file.name)
-
-
-_DRAWN_POINTS = 60  # at most, of the training loss
-
-
-def draw_curve(curve: Sequence[CurvePoint], title: str) -> str:
-    """Return the losses by step as SVG; "" without values, or without matplotlib.
-
-    If there are many steps, neighbours are drawn as their mean.
-    """
-    learnt = [(point.step, point.loss) for point in curve if point.loss is not None]
-    size = max(1, math.ceil(len(learnt) / _DRAWN_POINTS))
-    means = []
-    for at in range(0, len(learnt), size):
-        steps, losses = zip(*learnt[at : at + size], strict=True)
-        means.append(Point(sum(steps) / len(steps), sum(losses) / len(losses)))
-    held_out = [Point(p.step, p.held_out_loss) for p in curve if p.held_out_loss is not None]
-    panel = Panel("", (Series("training", tuple(means), 0), Series("held out", tuple(held_out), 1)))
-    return draw_lines([panel], Chart(title, "step", "loss (nats a token)", (0.0, None)))
-
-
-# The processes of a training. `accelerate launch --config_file FILE -m colligate train fit ...`
-# starts one for each GPU (`recipes.list_launch_files`).
-
-
-@dataclass(frozen=True)
-class Rank:
-    """This process among the `world` that train together; the first one writes and reports.
-
-    `sharded`: FSDP or DeepSpeed shares the model out among them.
-    """
-
-    rank: int = 0
-    world: int = 1
-    sharded: bool = False
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the process that writes and reports."""
-        return self.rank == 0
-
-
-def read_rank() -> Rank:
-    """Return the rank of this process, from the environment that its launcher made."""
-    sharding = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
-    return Rank(
-        rank=int(os.environ.get("RANK", 0)),
-        world=int(os.environ.get("WORLD_SIZE", 1)),
-        sharded=any(os.environ.get(name, "").lower() == "true" for name in sharding),
-    )
-
-
-_ECHO_SECONDS = 2.0
-
-
-@contextmanager
-def catch_signals(on_first: Callable[[], None], rank: Rank) -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C (SIGINT) or SIGTERM sets instead of ending the process.
-
-    The second signal ends the process. Outside the main thread signals are not changed.
-    """
-    stop = threading.Event()
-    first = 0.0
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal first
-        if stop.is_set():
-            # A launcher passes on the signal that the terminal has sent to its processes already.
-            if rank.world > 1 and time.monotonic() - first < _ECHO_SECONDS:
-                return
-            raise KeyboardInterrupt
-        first = time.monotonic()
-        stop.set()
-        on_first()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return record

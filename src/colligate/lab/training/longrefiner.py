@@ -9,17 +9,16 @@ have the prompts of inference, and replies in the form that inference reads.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from colligate.core.events import Listener, Noted
+from colligate.core.events import Listener
 from colligate.core.parameters import require_min, set_parameters
 from colligate.core.prompts import escape
 from colligate.core.run import Run
@@ -32,11 +31,11 @@ from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MalformedOutput, UsageError
 from colligate.lab.bench.question import Question
 from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
-from colligate.lab.training.samples import Card, CuratedItem, Drawn, Sample
+from colligate.lab.training.samples import Card, CuratedItem, Sample
 from colligate.lab.training.scores import make_plain_document
 from colligate.lab.training.skeletons import write_skeleton
 from colligate.library.in_memory import InMemorySources
-from colligate.library.sources import SearchMode, Sources
+from colligate.library.sources import SearchMode
 from colligate.models import Capability, Completion, Message, Role
 from colligate.strategies.longrefiner.method import (
     FORCED,
@@ -91,17 +90,19 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
     prompts_of = (LongRefiner, Refiner, Label)
     method = CuratedMethod(LongRefiner.name, tasks, needs, prompts_of, asdict(settings))
     async with open_curation(request, on_event, method) as context:
-        work = _ItemWork(context, settings, tasks)
-        questions = list(context.questions) if asks else []
-        documents: list[Document] = []
+
+        async def work(item: Question | Document) -> CuratedItem:
+            if isinstance(item, Document):
+                return await asyncio.to_thread(structuring_pairs, item, settings)
+            return await _ask_teacher(item, tasks, settings, context)
+
+        items: dict[str, Question | Document] = {}
+        if asks:
+            items |= {each.id: each for each in context.questions}
+        calls = len(items) * ((SCOPE in tasks) + (SELECTION in tasks) * settings.documents)
         if STRUCTURING in tasks:
-            every = await context.load_documents()
-            documents = await asyncio.to_thread(_leave_out_repeats, every, context)
-        items: list[Question | _DocumentItem] = [
-            *questions,
-            *(_DocumentItem(each) for each in documents),
-        ]
-        calls = len(questions) * ((SCOPE in tasks) + (SELECTION in tasks) * settings.documents)
+            documents = await context.load_documents()
+            items |= {f"document/{each.id}": each for each in documents}
         return await context.curate(
             items,
             work,
@@ -131,78 +132,43 @@ def _choose_tasks(request: Curation) -> tuple[str, ...]:
     return (STRUCTURING,)
 
 
-def _leave_out_repeats(documents: Sequence[Document], context: CurationContext) -> list[Document]:
-    """Leave out repeated texts: a pair could be trained on and held out at the same time."""
-    first: dict[bytes, Document] = {}
-    for document in documents:
-        words = " ".join(document.text.split())
-        digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).digest()
-        first.setdefault(digest, document)
-    if again := len(documents) - len(first):
-        what = f"{again:,} of {len(documents):,} documents are left out"
-        context.trace.emit(Noted(f"{what}: others have the same text"))
-    return list(first.values())
+async def _ask_teacher(
+    question: Question,
+    tasks: Collection[str],
+    settings: CurationSettings,
+    context: CurationContext,
+) -> CuratedItem:
+    """Have the teacher label a question, and choose titles of its best documents."""
+    made = CuratedItem()
+    reads = SELECTION in tasks
+    async with context.sources(question) if reads else InMemorySources(()) as sources:
+        run = context.start_run(sources)
+        if SCOPE in tasks:
+            made.take(await _label_scope(question, run), SCOPE)
+        if reads:
+            count = settings.documents
+            for document in await rank_documents(question.text, run, count, settings.mode):
+                made.take(await _select(question, document, settings, run), SELECTION)
+        made.usage = context.usage_of(run)
+    return made
 
 
-@dataclass(frozen=True)
-class _DocumentItem:
-    """A document as an item."""
-
-    document: Document
-
-    @property
-    def id(self) -> str:
-        return f"document/{self.document.id}"
-
-
-@dataclass(frozen=True)
-class _ItemWork:
-    """The work on a question, or on a document."""
-
-    context: CurationContext
-    settings: CurationSettings
-    tasks: Collection[str]
-
-    async def __call__(self, item: Question | _DocumentItem) -> CuratedItem:
-        drawn = Drawn()
-        if isinstance(item, _DocumentItem):
-            pairs = await asyncio.to_thread(structuring_pairs, item.document, self.settings)
-            drawn.take(pairs, STRUCTURING)
-            return drawn.item()
-        async with self._sources(item) as sources:
-            run = self.context.start_run(sources)
-            if SCOPE in self.tasks:
-                drawn.take(await _label_scope(item, run), SCOPE)
-            if SELECTION in self.tasks:
-                mode, count = self.settings.mode, self.settings.documents
-                for document in await rank_documents(item.text, run, count, mode):
-                    drawn.take(await self._select(item, document, run), SELECTION)
-            return drawn.item(self.context.usage_of(run))
-
-    @asynccontextmanager
-    async def _sources(self, question: Question) -> AsyncIterator[Sources]:
-        if SELECTION in self.tasks:
-            async with self.context.sources(question) as sources:
-                yield sources
-        else:
-            async with InMemorySources(()) as nothing:
-                yield nothing
-
-    async def _select(self, question: Question, document: str, run: Run) -> CuratedItem:
-        """Ask which titles of a document help, as `Refiner` asks."""
-        structurer = Structurer(
-            self.settings.structuring,
-            Refiner.least_words,
-            Refiner.most_words,
-            self.settings.structuring_tokens,
-        )
-        article = await structurer.structure(await run.document(document), run)
-        if not has_parts(article):
-            return CuratedItem(discarded={WITHOUT_PARTS: 1})
-        most_tokens = self.settings.outline_tokens
-        messages = selection_messages(question.text, article, most_tokens=most_tokens)
-        reply = await run.chat(messages, role=Role.WORKER, max_tokens=_TEACHER_TOKENS)
-        return selection_sample(question, article, messages, reply)
+async def _select(
+    question: Question, document: str, settings: CurationSettings, run: Run
+) -> CuratedItem:
+    """Ask which titles of a document help, as `Refiner` asks."""
+    structurer = Structurer(
+        settings.structuring,
+        Refiner.least_words,
+        Refiner.most_words,
+        settings.structuring_tokens,
+    )
+    article = await structurer.structure(await run.document(document), run)
+    if not has_parts(article):
+        return CuratedItem.without(WITHOUT_PARTS)
+    messages = selection_messages(question.text, article, most_tokens=settings.outline_tokens)
+    reply = await run.chat(messages, role=Role.WORKER, max_tokens=_TEACHER_TOKENS)
+    return selection_sample(question, article, messages, reply)
 
 
 async def _label_scope(question: Question, run: Run) -> CuratedItem:
@@ -211,8 +177,8 @@ async def _label_scope(question: Question, run: Run) -> CuratedItem:
             label_messages(question.text), Label, max_tokens=_TEACHER_TOKENS
         )
     except MalformedOutput:
-        return CuratedItem(discarded={MALFORMED: 1})
-    return CuratedItem((scope_sample(question, label.value),))
+        return CuratedItem.without(MALFORMED)
+    return CuratedItem([scope_sample(question, label.value)])
 
 
 # The parameters.
@@ -256,7 +222,6 @@ HEADED = "its body still reads as if it had headings"
 LONG_PAIRS = "the skeleton is longer than inference lets a reply be"
 LOST = "the skeleton does not bring the text back"
 
-_LEAST_SECTIONS = 2  # one alone separates nothing
 _SECTION = re.compile(r"<(?:sub-)?section: [^>]*>")
 _BLANK_LINES = re.compile(r"(?:[^\S\n]*\n)*")
 
@@ -267,25 +232,38 @@ def structuring_pairs(document: Document, settings: CurationSettings) -> Curated
     A part that begins inside a section repeats the section's title, since nothing else tells where
     its text belongs. Blocks.
     """
-    body = remove_headings(document)
-    if len(body.bare.text.split()) <= 2 * MOST_WORDS:
-        return CuratedItem(discarded={SHORT: 1})
-    if body.bare.tree.sections:
-        return CuratedItem(discarded={HEADED: 1})
+    body, made = remove_headings(document), CuratedItem()
     spans = list(split_parts(body.bare, settings.structuring_tokens))
     replies = [_write_reply(document, body.locate(span), settings) for span in spans]
-    if len({tag for reply in replies for tag in _SECTION.findall(reply)}) < _LEAST_SECTIONS:
-        return CuratedItem(discarded={UNSECTIONED: 1})
-    drawn = Drawn()
+    faults = {
+        SHORT: len(body.bare.text.split()) <= 2 * MOST_WORDS,
+        HEADED: bool(body.bare.tree.sections),
+        # One section alone separates nothing.
+        UNSECTIONED: len({tag for each in replies for tag in _SECTION.findall(each)}) < 2,
+    }
+    if why := next((why for why, applies in faults.items() if applies), ""):
+        made.discarded[f"{STRUCTURING}: {why}"] += 1
+        return made
     for place, (span, reply) in enumerate(zip(spans, replies, strict=True)):
         text = body.bare.slice(span)
         if estimate_tokens(reply) > limit_skeleton(text, settings.structuring_tokens):
-            drawn.discarded[LONG_PAIRS] += 1
+            made.discarded[f"{STRUCTURING}: {LONG_PAIRS}"] += 1
         elif recover(reply, make_plain_document(text)).coverage < settings.recovered:
-            drawn.discarded[LOST] += 1
+            made.discarded[f"{STRUCTURING}: {LOST}"] += 1
         else:
-            drawn.samples.append(_make_pair(document, text, reply, place, len(spans)))
-    return drawn.item()
+            sample = Sample(
+                id=f"{STRUCTURING}/{document.id}/{place}",
+                task=STRUCTURING,
+                messages=(*structuring_messages(text), Message("assistant", reply)),
+                meta={
+                    "document": document.id,
+                    "title": document.title,
+                    "class": document.tree.structure.basis.value,
+                    "stretch": [place, len(spans)],
+                },
+            )
+            made.samples.append(sample)
+    return made
 
 
 @dataclass(frozen=True)
@@ -344,20 +322,6 @@ def _write_reply(document: Document, within: Span, settings: CurationSettings) -
         within=within,
     )
     return escape(written)  # as the model sees the text; a reply must not end a turn
-
-
-def _make_pair(document: Document, text: str, reply: str, place: int, of: int) -> Sample:
-    return Sample(
-        id=f"{STRUCTURING}/{document.id}/{place}",
-        task=STRUCTURING,
-        messages=(*structuring_messages(text), Message("assistant", reply)),
-        meta={
-            "document": document.id,
-            "title": document.title,
-            "class": document.tree.structure.basis.value,
-            "stretch": [place, of],
-        },
-    )
 
 
 # Scope and selection: what the teacher replies.
@@ -427,18 +391,18 @@ def selection_sample(
     discarded, and so is one that is not a list, or was cut off.
     """
     if reply.finish_reason == "length":
-        return _discard(CUT_OFF)
+        return CuratedItem.without(CUT_OFF)
     chosen, made_up = parse_titles(reply.text, article), find_unknown_titles(reply.text, article)
     if not chosen and not any(mark in reply.text for mark in "[{"):
-        return _discard(MALFORMED)
+        return CuratedItem.without(MALFORMED)
     if not chosen and made_up:
-        return _discard(MADE_UP)
+        return CuratedItem.without(MADE_UP)
     titles = list(dict.fromkeys(" ".join(t.split()) for t in list_titles(article, chosen)))
     target = escape(str(titles))
     if parse_titles(target, article) != chosen:
-        return _discard(UNREADABLE)
+        return CuratedItem.without(UNREADABLE)
     if estimate_tokens(target) > TITLES_TOKENS:
-        return _discard(LONG)
+        return CuratedItem.without(LONG)
     document = article.document.id
     sample = Sample(
         id=f"{SELECTION}/{question.id}/{document}",
@@ -451,11 +415,7 @@ def selection_sample(
             "nodes": _nodes(article),
         },
     )
-    return CuratedItem((sample,), counts={TAKEN_OUT: len(made_up)} if made_up else {})
-
-
-def _discard(why: str) -> CuratedItem:
-    return CuratedItem(discarded={why: 1})
+    return CuratedItem([sample], counts=Counter({TAKEN_OUT: len(made_up)}))
 
 
 def _nodes(article: Article) -> list[list[str]]:

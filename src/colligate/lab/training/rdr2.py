@@ -16,7 +16,7 @@ from colligate.documents.tokens import estimate_tokens
 from colligate.errors import UsageError
 from colligate.lab.bench.question import Question
 from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
-from colligate.lab.training.samples import Card, CuratedItem, Drawn, Sample
+from colligate.lab.training.samples import Card, CuratedItem, Sample
 from colligate.lab.training.scores import shown_subtree
 from colligate.models import Message
 from colligate.strategies.rdr2.method import RDR2, Routing
@@ -52,7 +52,9 @@ async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
             return await _curate_question(question, strategy, context)
 
         calls = strategy.k * (1 + strategy.expansions / 2)
-        return await context.curate(context.questions, work, filters=_FILTERS, calls=calls)
+        return await context.curate(
+            {each.id: each for each in context.questions}, work, filters=_FILTERS, calls=calls
+        )
 
 
 _FILTERS = (
@@ -90,19 +92,20 @@ async def _curate_question(
     drawn = draw_router_samples(question, routings, events, strategy.reply_tokens)
     if not hits:
         drawn.discarded["no passage was found"] += 1
-    return drawn.item(context.usage_of(run))
+    drawn.usage = context.usage_of(run)
+    return drawn
 
 
 def draw_router_samples(
     question: Question, routings: Sequence[Routing], events: Sequence[Routed], reply_tokens: int
-) -> Drawn:
+) -> CuratedItem:
     """Return the samples of a question.
 
     They are in the order in which documents were found. A reply has at most `reply_tokens`.
     """
     trees = {routing.tree.document.id: routing.tree for routing in routings}
     order = list(trees)
-    drawn, asked = Drawn(), set[tuple[Message, ...]]()
+    drawn, asked = CuratedItem(), set[tuple[Message, ...]]()
     ranked = sorted(
         events,
         key=lambda event: (order.index(event.document), event.round, event.highlighted),

@@ -45,8 +45,7 @@ class Recipe:
     of a sample, prompt and reply: longer ones are left out. A step learns from `global_batch`
     samples over all devices; a device computes `device_batch` of them together. `epochs` are passes
     over the samples, unless `steps` is set. `warmup` is a share of the steps. `rank`, `alpha`,
-    `dropout` and `targets` ("all-linear" or names of modules) are LoRA's. `packing` puts several
-    samples into one sequence of `cutoff` tokens, each blind to the others. The loss is measured on
+    `dropout` and `targets` ("all-linear" or names of modules) are LoRA's. The loss is measured on
     at most `held_out` held-out samples. `evaluate_every` and `save_every` are a number of steps, or
     below 1 a share of all.
     """
@@ -73,7 +72,6 @@ class Recipe:
     alpha: _Positive = 16.0
     dropout: _Share = 0.0
     targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    packing: bool = False
     precision: Literal["auto", "bfloat16", "float32"] = "auto"
     gradient_checkpointing: bool = True
     held_out: Annotated[int, Field(ge=0)] = 200
@@ -176,8 +174,7 @@ _MESSAGES_FORM = {
 _HEAD = """\
 # {title}. llamafactory-cli train {file}
 # No template is named: LLaMA-Factory then uses the tokenizer's own, as inference does.
-# For one process: several divide gradient_accumulation_steps by their number. With packing a step
-# has packed sequences, each of many samples; colligate train fit takes fewer: divide in that way.
+# For one process: several divide gradient_accumulation_steps by their number.
 """
 
 
@@ -270,8 +267,6 @@ def _configure(recipe: Recipe, model: str, folder: Path, datasets: list[str]) ->
         # Replies in a prompt are examples: only the last one is learnt.
         "mask_history": True,
         "train_on_prompt": False,
-        "packing": recipe.packing,
-        **({"neat_packing": True} if recipe.packing else {}),
         "output_dir": str(folder / "saved"),
         "logging_steps": recipe.log_every,
         "save_steps": recipe.save_every,

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from jinja2 import ChainableUndefined, Environment
+from pydantic import Field, TypeAdapter, ValidationError
 
 from colligate.core.events import to_plain
 from colligate.errors import MissingPath
 from colligate.lab.bench.datasets.records import load_records, record_error
 from colligate.lab.jobs.files import json_line, write_whole
-from colligate.lab.jobs.job import parse_known
 from colligate.models import Message
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
 """The two files of a folder of samples; no question (or document) is in both."""
-
-_ROLES = ("system", "user", "assistant")
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,8 @@ class Sample:
     `meta` is JSON: the sample's origin, its class, and what an evaluation needs in addition.
     """
 
-    id: str
-    task: str
+    id: Annotated[str, Field(min_length=1)]
+    task: Annotated[str, Field(min_length=1)]
     messages: tuple[Message, ...]
     meta: Mapping[str, Any] = field(default_factory=dict)
 
@@ -75,25 +73,15 @@ class Sample:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Sample:
         """Parse a line, ignoring unknown fields; ValueError says what is wrong with it."""
-        turns = record.get("messages")
-        if not isinstance(turns, list):
-            raise ValueError("it has no list of messages")
-        meta = record.get("meta", {})
-        if not isinstance(meta, dict):
-            raise ValueError("its meta is not an object")
-        texts = {name: record.get(name) for name in ("id", "task")}
-        for name, value in texts.items():
-            if not isinstance(value, str) or not value:
-                raise ValueError(f"it has no {name}")
-        return cls(texts["id"] or "", texts["task"] or "", tuple(map(_parse_turn, turns)), meta)
+        try:
+            return _SAMPLE.validate_python(record)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from None
 
 
-def _parse_turn(turn: Any) -> Message:
-    if not isinstance(turn, dict) or turn.get("role") not in _ROLES:
-        raise ValueError(f"the role of a message is none of {', '.join(_ROLES)}")
-    if not isinstance(turn.get("content"), str):
-        raise ValueError(f"the message of the {turn['role']} has no text")
-    return Message(turn["role"], turn["content"])
+_SAMPLE = TypeAdapter(Sample)
 
 
 def read_samples(path: Path, tasks: Collection[str] = ()) -> Iterator[Sample]:
@@ -127,7 +115,7 @@ def require_train_file(folder: Path) -> None:
         raise MissingPath(f"there is no {folder / TRAIN}", "", hint)
 
 
-@dataclass(frozen=True)
+@dataclass
 class CuratedItem:
     """The samples of one question or document, with what was left out, and the cost.
 
@@ -136,16 +124,27 @@ class CuratedItem:
     failed item can be tried again.
     """
 
-    samples: tuple[Sample, ...] = ()
-    discarded: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    discarded: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     usage: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
 
     @classmethod
+    def without(cls, reason: str) -> CuratedItem:
+        """Return an item whose one sample was left out."""
+        return cls(discarded=Counter([reason]))
+
+    @classmethod
     def failed(cls, kind: str, why: str) -> CuratedItem:
         """Return the result of an item that failed."""
-        return cls(discarded={kind: 1}, error=f"{kind}: {why}")
+        return cls(discarded=Counter([kind]), error=f"{kind}: {why}")
+
+    def take(self, item: CuratedItem, task: str) -> None:
+        """Add what was made for a task, whose name goes before whatever is counted."""
+        self.samples += item.samples
+        self.discarded.update({f"{task}: {what}": n for what, n in item.discarded.items()})
+        self.counts.update({f"{task}: {what}": n for what, n in item.counts.items()})
 
     def to_json(self) -> dict[str, Any]:
         """Return the item as the journal holds it."""
@@ -154,26 +153,10 @@ class CuratedItem:
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> CuratedItem:
         """Parse what `to_json` returned."""
-        return parse_known(cls, {**item, "samples": tuple(map(Sample.from_json, item["samples"]))})
+        return _ITEM.validate_python(item)
 
 
-@dataclass
-class Drawn:
-    """Samples as they are drawn, why others were left out, and what else is counted."""
-
-    samples: list[Sample] = field(default_factory=list)
-    discarded: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def take(self, item: CuratedItem, task: str) -> None:
-        """Add what was made for a task, whose name goes before whatever is counted."""
-        self.samples += item.samples
-        self.discarded.update({f"{task}: {what}": n for what, n in item.discarded.items()})
-        self.counts.update({f"{task}: {what}": n for what, n in item.counts.items()})
-
-    def item(self, usage: Mapping[str, Any] | None = None) -> CuratedItem:
-        """Return all of it as what a question or a document gave."""
-        return CuratedItem(tuple(self.samples), self.discarded, +self.counts, usage or {})
+_ITEM = TypeAdapter(CuratedItem)
 
 
 # The data card.
@@ -249,15 +232,18 @@ def count_samples(
     made: Iterable[CuratedItem], splits: Mapping[str, Sequence[Sample]]
 ) -> dict[str, Mapping[str, Any]]:
     """Return the fields of a card that are sums, from the items and from the samples by split."""
-    samples: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    classes: defaultdict[str, defaultdict[str, Counter[str]]] = defaultdict(
-        lambda: defaultdict(Counter)
-    )
-    for split, of_split in splits.items():
-        for sample in of_split:
-            samples[sample.task][split] += 1
-            if "class" in sample.meta:
-                classes[sample.task][str(sample.meta["class"])][split] += 1
+    found = [
+        (split, sample.task, str(sample.meta.get("class", "")))
+        for split, samples in splits.items()
+        for sample in samples
+    ]
+
+    def count(task: str, name: str | None = None) -> BySplit:
+        of = Counter(s for s, t, n in found if t == task and name in (None, n))
+        return {split: of[split] for split in SPLITS}
+
+    tasks = list(dict.fromkeys(task for _, task, _ in found))
+    names = {task: sorted({n for _, t, n in found if t == task and n}) for task in tasks}
     discarded, counts = Counter[str](), Counter[str]()
     usages = []
     for each in made:
@@ -267,23 +253,16 @@ def count_samples(
     tokens = ("calls", "input_tokens", "output_tokens")
     dollars = [usage.get("cost_usd", 0.0) for usage in usages]
     return {
-        "samples": {task: _of_splits(found) for task, found in samples.items()},
-        "classes": {
-            task: {name: _of_splits(found) for name, found in sorted(of_task.items())}
-            for task, of_task in classes.items()
-        },
+        "samples": {task: count(task) for task in tasks},
+        "classes": {t: {name: count(t, name) for name in of} for t, of in names.items() if of},
         "discarded": dict(discarded.most_common()),
-        "counts": dict(sorted(counts.items())),
+        "counts": dict(sorted((+counts).items())),
         "usage": {
             **{name: sum(usage.get(name, 0) for usage in usages) for name in tokens},
             # unknown as soon as one price is
             "cost_usd": None if None in dollars else round(sum(dollars), 6),
         },
     }
-
-
-def _of_splits(found: Mapping[str, int]) -> BySplit:
-    return {split: found.get(split, 0) for split in SPLITS}
 
 
 def write_card(folder: Path, card: Card) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
@@ -27,9 +28,16 @@ from colligate.lab.training.trajectories import sort_name_words
 from colligate.library.bm25 import split_words
 from colligate.models.structured import parse
 from colligate.strategies.dualrag.knowledge import ELSE
-from colligate.strategies.dualrag.prompts import Entities, Summary, clean_entities
-from colligate.strategies.longrefiner.method import parse_scope
-from colligate.strategies.longrefiner.selection import parse_titles
+from colligate.strategies.dualrag.prompts import (
+    IDENTIFIER_TOKENS,
+    REASONER_TOKENS,
+    SUMMARY_TOKENS,
+    Entities,
+    Summary,
+    clean_entities,
+)
+from colligate.strategies.longrefiner.method import LABEL_TOKENS, parse_scope
+from colligate.strategies.longrefiner.selection import TITLES_TOKENS, parse_titles
 from colligate.strategies.longrefiner.skeleton import recover
 from colligate.strategies.longrefiner.structuring import (
     COVERAGE,
@@ -38,6 +46,7 @@ from colligate.strategies.longrefiner.structuring import (
     Level,
     structuring_messages,
 )
+from colligate.strategies.rdr2.method import RDR2
 from colligate.strategies.rdr2.router import parse_router_reply
 from colligate.strategies.rdr2.tree import StructureNode, StructureTree, SubTree
 
@@ -50,7 +59,7 @@ LOWER_IS_BETTER = frozenset({"xpl_avg", "col_rate"})
 
 def score_reply(sample: Sample, reply: str) -> Values:
     """Return the values of one reply to a sample."""
-    return SCORES[sample.task](sample, reply)
+    return STEPS[sample.task].score(sample, reply)
 
 
 def average_values(values: Sequence[Values]) -> Values:
@@ -308,13 +317,25 @@ def _f1(same: int, wanted: int, found: int) -> float:
     return 2 * same / (wanted + found) if same else 0.0
 
 
-SCORES = {
-    "router": score_router,
-    "scope": score_scope,
-    "structuring": score_structuring,
-    "selection": score_selection,
-    "reasoner": score_reasoner,
-    "identifier": score_identifier,
-    "summarizer": score_summarizer,
+@dataclass(frozen=True)
+class Step:
+    """What scores the replies of a task, and how inference asks for them.
+
+    A reply has at most `tokens` tokens (None: as many as its prompt) and the form of `schema`.
+    """
+
+    score: Callable[[Sample, str], Values]
+    tokens: int | None = None
+    schema: type[BaseModel] | None = None
+
+
+STEPS: Mapping[str, Step] = {
+    "router": Step(score_router, RDR2().reply_tokens),
+    "scope": Step(score_scope, LABEL_TOKENS),
+    "structuring": Step(score_structuring),
+    "selection": Step(score_selection, TITLES_TOKENS),
+    "reasoner": Step(score_reasoner, REASONER_TOKENS, Reasoning),
+    "identifier": Step(score_identifier, IDENTIFIER_TOKENS, Entities),
+    "summarizer": Step(score_summarizer, SUMMARY_TOKENS, Summary),
 }
-"""What scores a reply, by the name of the task."""
+"""The tasks that are trained, by name."""

@@ -7,21 +7,21 @@ masks nothing.
 
 from __future__ import annotations
 
-import errno
 import json
 import math
+import os
 import re
 import shutil
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colligate.core.events import Listener, Progressed
+from colligate.core.events import Listener, Noted, Progressed
 from colligate.errors import (
     ColligateError,
     MissingExtra,
@@ -29,9 +29,10 @@ from colligate.errors import (
     UsageError,
     WeightsUnavailable,
 )
-from colligate.lab.jobs.files import JsonlReader, json_line, sync_path, write_whole
+from colligate.lab.jobs.files import json_line, sync_path, write_whole
 from colligate.lab.training.recipes import SCHEDULES, Recipe
 from colligate.lab.training.samples import Sample
+from colligate.lab.training.scores import STEPS
 from colligate.models import Message
 from colligate.models.hf.loading import (
     HFTokenizer,
@@ -42,7 +43,6 @@ from colligate.models.hf.loading import (
     load_pretrained,
 )
 from colligate.models.prompts import Prompts
-from colligate.models.weights import hash_file
 
 transformers = import_transformers()
 try:
@@ -50,7 +50,7 @@ try:
         import datasets
         import peft
         import torch
-        from trl import SFTConfig, SFTTrainer, pack_dataset
+        from trl import SFTConfig, SFTTrainer
 except ImportError as _error:
     raise MissingExtra(
         "training needs trl, peft and datasets",
@@ -121,36 +121,21 @@ def score_replies_only(model: Any, inputs: Mapping[str, Any]) -> Iterator[dict[s
         yield {**rest, "shift_labels": labels[:, learnt]}
 
 
-@dataclass(frozen=True)
-class TrainedBase:
-    """The weights that a training begins with, which FSDP or DeepSpeed may share out."""
-
-    source: ModelSource
-    tokenizer: Any
-    sharded: bool = False
-
-
 @contextmanager
-def open_trainer(
-    recipe: Recipe,
-    computation: Computation,
-    base: TrainedBase,
-    samples: tuple[Any, Any],
-    folder: Path,
-) -> Iterator[ReplyTrainer]:
+def open_trainer(inputs: TrainingInputs, folder: Path) -> Iterator[ReplyTrainer]:
     """Load the base and yield its trainer, which writes checkpoints into `folder`.
 
-    `samples` are the data sets to train on and held out. Whatever goes wrong until the end is
-    raised as ColligateError, in one line.
+    Whatever goes wrong until the end is raised as ColligateError, in one line.
     """
+    recipe, held_out = inputs.recipe, build_dataset(inputs.held_out.fitting)
     try:
         with warnings.catch_warnings(action="ignore"):
             trainer = ReplyTrainer(
-                model=_load_base(recipe, computation, base),
-                args=_arguments(recipe, computation, bool(samples[1]), folder),
-                train_dataset=samples[0],
-                eval_dataset=samples[1] or None,
-                processing_class=base.tokenizer,
+                model=_load_base(inputs),
+                args=_arguments(recipe, inputs.computation, bool(held_out), folder),
+                train_dataset=build_dataset(inputs.train.fitting),
+                eval_dataset=held_out or None,
+                processing_class=inputs.tokenizer,
                 peft_config=_lora(recipe) if recipe.method == "lora" else None,
             )
             trainer.remove_callback(transformers.PrinterCallback)
@@ -179,10 +164,7 @@ def _arguments(recipe: Recipe, computation: Computation, evaluates: bool, folder
         use_cpu=not on_device,
         dataloader_pin_memory=on_device,
         gradient_checkpointing=recipe.gradient_checkpointing,
-        # Samples are complete and not too long; packed ones are already in rows.
-        packing=False,
-        padding_free=computation.packing,
-        max_length=None,
+        max_length=None,  # samples are complete and not too long
         logging_steps=recipe.log_every,
         logging_first_step=True,
         logging_nan_inf_filter=False,
@@ -206,8 +188,9 @@ def _arguments(recipe: Recipe, computation: Computation, evaluates: bool, folder
     return arguments
 
 
-def _load_base(recipe: Recipe, computation: Computation, base: TrainedBase) -> Any:
-    source, sharded = base.source, base.sharded
+def _load_base(inputs: TrainingInputs) -> Any:
+    recipe, computation, source = inputs.recipe, inputs.computation, inputs.source
+    sharded = is_sharded()
     # Parameters that are trained need 32 bits for small steps, frozen ones do not. A framework
     # that shares parameters out needs all of them alike.
     dtype = computation.precision if recipe.method == "lora" and not sharded else "float32"
@@ -240,10 +223,6 @@ def _training_error(error: Exception) -> ColligateError:
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
         hint = "--set device_batch=1, gradient_checkpointing=true, or a smaller --set cutoff"
         return ColligateError("training ran out of memory", why, hint)
-    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-    if full or "PytorchStreamWriter failed writing" in str(error):  # torch gives no errno
-        hint = "check that there is room for two checkpoints, then repeat the command to resume"
-        return ColligateError("training could not write a checkpoint", why, hint)
     return ColligateError("training failed", f"{type(error).__name__}: {why}")
 
 
@@ -256,70 +235,61 @@ class Computation:
 
     precision: str  # "bfloat16" or "float32"
     attention: str
-    packing: bool
     accumulation: int
 
 
-@dataclass(frozen=True)
-class Device:
-    """The device of a process, a CUDA GPU or a processor, and how many GPUs there are."""
+def plan_computation(recipe: Recipe, processes: int) -> Computation:
+    """Return how a recipe is computed by so many processes like this one.
 
-    gpus: int = 0
-    bfloat16: bool = True
-    flash_attention: bool = False
-
-    @property
-    def cuda(self) -> bool:
-        """Whether it is a GPU."""
-        return self.gpus > 0
-
-
-def detect_device() -> Device:
-    """Return the device that this process trains on."""
-    cuda = torch.cuda.is_available()
-    return Device(
-        torch.cuda.device_count() if cuda else 0,
-        torch.cuda.is_bf16_supported() if cuda else cpu_has_bfloat16(torch),
-        transformers.utils.is_flash_attn_2_available(),
-    )
-
-
-def plan_computation(
-    recipe: Recipe, samples: int, count_packs: Callable[[], int], processes: int, device: Device
-) -> Computation:
-    """Return how a recipe with so many samples is computed by so many processes.
-
-    `count_packs` returns how many sequences the samples make when packed. UsageError if the global
-    batch cannot be shared among the processes, or the GPU lacks the precision.
+    UsageError if the global batch cannot be shared among them, or the GPU lacks the precision.
     """
+    cuda = torch.cuda.is_available()
+    has_bfloat16 = torch.cuda.is_bf16_supported() if cuda else cpu_has_bfloat16(torch)
     precision = recipe.precision
     if precision == "auto":
-        precision = "bfloat16" if device.bfloat16 else "float32"
-    if precision == "bfloat16" and device.cuda and not device.bfloat16:
+        precision = "bfloat16" if has_bfloat16 else "float32"
+    if precision == "bfloat16" and cuda and not has_bfloat16:
         raise UsageError("precision: bfloat16", "this GPU does not compute in it", "take float32")
-    flash = device.cuda and precision == "bfloat16" and device.flash_attention
-    # On a processor a packed sequence costs more than its samples one by one: attention grows
-    # with the square of the length, and there is no idle hardware to fill.
-    packing = recipe.packing and device.cuda
-    at_once = recipe.device_batch * processes
-    batch = recipe.global_batch
-    if packing:
-        batch = max(at_once, round(batch * count_packs() / samples / at_once) * at_once)
-    if batch % at_once:
+    flash = cuda and precision == "bfloat16" and transformers.utils.is_flash_attn_2_available()
+    accumulation, rest = divmod(recipe.global_batch, recipe.device_batch * processes)
+    if rest:
         raise UsageError(
-            f"global_batch: {batch} samples cannot be shared evenly",
+            f"global_batch: {recipe.global_batch} samples cannot be shared evenly",
             f"there are {processes} processes that take {recipe.device_batch} at a time",
             "change --set global_batch, --set device_batch, or the number of processes",
         )
-    attention = "flash_attention_2" if flash else "sdpa"
-    return Computation(precision, attention, packing, batch // at_once)
+    return Computation(precision, "flash_attention_2" if flash else "sdpa", accumulation)
+
+
+# The processes of a training. `accelerate launch --config_file FILE -m colligate train fit ...`
+# starts one for each GPU (`recipes.list_launch_files`) and describes them in the environment.
+
+
+def is_first() -> bool:
+    """Return whether this process is the one that writes and reports."""
+    return int(os.environ.get("RANK", 0)) == 0
+
+
+def count_gpus() -> int:
+    """Return how many GPUs this machine has."""
+    found: int = torch.cuda.device_count()
+    return found
+
+
+def count_processes() -> int:
+    """Return how many processes train together."""
+    return int(os.environ.get("WORLD_SIZE", 1))
+
+
+def is_sharded() -> bool:
+    """Return whether FSDP or DeepSpeed shares the model out among the processes."""
+    sharding = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+    return any(os.environ.get(name, "").lower() == "true" for name in sharding)
 
 
 # Samples as tokens. The prompt's are those that `hf:` models get at inference, by the same code.
 # The reply's follow as if the model had written them, with the token that ends its turn.
 
-# Inference asks these with a schema, or for the odds of labels: no room for thinking.
-_WITHOUT_THINKING = frozenset({"scope", "reasoner", "identifier", "summarizer"})
 _PROBE = "REPLY"
 
 
@@ -362,7 +332,9 @@ class Encoder:
     def encode(self, sample: Sample) -> Encoded:
         """Return all tokens of a sample; RequestRefused if the chat template refuses it."""
         prompts = self.prompts
-        rendered = prompts.render(sample.prompt, think=sample.task not in _WITHOUT_THINKING)
+        # A reply that has a schema, or is a label, leaves no room for thinking.
+        thinks = sample.task != "scope" and STEPS[sample.task].schema is None
+        rendered = prompts.render(sample.prompt, think=thinks)
         # If a template opens the thinking itself, the reply begins by closing it.
         closing = "\n</think>\n\n" if prompts.opens_thinking(rendered) else ""
         prompt = prompts.encode(rendered)
@@ -401,11 +373,25 @@ def _find_end_of_turn(prompts: Prompts, tokenizer: Any, name: str) -> int:
     return end
 
 
-def build_dataset(encoded: Sequence[Encoded], cutoff: int, *, packing: bool) -> Any:
-    """Return the samples as TRL takes them: tokens and labels; if packed, several in a row."""
+def build_dataset(encoded: Sequence[Encoded]) -> Any:
+    """Return the samples as TRL takes them: tokens and labels."""
     columns = {"input_ids": [e.ids for e in encoded], "labels": [e.labels for e in encoded]}
-    made = datasets.Dataset.from_dict(columns)
-    return pack_dataset(made, cutoff, "bfd") if packing else made
+    return datasets.Dataset.from_dict(columns)
+
+
+@dataclass(frozen=True)
+class TrainingInputs:
+    """All that a training starts from; `digests` are those of the files of samples, by name."""
+
+    recipe: Recipe
+    base: str
+    source: ModelSource
+    tokenizer: Any
+    train: Encodings
+    held_out: Encodings
+    digests: Mapping[str, str]
+    computation: Computation
+    emit: Listener
 
 
 # While a training runs.
@@ -425,22 +411,25 @@ class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         # A checkpoint has the log up to its step: what was measured after it is measured again.
-        points = [CurvePoint.from_log(entry) for entry in state.log_history if _has_loss(entry)]
+        points = [_to_point(entry) for entry in state.log_history if _has_loss(entry)]
         if state.is_world_process_zero:
-            write_whole(self._curve, (json_line(point.to_json()) for point in points))
-        self._seconds_before = points[-1].seconds if points else 0.0
+            write_whole(self._curve, map(json_line, points))
+        self._seconds_before = points[-1]["seconds"] if points else 0.0
         self._began = time.perf_counter()
 
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         entry = state.log_history[-1]
         if not _has_loss(entry):
             return
-        for name in ("loss", "eval_loss"):
-            require_finite(entry.get(name, 0.0), state.global_step)
+        for loss in (entry.get("loss", 0.0), entry.get("eval_loss", 0.0)):
+            if not math.isfinite(loss):
+                what = f"the loss of step {state.global_step} is not a number"
+                hint = "take a smaller --set learning_rate, or --set precision=float32"
+                raise ColligateError(what, str(loss), hint)
         entry["seconds"] = round(self._seconds_before + time.perf_counter() - self._began, 2)
         if state.is_world_process_zero:
             with self._curve.open("a", encoding="utf-8") as out:
-                out.write(json_line(CurvePoint.from_log(entry).to_json()))
+                out.write(json_line(_to_point(entry)))
         self._report(state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -455,7 +444,7 @@ class TrainingObserver(transformers.TrainerCallback):  # type: ignore[misc, name
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._accelerator.wait_for_everyone()
         if state.is_world_process_zero:
-            seal_checkpoint(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
     def _report(self, state: Any) -> None:
         found = []
@@ -469,76 +458,32 @@ def _has_loss(entry: Mapping[str, Any]) -> bool:
     return "loss" in entry or "eval_loss" in entry
 
 
-def require_finite(loss: float, step: int) -> None:
-    """Raise ColligateError if a loss is not a finite number: nothing can be learnt any more."""
-    if not math.isfinite(loss):
-        hint = "take a smaller --set learning_rate, or --set precision=float32"
-        raise ColligateError(f"the loss of step {step} is not a number", str(loss), hint)
+# The curve has a line for each measurement. `loss` is the mean negative log-likelihood (nats) of
+# the reply tokens learnt since the last line, `held_out_loss` that of held-out samples, `lr` the
+# learning rate. `tokens` and `seconds` count from the beginning, over all sessions.
 
 
-# The curve: a line of `curve.jsonl` for each measurement.
+def _to_point(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the line of the curve for an entry of the trainer's log."""
+    point = {
+        "step": entry["step"],
+        "epoch": round(entry.get("epoch", 0.0), 4),
+        "tokens": int(entry.get("num_input_tokens_seen", 0)),
+        "seconds": entry.get("seconds", 0.0),
+    }
+    named = {"loss": "loss", "learning_rate": "lr", "eval_loss": "held_out_loss"}
+    return point | {name: entry[key] for key, name in named.items() if key in entry}
 
 
-@dataclass(frozen=True)
-class CurvePoint:
-    """The measurements after a step.
-
-    `loss` is the mean negative log-likelihood (nats) of the reply tokens learnt since the last
-    point, `held_out_loss` that of the held-out samples; a point has one of them or both. `lr` is
-    the learning rate. `tokens` and `seconds` count from the beginning, over all sessions.
-    """
-
-    step: int
-    epoch: float
-    tokens: int
-    seconds: float
-    loss: float | None = None
-    lr: float | None = None
-    held_out_loss: float | None = None
-
-    @classmethod
-    def from_log(cls, entry: Mapping[str, Any]) -> CurvePoint:
-        """Return the point of an entry of the trainer's `log_history`."""
-        return cls(
-            step=entry["step"],
-            epoch=round(entry.get("epoch", 0.0), 4),
-            tokens=int(entry.get("num_input_tokens_seen", 0)),
-            seconds=entry.get("seconds", 0.0),
-            loss=entry.get("loss"),
-            lr=entry.get("learning_rate"),
-            held_out_loss=entry.get("eval_loss"),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the point as a line holds it, without what was not measured."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+def read_curve(file: Path) -> list[dict[str, Any]]:
+    """Read the lines of a curve; empty if there is no file."""
+    return list(map(json.loads, file.read_bytes().splitlines())) if file.is_file() else []
 
 
-def read_curve(file: Path) -> list[CurvePoint]:
-    """Read a curve, also one whose last line was cut off; empty if there is no file."""
-    return list(_POINTS.read(file)) if file.is_file() else []
+# Checkpoints. A process may be killed while it writes one: what has no mark is not complete.
 
-
-_POINTS = JsonlReader(
-    lambda line: CurvePoint(**line), "a line of a curve", "delete the line, or the file"
-)
-
-
-# Checkpoints. One is sealed when all of it is on the disk: `whole.json` has the size and SHA-256 of
-# each file. One without a seal was being written when the process was killed: it is removed and
-# the one before it counts. One that differs from its seal was damaged later: that is an error, and
-# training does not resume from it or from an earlier one.
-
-SEAL = "whole.json"
+MARK = "whole.json"
 _NAME = re.compile(r"checkpoint-\d+")
-
-
-def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a folder by step, sealed or not."""
-    if not folder.is_dir():
-        return []
-    found = (each for each in folder.iterdir() if each.is_dir() and _NAME.fullmatch(each.name))
-    return sorted(found, key=step_of)
 
 
 def step_of(checkpoint: Path) -> int:
@@ -546,55 +491,19 @@ def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
-def seal_checkpoint(checkpoint: Path) -> None:
-    """Record that a checkpoint is complete. Blocks."""
-    files = sorted(f for f in checkpoint.rglob("*") if f.is_file() and f.name != SEAL)
-    for file in files:
+def mark_whole(checkpoint: Path) -> None:
+    """Record that all of a checkpoint is on the disk. Blocks."""
+    for file in checkpoint.rglob("*"):
         sync_path(file)
-    digests = {
-        file.relative_to(checkpoint).as_posix(): {
-            "bytes": file.stat().st_size,
-            "sha256": hash_file(file),
-        }
-        for file in files
-    }
-    write_whole(checkpoint / SEAL, [json.dumps(digests, indent=1)])
+    write_whole(checkpoint / MARK, ["{}"])
 
 
-def remove_unsealed(folder: Path) -> list[Path]:
-    """Remove the checkpoints without a seal and return their paths."""
-    torn = [each for each in list_checkpoints(folder) if not (each / SEAL).is_file()]
-    for each in torn:
-        shutil.rmtree(each)
-    return torn
-
-
-def find_newest(folder: Path) -> Path | None:
-    """Return the last sealed checkpoint, if any, without checking its files."""
-    sealed = [each for each in list_checkpoints(folder) if (each / SEAL).is_file()]
-    return sealed[-1] if sealed else None
-
-
-def check_seal(checkpoint: Path) -> None:
-    """Compare every byte of a checkpoint with its seal; ColligateError names a damaged file."""
-    earlier = [e for e in list_checkpoints(checkpoint.parent) if step_of(e) < step_of(checkpoint)]
-    after = f"from {earlier[-1].name}" if earlier else "from the start"
-    hint = f"delete that folder, and the same command resumes {after}"
-
-    def damaged(why: str) -> ColligateError:
-        return ColligateError(f"the checkpoint {checkpoint} is damaged", why, hint)
-
-    try:
-        digests = json.loads((checkpoint / SEAL).read_text("utf-8"))
-        wanted = {str(name): (int(f["bytes"]), str(f["sha256"])) for name, f in digests.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise damaged(f"its {SEAL} cannot be read") from error
-    for name, (size, digest) in wanted.items():
-        file = checkpoint / name
-        try:
-            if file.stat().st_size != size:
-                raise damaged(f"{name} has {file.stat().st_size:,} bytes and had {size:,}")
-            if hash_file(file) != digest:
-                raise damaged(f"{name} has changed since it was written")
-        except OSError as error:
-            raise damaged(f"{name} cannot be read ({error.strerror or error})") from error
+def find_checkpoint(folder: Path, emit: Listener) -> Path | None:
+    """Return the last complete checkpoint, if any, and remove those that are not complete."""
+    found = [each for each in folder.glob("checkpoint-*") if _NAME.fullmatch(each.name)]
+    for each in found:
+        if not (each / MARK).is_file():
+            text = f"{each.name} was not complete: its writing was interrupted; it was removed"
+            emit(Noted(text, warning=True))
+            shutil.rmtree(each)
+    return max((each for each in found if each.exists()), key=step_of, default=None)

@@ -19,19 +19,16 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel
 
 from colligate.core.answer import Answer
-from colligate.core.events import Asked, Event, to_plain
+from colligate.core.events import Asked, Event
 from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.documents.languages import detect_language
-from colligate.documents.sentences import split_sentences
-from colligate.documents.tokens import CJK
-from colligate.lab.bench.metrics.answers import normalise_dual, remove_citation_marks
+from colligate.lab.bench.metrics.answers import remove_citation_marks
 from colligate.models import Message
 from colligate.models.structured import json_schema_of, with_schema
 from colligate.strategies.dualrag.knowledge import ELSE, Fragment, KnowledgeOutline
@@ -101,7 +98,7 @@ class StepState:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A run from its question to its answer (without citation marks) and the places it `cited`.
+    """A run from its question to its answer (without citation marks).
 
     `calls` are what the model was asked on the way.
     """
@@ -112,31 +109,11 @@ class Trajectory:
     stop: str = ""
     answer: str = ""
     short: str = ""
-    found: bool = False
-    cited: tuple[Span, ...] = ()
     calls: Calls = frozenset()
 
     def was_asked(self, messages: Sequence[Message], schema: type[BaseModel]) -> bool:
         """Whether the run made exactly this call for a `schema`."""
         return _was_asked(self.calls, messages, schema)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all but the calls, with the outline that each step began with."""
-        states = replay(self.steps)
-        steps = [
-            {"outline": state.outline, **to_plain(step)}
-            for step, state in zip(self.steps, states, strict=True)
-        ]
-        return {
-            "id": self.id,
-            "question": self.question,
-            "steps": steps,
-            "stop": self.stop,
-            "answer": self.answer,
-            "short": self.short,
-            "found": self.found,
-            "cited": to_plain(self.cited),
-        }
 
 
 async def read_trajectory(id_: str, question: str, run: Run, answer: Answer) -> Trajectory:
@@ -167,8 +144,6 @@ async def read_trajectory(id_: str, question: str, run: Run, answer: Answer) -> 
         stop=next((each.reason.value for each in _select(Stopped, events)), ""),
         answer=remove_citation_marks(answer.text) if answer.found else "",
         short=remove_citation_marks(answer.short or "") if answer.found else "",
-        found=answer.found,
-        cited=tuple(each.span for each in answer.citations) if answer.found else (),
         calls=calls,
     )
 
@@ -238,15 +213,14 @@ def _select(kind: type[E], events: Iterable[Event]) -> list[E]:
 # Which gold document an entity means.
 #
 # The paper asks a reranker: the gold title with the best score, if that is above 0 (of logits). So
-# does this if a cross-encoder is named. Without one a title is meant if all words of the shorter of
-# the two are in the longer, and the same numbers. If no title is meant, the spans that our outline
-# keeps decide: most of what is known of the entity is from one gold document.
+# does this if a cross-encoder is named. Without one a title is meant if the name has all its words.
+# If no title is meant, the spans that our outline keeps decide: most of what is known of the entity
+# is from one gold document.
 
 TitleScorer = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 """Scores each title for a name, as a reranker does."""
 
 _MOSTLY = 0.5
-_ROMAN = re.compile(r"[IVX]+")
 _QUALIFIED = re.compile(r"\s*\([^()]*\)\s*$")  # "Silver Harbour (film)"
 
 
@@ -264,13 +238,8 @@ class GoldMatch:
     """The gold document that an entity means. Scores compare within one `how`."""
 
     gold: GoldDocument
-    how: Literal["reranker", "words", "knowledge"]
+    how: str  # "reranker", "words" or "knowledge"
     score: float
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """A sort key, best last: a match by name is better than one by knowledge."""
-        return self.how != "knowledge", self.score
 
 
 async def match_entities(
@@ -300,7 +269,6 @@ async def _match_name(
     titled = [gold for gold in golds if gold.title]
     if not titled:
         return None
-    how: Literal["reranker", "words"]
     if score_titles is None:
         how, over, scores = "words", 0.0, [_score_words(entity, gold.title) for gold in titled]
     else:
@@ -310,29 +278,13 @@ async def _match_name(
 
 
 def _score_words(name: str, title: str) -> float:
-    """Return the F1 of the words of name and title if one has all of the other's, otherwise 0.
+    """Return the share of a name's words that are the title's if it has all of them, otherwise 0.
 
-    Brackets at the end of a title only count if the name has brackets too. Numbers must agree:
-    those of the name must be in the title, those of the title before its brackets in the name.
+    Brackets at the end of a title do not count.
     """
-    bare = title if _QUALIFIED.search(name) else _QUALIFIED.sub("", title) or title
-    if not _find_numbers(bare) <= _find_numbers(name) <= _find_numbers(title):
-        return 0.0
-    return max(
-        _overlap_f1(set(sort_name_words(name)), set(sort_name_words(each)))
-        for each in (title, bare)
-    )
-
-
-def _overlap_f1(one: set[str], other: set[str]) -> float:
-    if not one or not other or not (one <= other or other <= one):
-        return 0.0
-    return 2 * min(len(one), len(other)) / (len(one) + len(other))
-
-
-def _find_numbers(text: str) -> set[str]:
-    """Return the numbers in a text, also Roman ones; a lone I, V or X is one of them."""
-    return {w for w in re.findall(r"\w+", text) if any(map(str.isdigit, w)) or _ROMAN.fullmatch(w)}
+    bare = _QUALIFIED.sub("", title) or title
+    said, wanted = set(sort_name_words(name)), set(sort_name_words(bare))
+    return len(wanted) / len(said) if wanted and wanted <= said else 0.0
 
 
 def _match_knowledge(spans: Sequence[Span], golds: Sequence[GoldDocument]) -> GoldMatch | None:
@@ -361,40 +313,21 @@ def quote_statements(
     return found[:MOST_STATEMENTS]
 
 
-def find_gold_statement(
-    gold: GoldDocument, passages: Sequence[Passage], claim: str
-) -> list[SummaryStatement]:
+def find_gold_statement(gold: GoldDocument, passages: Sequence[Passage]) -> list[SummaryStatement]:
     """Return the gold's first named sentence that a passage has, if any.
 
-    Blanks and line breaks may differ. If the gold has no named sentences, or what it names is
-    longer than a passage, it is the sentence of such passages that shares most words with the
-    `claim`.
+    Blanks and line breaks may differ. What is named may be longer than a passage; it is then the
+    passage that is stated, and so is the gold's first one if nothing is named.
     """
     own = [(n, each.text) for n, each in enumerate(passages, 1) if each.document_id == gold.id]
-    for words in filter(None, map(str.split, gold.sentences)):
-        pattern = re.compile(r"\s+".join(map(re.escape, words)))
+    for named in gold.sentences:
+        pattern = re.compile(r"\s+".join(map(re.escape, named.split())))
         for number, text in own:
+            if " ".join(text.split()) in " ".join(named.split()):
+                return [_make_statement(number, text, text)]
             if found := pattern.search(text):
                 return [_make_statement(number, found[0], found[0])]
-    if gold.sentences:
-        own = [(number, text) for number, text in own if _is_named(text, gold.sentences)]
-    wanted = set(split_answer_words(claim))
-    best: SummaryStatement | None = None
-    most = 0
-    for number, text in own:
-        for start, end in split_sentences(text, detect_language(text)):
-            sentence = text[start:end]
-            shared = len(wanted.intersection(split_answer_words(sentence)))
-            if shared > most:
-                best, most = _make_statement(number, sentence, sentence), shared
-    return [best] if best is not None else []
-
-
-def _is_named(text: str, named: Sequence[str]) -> bool:
-    """Return whether most words of a passage are in one of the texts that are named."""
-    words = split_answer_words(text)
-    known = (set(split_answer_words(each)) for each in named)
-    return any(sum(word in each for word in words) > _MOSTLY * len(words) for each in known)
+    return [] if gold.sentences else [_make_statement(n, text, text) for n, text in own[:1]]
 
 
 def _make_statement(number: int, quote: str, sentence: str) -> SummaryStatement:
@@ -410,18 +343,7 @@ def _shorten(text: str, longest: int) -> str:
     """Return as many whole words of a text as fit."""
     if len(text) <= longest:
         return text
-    cut = text[: longest + 1].rpartition(" ")[0]
-    return cut or text[:longest]
-
-
-# Chinese and Japanese have no blanks between words, and signs of their own.
-_WORD = re.compile(rf"[{CJK}]|[^\s{CJK}\u3001-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f]+")
-
-
-def split_answer_words(text: str) -> list[str]:
-    """Return the words of a text, normalised as DualRAG does; each sign of Chinese is one."""
-    # Composed again: Hangul and kana would be split within a character.
-    return _WORD.findall(unicodedata.normalize("NFC", normalise_dual(text)))
+    return text[: longest + 1].rpartition(" ")[0] or text[:longest]
 
 
 def sort_name_words(name: str) -> tuple[str, ...]:

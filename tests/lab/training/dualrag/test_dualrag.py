@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from colligate.core.prompts import Reasoning
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.lab.bench.participants import ModelNames
@@ -24,10 +23,7 @@ from colligate.lab.training.trajectories import (
 from colligate.models import Capability, Message, Role
 from colligate.models.structured import parse
 from colligate.strategies.dualrag.knowledge import Fragment
-from colligate.strategies.dualrag.prompts import (
-    Entities,
-    Summary,
-)
+from colligate.strategies.dualrag.prompts import Entities, Summary
 from colligate.testing import ScriptedModel
 from support.embedders import SameEmbedder
 
@@ -103,26 +99,9 @@ async def test_right_runs_are_taught_and_every_run_is_kept(curate, records, worl
         for file in (tmp_path / "out" / "trajectories").iterdir()
     ]
     assert {each["id"]: each["right"] for each in kept} == {"a": True, "b": False}
-    assert all(len(each["steps"]) == 4 for each in kept)
+    assert all(sum(event["event"] == "reasoned" for event in each["events"]) == 4 for each in kept)
     assert "No judge was named" in card.filters[0]
-    assert "shares most words" in card.filters[1]
-
-
-async def test_a_sentence_that_a_record_names_by_its_number_repairs(
-    curate, records, world, tmp_path
-):
-    def blind(call):
-        return {"statements": [] if "<entity>Lund" in call.prompt else world.facts(call)}
-
-    meta = {"supporting_facts": [["Lund", 1], ["Lund", 9], ["Boats", 0]]}
-    asked = [records("a", "Lund", meta=meta), records("b", "Lund", meta={"supporting_facts": 1})]
-    await curate(asked, world(Summary=blind), settings=(*SETTINGS, "rounds=3"))
-    repaired = {
-        sample.meta["question"]: json.loads(sample.target)["statements"][0]["sentence"]
-        for sample in every_sample(tmp_path / "out")
-        if sample.meta["class"] == "repaired"
-    }
-    assert repaired == {"a": "It has a cathedral.", "b": "Lund is a town in Sweden."}
+    assert "words are all in its name" in card.filters[1]
 
 
 async def test_a_judge_says_what_is_right_where_one_is_named(curate, records, world, tmp_path):
@@ -171,11 +150,6 @@ async def test_what_cannot_be_curated_is_reported(curate, records, world, tmp_pa
         ("首都は東京です。", "東京です", "東京", True),
         ("수도는 서울은 아니다.", "", "서울", True),
         ("鲁迅于1881年出生在绍兴。", "", "兴绍", False),
-        ("が", "", "か", False),
-        ("大阪、京都です。", "", "京都", True),
-        ("現在は京都です。", "", "京都", True),
-        ("他出生于1881年。", "北京", "北京", True),
-        ("佐々木です。", "", "佐々木", True),
     ],
 )
 def test_a_right_answer_is_told_by_its_words(answer, short, gold, right):
@@ -212,9 +186,6 @@ def test_only_a_reranker_whose_scores_mean_something_decides_on_titles(name, ove
 # Which samples a run gives.
 
 
-ANSWERS = ("Sweden",)
-
-
 def of(found, task) -> dict:
     """The samples of a task by the last part of their ids."""
     return {s.id.rpartition("/")[2]: s for s in found.samples if s.task == task}
@@ -246,7 +217,7 @@ class Learner:
 
 async def test_a_model_that_learnt_a_good_run_runs_just_so(answered, world, golds):
     first, model = await answered(world())
-    found = await draw_role_samples(first, golds, ANSWERS)
+    found = await draw_role_samples(first, golds)
     assert not found.discarded
     assert classes(found, "reasoner") == ["retrieve"] * 3 + ["enough"]
     assert classes(found, "identifier") == ["as it was"] * 3
@@ -291,7 +262,7 @@ async def test_entities_are_linked_to_golds_and_what_is_redundant_goes(
 ):
     first, _ = await answered(astray)
     assert [len(step.looked) for step in first.steps] == [2, 1, 2, 0]
-    found = await draw_role_samples(first, golds, ANSWERS)
+    found = await draw_role_samples(first, golds)
     taught = of(found, "identifier")
     assert asked(taught["1"]) == [("Silver Harbour", ["Director"])]
     assert asked(taught["2"]) == [("Ada Mercer", ["Where was Ada Mercer born?"])]
@@ -307,7 +278,7 @@ async def test_entities_are_linked_to_golds_and_what_is_redundant_goes(
 async def test_a_model_that_learnt_the_linked_run_meets_its_very_prompts(
     answered, world, golds, astray
 ):
-    found = await draw_role_samples((await answered(astray))[0], golds, ANSWERS)
+    found = await draw_role_samples((await answered(astray))[0], golds)
     found.samples = list(of(found, "identifier").values())
     learner = Learner(found, world())
     await answered(learner)
@@ -325,53 +296,36 @@ def restless(world):
     return world(Reasoning=more)
 
 
-async def test_who_wants_more_though_all_is_known_is_taught_the_answer(answered, golds, restless):
+async def test_who_wants_more_though_all_is_known_or_repeats_itself_teaches_nothing(
+    answered, world, golds, restless
+):
     first, _ = await answered(restless, rounds=4)
     assert len(first.steps) == 4
-    found = await draw_role_samples(first, golds, ANSWERS, tasks=["reasoner"])
-    assert classes(found, "reasoner") == ["retrieve"] * 3 + ["enough, corrected"]
-    taught, _ = parse(of(found, "reasoner")["4"].target, Reasoning)
-    assert taught.thought == first.answer
-    assert not taught.need_retrieve
-
-
-async def test_it_is_not_where_the_outline_lacks_what_the_answer_cites(answered, golds, restless):
-    first, _ = await answered(restless)
-    elsewhere = replace(first, cited=(*first.cited, Span("boats", 0, 5)))
-    found = await draw_role_samples(elsewhere, golds, ANSWERS, tasks=["reasoner"])
+    found = await draw_role_samples(first, golds, tasks=["reasoner"])
     assert classes(found, "reasoner") == ["retrieve"] * 3
-    assert found.discarded == {
-        "reasoner: more wanted though all gold documents were known": 1,
-        "reasoner: a thought that it had before": 1,
-    }
+    assert found.discarded == {"reasoner: more wanted though all gold documents were known": 1}
     # More may be wanted as long as a gold is missing.
     found = await draw_role_samples(
-        elsewhere, [*golds, GoldDocument("boats", "Boats")], ANSWERS, tasks=["reasoner"]
+        first, [*golds, GoldDocument("boats", "Boats")], tasks=["reasoner"]
     )
     assert classes(found, "reasoner") == ["retrieve"] * 4
+    first, _ = await answered(world(Reasoning={"thought": "Where?", "need_retrieve": True}))
+    found = await draw_role_samples(first, golds, tasks=["reasoner"])
+    assert classes(found, "reasoner") == ["retrieve"]
+    assert found.discarded["reasoner: a thought that it had before"] > 1
 
 
 async def test_a_reply_of_the_reasoner_that_cannot_be_read_is_left_out(answered, world, golds):
     first, _ = await answered(world(Reasoning="hm"), rounds=1)
-    found = await draw_role_samples(first, golds, ANSWERS, tasks=["reasoner"])
+    found = await draw_role_samples(first, golds, tasks=["reasoner"])
     assert not found.samples
     assert found.discarded == {"reasoner: its reply could not be read": 1}
-
-
-async def test_who_repeats_itself_is_taught_the_answer(answered, world, golds):
-    first, _ = await answered(world(Reasoning={"thought": "Where?", "need_retrieve": True}))
-    found = await draw_role_samples(first, golds, ANSWERS, tasks=["reasoner"])
-    assert classes(found, "reasoner") == ["retrieve", "enough, corrected"]
-    *_, corrected = of(found, "reasoner").values()
-    taught, _ = parse(corrected.target, Reasoning)
-    assert taught.thought == first.answer
-    assert not taught.need_retrieve
 
 
 async def test_an_outline_that_was_cut_is_not_taught(answered, world, golds):
     first, _ = await answered(world())
     unasked = replace(first, calls=frozenset())
-    found = await draw_role_samples(unasked, golds, ANSWERS)
+    found = await draw_role_samples(unasked, golds)
     assert found.discarded["reasoner: it was not shown the whole outline"] == 4
     assert found.discarded["identifier: it was not shown the whole outline"] == 3
 
@@ -381,21 +335,21 @@ async def test_a_summary_that_missed_the_gold_is_repaired(answered, world, golds
         return {"statements": [] if "<entity>Lund" in call.prompt else world.facts(call)}
 
     first, _ = await answered(world(Summary=blind), rounds=3)
-    found = await draw_role_samples(first, golds, ANSWERS, tasks=["summarizer"])
+    found = await draw_role_samples(first, golds, tasks=["summarizer"])
     assert classes(found, "summarizer") == ["as it was", "as it was", "repaired"]
     sample = of(found, "summarizer")["3.1"]
     (stated,) = parse(sample.target, Summary)[0].statements
-    assert stated.quote == stated.sentence == "Lund is a town in Sweden."
+    assert stated.quote == stated.sentence == texts["lund"].strip()
     passages = sample.prompt[-1].content.split("</passage number")
     assert stated.quote in passages[stated.passage - 1]
 
     named = [*golds[:2], GoldDocument("lund", "Lund", ("It has a cathedral.",))]
-    found = await draw_role_samples(first, named, ANSWERS, tasks=["summarizer"])
+    found = await draw_role_samples(first, named, tasks=["summarizer"])
     (stated,) = parse(of(found, "summarizer")["3.1"].target, Summary)[0].statements
     assert stated.sentence == "It has a cathedral."
 
     unread = [*golds[:2], GoldDocument("sweden", "Lund")]
-    found = await draw_role_samples(first, unread, ANSWERS, tasks=["summarizer"])
+    found = await draw_role_samples(first, unread, tasks=["summarizer"])
     assert classes(found, "summarizer")[2] == "nothing, of a gold"
     assert json.loads(of(found, "summarizer")["3.1"].target) == {"statements": []}
 
@@ -404,19 +358,19 @@ async def test_an_entity_of_no_gold_is_to_be_summed_up_in_nothing(answered, gold
     first, _ = await answered(astray)
     (boats, _) = first.steps[0].looked
     assert boats.fragments
-    found = await draw_role_samples(first, golds, ANSWERS, tasks=["summarizer"])
+    found = await draw_role_samples(first, golds, tasks=["summarizer"])
     sample = of(found, "summarizer")["1.1"]
     assert sample.meta["class"] == "nothing, of no gold"
     assert json.loads(sample.target) == {"statements": []}
     # Of a gold by whatever name, it stays.
     found = await draw_role_samples(
-        first, [GoldDocument("boats", "A Treatise")], ANSWERS, tasks=["summarizer"]
+        first, [GoldDocument("boats", "A Treatise")], tasks=["summarizer"]
     )
     assert of(found, "summarizer")["1.1"].meta["class"] == "as it was"
 
 
 async def test_without_golds_only_reasoning_is_taught(answered, world):
-    found = await draw_role_samples((await answered(world()))[0], [], ANSWERS)
+    found = await draw_role_samples((await answered(world()))[0], [])
     assert {sample.task for sample in found.samples} == {"reasoner"}
     assert sum(found.discarded.values()) == 1
 
@@ -432,8 +386,7 @@ def spans(*ids) -> list[Span]:
         ("director of Silver Harbour", "Silver Harbour (film)"),
         ("the silver harbour film", "Silver Harbour (film)"),
         ("Ada Mercer's mother", "Ada Mercer"),
-        ("Mercer", "Ada Mercer"),
-        ("Silver Harbour (book)", None),
+        ("Mercer", None),
         ("Ada Harbour", None),
         ("Boats", None),
         ("else", None),
@@ -443,20 +396,6 @@ async def test_a_name_means_the_gold_whose_words_it_has(entity, title):
     golds = [GoldDocument("film", "Silver Harbour (film)"), GoldDocument("mercer", "Ada Mercer")]
     found = await match_entities({entity: []}, golds)
     assert (found[entity].gold.title if entity in found else None) == title
-
-
-@pytest.mark.parametrize(
-    ("entity", "title", "meant"),
-    [
-        ("Elizabeth II", "Elizabeth I", False),
-        ("Kick-Ass", "Kick-Ass 2 (film)", False),
-        ("True Grit (2010 film)", "True Grit (1969 film)", False),
-        ("True Grit", "True Grit (1969 film)", True),
-        ("2004 Olympics", "Olympics", False),
-    ],
-)
-async def test_reigns_and_years_are_told_apart(entity, title, meant):
-    assert bool(await match_entities({entity: []}, [GoldDocument("a", title)])) == meant
 
 
 async def test_a_reranker_says_what_is_meant_where_there_is_one():
@@ -492,9 +431,7 @@ async def test_a_reply_that_is_too_long_for_inference_is_left_out(answered, worl
     passage = Passage(Span("film", 0, len(text)), text, "Silver Harbour")
     long = tuple(Fragment(f"{n}: {text[:590]}", (passage.span,)) for n in range(8))
     steps = (replace(step, looked=(replace(looked, passages=(passage,), fragments=long),)),)
-    found = await draw_role_samples(
-        replace(first, steps=steps), golds, ANSWERS, tasks=["summarizer"]
-    )
+    found = await draw_role_samples(replace(first, steps=steps), golds, tasks=["summarizer"])
     assert found.discarded == {"summarizer: the reply would be longer than a reply may be": 1}
 
 
@@ -510,33 +447,16 @@ def test_quotes_are_as_the_prompt_shows_them_and_no_longer_than_may_be():
     assert Message("user", stated.quote)
 
 
-def test_a_gold_without_sentences_says_what_is_looked_for():
-    text = "Lund is old. The town of Lund lies in Sweden. Sweden is large."
-    passage = Passage(Span("lund", 0, len(text)), text, "Lund")
-    other = Passage(Span("x", 0, 30), "The town of Lund is in Sweden.", "X")
-    gold = GoldDocument("lund", "Lund")
-    (stated,) = find_gold_statement(gold, [other, passage], "In which country is the town of Lund?")
-    assert (stated.passage, stated.sentence) == (2, "The town of Lund lies in Sweden.")
-    assert find_gold_statement(gold, [passage], "Ada Mercer's boats") == []
-    assert find_gold_statement(gold, [other], "town of Lund") == []
-
-
-def test_a_named_text_is_found_in_the_passages_own_characters():
+def test_what_a_gold_says_is_in_the_passages_own_characters():
     text = "Lund is old. The town of Lund\nlies in Sweden. Sweden is large."
     passage = Passage(Span("lund", 0, len(text)), text, "Lund")
-    gold = GoldDocument("lund", "Lund", ("The town of  Lund lies in Sweden.",))
-    (stated,) = find_gold_statement(gold, [passage], "")
-    assert stated.quote == "The town of Lund\nlies in Sweden."
+    other = Passage(Span("x", 0, 30), "The town of Lund is in Sweden.", "X")
+    gold = GoldDocument("lund", "Lund", ("Not there.", "The town of  Lund lies in Sweden."))
+    (stated,) = find_gold_statement(gold, [other, passage])
+    assert (stated.passage, stated.quote) == (2, "The town of Lund\nlies in Sweden.")
     assert stated.sentence == "The town of Lund lies in Sweden."
-
-
-def test_of_a_named_page_longer_than_a_passage_a_sentence_is_stated():
-    text = "Lund is old. The town of Lund lies in Sweden."
-    page = f"LUND\n{text}\nIts cathedral was consecrated by an archbishop."
-    shown = Passage(Span("lund", 5, 5 + len(text)), text, "Lund")
-    boats = "Boats leave twice a day. The town of Malmo is near."
-    elsewhere = Passage(Span("lund", 900, 900 + len(boats)), boats, "Lund")
-    gold = GoldDocument("lund", "Lund", (page,))
-    (stated,) = find_gold_statement(gold, [elsewhere, shown], "In which country is the town?")
-    assert (stated.passage, stated.quote) == (2, "The town of Lund lies in Sweden.")
-    assert find_gold_statement(gold, [elsewhere], "In which country is the town?") == []
+    assert find_gold_statement(gold, [other]) == []
+    # A paragraph that is longer than a passage; and a gold that names no sentence.
+    for named in ((f"LUND\n{text}\nIts cathedral was consecrated.",), ()):
+        (stated,) = find_gold_statement(GoldDocument("lund", "Lund", named), [other, passage])
+        assert (stated.passage, stated.quote) == (2, text)

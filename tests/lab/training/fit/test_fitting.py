@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import shutil
 import signal
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +15,13 @@ import pytest
 from colligate.core import Event
 from colligate.core.events import Noted, Progressed
 from colligate.errors import ColligateError, UsageError
-from colligate.lab.training import fit, fitting
-from colligate.lab.training.fitting import Fitted, Rank, catch_signals, read_rank
-from colligate.lab.training.recipes import Recipe, read_recipe
+from colligate.lab.training import fit
+from colligate.lab.training.fitting import Fitted, catch_signals
+from colligate.lab.training.recipes import read_recipe
 from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from colligate.lab.training.trainer import (
-    SEAL,
+    MARK,
     Computation,
-    Device,
     plan_computation,
     read_curve,
     step_of,
@@ -110,9 +106,9 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def losses(folder: Path) -> list[tuple[int, float | None, float | None, int]]:
-    curve = read_curve(folder / "curve.jsonl")
-    return [(m.step, m.loss, m.held_out_loss, m.tokens) for m in curve]
+def losses(folder: Path) -> list[tuple[Any, ...]]:
+    named = ("step", "loss", "held_out_loss", "tokens")
+    return [tuple(map(point.get, named)) for point in read_curve(folder / "curve.jsonl")]
 
 
 async def said(model: str) -> str:
@@ -134,16 +130,14 @@ async def test_an_adapter_is_learnt_and_loaded(whole: Fitted, base: str) -> None
 
 def test_the_curve_and_its_picture(whole: Fitted) -> None:
     curve = read_curve(whole.out / "curve.jsonl")
-    assert [m.step for m in curve if m.loss is not None] == list(range(1, STEPS + 1))
-    assert [m.step for m in curve if m.held_out_loss is not None] == [0, 4, 8, 12]
-    assert [m.seconds for m in curve] == sorted(m.seconds for m in curve)
-    assert [m.tokens for m in curve] == sorted(m.tokens for m in curve)
-    assert curve[-1].tokens == whole.tokens > 0
-    rates = [m.lr for m in curve if m.lr is not None]
-    assert len(rates) == STEPS
-    assert max(rates) == pytest.approx(0.05, rel=0.05)
-    drawn = ElementTree.fromstring((whole.out / "curve.svg").read_text("utf-8"))
-    assert drawn.tag.endswith("svg")
+    assert [point["step"] for point in curve if "loss" in point] == list(range(1, STEPS + 1))
+    assert [point["step"] for point in curve if "held_out_loss" in point] == [0, 4, 8, 12]
+    for name in ("seconds", "tokens"):
+        assert [point[name] for point in curve] == sorted(point[name] for point in curve)
+    assert curve[-1]["tokens"] == whole.tokens > 0
+    rates = [point["lr"] for point in curve if "lr" in point]
+    assert (len(rates), max(rates)) == (STEPS, pytest.approx(0.05, rel=0.05))
+    assert "<svg" in (whole.out / "curve.svg").read_text("utf-8")
 
 
 def test_the_record(whole: Fitted, base: str, data: Path) -> None:
@@ -171,7 +165,7 @@ async def test_all_parameters(tmp_path: Path, train: Any) -> None:
     assert not (tmp_path / "optimizer.pt").exists()
 
 
-@pytest.mark.parametrize("at", [2, 4, 7])
+@pytest.mark.parametrize("at", [2, 4])
 def test_stopped_and_gone_on_with(whole: Fitted, tmp_path: Path, at: int, train: Any) -> None:
     first = Listening(at, interrupt)
     stopped = train(listener=first)
@@ -213,68 +207,13 @@ def stopped(train: Any, tmp_path: Path) -> Path:
 @pytest.mark.real
 def test_a_checkpoint_half_written(whole: Fitted, stopped: Path, train: Any) -> None:
     *_, last = sorted((stopped / "checkpoints").glob("checkpoint-*"), key=step_of)
-    (last / SEAL).unlink()
+    (last / MARK).unlink()
     (last / "optimizer.pt").write_bytes(b"PK")
     listening = Listening()
     assert train(out=stopped, listener=listening).finished
     assert f"{last.name} was not complete" in listening.notes
     assert "resuming from step 4" in listening.notes
     assert same(weights(stopped), weights(whole.out))
-
-
-@pytest.mark.real
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-        RuntimeError("[enforce fail] PytorchStreamWriter failed writing file data/0"),
-    ],
-)
-def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch, error: Exception, train: Any) -> None:
-    import torch
-
-    def full(*_: Any, **__: Any) -> None:
-        raise error
-
-    quick = ("steps=1", "held_out=0")
-    with monkeypatch.context() as broken:
-        broken.setattr(torch, "save", full)
-        with pytest.raises(ColligateError, match=r"write a checkpoint: .*; check that") as e:
-            train(*quick)
-    assert "\n" not in str(e.value)
-    listening = Listening()
-    assert train(*quick, listener=listening).finished
-    assert "checkpoint-1 was not complete" in listening.notes
-
-
-def unfinished(whole: Path, copy: Path) -> None:
-    """As if the process had gone once all steps were done."""
-    shutil.copytree(whole, copy, dirs_exist_ok=True)
-    record = json.loads((copy / "fit.json").read_text("utf-8"))
-    (copy / "fit.json").write_text(json.dumps({**record, "finished": False}), "utf-8")
-
-
-@pytest.mark.real
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda file: file.write_bytes(file.read_bytes()[:-1]),
-        lambda file: file.write_bytes(file.read_bytes()[:-1] + b"!"),
-        lambda file: file.unlink(),
-    ],
-    ids=["cut off", "a byte", "gone"],
-)
-@pytest.mark.parametrize("name", ["optimizer.pt", "adapter_model.safetensors"])
-def test_a_damaged_checkpoint(
-    whole: Fitted, tmp_path: Path, name: str, damage: Callable[[Path], Any], train: Any
-) -> None:
-    unfinished(whole.out, tmp_path)
-    last = tmp_path / "checkpoints" / f"checkpoint-{STEPS}"
-    damage(last / name)
-    with pytest.raises(ColligateError, match=f"the checkpoint {last} is damaged: {name}") as caught:
-        train()
-    assert "\n" not in str(caught.value)
-    assert "delete that folder, and the same command resumes from checkpoint-8" in str(caught.value)
 
 
 def test_a_finished_training_is_left_alone(whole: Fitted, train: Any) -> None:
@@ -286,28 +225,14 @@ def test_a_finished_training_is_left_alone(whole: Fitted, train: Any) -> None:
     assert (whole.out / "curve.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        (("rank=4",), "rank was 8 and is 4"),
-        (("epochs=3",), r"epochs was 2\.0 and is 3\.0"),
-        (("tasks=scope",), r"tasks was \['router'\] and is \['scope'\]"),
-    ],
-)
-def test_one_made_otherwise(whole: Fitted, settings: tuple[str, ...], why: str, train: Any) -> None:
-    with pytest.raises(UsageError, match=f"cannot resume .*{why}"):
-        train(*settings, out=whole.out)
-
-
-def test_data_that_have_changed(whole: Fitted, base: str, data: Path, tmp_path: Path) -> None:
+def test_one_made_otherwise(whole: Fitted, base: str, data: Path, tmp_path: Path) -> None:
     for name in (TRAIN, HELD_OUT):
         (tmp_path / name).write_bytes((data / name).read_bytes())
-    with (tmp_path / TRAIN).open("ab") as out:
-        turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
-        line = {"id": "new", "task": "router", "messages": turns}
-        out.write(json.dumps(line).encode() + b"\n")
-    with pytest.raises(UsageError, match=r"train\.jsonl has changed"):
-        fit("rdr2-router-small", tmp_path, base, whole.out, QUICK)
+    with (tmp_path / TRAIN).open("a", encoding="utf-8") as out:
+        out.write((data / TRAIN).read_text("utf-8").replace('"id": "', '"id": "new '))
+    why = r"cannot resume .*rank was 8 and is 4; data: train\.jsonl has changed"
+    with pytest.raises(UsageError, match=why):
+        fit("rdr2-router-small", tmp_path, base, whole.out, (*QUICK, "rank=4"))
 
 
 def test_what_is_too_long_is_said(tmp_path: Path, train: Any) -> None:
@@ -366,11 +291,6 @@ def test_nobody_is_told(monkeypatch: pytest.MonkeyPatch, train: Any) -> None:
     train("steps=1")
 
 
-def test_a_loss_that_is_no_number(train: Any) -> None:
-    with pytest.raises(ColligateError, match="is not a number: nan; take a smaller --set learning"):
-        train("learning_rate=1e38", "schedule=constant", "warmup=0")
-
-
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -385,47 +305,25 @@ def test_a_base_that_cannot_be_trained(data: Path, tmp_path: Path, name: str, wh
         fit("rdr2-router-small", data, name, tmp_path)
 
 
-def test_a_batch_that_cannot_be_shared(train: Any) -> None:
+def test_how_a_recipe_is_computed(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from colligate.lab.training import trainer
+
+    router = read_recipe("rdr2-router")
     with pytest.raises(UsageError, match="global_batch: 4 samples cannot be shared evenly"):
         train("device_batch=3")
-
-
-def test_how_a_recipe_is_computed() -> None:
-    dualrag, router = read_recipe("dualrag"), read_recipe("rdr2-router")
-
-    def plan(recipe: Recipe, device: Device, processes: int = 1) -> Computation:
-        return plan_computation(recipe, 1000, lambda: 250, processes, device)
-
-    cpu, gpu = Device(), Device(1)
-    assert plan(router, cpu) == Computation("bfloat16", "sdpa", False, 8)
-    assert plan(router, Device(0, False, True)) == Computation("float32", "sdpa", False, 8)
-    assert plan(router, gpu) == Computation("bfloat16", "sdpa", False, 8)
-    flash = Device(1, flash_attention=True)
-    assert plan(router, flash) == Computation("bfloat16", "flash_attention_2", False, 8)
-    assert plan(router, Device(1, False)) == Computation("float32", "sdpa", False, 8)
-    assert plan(router, Device(4), 4).accumulation == 2
-    # Four samples a sequence: a step has 128 samples, so 32 sequences.
-    assert plan(dualrag, gpu) == Computation("bfloat16", "sdpa", True, 32)
-    assert plan(dualrag, Device(16), 16) == Computation("bfloat16", "sdpa", True, 2)
-    assert plan(dualrag, cpu).packing is False
+    monkeypatch.setattr(trainer, "cpu_has_bfloat16", lambda _: False)
+    assert plan_computation(router, 1) == Computation("float32", "sdpa", 8)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    assert plan_computation(router, 4) == Computation("bfloat16", "sdpa", 2)
+    monkeypatch.setattr(trainer.transformers.utils, "is_flash_attn_2_available", lambda: True)
+    assert plan_computation(router, 1) == Computation("bfloat16", "flash_attention_2", 8)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    assert plan_computation(router, 1).precision == "float32"
     with pytest.raises(UsageError, match="this GPU does not compute in it"):
-        plan(replace(router, precision="bfloat16"), Device(1, False))
-
-
-@pytest.mark.real
-def test_packed_samples_are_blind_to_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Any
-) -> None:
-    quick = ("steps=1", "global_batch=24", "packing=true")
-    listening = Listening()
-    alone = train(*quick, out=tmp_path / "alone", listener=listening)
-    assert "samples are not packed" in listening.notes
-    # On this machine as it would be where there is a GPU: the 24 samples in three sequences.
-    computation = Computation("float32", "sdpa", True, 3)
-    monkeypatch.setattr(fitting, "plan_computation", lambda *_: computation)
-    together = train(*quick, out=tmp_path / "together")
-    assert together.loss == pytest.approx(alone.loss, abs=1e-4)
-    assert together.tokens == alone.tokens
+        plan_computation(replace(router, precision="bfloat16"), 1)
 
 
 def test_a_sample_that_the_template_refuses(tiny: Callable[..., Path], tmp_path: Path) -> None:
@@ -436,26 +334,11 @@ def test_a_sample_that_the_template_refuses(tiny: Callable[..., Path], tmp_path:
         fit("rdr2-router-small", tmp_path, f"hf:{tiny(template)}", tmp_path / "out", QUICK)
 
 
-# The processes of a training.
-
-
-def test_the_rank_is_read_from_what_the_launcher_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"):
-        monkeypatch.delenv(name, raising=False)
-    assert read_rank() == Rank(0, 1, False)
-    assert read_rank().first
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    assert read_rank() == Rank(3, 4, True)
-    assert not read_rank().first
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_asks_and_the_second_ends(number: int) -> None:
     before = signal.getsignal(number)
     noted: list[int] = []
-    with catch_signals(lambda: noted.append(1), Rank()) as stop:
+    with catch_signals(lambda: noted.append(1)) as stop:
         assert not stop.is_set()
         os.kill(os.getpid(), number)
         assert stop.is_set()

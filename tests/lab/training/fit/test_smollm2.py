@@ -11,8 +11,8 @@ import pytest
 from colligate.core import Event
 from colligate.core.events import Progressed
 from colligate.lab.training import fit
-from colligate.lab.training.fitting import read_curve
 from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, write_samples
+from colligate.lab.training.trainer import read_curve
 from colligate.models import Message
 from colligate.models.hf.model import HFModel
 from support.models import ask
@@ -63,7 +63,9 @@ async def test_it_learns_and_goes_on(base: str, data: Path, tmp_path: Path) -> N
     gone_on = fit("rdr2-router-small", data, base, tmp_path / "two", QUICK)
     assert gone_on.loss == pytest.approx(whole.loss, rel=1e-3)
     assert gone_on.held_out_after == pytest.approx(whole.held_out_after, rel=1e-3)
-    steps = [m.step for m in read_curve(tmp_path / "two" / "curve.jsonl") if m.loss is not None]
+    steps = [
+        each["step"] for each in read_curve(tmp_path / "two" / "curve.jsonl") if "loss" in each
+    ]
     assert steps == [1, 2, 3, 4, 5, 6]
 
     model = HFModel(base.removeprefix("hf:"), name=base, context_tokens=1024, dtype="float32")
