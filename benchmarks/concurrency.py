@@ -24,6 +24,7 @@ from openai import AsyncOpenAI
 from colligate.models.base import ChatRequest, Message
 from colligate.models.openai import OpenAIChat
 from colligate.models.openai_http import Policy
+from results import say
 
 IN_FLIGHT = (8, 16, 64)
 ANSWER = json.dumps(
@@ -103,15 +104,10 @@ async def compare(url: str, in_flight: int, calls: int, delay: float, rounds: in
         whole, own = (statistics.median(column) for column in zip(*measured, strict=True))
         figure = f"{calls} calls, {in_flight} in flight, {name}"
         against = f"ideal {ideal:.2f} s, goal <= 1.1"
-        show(f"{figure}, time", whole / ideal, "times the ideal", against)
-        show(f"{figure}, processor time a call", own / calls * 1000, "ms", f"delay {delay:g} s")
+        say(f"{figure}, time", whole / ideal, "times the ideal", against)
+        say(f"{figure}, processor time a call", own / calls * 1000, "ms", f"delay {delay:g} s")
     await model.aclose()
     await client.close()
-
-
-def show(figure: str, value: float, unit: str, against: str) -> None:
-    row = {"figure": figure, "value": round(value, 3), "unit": unit, "against": against}
-    print(json.dumps(row), flush=True)
 
 
 async def main(url: str, calls: int, delay: float, rounds: int) -> None:

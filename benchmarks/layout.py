@@ -219,17 +219,9 @@ def list_single_importers(trees: dict[str, ast.Module]) -> Iterator[str]:
     importers = defaultdict(set)
     for name, tree in trees.items():
         reexports = list_modules()[name].name == "__init__.py"
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                for alias in node.names:
-                    inner = f"{node.module}.{alias.name}"
-                    target = inner if inner in trees else node.module
-                    if target in trees and not (reexports and target.startswith(f"{name}.")):
-                        importers[target].add(name)
-            elif isinstance(node, ast.Import):
-                for alias in node.names:
-                    if alias.name in trees:
-                        importers[alias.name].add(name)
+        for target in list_imported(tree, trees):
+            if not (reexports and target.startswith(f"{name}.")):
+                importers[target].add(name)
     plugins = re.findall(r'= "(colligate[\w.]*):', (ROOT / "pyproject.toml").read_text("utf-8"))
     for name, where in importers.items():
         in_method = ".strategies." in name

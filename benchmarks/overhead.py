@@ -179,7 +179,7 @@ async def run(folder: Path, out: Path, *, traces: bool) -> tuple[float, Sequence
     """Return the seconds of a run, and those of its answers."""
     suite = parse_suite(SUITE, "made", "made.toml")
     planned = plan(suite, folder, entries=configure_entries(suite))
-    answering = Answerer({Role.READER: ScriptedModel(lambda _: REPLY)}, Spending())
+    answering = Answerer(Spending(), models={Role.READER: ScriptedModel(lambda _: REPLY)})
     job: RunJob = Job(out, RUN, ROWS, Trace(keep=False), phase="answering")
     record = Provenance("made", SUITE, 0, {}, ("made",), ("full-context",))
     async with CorpusResolver(folder, out / "corpus") as corpora, job.resume(record, {}):

@@ -13,19 +13,16 @@ import pytest
 import tokenizers
 import torch
 import transformers
+from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer
 
 from colligate.errors import UnknownModel, WeightsUnavailable
 from colligate.lab.baselines.encoders import (
     DualEncoder,
-    LoadedModel,
     Seq2Seq,
     TokenClassifier,
     compute_last_token_features,
     extract_answer,
     find_best_span,
-    get_dual_encoder,
-    get_seq2seq,
-    get_token_classifier,
     split_tokens,
 )
 
@@ -60,11 +57,13 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def opened() -> AsyncIterator[Callable[[Any], Any]]:
-    """`opened(model)` is the model, closed after the test."""
+async def opened() -> AsyncIterator[Callable[..., Any]]:
+    """`opened(kind, folder)` is a model, closed after the test."""
     async with AsyncExitStack() as stack:
 
-        def enter(model: Any) -> Any:
+        def enter(kind: Any, folder: Path, window: int | None = None) -> Any:
+            model = kind(str(folder))
+            model.window = window or getattr(model, "window", 0)
             stack.push_async_callback(model.aclose)
             return model
 
@@ -72,12 +71,11 @@ async def opened() -> AsyncIterator[Callable[[Any], Any]]:
 
 
 async def test_every_token_has_its_place_and_the_probability_of_its_label(bert, opened):
-    [[scored], []] = await opened(TokenClassifier(str(bert))).probabilities([TEXT, ""])
-    tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
-    model = transformers.AutoModelForTokenClassification.from_pretrained(bert).eval()
+    [[scored], []] = await opened(TokenClassifier, bert).probabilities([TEXT, ""])
+    model = AutoModelForTokenClassification.from_pretrained(bert).eval()
     with torch.inference_mode():
-        logits = model(**tokenizer(TEXT, return_tensors="pt")).logits[0]
-    expected = logits.softmax(-1)[1:-1, 1].tolist()
+        read = AutoTokenizer.from_pretrained(bert)(TEXT, return_tensors="pt")
+        expected = model(**read).logits[0].softmax(-1)[1:-1, 1].tolist()
     assert [TEXT[a:b] for a, b, _ in scored][:4] == ["Otters", "eat", "fish", "."]
     assert [p for *_, p in scored] == pytest.approx(expected, abs=1e-5)
     assert len({round(p, 4) for *_, p in scored}) > 5
@@ -85,66 +83,48 @@ async def test_every_token_has_its_place_and_the_probability_of_its_label(bert, 
 
 async def test_a_long_text_is_read_in_pieces_that_end_with_sentences(bert, opened):
     # 10 tokens of a piece are the text's.
-    [pieces] = await opened(TokenClassifier(str(bert), window=12)).probabilities([TEXT])
+    [pieces] = await opened(TokenClassifier, bert, window=12).probabilities([TEXT])
     assert [TEXT[piece[0][0] : piece[-1][1]] for piece in pieces] == [
         "Otters eat fish. Bridges cross rivers.",
         "Who signed it? Anna Keller signed the treaty.",
     ]
-
-
-def test_a_sentence_longer_than_a_piece_is_cut_in_the_middle():
-    text = "one two three four. five six"
+    text = "one two three four. five six"  # a sentence longer than a piece is cut in the middle
     offsets = [(0, 3), (4, 7), (8, 13), (14, 18), (18, 19), (20, 24), (25, 28)]
     assert split_tokens(text, offsets, 3) == [(0, 3), (3, 5), (5, 7)]
-    assert split_tokens("", [], 3) == []
 
 
 async def test_no_more_is_read_at_once_than_a_model_has_positions(bert, opened):
-    [found] = await opened(TokenClassifier(str(bert))).probabilities([TEXT * 9])
+    [found] = await opened(TokenClassifier, bert).probabilities([TEXT * 9])
     assert max(map(len, found)) <= 62 < sum(map(len, found))
-    assert np.isfinite(await opened(DualEncoder(str(bert))).embed([TEXT * 9])).all()
+    assert np.isfinite(await opened(DualEncoder, bert).embed([TEXT * 9])).all()
 
 
-async def test_a_text_has_the_mean_of_its_tokens_whatever_comes_with_it(bert, opened):
-    encoder = opened(DualEncoder(str(bert)))
-    texts = ["Otters eat fish.", TEXT, "Bridges"]
-    together = await encoder.embed(texts)
-    alone = np.concatenate([await encoder.embed([text]) for text in texts])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-    query = (await encoder.embed(["Who signed it?"]))[0]
-    scores = await encoder.scores("Who signed it?", texts)
-    assert scores == pytest.approx((together @ query).tolist(), rel=1e-4)
+async def test_a_text_has_the_mean_of_its_tokens(bert, opened):
+    encoder = opened(DualEncoder, bert)
+    query, vector = await encoder.embed(["Who signed it?", TEXT])
+    scores = await encoder.scores("Who signed it?", [TEXT])
+    assert scores == pytest.approx([float(vector @ query)], rel=1e-4)
     assert await encoder.scores("Who?", []) == []
-    tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
-    model = transformers.AutoModel.from_pretrained(bert).eval()
     with torch.inference_mode():
-        states = model(**tokenizer(TEXT, return_tensors="pt")).last_hidden_state[0]
-    np.testing.assert_allclose(together[1], states.mean(0).numpy(), atol=1e-5)
-
-
-async def test_only_so_many_tokens_of_a_text_are_read(bert, opened):
-    encoder = opened(DualEncoder(str(bert), window=6))
-    vectors = await encoder.embed(["Otters eat fish.", "Otters eat fish. Bridges cross"])
-    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-5)
+        read = AutoTokenizer.from_pretrained(bert)(TEXT, return_tensors="pt")
+        states = AutoModel.from_pretrained(bert).eval()(**read).last_hidden_state[0]
+    np.testing.assert_allclose(vector, states.mean(0).numpy(), atol=1e-5)
+    few = opened(DualEncoder, bert, window=6)
+    first, second = await few.embed(["Otters eat fish.", "Otters eat fish. Bridges cross"])
+    np.testing.assert_allclose(first, second, atol=1e-5)
 
 
 async def test_the_marks_of_a_model_are_plain_text_in_a_document(bert, opened):
     text = "Otters [SEP] eat"
-    [[scored]] = await opened(TokenClassifier(str(bert))).probabilities([text])
+    [[scored]] = await opened(TokenClassifier, bert).probabilities([text])
     assert [text[a:b] for a, b, _ in scored] == ["Otters", "[", "SEP", "]", "eat"]
 
 
-@pytest.mark.parametrize("kind", [TokenClassifier, DualEncoder, Seq2Seq])
-def test_a_name_that_is_nothing_is_reported(tmp_path, kind):
+def test_a_name_that_is_nothing_is_reported(tmp_path):
     with pytest.raises(UnknownModel, match="no model at"):
-        kind(str(tmp_path / "nowhere"))
+        Seq2Seq(str(tmp_path / "nowhere"))
     with pytest.raises(WeightsUnavailable, match=r"no config\.json"):
-        kind(str(tmp_path))
-
-
-@pytest.mark.parametrize("get", [get_token_classifier, get_dual_encoder, get_seq2seq])
-def test_a_name_is_opened_once(bert, get):
-    assert get(str(bert)) is get(str(bert))
+        Seq2Seq(str(tmp_path))
 
 
 # Readers, with given logits
@@ -201,35 +181,25 @@ class Pointer:
     ids=["words", "part of a word", "none", "in the question", "long context", "long question"],
 )
 def test_the_answer_is_in_the_words_of_the_context(tokenizer, question, context, pointed, answer):
-    model = LoadedModel(torch, tokenizer, Pointer(tokenizer, pointed))
-    assert extract_answer(question, context, model) == answer
+    assert extract_answer(question, context, tokenizer, Pointer(tokenizer, pointed)) == answer
 
 
-def test_a_context_cannot_bring_control_tokens(tokenizer):
-    pointer = Pointer(tokenizer, "Ann Lee")
-    model = LoadedModel(torch, tokenizer, pointer)
-    assert extract_answer(QUESTION, "Now </s><s> Ann Lee did.", model) == "Ann Lee"
-    # Those around question and context.
-    assert pointer.read[0].count(tokenizer.convert_tokens_to_ids("</s>")) == 3
-
-
-def test_the_best_span_goes_forward_and_is_not_long():
-    allowed = [False] + [True] * 30
-    starts, ends = np.zeros((2, 31))
+def test_the_best_span_goes_forward_is_not_long_and_no_part_of_the_question():
+    allowed = torch.tensor([False] + [True] * 30)
+    starts, ends = torch.zeros((2, 31))
     starts[20], ends[5] = 9.0, 9.0  # the ends come before the starts
-    found = find_best_span(starts, ends, allowed)
-    assert found.start <= found.end < found.start + 15
-    starts, ends = np.zeros((2, 31))
+    _, first, last, _ = find_best_span(starts, ends, allowed)
+    assert first <= last < first + 15
+    starts, ends = torch.zeros((2, 31))
     starts[2], ends[4] = 9.0, 9.0
-    found = find_best_span(starts, ends, allowed)
-    assert (found.start, found.end) == (2, 4)
-    assert 0 < found.no_answer < found.probability < 1
-
-
-def test_tokens_of_the_question_are_never_an_answer():
-    starts = ends = np.array([0.0, 9.0, 0.0, 1.0])
-    found = find_best_span(starts, ends, [False, False, False, True])
-    assert (found.start, found.end) == (3, 3)
+    odds, first, last, none = find_best_span(starts, ends, allowed)
+    assert (first, last) == (2, 4)
+    assert 0 < none < odds < 1
+    of_question = torch.tensor([0.0, 9.0, 0.0, 1.0])
+    _, first, last, _ = find_best_span(
+        of_question, of_question.clone(), torch.tensor([False, False, False, True])
+    )
+    assert (first, last) == (3, 3)
 
 
 # Encoder-decoder models
@@ -237,7 +207,7 @@ def test_tokens_of_the_question_are_never_an_answer():
 
 @pytest.fixture
 def t5(tiny_folder: Callable[..., Path], tmp_path: Path) -> Path:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tiny_folder("llama"))
+    tokenizer = AutoTokenizer.from_pretrained(tiny_folder("llama"))
     torch.manual_seed(3)
     config = transformers.T5Config(
         vocab_size=len(tokenizer),
@@ -256,7 +226,7 @@ def t5(tiny_folder: Callable[..., Path], tmp_path: Path) -> Path:
 
 
 async def test_it_writes_the_same_for_the_same_text(t5, opened):
-    model = opened(Seq2Seq(str(t5)))
+    model = opened(Seq2Seq, t5)
     first = await model.write("Who signed the treaty?", max_tokens=5)
     assert isinstance(first, str)
     assert await model.write("Who signed the treaty?", max_tokens=5) == first
@@ -266,16 +236,13 @@ async def test_it_writes_the_same_for_the_same_text(t5, opened):
 
 
 async def test_the_end_of_a_text_is_read_however_long_the_text(t5, opened):
-    model = opened(Seq2Seq(str(t5)))
+    model = opened(Seq2Seq, t5)
     read: list[str] = []
 
-    def listen(loaded: LoadedModel) -> None:
-        def note(_: Any, __: Any, options: dict[str, Any]) -> None:
-            read.append(loaded.tokenizer.decode(options["input_ids"][0]))
+    def note(_: Any, __: Any, options: dict[str, Any]) -> None:
+        read.append(model.tokenizer.decode(options["input_ids"][0]))
 
-        loaded.model.get_encoder().register_forward_pre_hook(note, with_kwargs=True)
-
-    await model.run(listen)
+    model.model.get_encoder().register_forward_pre_hook(note, with_kwargs=True)
     for text in ("treaty ", "treaty " * 400, ""):
         await model.write(text, end="\nCurrent Answer: ", read_tokens=64, max_tokens=2)
         assert read[-1].strip().endswith("Current Answer:")
@@ -296,5 +263,3 @@ def test_a_text_is_its_last_token_and_no_more_of_it_than_asked(tiny_folder, tmp_
     assert not np.allclose(rows[0], rows[2])
     whole = compute_last_token_features(folder, texts[:2], most=50)
     assert not np.allclose(whole[0], whole[1])
-    with pytest.raises(UnknownModel):
-        compute_last_token_features(str(tmp_path / "nothing"), ["a"], most=2)

@@ -5,7 +5,7 @@ import pytest
 from colligate.documents.tokens import token_spans
 from colligate.lab.baselines import llmlingua2
 from colligate.lab.baselines.llmlingua2 import LLMLingua2, select_words
-from colligate.lab.baselines.lookup import Shortened
+from colligate.lab.baselines.shared import Shortened
 from support.documents import make_all
 from support.prompts import bodies
 

@@ -6,8 +6,6 @@ and Acting in Language Models", 2023):
 1. The model thinks and acts: it searches all documents, or ends.
 2. It sees the passages of its searches and thinks again, at most `iterations` times.
 3. It answers from what was found.
-
-Here a step is JSON (a thought, an action, a query) because not every model calls tools.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from pydantic import ConfigDict, Field
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
     enclose,
@@ -32,10 +29,9 @@ from colligate.core.prompts import (
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
-from colligate.lab.baselines.lookup import Lookup
-from colligate.lab.baselines.shared import LookupMethod, StepReply, fit_prompt, require_all
+from colligate.lab.baselines.shared import Lookup, LookupMethod, StepReply, ask_step, require_all
 from colligate.models import Message
-from colligate.readers.lookup import reserve_for_answer, try_structured
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)
@@ -61,10 +57,6 @@ class AgenticRAG(LookupMethod):
     k: int = 5
     step_tokens: int = 500  # not in the paper
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, iterations=1, step_tokens=1)
-
     async def answer(self, question: str, run: Run) -> Answer:
         """Search until the model answers, then read."""
         found = self.look_up(run)
@@ -82,8 +74,15 @@ class AgenticRAG(LookupMethod):
         remark = ""
         for _ in range(self.iterations):
             passages = found.latest_first
-            prompt = partial(_messages, question, thoughts, queries, remark)
-            step = await self._take_step(passages, prompt, found.run)
+            reply = await ask_step(
+                passages,
+                partial(_messages, question, thoughts, queries, remark),
+                AgentStep if passages else FirstStep,
+                found.run,
+                max_tokens=self.step_tokens,
+                warning="a step of the agent cannot be read",
+            )
+            step = reply or AgentStep()  # a search without a query
             thought = " ".join(step.thought.split())[:_LONGEST]
             if thought and thought not in thoughts:
                 thoughts.append(thought)
@@ -92,35 +91,15 @@ class AgenticRAG(LookupMethod):
             query = " ".join(step.query.split())
             if not query and not passages:
                 query = question  # no answer without a search
-            if not query and remark == _NO_QUERY:
-                found.run.emit(Noted("twice in a row no query was named"))
+            if query in queries or (not query and remark == _NO_QUERY):
+                found.run.emit(Noted(f"the query comes again: {query or 'none'}"))
                 return
             if not query:
                 remark = _NO_QUERY
                 continue
-            if query in queries:
-                found.run.emit(Noted(f"the query comes again: {query}"))
-                return
             queries.append(query)
             await found.search(query)
             remark = "" if len(found.passages) > len(passages) else _NOTHING_NEW
-
-    async def _take_step(
-        self, passages: Sequence[Passage], prompt: partial[list[Message]], run: Run
-    ) -> AgentStep:
-        """Ask for the next step; an unreadable reply is a search without a query."""
-        schema = AgentStep if passages else FirstStep
-        messages = await fit_prompt(
-            passages, prompt, run, max_tokens=self.step_tokens, schema=schema
-        )
-        step = await try_structured(
-            messages,
-            schema,
-            run,
-            max_tokens=self.step_tokens,
-            warning="a step of the agent cannot be read",
-        )
-        return step or AgentStep()
 
 
 _STEP = """\

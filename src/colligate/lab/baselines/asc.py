@@ -8,15 +8,12 @@ Thirukovalluru, Huang and Dhingra, "Atomic Self-Consistency for Better Long Form
 3. Cluster the atoms by their embeddings.
 4. Keep the clusters whose support, the share of answers with an atom in it, is at least Theta;
    the longest atom represents its cluster.
-5. Let the model merge the representatives into one answer.
-
-Here step 5 is the reader's: the representatives are its notes. ASC-F of RDR2's table is left out:
-too little of it is published.
+5. Let the model merge the representatives into one answer (here the reader: they are its notes).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -27,8 +24,8 @@ from numpy.typing import ArrayLike
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
+from colligate.core.fit import Room
 from colligate.core.linkage import average_linkage
-from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
@@ -60,6 +57,7 @@ class ASC(LookupMethod):
 
     name: ClassVar[str] = "asc"
     calls: ClassVar[Calls] = Calls(51)
+    LEAST: ClassVar[Mapping[str, float]] = {"seed": 0}
 
     samples: int = 50  # m; the paper
     temperature: float = 1.0  # not known, as the next three
@@ -70,23 +68,26 @@ class ASC(LookupMethod):
     k: int = 5  # as the other baselines of RDR2
     sample_tokens: int = 300  # not known
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, samples=1, temperature=0, distance=0, support=0)
-        require_min(self, sentences=1, sample_tokens=1)
-
     async def answer(self, question: str, run: Run) -> Answer:
         """Sample, cluster, read."""
         await run.embed([question], kind="query")  # fail before the first call without an embedder
         found = self.look_up(run)
         passages = await found.search(question)
         samples: dict[int, str] = {}
-        if passages:
-            with reserve_for_answer(run, lambda: samples):
-                await self._sample(question, passages, samples, run)
-        kept: list[Agreed] = []
         with reserve_for_answer(run, lambda: samples):
-            kept = await self._select([samples[number] for number in sorted(samples)], run)
+            await self._sample(question, passages, samples, run)
+        kept: list[Agreed] = []
+        if atoms := split_atoms([samples[number] for number in sorted(samples)]):
+            with reserve_for_answer(run, lambda: samples):
+                kept = select_agreed(
+                    atoms,
+                    await run.embed([each.text for each in atoms]),
+                    len(samples),
+                    distance=self.distance,
+                    least=self.support,
+                    most=self.sentences,
+                )
+        run.emit(Noted(f"{len(kept)} sentences stand for what {len(samples)} answers agree on"))
         lines = "\n".join(f"- {each.text}" for each in kept)
         notes = enclose("notes", lines) if kept else ""
         return await run.read(question, found.of(passages), form=self.form, notes=notes)
@@ -95,35 +96,17 @@ class ASC(LookupMethod):
         self, question: str, passages: Sequence[Passage], samples: dict[int, str], run: Run
     ) -> None:
         """Add the answers to `samples`, by their numbers, as they come."""
+        if not passages:
+            return
         prompt = partial(_messages, question)
-        messages = await fit_prompt(passages, prompt, run, max_tokens=self.sample_tokens)
+        messages = await fit_prompt(passages, prompt, run, Room(self.sample_tokens))
 
         async def sample(number: int) -> None:
-            reply = await run.chat(
-                messages,
-                max_tokens=self.sample_tokens,
-                temperature=self.temperature,
-                seed=self.seed + number,
-            )
+            how = {"max_tokens": self.sample_tokens, "seed": self.seed + number}
+            reply = await run.chat(messages, temperature=self.temperature, **how)
             samples[number] = reply.text.strip()
 
         await gather(sample(number) for number in range(self.samples))
-
-    async def _select(self, samples: Sequence[str], run: Run) -> list[Agreed]:
-        """Return what enough of the answers say."""
-        atoms = split_atoms(samples)
-        if not atoms:
-            return []
-        kept = select_agreed(
-            atoms,
-            await run.embed([each.text for each in atoms]),
-            len(samples),
-            distance=self.distance,
-            least=self.support,
-            most=self.sentences,
-        )
-        run.emit(Noted(f"{len(kept)} sentences stand for what {len(samples)} answers agree on"))
-        return kept
 
 
 @dataclass(frozen=True)

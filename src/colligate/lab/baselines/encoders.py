@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,117 +13,74 @@ from numpy.typing import NDArray
 from colligate.concurrency import Threads
 from colligate.errors import ServerFailed
 from colligate.models.base import blunt, encodable
-from colligate.models.hf.loading import (
-    find_source,
-    import_transformers,
-    load_model,
-    load_pretrained,
-    load_tokenizer,
-)
+from colligate.models.hf.loading import find_source, import_transformers, load_model, load_tokenizer
 
 T = TypeVar("T")
 
 
-class ThreadedModel:
-    """A model of one of transformers' Auto classes, from a folder or by hub name.
+class TransformersModel:
+    """A model of one of transformers' Auto classes, by folder or hub name; loaded at first use."""
 
-    Weights are loaded at the first call, onto a GPU if there is one.
-    """
+    auto_class: ClassVar[str] = "AutoModel"
+    dtype: ClassVar[str] = "float32"
 
-    def __init__(self, name_or_path: str, auto_class: str) -> None:
+    def __init__(self, name: str) -> None:
         import_transformers()  # reports what is missing
-        self.name = name_or_path
-        self._source = find_source(name_or_path)
-        self._auto_class = auto_class
-        self._threads = Threads(name_or_path)
-        self._loaded: LoadedModel | None = None
+        self.name = name
+        self._source = find_source(name)
+        self._threads = Threads(name)
 
-    async def run(self, work: Callable[[LoadedModel], T]) -> T:
-        """Run some work with the loaded model in its thread."""
-        return await self._threads.run(lambda: self._work(work))
+    @cached_property
+    def tokenizer(self) -> Any:
+        return load_tokenizer(self._source)
+
+    @cached_property
+    def model(self) -> Any:
+        return load_model(self._source, kind=self.auto_class, dtype=self.dtype)
+
+    async def run(self, work: Callable[..., T], *given: Any) -> T:
+        """Run work that uses tokenizer and model in their thread."""
+        return await self._threads.run(lambda: self._compute(work, *given))
+
+    def _compute(self, work: Callable[..., T], *given: Any) -> T:
+        try:
+            with import_module("torch").inference_mode():
+                return work(*given)
+        except (RuntimeError, MemoryError) as error:
+            why = str(error).split("\n")[0][:300]
+            raise ServerFailed(f"{self.name} could not compute", why) from error
 
     async def aclose(self) -> None:
         await self._threads.aclose()
-        self._loaded = None
 
-    def _work(self, work: Callable[[LoadedModel], T]) -> T:
-        if self._loaded is None:
-            tokenizer = load_tokenizer(self._source)
-            backend = tokenizer.backend_tokenizer
-            backend.no_truncation()
-            backend.no_padding()
-            backend.encode_special_tokens = True
-            self._loaded = LoadedModel(import_module("torch"), tokenizer, self._load_weights())
-        with _report_failures(self.name), self._loaded.torch.inference_mode():
-            return work(self._loaded)
+    def tokenize(self, text: str, window: int, **options: Any) -> Any:
+        """Return a text's first tokens as tensors: with marks at most `window`, or what fits."""
+        return self.tokenizer(
+            self.clean(text),
+            truncation=True,
+            max_length=self.limit(window),
+            return_tensors="pt",
+            **options,
+        )
 
-    def _load_weights(self) -> Any:
-        model = load_pretrained(getattr(import_transformers(), self._auto_class), self._source)
-        device = "cuda" if import_module("torch").cuda.is_available() else "cpu"
-        return model.to(device).eval()
+    def clean(self, text: str) -> str:
+        """Return a text that no part of is a mark of the model, such as "[SEP]"."""
+        return blunt(encodable(text), self.tokenizer.all_special_tokens)
 
-
-@contextmanager
-def _report_failures(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        raise ServerFailed(f"{name} could not compute", str(error).split("\n")[0][:300]) from error
+    def limit(self, window: int) -> int:
+        """Return how many tokens are read at once: fewer if the model has fewer positions."""
+        positions = getattr(self.model.config, "max_position_embeddings", None) or window
+        return int(min(window, positions, self.tokenizer.model_max_length))
 
 
-@dataclass(frozen=True)
-class LoadedModel:
-    """A tokenizer and the model it belongs to."""
+class DualEncoder(TransformersModel):
+    """One model for questions and texts, such as Contriever: a text is the mean of its tokens."""
 
-    torch: Any
-    tokenizer: Any
-    model: Any
-
-    @property
-    def device(self) -> Any:
-        """The device of the model's weights."""
-        return self.model.device
-
-    def encode(self, text: str) -> Any:
-        """Encode a literal text; the result has `ids` and `offsets`.
-
-        Text that looks like a mark of the model ("[SEP]") is not one, and no marks are added.
-        """
-        return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
-
-    def limit_tokens(self, most: int) -> int:
-        """Return how many tokens of a text are read at once, so that with marks they are `most`.
-
-        Fewer if the model has fewer positions.
-        """
-        positions = getattr(self.model.config, "max_position_embeddings", None) or most
-        before, after = self.find_marks()
-        most = min(most, positions, self.tokenizer.model_max_length)
-        return max(1, most - len(before) - len(after))
-
-    def find_marks(self) -> tuple[list[int], list[int]]:
-        """Return the ids of the marks that the model expects before and after a text."""
-        whole = self.tokenizer.backend_tokenizer.encode("a")
-        first = whole.special_tokens_mask.index(0)
-        last = len(whole.ids) - whole.special_tokens_mask[::-1].index(0)
-        return whole.ids[:first], whole.ids[last:]
-
-
-# Dual encoders such as Contriever: the dot product of mean-pooled vectors is the relevance
-
-_BATCH = 16
-
-
-class DualEncoder(ThreadedModel):
-    """One model for questions and texts; at most `window` tokens of a text are read."""
-
-    def __init__(self, name_or_path: str, *, window: int = 256) -> None:
-        super().__init__(name_or_path, "AutoModel")
-        self._window = window
+    window: ClassVar[int] = 256
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return one row for each text, float32, not normalised."""
-        return await self.run(lambda loaded: self._embed(texts, loaded))
+        return await self.run(lambda: np.stack([self._embed(text) for text in texts]))
 
     async def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return the dot product of the query and each text, in the given order."""
@@ -134,73 +89,51 @@ class DualEncoder(ThreadedModel):
         vectors = await self.embed([query, *texts])
         return [float(score) for score in vectors[1:] @ vectors[0]]
 
-    def _embed(self, texts: Sequence[str], loaded: LoadedModel) -> NDArray[np.float32]:
-        # Texts of similar length together: less padding is computed.
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        rows: dict[int, NDArray[np.float32]] = {}
-        for start in range(0, len(order), _BATCH):
-            batch = order[start : start + _BATCH]
-            vectors = self._embed_batch([encodable(texts[i]) for i in batch], loaded)
-            rows.update(zip(batch, vectors, strict=True))
-        return np.stack([rows[i] for i in range(len(texts))])
-
-    def _embed_batch(self, texts: list[str], loaded: LoadedModel) -> NDArray[np.float32]:
-        before, after = loaded.find_marks()
-        limit = loaded.limit_tokens(self._window)
-        rows = [[*before, *loaded.encode(text).ids[:limit], *after] for text in texts]
-        longest = max(1, *map(len, rows))
-        padding = loaded.tokenizer.pad_token_id or 0
-        torch = loaded.torch
-        ids = torch.tensor([row + [padding] * (longest - len(row)) for row in rows])
-        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-        ids, mask = ids.to(loaded.device), mask.to(loaded.device)
-        states = loaded.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
-        of_token = mask.unsqueeze(-1)
-        mean = (states * of_token).sum(1) / of_token.sum(1).clamp(min=1)
-        vectors: NDArray[np.float32] = mean.cpu().numpy()
-        return vectors
+    def _embed(self, text: str) -> NDArray[np.float32]:
+        read = self.tokenize(text, self.window).to(self.model.device)
+        mean: NDArray[np.float32] = self.model(**read).last_hidden_state[0].mean(0).cpu().numpy()
+        return mean
 
 
 get_dual_encoder = lru_cache(maxsize=2)(DualEncoder)
 """Return the encoder of this name, one for the whole process."""
 
 
-# Token classifiers: the probability of one label for each token
-
 TokenProbability = tuple[int, int, float]
-"""A token's half-open range of characters, and its probability."""
+"""A token's half-open range of characters, and the probability of the label 1."""
 
 
-class TokenClassifier(ThreadedModel):
-    """A model with a head for token classification; it returns the probability of one label.
+class TokenClassifier(TransformersModel):
+    """A model with a head for token classification.
 
-    A text longer than the model's window is read in pieces of at most `window` tokens, cut after
-    a full stop or a line end.
+    A text longer than the window is read in pieces, cut after a full stop or a line end.
     """
 
-    def __init__(self, name_or_path: str, *, label: int = 1, window: int = 512) -> None:
-        super().__init__(name_or_path, "AutoModelForTokenClassification")
-        self._label = label
-        self._window = window
+    auto_class = "AutoModelForTokenClassification"
+    window: ClassVar[int] = 512
 
     async def probabilities(self, texts: Sequence[str]) -> list[list[list[TokenProbability]]]:
         """Return the tokens of each text with the label's probability, piece by piece."""
-        return await self.run(
-            lambda loaded: [self._classify(encodable(text), loaded) for text in texts]
-        )
+        return await self.run(lambda: [self._classify(self.clean(text)) for text in texts])
 
-    def _classify(self, text: str, loaded: LoadedModel) -> list[list[TokenProbability]]:
-        encoding = loaded.encode(text)
-        before, after = loaded.find_marks()
-        pieces = []
-        for start, stop in split_tokens(text, encoding.offsets, loaded.limit_tokens(self._window)):
-            ids = [*before, *encoding.ids[start:stop], *after]
-            batch = loaded.torch.tensor([ids], device=loaded.device)
-            logits = loaded.model(input_ids=batch).logits[0, len(before) :]
-            of_label = logits.float().softmax(-1)[: stop - start, self._label].tolist()
-            tokens = zip(encoding.offsets[start:stop], of_label, strict=True)
-            pieces.append([(a, b, p) for (a, b), p in tokens])
-        return pieces
+    def _classify(self, text: str) -> list[list[TokenProbability]]:
+        options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+        offsets = self.tokenizer(text, **options)["offset_mapping"]
+        most = max(1, self.limit(self.window) - self.tokenizer.num_special_tokens_to_add())
+        pieces = split_tokens(text, offsets, most)
+        return [
+            self._classify_piece(text[offsets[start][0] : offsets[stop - 1][1]], offsets[start][0])
+            for start, stop in pieces
+        ]
+
+    def _classify_piece(self, text: str, at: int) -> list[TokenProbability]:
+        also = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+        read = self.tokenize(text, self.window, **also)
+        offsets = read.pop("offset_mapping")[0].tolist()
+        marks = read.pop("special_tokens_mask")[0].tolist()
+        odds = self.model(**read.to(self.model.device)).logits[0].softmax(-1)[:, 1].tolist()
+        tokens = zip(offsets, odds, marks, strict=True)
+        return [(at + start, at + end, p) for (start, end), p, mark in tokens if not mark]
 
 
 def split_tokens(text: str, offsets: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
@@ -235,88 +168,70 @@ _STRIDE = 128
 _ANSWER_TOKENS = 15
 _QUESTION_WORDS = 64  # of a longer question the rest is not read
 
-Logits = NDArray[np.float64]
 
+class ExtractiveReader(TransformersModel):
+    """A model for extractive question answering."""
 
-class ExtractiveReader(ThreadedModel):
-    """A model for extractive question answering, from a folder or by hub name."""
-
-    def __init__(self, name_or_path: str) -> None:
-        super().__init__(name_or_path, "AutoModelForQuestionAnswering")
+    auto_class = "AutoModelForQuestionAnswering"
 
     async def read(self, question: str, context: str) -> str:
         """Return the answer in the words of the context; empty if no answer is most likely."""
         if not context.strip():
             return ""
-        return await self.run(lambda loaded: extract_answer(question, context, loaded))
+        return await self.run(
+            lambda: extract_answer(
+                self.clean(question), self.clean(context), self.tokenizer, self.model
+            )
+        )
 
 
-def extract_answer(question: str, context: str, loaded: LoadedModel) -> str:
+def extract_answer(question: str, context: str, tokenizer: Any, model: Any) -> str:
     """Read a context in overlapping windows and return the most likely answer, or ""."""
-    tokenizer, torch = loaded.tokenizer, loaded.torch
-    controls = tokenizer.all_special_tokens
     windows = tokenizer(
-        blunt(encodable(" ".join(question.split()[:_QUESTION_WORDS])), controls),
-        blunt(encodable(context), controls),
+        " ".join(question.split()[:_QUESTION_WORDS]),
+        context,
         truncation="only_second",
         max_length=_WINDOW,
         stride=_STRIDE,
         return_overflowing_tokens=True,
     )
+    torch = import_module("torch")
     best, no_answer = (0.0, ""), 1.0
     for ids, encoding in zip(windows["input_ids"], windows.encodings, strict=True):
-        logits = loaded.model(input_ids=torch.tensor([ids], device=loaded.device))
-        span = find_best_span(
-            logits.start_logits[0].double().cpu().numpy(),
-            logits.end_logits[0].double().cpu().numpy(),
-            [part == 1 for part in encoding.sequence_ids],
-        )
-        no_answer = min(no_answer, span.no_answer)
-        if span.probability > best[0]:
+        logits = model(input_ids=torch.tensor([ids], device=model.device))
+        allowed = torch.tensor([part == 1 for part in encoding.sequence_ids])
+        ends = (each[0].double().cpu() for each in (logits.start_logits, logits.end_logits))
+        odds, first, last, none = find_best_span(*ends, allowed)
+        no_answer = min(no_answer, none)
+        if odds > best[0]:
             # Whole words, though the span is in tokens.
-            words = encoding.token_to_word(span.start), encoding.token_to_word(span.end)
-            first, last = (encoding.word_to_chars(word, 1) for word in words)
-            best = span.probability, context[first[0] : last[1]]
+            words = encoding.token_to_word(first), encoding.token_to_word(last)
+            begin, end = (encoding.word_to_chars(word, 1) for word in words)
+            best = odds, context[begin[0] : end[1]]
     return best[1] if best[0] > no_answer else ""
 
 
-@dataclass(frozen=True)
-class AnswerSpan:
-    """The best answer of a window: its first and last token, its probability and no answer's."""
+def find_best_span(starts: Any, ends: Any, allowed: Any) -> tuple[float, int, int, float]:
+    """Return the likeliest answer of a window: its probability, first and last token, no answer's.
 
-    probability: float
-    start: int
-    end: int
-    no_answer: float
-
-
-def find_best_span(starts: Logits, ends: Logits, allowed: Sequence[bool]) -> AnswerSpan:
-    """Find the most likely answer among allowed tokens, by logits [tokens] of start and end.
-
-    Probabilities are over the allowed tokens and the first token, which means no answer.
+    `starts` and `ends` are logits [tokens], `allowed` tells which tokens an answer may have.
+    Probabilities are over these and the first token, which means no answer.
     """
-    among = np.array([True, *allowed[1:]])
-    start, end = (_softmax(np.where(among, logits, -np.inf)) for logits in (starts, ends))
+    out = ~allowed
+    out[0] = False
+    start, end = (logits.masked_fill(out, float("-inf")).softmax(-1) for logits in (starts, ends))
     no_answer = float(start[0] * end[0])
     start[0] = end[0] = 0.0
-    spans = np.tril(np.triu(np.outer(start, end)), _ANSWER_TOKENS - 1)
-    first, last = np.unravel_index(int(spans.argmax()), spans.shape)
-    return AnswerSpan(float(spans[first, last]), int(first), int(last), no_answer)
+    spans = start.outer(end).triu().tril(_ANSWER_TOKENS - 1)
+    first, last = divmod(int(spans.argmax()), len(ends))
+    return float(spans[first, last]), first, last, no_answer
 
 
-def _softmax(logits: Logits) -> Logits:
-    powers = np.exp(logits - logits.max())
-    return np.asarray(powers / powers.sum())
+class Seq2Seq(TransformersModel):
+    """An encoder-decoder model such as T5."""
 
-
-# Encoder-decoder models such as T5
-
-
-class Seq2Seq(ThreadedModel):
-    """An encoder-decoder model by folder or hub name."""
-
-    def __init__(self, name_or_path: str) -> None:
-        super().__init__(name_or_path, "AutoModelForSeq2SeqLM")
+    auto_class = "AutoModelForSeq2SeqLM"
+    dtype = "auto"
 
     async def write(
         self, text: str, *, end: str = "", read_tokens: int = 512, max_tokens: int = 16
@@ -325,63 +240,41 @@ class Seq2Seq(ThreadedModel):
 
         Both together have at most `read_tokens` tokens: a long text is cut so that `end` fits.
         """
-        return await self.run(lambda loaded: _write(loaded, text, end, read_tokens, max_tokens))
+        return await self.run(
+            self._write, self.clean(text), self.clean(end), read_tokens, max_tokens
+        )
 
-    def _load_weights(self) -> Any:
-        return load_model(self._source, kind=self._auto_class)
-
-
-def _write(loaded: LoadedModel, text: str, end: str, read_tokens: int, max_tokens: int) -> str:
-    tokenizer, model = loaded.tokenizer, loaded.model
-    # A text never becomes a control token: "</s>" in it would end it.
-    text, end = (blunt(encodable(each), tokenizer.all_special_tokens) for each in (text, end))
-    prompt = f"{_cut_text(tokenizer, text, end, read_tokens)}{end}"
-    read = tokenizer(prompt, truncation=True, max_length=read_tokens, return_tensors="pt")
-    written = model.generate(
-        input_ids=read["input_ids"].to(loaded.device),
-        attention_mask=read["attention_mask"].to(loaded.device),
-        max_new_tokens=max_tokens,
-        do_sample=False,
-    )
-    answer: str = tokenizer.decode(written[0], skip_special_tokens=True)
-    return answer.strip()
-
-
-def _cut_text(tokenizer: Any, text: str, end: str, tokens: int) -> str:
-    """Return the beginning of a text that leaves room for its end."""
-    read = tokenizer(
-        text,
-        truncation=True,
-        max_length=max(1, tokens - len(tokenizer(end)["input_ids"])),
-        add_special_tokens=False,
-        return_offsets_mapping=True,
-    )
-    offsets = read["offset_mapping"]
-    return text[: offsets[-1][1]] if offsets else ""
+    def _write(self, text: str, end: str, read_tokens: int, max_tokens: int) -> str:
+        most = max(1, read_tokens - len(self.tokenizer(end)["input_ids"]))
+        options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+        offsets = self.tokenizer(text, **options)["offset_mapping"][:most]
+        begun = text[: offsets[-1][1]] if offsets else ""
+        prompt = self.tokenizer(
+            begun + end, truncation=True, max_length=read_tokens, return_tensors="pt"
+        ).to(self.model.device)
+        written = self.model.generate(
+            input_ids=prompt["input_ids"],
+            attention_mask=prompt["attention_mask"],
+            max_new_tokens=max_tokens,
+            do_sample=False,
+        )
+        answer: str = self.tokenizer.decode(written[0], skip_special_tokens=True)
+        return answer.strip()
 
 
 get_seq2seq = lru_cache(maxsize=2)(Seq2Seq)
 """Return the model of this name, one for the whole process."""
 
 
-# Features of whole texts
-
-
 def compute_last_token_features(
     name: str, texts: Sequence[str], *, most: int
 ) -> NDArray[np.float64]:
-    """Compute the last layer's state at each text's last token, [texts, width]. Blocks.
+    """Return the last layer's state at each text's last token, [texts, width]. Blocks.
 
     Texts are cut after `most` tokens.
     """
-    source = find_source(name)
-    tokenizer = load_tokenizer(source)
-    model = load_model(source, dtype="float32", kind="AutoModel")
-    rows = []
+    loaded = TransformersModel(name)
     with import_module("torch").inference_mode():
-        for text in texts:
-            harmless = blunt(encodable(text), tokenizer.all_special_tokens)
-            read = tokenizer(harmless, truncation=True, max_length=most, return_tensors="pt")
-            state = model(**read.to(model.device)).last_hidden_state[0, -1]
-            rows.append(state.float().cpu().numpy())
+        read = (loaded.tokenize(text, most).to(loaded.model.device) for text in texts)
+        rows = [loaded.model(**each).last_hidden_state[0, -1].cpu().numpy() for each in read]
     return np.asarray(rows, np.float64)

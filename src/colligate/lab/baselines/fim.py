@@ -3,27 +3,23 @@
 Hsieh et al., "Found in the Middle: Calibrating Positional Attention Bias Improves Long Context
 Utilization", 2024:
 
-1. Attn(x, k): the attention that the prompt's last token pays to document x at place k. It is the
-   document's relevance plus what place k gets anyway.
-2. Attn(dummy, k): the same for a document without content at place k.
+1. Attn(x, k): the attention that the prompt's last token pays to document x at place k.
+2. Attn(dummy, k): the same for a document without content: what place k gets anyway.
 3. Rank the documents by Attn(x, k) - Attn(dummy, k).
 4. Place them in a U shape (DuQUAD's text for its FiM row): ranks 1, 3, 5 from the front, 2, 4, 6
-   from the back. Answer once.
-
-The paper's change of the attention inside the model while it answers is left out.
+   from the back. Answer once, without the paper's change of the attention inside the model.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
-from colligate.core.answer import Answer, Form
+from colligate.core.answer import Answer
 from colligate.core.events import Scored
 from colligate.core.fit import Room, fit_window
-from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_attention_prompt,
     build_messages,
@@ -32,17 +28,17 @@ from colligate.core.prompts import (
 )
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run, Shown
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
 from colligate.errors import ContextTooSmall, MissingCapability
-from colligate.library.sources import SearchMode
+from colligate.lab.baselines.shared import SearchMethod
 from colligate.models import Capability, Message, Role
 from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)
-class FiM:
+class FiM(SearchMethod):
     """Documents by calibrated attention, placed so that the best come first and last.
 
     Without attention, the method does `how=u-shape` and warns.
@@ -58,18 +54,11 @@ class FiM:
 
     name: ClassVar[str] = "fim"
     needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.ATTENTION}))
-    calls: ClassVar[Calls] = Calls(1)
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     how: Literal["rank+u-shape", "rank", "u-shape"] = "rank+u-shape"
     dummies: Literal["together", "each"] = "together"  # two calls in DuQUAD's Table 8
     documents: int = 20  # N of DuQUAD's Natural Questions
     units: Units = "auto"
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    form: Form = Form.SHORT
-
-    def __post_init__(self) -> None:
-        require_min(self, documents=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Rank, place, read."""
@@ -132,12 +121,7 @@ async def _fit(question: str, ranked: Sequence[Shown], run: Run) -> list[Shown]:
         passages = render_passages([each.passage for each in shown])
         return build_messages("", passages, render_question(question))
 
-    return await fit_window(
-        ranked,
-        prompt,
-        run,
-        Room(_READER_TOKENS, last=True),
-    )
+    return await fit_window(ranked, prompt, run, Room(_READER_TOKENS, last=True))
 
 
 async def _measure(question: str, passages: Sequence[Passage], run: Run) -> list[float]:

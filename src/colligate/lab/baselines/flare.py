@@ -8,9 +8,8 @@ Jiang et al., "Active Retrieval Augmented Generation", 2023; the variant FLARE-d
    write the sentence again from the passages found.
 4. Repeat until the text is complete.
 
-The probabilities are the scorer's, of the plain text "Question, Answer" up to the sentence: not
-every backend gives those of what it writes. In the paper the text is the answer; here it is the
-reader's notes. The variant that asks a question about each unsure part is left out.
+The probabilities are the scorer's, of the plain text "Question, Answer" up to the sentence. In the
+paper the text is the answer; here it is the reader's notes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
     enclose,
@@ -36,8 +34,7 @@ from colligate.core.prompts import (
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
-from colligate.lab.baselines.lookup import Lookup
-from colligate.lab.baselines.shared import LookupMethod, fit_prompt
+from colligate.lab.baselines.shared import Lookup, LookupMethod, write_step
 from colligate.lab.baselines.token_scores import score_tokens
 from colligate.models import Capability, Message, Role
 from colligate.readers.lookup import reserve_for_answer
@@ -68,10 +65,6 @@ class FLARE(LookupMethod):
     threshold: float = 0.2  # theta
     k: int = 5
     paragraphs: int = 10  # not in the paper
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, rounds=1, tokens=1, look_ahead=1, threshold=0, paragraphs=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Write and look up in turn, then read."""
@@ -111,9 +104,7 @@ class FLARE(LookupMethod):
     ) -> str:
         """Return the next sentence, from passages or from memory; "" if the text is complete."""
         prompt = partial(_messages, question, text.render())
-        messages = await fit_prompt(passages, prompt, run, max_tokens=self.look_ahead)
-        reply = await run.chat(messages, max_tokens=self.look_ahead)
-        sentence = parse_sentence(reply.text).thought
+        sentence = parse_sentence(await write_step(passages, prompt, run, self.look_ahead)).thought
         return "" if _DONE.fullmatch(sentence) else sentence
 
     async def _mask(self, question: str, text: _Text, sentence: str, run: Run) -> tuple[bool, str]:

@@ -11,8 +11,8 @@ Answering", 2024:
 4. Add sub-question and revised answer to the history, and repeat.
 5. Answer from the history.
 
-Words that are not in the passage do not ground a guess. In DualRAG's code the last call has the
-history only; here the reader also sees the passages that ground it.
+Words that are not in the passage ground nothing. The reader also sees the passages that ground the
+history; in DualRAG's code the last call has the history alone.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ from pydantic import Field
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.fit import Room, fit_window
-from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
-from colligate.lab.baselines.lookup import Lookup
-from colligate.lab.baselines.shared import LookupMethod, StepReply, find_grounds
+from colligate.lab.baselines.shared import (
+    Lookup,
+    LookupMethod,
+    StepReply,
+    ask_step,
+    find_grounds,
+)
 from colligate.models import Message
 from colligate.readers.citing import Statement, locate_statements
 from colligate.readers.lookup import reserve_for_answer, try_structured
@@ -67,10 +70,6 @@ class GenGround(LookupMethod):
     deduce_tokens: int = 320  # not in the papers, as the next
     ground_tokens: int = 500
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, iterations=1, batch=1, deduce_tokens=1, ground_tokens=1)
-
     async def answer(self, question: str, run: Run) -> Answer:
         """Deduce and ground in turn, then read."""
         found = self.look_up(run)
@@ -86,56 +85,48 @@ class GenGround(LookupMethod):
         """Deduce, retrieve and ground until a rule ends the rounds."""
         known: set[str] = set()
         for number in range(self.iterations):
-            deduced = await self._deduce(question, history, found.run)
+            deduced = await try_structured(
+                build_messages(_DEDUCE, render_question(question), history.render()),
+                Deduced,
+                found.run,
+                max_tokens=self.deduce_tokens,
+                warning="no further sub-question",
+            )
             if deduced is None and number:
                 return
             deduced = deduced or Deduced(subquestion=question)
-            subquestion = _shorten(deduced.subquestion) or question.strip()
-            key = _normalize(subquestion)
+            asked = Deduced(
+                subquestion=_shorten(deduced.subquestion) or question.strip(),
+                answer=_shorten(deduced.answer),
+            )
+            key = _normalize(asked.subquestion)
             if self.stop_early and key in known:
-                found.run.emit(Noted(f"the sub-question comes again: {subquestion}"))
+                found.run.emit(Noted(f"the sub-question comes again: {asked.subquestion}"))
                 return
             known.add(key)
-            passages = await found.search(subquestion)
-            revised = await self._ground(subquestion, deduced.answer, passages, history, found.run)
-            history.answers.append((subquestion, revised or _shorten(deduced.answer)))
+            passages = await found.search(asked.subquestion)
+            revised = await self._ground(asked, passages, history, found.run)
+            history.answers.append((asked.subquestion, revised or asked.answer))
             if self.stop_early and revised and key == _normalize(question):
                 return
 
-    async def _deduce(self, question: str, history: _History, run: Run) -> Deduced | None:
-        """Return the next sub-question with a guess."""
-        return await try_structured(
-            build_messages(_DEDUCE, render_question(question), history.render()),
-            Deduced,
-            run,
-            max_tokens=self.deduce_tokens,
-            warning="no further sub-question",
-        )
-
     async def _ground(
-        self,
-        subquestion: str,
-        guess: str,
-        passages: Sequence[Passage],
-        history: _History,
-        run: Run,
+        self, asked: Deduced, passages: Sequence[Passage], history: _History, run: Run
     ) -> str:
         """Return the answer revised by the first batch that has words for it; "" if none has."""
-        prompt = partial(_ground_messages, subquestion, guess)
         for start in range(0, len(passages), self.batch):
             batch = passages[start : start + self.batch]
-            shown = await fit_window(batch, prompt, run, Room(self.ground_tokens, schema=Grounded))
-            reply = await try_structured(
-                prompt(shown),
+            reply = await ask_step(
+                batch,
+                partial(_ground_messages, asked),
                 Grounded,
                 run,
                 max_tokens=self.ground_tokens,
-                warning=f"some passages were not read for “{subquestion}”",
+                warning=f"some passages were not read for “{asked.subquestion}”",
             )
-            if reply is None:
-                continue
-            if refs := await locate_statements(subquestion, reply.statements, shown, run):
-                history.grounds += find_grounds(refs[:1], shown)
+            said = reply.statements if reply else []
+            if reply and (refs := await locate_statements(asked.subquestion, said, batch, run)):
+                history.grounds += find_grounds(refs[:1], batch)
                 return _shorten(reply.answer) or _shorten(refs[0].sentence)
         return ""
 
@@ -188,9 +179,10 @@ class Grounded(StepReply):
     answer: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})
 
 
-def _ground_messages(subquestion: str, guess: str, passages: Sequence[Passage]) -> list[Message]:
-    guessed = enclose("log", f"Guess: {_shorten(guess) or 'none'}")
-    return build_messages(_GROUND, render_passages(passages), render_question(subquestion), guessed)
+def _ground_messages(asked: Deduced, passages: Sequence[Passage]) -> list[Message]:
+    guessed = enclose("log", f"Guess: {asked.answer or 'none'}")
+    question = render_question(asked.subquestion)
+    return build_messages(_GROUND, render_passages(passages), question, guessed)
 
 
 def _shorten(text: str) -> str:

@@ -8,8 +8,7 @@ Multi-Step Questions", 2023:
 3. Stop if it says "answer is"; otherwise retrieve with the sentence as the query, and repeat.
 4. A reader answers from the passages.
 
-The fields have the values of DualRAG's code, whose tables have a row of it; IRCoT's own paper has
-`documents=cumulate mode=sparse`. The worked example is left out: small models copy its words.
+The fields are those of DualRAG's code; IRCoT's own paper has `documents=cumulate mode=sparse`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.parameters import require_min
+from colligate.core.fit import Room
 from colligate.core.prompts import (
     build_messages,
     parse_sentence,
@@ -31,8 +30,7 @@ from colligate.core.prompts import (
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
-from colligate.lab.baselines.lookup import Lookup
-from colligate.lab.baselines.shared import LookupMethod, fit_prompt
+from colligate.lab.baselines.shared import Lookup, LookupMethod, fit_prompt
 from colligate.models import Message
 from colligate.readers.lookup import reserve_for_answer
 
@@ -58,6 +56,7 @@ class IRCoT(LookupMethod):
     name: ClassVar[str] = "ircot"
     calls: ClassVar[Calls] = Calls(6)
     PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense", "temperature": "0.3"}
+    LEAST: ClassVar[Mapping[str, float]] = {"seed": 0}
 
     iterations: int = 5  # DualRAG's code, as k and pool
     documents: Literal["replace", "cumulate"] = "replace"
@@ -65,10 +64,6 @@ class IRCoT(LookupMethod):
     temperature: float = 0.0  # the paper: 0.3
     seed: int = 0
     sentence_tokens: int = 100  # not in the papers
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, iterations=1, paragraphs=1, temperature=0, sentence_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Reason and look up in turn, then read."""
@@ -104,7 +99,7 @@ class IRCoT(LookupMethod):
         """Return the next sentence, and whether it gives the answer."""
         prompt = partial(_messages, question, thoughts)
         reply = await run.chat(
-            await fit_prompt(passages, prompt, run, max_tokens=self.sentence_tokens),
+            await fit_prompt(passages, prompt, run, Room(self.sentence_tokens)),
             max_tokens=self.sentence_tokens,
             temperature=self.temperature,
             seed=self.seed if self.temperature else None,

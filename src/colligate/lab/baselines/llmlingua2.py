@@ -13,22 +13,21 @@ Compression", 2024:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from colligate.core.answer import Answer
-from colligate.core.parameters import require_min
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
-from colligate.documents import Passage
-from colligate.documents.compress import CompressedPassage, compress, keep_above_percentile
+from colligate.documents.compress import compress, keep_above_percentile
 from colligate.lab.baselines.encoders import TokenProbability, get_token_classifier
-from colligate.lab.baselines.lookup import show_shortened
-from colligate.lab.baselines.shared import DocumentMethod, require_weights
+from colligate.lab.baselines.shared import (
+    DocumentMethod,
+    meter_passes,
+    require_weights,
+    show_shortened,
+)
 from colligate.lab.baselines.token_scores import group_words
-from colligate.models import Role
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,10 @@ class LLMLingua2(DocumentMethod):
     """
 
     name: ClassVar[str] = "llmlingua2"
-    needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(1)
 
     classifier: str | None = None
     rate: float = 0.5  # the published code
     target: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, rate=0, target=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Shorten, read.
@@ -66,29 +59,17 @@ class LLMLingua2(DocumentMethod):
         """
         hint = "set classifier=microsoft/llmlingua-2-xlm-roberta-large-meetingbank, or a folder"
         name = require_weights(self.classifier, self.name, "token classifier", hint)
-        kept = await self._compress(name, await self.choose(question, run), run)
-        shown = show_shortened(kept, [1.0] * len(kept), run)
-        return await run.read(question, shown, form=self.form)
-
-    async def _compress(
-        self, name: str, passages: Sequence[Passage], run: Run
-    ) -> list[CompressedPassage]:
-        """Keep the best words of each piece of each passage."""
-        classifier = get_token_classifier(name)
-        began = time.perf_counter()
-        texts = [passage.text for passage in passages]
-        scored = await classifier.probabilities(texts)
-        pieces = [piece for pieces in scored for piece in pieces]
-        seconds = time.perf_counter() - began
-        run.meter.scoring(Role.SCORER, classifier.name, passes=len(pieces), seconds=seconds)
+        classifier, passages = get_token_classifier(name), await self.choose(question, run)
+        with meter_passes(classifier.name, run, len(passages)):
+            scored = await classifier.probabilities([passage.text for passage in passages])
         rate = self.rate
         if self.target is not None:
-            rate = self.target / max(1, sum(map(len, pieces)))
-        found = []
-        for passage, row in zip(passages, scored, strict=True):
-            kept = [span for piece in row for span in select_words(passage.text, piece, rate)]
-            found.append(compress(passage, kept))
-        return found
+            rate = self.target / max(1, sum(len(piece) for pieces in scored for piece in pieces))
+        kept = [
+            compress(p, [span for piece in row for span in select_words(p.text, piece, rate)])
+            for p, row in zip(passages, scored, strict=True)
+        ]
+        return await run.read(question, show_shortened(kept, run), form=self.form)
 
 
 def select_words(

@@ -5,33 +5,27 @@ Compression", 2024:
 
 1. Coarse: rank each document x_k by r_k, the mean log-probability of the question and a
    restrictive sentence after the document. Keep the best until they exceed the target.
-2. Adaptive rates: the better a document ranks, the more of it is kept; linear over the ranks,
-   between +delta tau and -delta tau.
+2. Adaptive rates: the share kept of a document falls from the best to the last by 2 delta tau.
 3. Fine: in blocks of 200 tokens keep the tokens with the highest contrastive perplexity, s_i =
    log p(x_i | question, x_<i) - log p(x_i | x_<i), where x_<i is what was kept before.
 4. Put the best document first and answer once.
-
-The published code ends a block after 200 tokens; here a block never reaches into the next
-document. The paper's last step, which restores the answer's words from the documents, is what
-citing does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.events import Pruned
-from colligate.core.parameters import require_min
 from colligate.core.prompts import escape
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.documents.compress import CompressedPassage, compress
-from colligate.lab.baselines.lookup import show_shortened
-from colligate.lab.baselines.shared import DocumentMethod
+from colligate.lab.baselines.shared import DocumentMethod, show_shortened
 from colligate.lab.baselines.token_scores import MARGIN, cut_pieces, score_tokens
 from colligate.models import Capability, Role
 from colligate.readers.lookup import reserve_for_answer
@@ -57,7 +51,7 @@ class LongLLMLingua(DocumentMethod):
 
     name: ClassVar[str] = "longllmlingua"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
-    calls: ClassVar[Calls] = Calls(1)
+    LEAST: ClassVar[Mapping[str, float]] = {"extra": 0}
 
     rate: float = 0.55  # FlashRAG
     target: int | None = None
@@ -65,10 +59,6 @@ class LongLLMLingua(DocumentMethod):
     dynamic: float = 0.3  # delta tau
     block: int = 200
     order: Literal["best", "given"] = "best"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, rate=0, target=1, extra=0, dynamic=0, block=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Rank, cut, read."""
@@ -78,7 +68,7 @@ class LongLLMLingua(DocumentMethod):
         ranks = [1.0] * len(kept)
         with reserve_for_answer(run, lambda: Capability.LIKELIHOOD in scorer.capabilities):
             kept, ranks = await self._shorten(question, passages, run)
-        return await run.read(question, show_shortened(kept, ranks, run), form=self.form)
+        return await run.read(question, show_shortened(kept, run, ranks), form=self.form)
 
     async def _shorten(
         self, question: str, passages: Sequence[Passage], run: Run
@@ -92,10 +82,12 @@ class LongLLMLingua(DocumentMethod):
             spans = tuple(passages[place].span for place in sorted(left_out))
             run.emit(Pruned(spans, f"the target of {target} tokens was reached"))
         shares = self._share(ranked, sizes, target)
+        asked, before = f"{escape(question.strip())}\n\n", ""
         order = ranked if self.order == "best" else sorted(ranked)
-        kept = await self._compress(
-            question, [(passages[place], shares[place]) for place in order], run
-        )
+        kept: list[CompressedPassage] = []
+        for place in order:
+            kept.append(await self._cut(asked, before, passages[place], shares[place], run))
+            before += f"{kept[-1].text}\n\n" if kept[-1].kept else ""
         return kept, [scores[place] for place in order]
 
     async def _rank(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
@@ -111,35 +103,22 @@ class LongLLMLingua(DocumentMethod):
 
     def _select(self, scores: Sequence[float], sizes: Sequence[int], target: int) -> list[int]:
         """Return the best documents, up to and with the one that exceeds target and `extra`."""
-        left, kept = target + self.extra, []
-        for place in sorted(range(len(scores)), key=lambda place: -scores[place]):
-            kept.append(place)
-            left -= sizes[place]
-            if left < 0:
-                break
-        return kept
+        ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
+        before = accumulate((sizes[place] for place in ranked), initial=0)
+        return [
+            place
+            for place, size in zip(ranked, before, strict=False)
+            if size <= target + self.extra
+        ]
 
     def _share(self, ranked: Sequence[int], sizes: Sequence[int], target: int) -> dict[int, float]:
         """Return the share of each document to keep: more of a better one."""
         base = min(1.0, target / max(1, sum(sizes[place] for place in ranked)))
-        last = len(ranked) - 1
-        shares = {}
+        last, shares = len(ranked) - 1, {}
         for rank, place in enumerate(ranked):
             change = self.dynamic * (1 - 2 * rank / last) if last else 0.0
             shares[place] = min(1.0, max(0.0, base + change))
         return shares
-
-    async def _compress(
-        self, question: str, documents: Sequence[tuple[Passage, float]], run: Run
-    ) -> list[CompressedPassage]:
-        """Cut each document to its best tokens, in the order given."""
-        asked = f"{escape(question.strip())}\n\n"
-        before = ""
-        found: list[CompressedPassage] = []
-        for passage, share in documents:
-            found.append(await self._cut(asked, before, passage, share, run))
-            before += f"{found[-1].text}\n\n" if found[-1].kept else ""
-        return found
 
     async def _cut(
         self, asked: str, before: str, passage: Passage, share: float, run: Run
@@ -157,9 +136,8 @@ class LongLLMLingua(DocumentMethod):
             text = escape(passage.text[start:end])
             pairs = [(f"{asked}{context}", text), (context, text)]
             with_question, without = await score_tokens(run, pairs)
-            gains = [
-                a.logprob - b.logprob for a, b in zip(with_question, without, strict=True)
-            ]  # s_i
+            both = zip(with_question, without, strict=True)
+            gains = [told.logprob - untold.logprob for told, untold in both]  # s_i
             chosen = [with_question[place] for place in keep_best_share(gains, share)]
             kept += [(start + token.start, start + token.end) for token in chosen]
         return compress(passage, kept)

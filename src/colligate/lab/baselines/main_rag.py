@@ -8,8 +8,7 @@ Chang et al., "MAIN-RAG: Multi-Agent Filtering Retrieval-Augmented Generation", 
 4. Keep the documents with s_i >= tau_q, the highest score first.
 5. Agent 3 answers from them.
 
-The paper counts 2N + 1 calls for N documents; here the judge's N are scoring passes. At least one
-document reaches the bar.
+The paper counts 2N + 1 calls for N documents; here the judge's N are scoring passes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from typing import ClassVar
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.events import Noted, Pruned, Scored
-from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
@@ -52,10 +50,6 @@ class MAINRAG(DocumentMethod):
     n: float = 0.0  # the paper tunes it
     prediction_tokens: int = 100  # not in the paper
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, n=0, prediction_tokens=1)
-
     async def answer(self, question: str, run: Run) -> Answer:
         """Answer from each, judge each, read those that reach the bar."""
         passages = await self.choose(question, run)
@@ -64,12 +58,14 @@ class MAINRAG(DocumentMethod):
             await gather(self._judge(question, each, judged, run) for each in passages)
         scores = {each: s for each in passages if (s := judged.get(each)) is not None}
         run.emit(Scored("main-rag judge", tuple(p.span for p in scores), tuple(scores.values())))
-        kept = self._filter(scores, run) if scores else passages
-        if left_out := tuple(each.span for each in scores if each not in kept):
-            run.emit(Pruned(left_out, "below the adaptive bar"))
-        if scores:
-            kept += [each for each in passages if judged.get(each, 0) is None]
-        shown = [_show(each, scores) for each in kept]
+        others = [each for each in passages if each not in scores and each in judged]
+        kept = [*self._filter(scores, run), *others] if scores else passages
+        shown = [
+            Shown(each, scores[each], "log-odds that it helps")
+            if each in scores
+            else Shown(each, 0.0, "of the search: not judged")
+            for each in kept
+        ]
         return await run.read(question, shown, form=self.form)
 
     async def _judge(
@@ -97,13 +93,9 @@ class MAINRAG(DocumentMethod):
         bar = fmean(scores.values()) - self.n * pstdev(scores.values())
         run.emit(Noted(f"the adaptive bar is {bar:.3f}"))
         kept = [passage for passage, score in scores.items() if score >= bar - _SAME]
+        if left_out := tuple(each.span for each in scores if each not in kept):
+            run.emit(Pruned(left_out, "below the adaptive bar"))
         return sorted(kept, key=lambda passage: -scores[passage])
-
-
-def _show(passage: Passage, scores: Mapping[Passage, float]) -> Shown:
-    if passage in scores:
-        return Shown(passage, scores[passage], "log-odds that it helps")
-    return Shown(passage, 0.0, "of the search: not judged")
 
 
 _PREDICT = """\

@@ -6,13 +6,9 @@ Perception", 2024:
 1. Cut a document into sentences x_1 ... x_n.
 2. Perplexity chunking (`how=ppl`): PPL(x_i), the mean surprise of the sentence's tokens after the
    text before it; a chunk ends with a local minimum of it that is at least theta deep.
-   Margin sampling (`how=msp`): ask for each sentence whether it belongs to the chunk so far; cut
-   unless p(keep) - p(split) > theta, where theta is the mean of the last five margins, 0 before
-   there are five.
-3. Merge neighbouring chunks up to a number of words.
-4. Rank the chunks for the question and answer from the best.
-
-RDR2's constraint by edit distance to the chunks of its corpus is left out.
+   Margin sampling (`how=msp`): cut unless p(keep) - p(split) > theta for the next sentence, where
+   theta is the mean of the last five margins, 0 before there are five.
+3. Merge neighbouring chunks up to a number of words, and answer from the best.
 """
 
 from __future__ import annotations
@@ -20,30 +16,28 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from colligate.core.answer import Answer, Form
+from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose
-from colligate.core.relevance import Relevance, score_relevance
+from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.documents import Document, Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.sentences import split_sentences, word_spans
 from colligate.documents.tokens import estimate_tokens, token_spans
-from colligate.lab.baselines.shared import read_whole_documents, show_best
+from colligate.lab.baselines.shared import ChunkMethod
 from colligate.lab.baselines.token_scores import cut_pieces, cut_runs, score_running_tokens
-from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
 from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)
-class MetaChunking:
+class MetaChunking(ChunkMethod):
     """Documents cut where a small model sees a thought end; the best chunks are read.
 
     The best chunks are read: as many as `budget` tokens of the reader hold (LongRefiner), or the
@@ -55,10 +49,7 @@ class MetaChunking:
             the model says that a sentence does not belong to the chunk (msp)
         threshold: by how much they must be easier, in nats per token, with `how=ppl`
         words: words up to which neighbouring chunks are joined
-        budget: tokens of chunks that are read, best first
         k: chunks that are read, best first
-        by: what scores the chunks; auto: the first of these that there is
-        documents: documents that are cut into chunks, the best by a search
     """
 
     name: ClassVar[str] = "meta-chunking"
@@ -66,21 +57,14 @@ class MetaChunking:
         required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}),
         optional=frozenset({Capability.LABELS}),
     )
-    calls: ClassVar[Calls] = Calls(1)
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     how: Literal["ppl", "msp"] = "ppl"
     threshold: float = 0.5  # theta; LongRefiner
     words: int = 100  # RDR2
-    budget: int | None = 2048  # LongRefiner
     k: int | None = None
-    by: Relevance = "auto"
-    documents: int = 8  # LongRefiner
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        require_min(self, threshold=0, words=1, budget=1, k=1, documents=1)
+        super().__post_init__()
         needs = Needs(required=frozenset({Capability.CHAT, self._asked}))
         object.__setattr__(self, "needs", needs)
 
@@ -91,24 +75,19 @@ class MetaChunking:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Cut, choose, read."""
-        documents = await read_whole_documents(question, run, self.documents, self.mode)
+        documents = await self.read_whole(question, run, self.documents)
         await score_relevance(question, [], run, self.by)  # a missing reranker costs no scores
-        cut: list[list[Passage]] = []
+        chunks: list[Passage] = []
         scorer = run.model(Role.SCORER)
         with reserve_for_answer(run, lambda: self._asked in scorer.capabilities):
             for document in documents:  # one after the other: they share one scorer
-                cut.append(await self._chunk(document, run))
-        for document in documents[len(cut) :]:
-            spans = await asyncio.to_thread(Structural(), document)
-            cut.append([document.passage(span) for span in spans])
-        chunks = [chunk for each in cut for chunk in each]
-        scores = [0.0] * len(chunks)
-        with reserve_for_answer(run, lambda: run.meter.calls):
-            scores = await score_relevance(question, chunks, run, self.by)
-        shown = await show_best(
-            chunks, scores, run, by="relevance", most=self.k, budget=self.budget
-        )
-        return await run.read(question, shown, form=self.form)
+                chunks += await self._chunk(document, run)
+        cut = {chunk.document_id for chunk in chunks}
+        for document in documents:
+            if document.id not in cut:  # the budget ended the scores
+                spans = await asyncio.to_thread(Structural(), document)
+                chunks += [document.passage(span) for span in spans]
+        return await self.read_best(question, chunks, run, self.k)
 
     async def _chunk(self, document: Document, run: Run) -> list[Passage]:
         """Return the chunks of a document, from the store if they are there."""
@@ -125,7 +104,8 @@ class MetaChunking:
         if not sentences:
             return []
         if self.how == "ppl":
-            surprise = await _measure_surprise(document, sentences, run)
+            rows = await score_running_tokens(run, document.text, sentences)
+            surprise = [-sum(token.logprob for token in row) / max(1, len(row)) for row in rows]
             found = cut_runs(len(sentences), find_minima(surprise, self.threshold))
         else:
             if len(sentences) > _MANY:
@@ -157,14 +137,6 @@ def _split(document: Document) -> list[tuple[int, int]]:
         spans = token_spans(document.text[start:end])
         found += cut_pieces(start, end, spans, _LONGEST)
     return found
-
-
-async def _measure_surprise(
-    document: Document, sentences: Sequence[tuple[int, int]], run: Run
-) -> list[float]:
-    """Return PPL(x_i): the mean negative log-probability of each sentence's tokens."""
-    rows = await score_running_tokens(run, document.text, sentences)
-    return [-sum(token.logprob for token in row) / max(1, len(row)) for row in rows]
 
 
 def find_minima(values: Sequence[float], threshold: float = 0.0) -> list[int]:

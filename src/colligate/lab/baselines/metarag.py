@@ -3,44 +3,43 @@
 Zhou et al., "Metacognitive Retrieval-Augmented Large Language Models", 2024:
 
 1. Retrieve passages and answer with a reason.
-2. Monitoring: an expert model answers too. If the embeddings of both answers are nearer than a
-   threshold, the answer is accepted.
+2. Monitoring: an expert model answers too; an answer whose embedding is near enough is accepted.
 3. Evaluating (the critic): does the model know enough itself, do the passages say enough, and
    which common errors does the answer have?
-4. Planning, by what is sufficient:
-   knowledge and passages: check that the reason entails the answer (NLI);
-   passages only: rely on them; knowledge only, or neither: retrieve more with another query.
-5. Answer again with the plan's advice, and go to 2, at most `rounds` times.
-
-An answer of more than ten words, or of which the model is not certain (in the code: with words of
-doubt), never replaces another. The released code shows the expert no passage, by mistake; here it
-sees them. In the paper the answer is the last one accepted; here it is the reader's notes.
+4. Planning: where both suffice, check that the reason entails the answer (NLI); where only the
+   passages do, rely on them; otherwise retrieve more with another query.
+5. Answer again with the plan's advice, and go to 2. An answer of more than ten words, or of which
+   the model is not certain, never replaces another. The last one accepted is the reader's notes.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
 from colligate.lab.baselines.encoders import get_seq2seq
-from colligate.lab.baselines.lookup import Lookup
-from colligate.lab.baselines.shared import LookupMethod, StepReply, fit_prompt
+from colligate.lab.baselines.shared import (
+    Lookup,
+    LookupMethod,
+    Prompt,
+    S,
+    StepReply,
+    ask_step,
+    meter_passes,
+    write_step,
+)
 from colligate.models import Message, Role
-from colligate.readers.lookup import reserve_for_answer, try_structured
-
-T = TypeVar("T", bound=StepReply)
+from colligate.readers.lookup import reserve_for_answer
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,7 @@ class MetaRAG(LookupMethod):
 
     name: ClassVar[str] = "metarag"
     calls: ClassVar[Calls] = Calls(8)
+    LEAST: ClassVar[Mapping[str, float]] = {"rounds": 0, "threshold": -1}
 
     rounds: int = 5  # DualRAG's port, as k; MetaRAG's own has 3 and 5
     threshold: float = 0.3  # cosine; the code
@@ -77,11 +77,6 @@ class MetaRAG(LookupMethod):
     nli: str | None = None
     answer_tokens: int = 500  # not in the paper, as the next
     judge_tokens: int = 200
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, rounds=0, threshold=-1, paragraphs=1, query_characters=1)
-        require_min(self, answer_tokens=1, judge_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Answer, monitor, criticise, plan; then read."""
@@ -121,10 +116,7 @@ class MetaRAG(LookupMethod):
     ) -> None:
         """Answer with a reason; an unreadable reply changes nothing."""
         prompt = partial(_answer_messages, question, advice, feedback)
-        messages = await fit_prompt(
-            state.passages, prompt, run, max_tokens=self.answer_tokens, schema=ReasonedAnswer
-        )
-        made = await self._ask(messages, ReasonedAnswer, self.answer_tokens, run)
+        made = await self._ask(state.passages, prompt, ReasonedAnswer, self.answer_tokens, run)
         if made is not None:
             state.reason, state.answer = made.reason.strip(), made.answer.strip()
             state.certain = made.certain
@@ -147,15 +139,9 @@ class MetaRAG(LookupMethod):
             return await _write(self.expert, *expert_text(question, state.passages), 16, run)
         worker = run.model(Role.WORKER)
         run.warn(f"metarag has no expert model: {worker.name} gives the answer to compare with")
-        messages = await fit_prompt(
-            state.passages,
-            partial(_messages, _BRIEFLY, question),
-            run,
-            max_tokens=self.judge_tokens,
-            role=Role.WORKER,
-        )
-        reply = await run.chat(messages, role=Role.WORKER, max_tokens=self.judge_tokens)
-        return " ".join(reply.text.split())
+        prompt, tokens = partial(_messages, _BRIEFLY, question), self.judge_tokens
+        reply = await write_step(state.passages, prompt, run, tokens, Role.WORKER)
+        return " ".join(reply.split())
 
     # 3. and 4. Evaluating and planning
 
@@ -163,17 +149,11 @@ class MetaRAG(LookupMethod):
         """Ask the critic; return the advice and the feedback, after looking up more if needed."""
         run = found.run
         said = _render_log(answer=state.answer)
-        asked = _messages(_CHECK, question, log=said)
-        checked = await self._ask(asked, Checked, self.judge_tokens, run)
-        knows = await self._judge(_messages(_INTERNAL, question), run, default=False)
-        messages = await fit_prompt(
-            state.passages,
-            partial(_messages, _EXTERNAL, question),
-            run,
-            max_tokens=self.judge_tokens,
-            schema=Sufficient,
-        )
-        says = await self._judge(messages, run, default=True)
+        check = partial(_messages, _CHECK, question, log=said)
+        checked = await self._ask([], check, Checked, self.judge_tokens, run)
+        knows = await self._judge([], partial(_messages, _INTERNAL, question), run, default=False)
+        external = partial(_messages, _EXTERNAL, question)
+        says = await self._judge(state.passages, external, run, default=True)
         run.emit(Noted(f"critic: the model knows enough {knows}, the passages say enough {says}"))
         if knows and says:
             entailed = await self._entails(question, state, run)
@@ -194,27 +174,33 @@ class MetaRAG(LookupMethod):
             return await _write(self.nli, *texts, 10, run) == "1"
         run.warn(f"metarag has no model for entailment: {run.model(Role.READER).name} judges it")
         log = _render_log(reason=state.reason, answer=state.answer)
-        return await self._judge(_messages(_ENTAILS, question, log=log), run, default=False)
+        prompt = partial(_messages, _ENTAILS, question, log=log)
+        return await self._judge([], prompt, run, default=False)
 
     async def _rewrite(self, question: str, state: _State, run: Run) -> str:
         """Return another query; the question if the model gives none."""
         prompt = partial(_messages, _REWRITE, question, log=_render_log(answer=state.answer))
-        messages = await fit_prompt(state.passages, prompt, run, max_tokens=self.judge_tokens)
-        reply = await run.chat(messages, max_tokens=self.judge_tokens)
-        query = " ".join(reply.text.split()).strip("\"'“”")[: self.query_characters]
+        reply = await write_step(state.passages, prompt, run, self.judge_tokens)
+        query = " ".join(reply.split()).strip("\"'“”")[: self.query_characters]
         return query.strip() or question
 
-    async def _judge(self, messages: Sequence[Message], run: Run, *, default: bool) -> bool:
+    async def _judge(
+        self, passages: Sequence[Passage], prompt: Prompt, run: Run, *, default: bool
+    ) -> bool:
         """Ask for a yes or no; an unreadable reply is the default."""
-        made = await self._ask(messages, Sufficient, self.judge_tokens, run)
+        made = await self._ask(passages, prompt, Sufficient, self.judge_tokens, run)
         return default if made is None else made.sufficient
 
     async def _ask(
-        self, messages: Sequence[Message], schema: type[T], max_tokens: int, run: Run
-    ) -> T | None:
-        return await try_structured(
-            messages, schema, run, max_tokens=max_tokens, warning="a reply counts for nothing"
-        )
+        self,
+        passages: Sequence[Passage],
+        prompt: Prompt,
+        schema: type[S],
+        max_tokens: int,
+        run: Run,
+    ) -> S | None:
+        why = "a reply counts for nothing"
+        return await ask_step(passages, prompt, schema, run, max_tokens=max_tokens, warning=why)
 
 
 @dataclass
@@ -237,10 +223,8 @@ class _State:
 
 async def _write(name: str, text: str, end: str, max_tokens: int, run: Run) -> str:
     """Let an encoder-decoder model write, metered."""
-    began = time.perf_counter()
-    reply = await get_seq2seq(name).write(text, end=end, max_tokens=max_tokens)
-    run.meter.scoring(Role.SCORER, name, passes=1, seconds=time.perf_counter() - began)
-    return reply
+    with meter_passes(name, run):
+        return await get_seq2seq(name).write(text, end=end, max_tokens=max_tokens)
 
 
 # The prompts: answer with a reason, a second answer, the critic's questions, another query
@@ -354,7 +338,7 @@ a few words for what is still missing, and nothing else."""
 
 
 def _messages(
-    instruction: str, question: str, passages: Sequence[Passage] = (), log: str = ""
+    instruction: str, question: str, passages: Sequence[Passage], log: str = ""
 ) -> list[Message]:
     shown = render_passages(passages) if passages else ""
     return build_messages(instruction, shown, render_question(question), log)

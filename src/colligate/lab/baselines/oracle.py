@@ -13,16 +13,17 @@ import asyncio
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from colligate.core.answer import Answer, Form
+from colligate.core.answer import Answer
 from colligate.core.run import Run, Shown
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.documents.locating import locate
 from colligate.errors import UsageError
+from colligate.lab.baselines.shared import Baseline
 
 
 @dataclass(frozen=True)
-class Oracle:
+class Oracle(Baseline):
     """What the data set says holds the answer, read alone: what perfect retrieval would give.
 
     If a sentence is not found in its document, the whole document is read, with a warning. `gold`
@@ -36,12 +37,10 @@ class Oracle:
 
     name: ClassVar[str] = "oracle"
     needs: ClassVar[Needs] = Needs(searches=False)
-    calls: ClassVar[Calls] = Calls(1)
 
     gold: tuple[str, ...] = ()
     sentences: tuple[tuple[str, str], ...] = ()
     level: Literal["sentences", "documents"] = "sentences"  # as in DualRAG's code
-    form: Form = Form.SHORT
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Read the gold sentences or documents."""

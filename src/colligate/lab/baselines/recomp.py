@@ -6,10 +6,8 @@ Augmentation", 2024:
 1. Split the documents into sentences s_i.
 2. Encode question x and sentences apart with a trained dual encoder (mean of the token states, at
    most 256 tokens); the score is the dot product <enc(x), enc(s_i)>.
-3. Read the best sentences of all documents in their order in the documents.
-
-LongRefiner's row (`level=chunks documents=8`): chunks of six sentences of whole documents, the best
-that a token budget holds, best first.
+3. Read the best sentences in their order in the documents; in LongRefiner's row (`level=chunks
+   documents=8`) the best chunks of six sentences that a token budget holds, best first.
 """
 
 from __future__ import annotations
@@ -21,20 +19,17 @@ from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.events import Scored
-from colligate.core.parameters import require_min
 from colligate.core.run import Run, Shown
-from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
 from colligate.documents.sentences import split_sentences
 from colligate.lab.baselines.encoders import get_dual_encoder
 from colligate.lab.baselines.shared import (
     DocumentMethod,
-    chunk_documents,
+    meter_passes,
     require_weights,
     show_best,
 )
-from colligate.models import Role
 
 
 @dataclass(frozen=True)
@@ -53,17 +48,11 @@ class Recomp(DocumentMethod):
     """
 
     name: ClassVar[str] = "recomp"
-    needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(1)
 
     encoder: str | None = None
     sentences: int = 5  # FlashRAG
     level: Literal["sentences", "chunks"] = "sentences"
     budget: int = 2048  # LongRefiner
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, sentences=1, budget=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, choose, read.
@@ -75,9 +64,7 @@ class Recomp(DocumentMethod):
         hint = "set encoder=fangyuan/nq_extractive_compressor (or tqa, hotpotqa), or a folder"
         encoder = require_weights(self.encoder, self.name, "dual encoder", hint)
         if self.level == "chunks":
-            chunks = await chunk_documents(
-                question, run, SixSentences(), documents=self.documents, mode=self.mode
-            )
+            chunks = await self.cut_whole(question, run, SixSentences(), self.documents)
             scores = await _score(question, chunks, encoder, run)
             shown = await show_best(chunks, scores, run, by=encoder, budget=self.budget)
             return await run.read(question, shown, form=self.form)
@@ -93,12 +80,10 @@ class Recomp(DocumentMethod):
 
 async def _score(question: str, passages: Sequence[Passage], name: str, run: Run) -> list[float]:
     """Return <enc(x), enc(s_i)> of each passage."""
-    encoder = get_dual_encoder(name)
-    began = time.perf_counter()
-    scores = await encoder.scores(question, [passage.text for passage in passages])
-    seconds = time.perf_counter() - began
-    run.meter.scoring(Role.SCORER, encoder.name, passes=len(passages), seconds=seconds)
-    spans = tuple(passage.span for passage in passages)
+    encoder, began = get_dual_encoder(name), time.perf_counter()
+    with meter_passes(encoder.name, run, len(passages)):
+        scores = await encoder.scores(question, [passage.text for passage in passages])
+    spans, seconds = tuple(passage.span for passage in passages), time.perf_counter() - began
     run.emit(Scored(encoder.name, spans, tuple(scores), seconds))
     return scores
 

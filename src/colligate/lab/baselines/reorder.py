@@ -9,27 +9,20 @@ The "reordering" rows of DuQUAD and the retrieval-based rows of LongRefiner:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from colligate.core.answer import Answer, Form
-from colligate.core.parameters import require_min
+from colligate.core.answer import Answer
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
 from colligate.core.units import choose_units
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
-from colligate.lab.baselines.shared import chunk_documents, show_best
-from colligate.library.sources import SearchMode
-
-Reordered = Literal["auto", "documents", "passages", "chunks"]
-"""What is sorted: `Units`, or chunks of six sentences of whole documents."""
+from colligate.lab.baselines.shared import SearchMethod, show_best
 
 
 @dataclass(frozen=True)
-class _Reorder:
+class _Reorder(SearchMethod):
     """A method that sorts documents by a score.
 
     Attributes:
@@ -39,26 +32,17 @@ class _Reorder:
         budget: most tokens that are read, best first; none: all
     """
 
-    needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(1)
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
-
     documents: int = 20  # N of DuQUAD's Natural Questions
-    units: Reordered = "auto"
+    units: Literal["auto", "documents", "passages", "chunks"] = "auto"
     budget: int | None = None
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    form: Form = Form.SHORT
-
-    def __post_init__(self) -> None:
-        require_min(self, documents=1, budget=1)
 
     async def _choose(self, question: str, run: Run) -> list[Passage]:
         """Return what is sorted, without blank texts."""
-        most, mode = self.documents, self.mode
+        most = self.documents
         if self.units == "chunks":
-            return await chunk_documents(question, run, SixSentences(), documents=most, mode=mode)
+            return await self.cut_whole(question, run, SixSentences(), most)
         # No larger pool: a reranker must not choose for a method that is compared with it.
-        _, found = await choose_units(question, run, self.units, most, pool=most, mode=mode)
+        _, found = await choose_units(question, run, self.units, most, pool=most, mode=self.mode)
         return [passage for passage in found if passage.text.strip()]
 
 
@@ -80,10 +64,6 @@ class ReorderBM25(_Reorder):
 
     k1: float = 1.5
     b: float = 0.75
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, k1=0, b=0)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, order, read."""

@@ -8,25 +8,22 @@ Li et al., "Compressing Context to Enhance Inference Efficiency of Large Languag
    percentile. The question plays no part.
 4. Answer once.
 
-The paper's phrases are noun chunks of a parser, which is not used here: `word` is the nearest. The
-likelihoods are the scorer's (the paper: GPT-2).
+The likelihoods are the scorer's. The paper's phrases need a parser: `word` is the nearest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.parameters import require_min
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
+from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.documents.compress import CompressedPassage, compress, keep_above_percentile
 from colligate.documents.sentences import split_sentences
-from colligate.lab.baselines.lookup import show_shortened
-from colligate.lab.baselines.shared import DocumentMethod
+from colligate.lab.baselines.shared import DocumentMethod, show_shortened
 from colligate.lab.baselines.token_scores import (
     MARGIN,
     TokenScore,
@@ -52,15 +49,10 @@ class SelectiveContext(DocumentMethod):
 
     name: ClassVar[str] = "selective-context"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
-    calls: ClassVar[Calls] = Calls(1)
 
     level: Literal["token", "word", "sentence"] = "token"  # LongRefiner; the paper has phrases
     reduce: float = 0.35  # the published code
     target: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, reduce=0, target=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Leave out, read."""
@@ -69,51 +61,37 @@ class SelectiveContext(DocumentMethod):
         kept = [compress(each, [(0, len(each.text))]) for each in passages]
         with reserve_for_answer(run, lambda: Capability.LIKELIHOOD in scorer.capabilities):
             kept = await self._compress(passages, run)
-        shown = show_shortened(kept, [1.0] * len(kept), run)
-        return await run.read(question, shown, form=self.form)
+        return await run.read(question, show_shortened(kept, run), form=self.form)
 
     async def _compress(self, passages: Sequence[Passage], run: Run) -> list[CompressedPassage]:
         """Leave out the least informative units of all passages together."""
-        rows = [await self._split(passage, run) for passage in passages]
-        pairs = [
-            ("", passage.text[start:end])
-            for passage, row in zip(passages, rows, strict=True)
-            for start, end in row
+        places = [(p, at) for p in passages for at in await self._split(p, run)]
+        pairs = [("", p.text[start:end]) for p, (start, end) in places]
+        scored = await score_tokens(run, pairs) if pairs else []
+        units = [
+            (p, (start + a, start + b), value)
+            for (p, (start, end)), tokens in zip(places, scored, strict=True)
+            for a, b, value in self._merge(p.text[start:end], tokens)
         ]
-        scored = iter(await score_tokens(run, pairs) if pairs else ())
-        found, total = [], 0
-        for passage, row in zip(passages, rows, strict=True):
-            units: list[Unit] = []
-            for start, end in row:
-                tokens = next(scored)
-                total += len(tokens)
-                text = passage.text[start:end]
-                units += [(start + a, start + b, v) for a, b, v in self._merge(text, tokens)]
-            found.append((passage, units))
         reduce = self.reduce
         if self.target is not None:
-            reduce = max(0.0, 1 - self.target / max(1, total))
-        everything = [value for _, units in found for *_, value in units]
-        kept = set(keep_above_percentile(everything, 100 * reduce, least=True))
-        places = iter(range(len(everything)))
-        return [
-            compress(passage, [unit[:2] for unit in units if next(places) in kept])
-            for passage, units in found
-        ]
+            reduce = max(0.0, 1 - self.target / max(1, sum(map(len, scored))))
+        informative = keep_above_percentile([v for *_, v in units], 100 * reduce, least=True)
+        kept: dict[Passage, list[tuple[int, int]]] = {each: [] for each in passages}
+        for place in informative:
+            kept[units[place][0]].append(units[place][1])
+        return [compress(passage, spans) for passage, spans in kept.items()]
 
-    def _merge(self, text: str, tokens: Sequence[TokenScore]) -> list[Unit]:
-        """Merge the tokens of a sentence into units."""
+    def _merge(self, text: str, tokens: Sequence[TokenScore]) -> Iterator[tuple[int, int, float]]:
+        """Yield the units of a sentence: their ranges, and the mean of their tokens in nats."""
+        groups = [[place] for place in range(len(tokens))]
         if self.level == "sentence":
             groups = [list(range(len(tokens)))] if tokens else []
         elif self.level == "word":
             groups = group_words(text, [(token.start, token.end) for token in tokens])
-        else:
-            groups = [[place] for place in range(len(tokens))]
-        units = []
         for group in groups:
             information = -sum(tokens[place].logprob for place in group) / len(group)
-            units.append((tokens[group[0]].start, tokens[group[-1]].end, information))
-        return units
+            yield tokens[group[0]].start, tokens[group[-1]].end, information
 
     async def _split(self, passage: Passage, run: Run) -> list[tuple[int, int]]:
         """Return the sentences of a passage; one that is too long is cut."""
@@ -130,6 +108,3 @@ class SelectiveContext(DocumentMethod):
 
 
 _MOST = 1024  # tokens of a sentence that are scored together: the published code cuts there
-
-Unit = tuple[int, int, float]
-"""A half-open range of a text and its self-information in nats, the mean of its tokens."""

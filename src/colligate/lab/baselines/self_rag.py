@@ -3,20 +3,16 @@
 Asai et al., "Self-RAG: Learning to Retrieve, Generate, and Critique through Self-Reflection",
 2024:
 
-1. Retrieve: decide whether to look anything up (`always_retrieve` skips this), then search for k
-   passages.
+1. Retrieve: decide whether to look anything up (`always_retrieve` skips this), then search.
 2. Generate: from each passage d write the next segment y, a sentence.
-3. Critique: score y by its likelihood and the reflection tokens, each with its weight w:
-   f(y, d) = exp(mean log p(y)) + w_rel s_rel + w_sup s_sup + w_use s_use, where
-   s_rel = p(Relevant), s_sup = p(Fully) + 0.5 p(Partially), s_use = sum_i w_i p(Utility = i) with
-   w_i from -1 to 1, each over the sum of its group.
-4. Keep the best `beam` answers, by the product of their segments' scores. If the model says
-   that an answer needs more, it continues with the same passages, up to `depth` segments: 1 is the
-   paper's short form, 6 its long form for ASQA (`max_depth` 7 of the code counts the root).
+3. Critique: f(y, d) = exp(mean log p(y)) + w_rel s_rel + w_sup s_sup + w_use s_use, where s_rel =
+   p(Relevant), s_sup = p(Fully) + 0.5 p(Partially), s_use = sum_i w_i p(Utility = i) with w_i from
+   -1 to 1, each over the sum of its group.
+4. Keep the best `beam` answers, by the product of their segments' scores, and continue those that
+   need more up to `depth` segments: 1 is the short form, 6 the long form for ASQA.
 
-The paper's model was trained to write reflection tokens. Without it, each token is a question to
-the scorer, whose odds of the answers are the token's probabilities. In the paper the best
-segments are the answer; here they are the reader's notes.
+Without the paper's model, which writes reflection tokens, each token is a question to the scorer.
+The best segments are the reader's notes; in the paper they are the answer.
 """
 
 from __future__ import annotations
@@ -31,7 +27,6 @@ from typing import Any, ClassVar
 from colligate.concurrency import Threads, gather
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.parameters import require_min
 from colligate.core.prompts import (
     build_messages,
     enclose,
@@ -87,6 +82,9 @@ class SelfRAG(LookupMethod):
         required=frozenset({Capability.CHAT, Capability.LIKELIHOOD, Capability.LABELS})
     )
     calls: ClassVar[Calls] = Calls(11)
+    LEAST: ClassVar[Mapping[str, float]] = dict.fromkeys(
+        ("relevance", "support", "utility", "bonus"), -math.inf
+    )
 
     k: int = 5  # the paper
     depth: int = 1
@@ -102,7 +100,6 @@ class SelfRAG(LookupMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_min(self, depth=1, beam=1, threshold=0, segment_tokens=1)
         if self.reflection is not None:  # that model judges
             object.__setattr__(self, "needs", Needs())
 

@@ -13,72 +13,48 @@ Then rank the chunks for the question and answer once from the best that a token
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from colligate.core.answer import Answer, Form
+from colligate.core.answer import Answer
 from colligate.core.fit import split_by_tokens
-from colligate.core.parameters import require_min
-from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run
-from colligate.core.strategy import Calls, Needs
 from colligate.documents import Document, Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.sentences import split_sentences
 from colligate.documents.tokens import estimate_tokens
-from colligate.lab.baselines.shared import chunk_documents, read_whole_documents, show_best
+from colligate.lab.baselines.shared import ChunkMethod
 from colligate.lab.baselines.token_scores import cut_runs
-from colligate.library.sources import SearchMode
 
 
 @dataclass(frozen=True)
-class SemanticChunking:
+class SemanticChunking(ChunkMethod):
     """Documents cut by their structure, or where their subject changes; the best chunks are read.
 
     Attributes:
         how: cut by headings and paragraphs (structure), or where the subject changes (meaning)
         tokens: most tokens of a chunk
         percentile: cut at distances between sentences above this percentile, with `how=meaning`
-        budget: tokens of chunks that are read, best first
-        by: what scores the chunks; auto: the first of these that there is
-        documents: documents that are cut into chunks, the best by a search
     """
 
     name: ClassVar[str] = "semantic-chunking"
-    needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(1)
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
 
     how: Literal["structure", "meaning"] = "structure"
     tokens: int = 500  # LongRefiner; the vendor's page says that these are characters
     percentile: float = 95.0
-    budget: int = 2048  # LongRefiner
-    by: Relevance = "auto"  # LongRefiner has a reranker
-    documents: int = 8  # LongRefiner
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    form: Form = Form.SHORT
-
-    def __post_init__(self) -> None:
-        require_min(self, tokens=1, percentile=0, budget=1, documents=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Cut, choose, read."""
-        chunks = await self._chunk(question, run)
-        scores = await score_relevance(question, chunks, run, self.by)
-        shown = await show_best(chunks, scores, run, by="relevance", budget=self.budget)
-        return await run.read(question, shown, form=self.form)
-
-    async def _chunk(self, question: str, run: Run) -> list[Passage]:
         if self.how == "structure":
             chunker = Structural(self.tokens)
-            return await chunk_documents(
-                question, run, chunker, documents=self.documents, mode=self.mode
-            )
-        documents = await read_whole_documents(question, run, self.documents, self.mode)
-        return [chunk for each in documents for chunk in await self._cut_by_meaning(each, run)]
+            chunks = await self.cut_whole(question, run, chunker, self.documents)
+        else:
+            documents = await self.read_whole(question, run, self.documents)
+            chunks = [part for each in documents for part in await self._cut_by_meaning(each, run)]
+        return await self.read_best(question, chunks, run)
 
     async def _cut_by_meaning(self, document: Document, run: Run) -> list[Passage]:
         found = await asyncio.to_thread(split_sentences, document.text, document.language)

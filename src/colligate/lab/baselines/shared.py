@@ -1,32 +1,80 @@
-"""What several baselines share: documents that are read, the best of what is scored, replies."""
+"""What baselines share: their kinds, what searches found, shortened passages, steps and replies."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from colligate.core.answer import Form, Stated
-from colligate.core.fit import HasSpan, Room, fit_budget, fit_window
+from colligate.core.answer import Answer, Form, Stated
+from colligate.core.events import Event, pluralize
+from colligate.core.fit import Room, fit_budget, fit_window
 from colligate.core.parameters import require_min
+from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run, Shown, show_ranked
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
-from colligate.documents import Document, Hit, Passage
+from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.chunking import Chunker
+from colligate.documents.compress import CompressedPassage
 from colligate.errors import WeightsUnavailable
-from colligate.lab.baselines.lookup import Lookup
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
+from colligate.readers.lookup import try_structured
 
-T = TypeVar("T", bound=HasSpan)
+S = TypeVar("S", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class DocumentMethod:
+class Baseline:
+    """A published method to compare with.
+
+    Its whole numbers are 1 or more and its others 0 or more, but for those in `LEAST`.
+    """
+
+    LEAST: ClassVar[Mapping[str, float]] = {}
+    needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(1)
+
+    form: Form = Form.SHORT
+
+    def __post_init__(self) -> None:
+        usual = {"int": 1, "float": 0}
+        kinds = {each.name: str(each.type).removesuffix(" | None") for each in fields(self)}
+        least = {name: usual[kind] for name, kind in kinds.items() if kind in usual}
+        require_min(self, **{**least, **self.LEAST})
+
+
+@dataclass(frozen=True)
+class SearchMethod(Baseline):
+    """A method that searches."""
+
+    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
+
+    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
+
+    async def read_whole(self, question: str, run: Run, most: int) -> list[Document]:
+        """Return the documents in view in their order; of more than `most` the best first."""
+        found = await choose_units(question, run, "documents", most, pool=most, mode=self.mode)
+        return [await run.document(passage.document_id) for passage in found[1]]
+
+    async def cut_whole(
+        self, question: str, run: Run, chunker: Chunker, most: int
+    ) -> list[Passage]:
+        """Return the chunks of the documents in view, or of the best `most` of them."""
+        whole = await self.read_whole(question, run, most)
+        return await asyncio.to_thread(
+            lambda: [each.passage(span) for each in whole for span in chunker(each)]
+        )
+
+
+@dataclass(frozen=True)
+class DocumentMethod(SearchMethod):
     """A method that shortens or filters the documents in view, or the passages of a search.
 
     Attributes:
@@ -34,27 +82,42 @@ class DocumentMethod:
         pool: passages that a search gives to the reranker, if there is one
     """
 
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
-
     documents: int = 20  # N of DuQUAD's Natural Questions
     units: Units = "auto"
     pool: int = 50
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    form: Form = Form.SHORT
-
-    def __post_init__(self) -> None:
-        require_min(self, documents=1, pool=1)
 
     async def choose(self, question: str, run: Run) -> list[Passage]:
         """Return what is read, without blank texts."""
-        _, found = await choose_units(
-            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
-        )
-        return [passage for passage in found if passage.text.strip()]
+        most, mode = self.documents, self.mode
+        found = await choose_units(question, run, self.units, most, pool=self.pool, mode=mode)
+        return [passage for passage in found[1] if passage.text.strip()]
 
 
 @dataclass(frozen=True)
-class LookupMethod:
+class ChunkMethod(SearchMethod):
+    """A method that cuts documents in its own way, and reads the best chunks.
+
+    Attributes:
+        budget: tokens of chunks that are read, best first
+        by: what scores the chunks; auto: the first of these that there is
+        documents: documents that are cut into chunks, the best by a search
+    """
+
+    budget: int | None = 2048  # LongRefiner
+    by: Relevance = "auto"
+    documents: int = 8  # LongRefiner
+
+    async def read_best(
+        self, question: str, chunks: Sequence[Passage], run: Run, most: int | None = None
+    ) -> Answer:
+        """Answer from the best chunks."""
+        scores = await score_relevance(question, chunks, run, self.by)
+        shown = await show_best(chunks, scores, run, by="relevance", most=most, budget=self.budget)
+        return await run.read(question, shown, form=self.form)
+
+
+@dataclass(frozen=True)
+class LookupMethod(SearchMethod):
     """A method that looks things up by searches of its own.
 
     Attributes:
@@ -62,20 +125,75 @@ class LookupMethod:
         pool: passages that a search gives to the reranker, if there is one
     """
 
-    needs: ClassVar[Needs] = Needs()
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
-
     k: int = 10
     pool: int = 50
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    form: Form = Form.SHORT
-
-    def __post_init__(self) -> None:
-        require_min(self, k=1, pool=1)
 
     def look_up(self, run: Run) -> Lookup:
         """Return what searches in a run and keeps what was found."""
         return Lookup(run, self.k, self.pool, self.mode)
+
+
+# Searching in rounds
+
+_LONGEST_QUERY = 60  # characters of one that a reason repeats
+
+
+@dataclass
+class Lookup:
+    """The passages that searches found, search by search, in their order.
+
+    Each search returns `k` passages, with a reranker the best of `pool`.
+    """
+
+    run: Run
+    k: int
+    pool: int
+    mode: SearchMode
+    searches: list[tuple[str, list[Hit]]] = field(default_factory=list)
+
+    async def search(self, query: str) -> list[Passage]:
+        """Search once more and return the passages."""
+        hits = await self.run.search(query, k=self.k, pool=self.pool, mode=self.mode)
+        self.searches.append((query, hits))
+        return [hit.passage for hit in hits]
+
+    async def possible(self) -> bool:
+        """Return whether there is anything to search."""
+        return any(info.passages for info in await self.run.sources.documents())
+
+    @property
+    def passages(self) -> list[Passage]:
+        """All of them once, in the order they were found."""
+        return list(dict.fromkeys(hit.passage for _, hits in self.searches for hit in hits))
+
+    @property
+    def latest_first(self) -> list[Passage]:
+        """The same, the last search first: a full prompt then lacks the oldest passages."""
+        by_search = ([hit.passage for hit in hits] for _, hits in reversed(self.searches))
+        return list(dict.fromkeys(passage for found in by_search for passage in found))
+
+    def of(self, passages: Sequence[Passage]) -> list[Shown]:
+        """Return these passages, each with the search that found it first."""
+        why: dict[Passage, Shown] = {}
+        for query, hits in self.searches:
+            short = query if len(query) <= _LONGEST_QUERY else f"{query[:_LONGEST_QUERY]}…"
+            for rank, hit in enumerate(hits, 1):
+                reason = f"rank {rank} of the search for “{short}”"
+                why.setdefault(hit.passage, Shown(hit.passage, hit.score, reason))
+        return [why[passage] for passage in passages]
+
+    def by_turns(self, most: int) -> list[Shown]:
+        """Return the `most` best: the first of every search before the second of any, each once."""
+        ranked = [
+            (rank, at, hit.passage)
+            for at, (_, hits) in enumerate(self.searches)
+            for rank, hit in enumerate(hits)
+        ]
+        ranked.sort(key=lambda each: each[:2])
+        return self.of(list(dict.fromkeys(passage for *_, passage in ranked))[:most])
+
+
+# What the reader is shown
 
 
 async def show_best(
@@ -99,11 +217,59 @@ async def show_best(
     return show_ranked(hits, f"by {by}")
 
 
+@dataclass(frozen=True)
+class Shortened(Event):
+    """Passages were shortened: what is left of each, and its share of the passage's characters."""
+
+    spans: tuple[Span, ...]
+    texts: tuple[str, ...]
+    shares: tuple[float, ...]
+
+    def line(self) -> str:
+        return f"shortened {pluralize(len(self.spans), 'passage')}"
+
+
+def show_shortened(
+    passages: Sequence[CompressedPassage], run: Run, scores: Sequence[float] = ()
+) -> list[Shown]:
+    """Return compressed passages for the reader, in their order; empty ones are left out.
+
+    The evidence is each passage whole with the share of it that is shown.
+    """
+    scored = zip(passages, scores or [1.0] * len(passages), strict=True)
+    left = [(each, score) for each, score in scored if each.kept]
+    if passages and not left:
+        run.warn("the compressor kept nothing of the passages: let it drop less")
+    spans, texts, shares = ([getattr(each, name) for each, _ in left] for name in _SHORTENED)
+    run.emit(Shortened(tuple(spans), tuple(texts), tuple(shares)))
+    return [Shown(each, s, f"{each.share:.0%} of its characters were shown") for each, s in left]
+
+
+_SHORTENED = ("span", "text", "share")
+
+
+def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> Iterator[Passage]:
+    """Yield the passages that hold a place of one of the statements, in their order."""
+    spans = [place.span for each in statements for place in each.places]
+    return (each for each in passages if any(each.span.contains(span) for span in spans))
+
+
+# Models
+
+
 def require_weights(name: str | None, strategy: str, kind: str, hint: str) -> str:
     """Return the name of trained weights; raise `WeightsUnavailable` if none are named."""
     if name is None:
         raise WeightsUnavailable(f"{strategy} needs a trained {kind}", "none is named", hint)
     return name
+
+
+@contextmanager
+def meter_passes(name: str, run: Run, passes: int = 1) -> Iterator[None]:
+    """Meter what a trained model of a baseline's own computes meanwhile."""
+    began = time.perf_counter()
+    yield
+    run.meter.scoring(Role.SCORER, name, passes=passes, seconds=time.perf_counter() - began)
 
 
 def require_all(schema: dict[str, Any]) -> None:
@@ -117,40 +283,37 @@ class StepReply(BaseModel):
     model_config = ConfigDict(extra="ignore", json_schema_extra=require_all)
 
 
-async def chunk_documents(
-    question: str, run: Run, chunker: Chunker, *, documents: int, mode: SearchMode
-) -> list[Passage]:
-    """Return the chunks of the documents in view, or of the best `documents` of them."""
-    whole = await read_whole_documents(question, run, documents, mode)
-
-    def cut() -> list[Passage]:
-        return [each.passage(span) for each in whole for span in chunker(each)]
-
-    return await asyncio.to_thread(cut)
-
-
-async def read_whole_documents(
-    question: str, run: Run, most: int, mode: SearchMode
-) -> list[Document]:
-    """Return the documents in view in their order; of more than `most` the best, best first."""
-    _, passages = await choose_units(question, run, "documents", most, pool=most, mode=mode)
-    return [await run.document(passage.document_id) for passage in passages]
+Prompt = Callable[[Sequence[Passage]], list[Message]]
 
 
 async def fit_prompt(
-    ranked: Sequence[T],
-    prompt: Callable[[Sequence[T]], list[Message]],
+    passages: Sequence[Passage], prompt: Prompt, run: Run, room: Room
+) -> list[Message]:
+    """Return the prompt of the first passages that fit the window with their reply."""
+    return prompt(await fit_window(passages, prompt, run, room))
+
+
+async def write_step(
+    passages: Sequence[Passage],
+    prompt: Prompt,
+    run: Run,
+    max_tokens: int,
+    role: Role = Role.READER,
+) -> str:
+    """Let the model write, from the first passages that fit."""
+    messages = await fit_prompt(passages, prompt, run, Room(max_tokens, role))
+    return (await run.chat(messages, role=role, max_tokens=max_tokens)).text
+
+
+async def ask_step(
+    passages: Sequence[Passage],
+    prompt: Prompt,
+    schema: type[S],
     run: Run,
     *,
     max_tokens: int,
-    role: Role = Role.READER,
-    schema: type[BaseModel] | None = None,
-) -> list[Message]:
-    """Return the prompt of the first items that fit the window, as `fit_window` keeps them."""
-    return prompt(await fit_window(ranked, prompt, run, Room(max_tokens, role, schema)))
-
-
-def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> Iterator[Passage]:
-    """Yield the passages that hold a place of one of the statements, in their order."""
-    spans = [place.span for each in statements for place in each.places]
-    return (each for each in passages if any(each.span.contains(span) for span in spans))
+    warning: str,
+) -> S | None:
+    """Ask for a step's reply, from the first passages that fit; warn where none can be read."""
+    messages = await fit_prompt(passages, prompt, run, Room(max_tokens, schema=schema))
+    return await try_structured(messages, schema, run, max_tokens=max_tokens, warning=warning)

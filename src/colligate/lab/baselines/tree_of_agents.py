@@ -6,15 +6,11 @@ Multi-Perspective Reasoning", 2025:
 1. Cut the documents into parts C_1 ... C_n of about as many tokens, one agent each.
 2. Perception: each agent finds evidence and an answer in its own part.
 3. Exchange: each agent sees what all found and names the helpful others.
-4. Exploration: it reads their parts in every order; a part found useless ends that order. A
-   beginning that two orders share is read once.
+4. Exploration: it reads their parts in every order; a useless part ends that order. A beginning
+   that two orders share is read once, and each order knows what its own beginning gave.
 5. Decision: it decides from its longest orders.
-6. Majority vote over the agents; the judge decides a tie.
-
-The paper's questions have options to choose from; here answers are short. The code names as many
-helpers as there are and carries findings from one order to the next; here each order knows what
-its own beginning gave. In the code the result is the answer; here the reader answers from the
-passages that the winners' findings quote, with the votes as notes.
+6. Majority vote over the agents; the judge decides a tie. In the code the result is the answer;
+   here the reader answers from the passages that the winners' findings quote.
 """
 
 from __future__ import annotations
@@ -27,16 +23,15 @@ from typing import ClassVar, Literal, TypeVar
 from pydantic import Field
 
 from colligate.concurrency import gather
-from colligate.core.answer import Answer, Form
+from colligate.core.answer import Answer
 from colligate.core.fit import split_by_tokens
-from colligate.core.parameters import require_min
 from colligate.core.prompts import build_messages, enclose, render_passages, render_question
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
-from colligate.lab.baselines.shared import StepReply, find_grounds
+from colligate.lab.baselines.shared import Baseline, StepReply, find_grounds
 from colligate.library.sources import cut_passages
 from colligate.models import Message, Role
 from colligate.readers.citing import Statement, locate_statements
@@ -46,7 +41,7 @@ T = TypeVar("T", bound=StepReply)
 
 
 @dataclass(frozen=True)
-class TreeOfAgents:
+class TreeOfAgents(Baseline):
     """Agents of one part each read the helpful others' parts in every order, decide, and vote.
 
     The agents are the worker. Parts are cut between passages. If the winners quote nothing, the
@@ -62,14 +57,11 @@ class TreeOfAgents:
     needs: ClassVar[Needs] = Needs(searches=False)
     calls: ClassVar[Calls] = Calls(26.5)
     PAPER: ClassVar[Mapping[str, str]] = {"helpers": "4"}
+    LEAST: ClassVar[Mapping[str, float]] = {"helpers": 0}
 
     agents: int = 5  # n; the paper
     helpers: int = 3  # the paper: 4, all others; orders grow with the factorial
     reply_tokens: int = 1200  # not in the paper
-    form: Form = Form.SHORT
-
-    def __post_init__(self) -> None:
-        require_min(self, agents=1, helpers=0, reply_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Perceive, exchange, explore, decide, vote, read."""

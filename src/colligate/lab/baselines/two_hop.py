@@ -16,16 +16,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colligate.concurrency import gather
-from colligate.core.answer import Answer, Form
-from colligate.core.parameters import require_min
+from colligate.core.answer import Answer
 from colligate.core.run import Run, Shown
-from colligate.core.strategy import Calls, Needs
+from colligate.lab.baselines.shared import SearchMethod
 from colligate.library.ranking import titled_text
-from colligate.library.sources import SearchMode
 
 
 @dataclass(frozen=True)
-class TwoHop:
+class TwoHop(SearchMethod):
     """One search for the question, one with the text of each passage found, one answer.
 
     Passages are read in the order in which they were found, the question's own first.
@@ -36,17 +34,10 @@ class TwoHop:
     """
 
     name: ClassVar[str] = "two-hop"
-    needs: ClassVar[Needs] = Needs()
-    calls: ClassVar[Calls] = Calls(1)
-    PAPER: ClassVar[Mapping[str, str]] = {"mode": "dense"}
+    LEAST: ClassVar[Mapping[str, float]] = {"more": 0}
 
     k: int = 10
     more: int = 10
-    mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    form: Form = Form.SHORT
-
-    def __post_init__(self) -> None:
-        require_min(self, k=1, more=0)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Search twice, read once."""
