@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from colligate.errors import WeightsUnavailable
+from colligate.errors import MissingExtra, WeightsUnavailable
 from colligate.models.hf.loading import find_source, load_model
 from colligate.models.llama.adapters import convert_adapter
 from support.gguf_models import save_gguf
@@ -240,3 +241,11 @@ def test_a_folder_that_cannot_be_written(bases, save, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(WeightsUnavailable, match="check the space and permissions"):
         convert_adapter(save(), bases / "llama.gguf", tmp_path / "file" / "inside")
+
+
+def test_a_folder_needs_an_extra(
+    save: Callable[..., Path], convert: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(MissingExtra, match=r"gguf.*colligate\[adapters\]"):
+        convert(save())

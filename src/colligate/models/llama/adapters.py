@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colligate.errors import WeightsUnavailable
+from colligate.errors import MissingExtra, WeightsUnavailable
 from colligate.models.gguf import read_metadata, read_shapes
 from colligate.models.lora import (
     LoraFiles,
@@ -38,6 +38,7 @@ def convert_adapter(adapter: str | Path, model: Path, folder: Path) -> Path:
     Raises:
         WeightsUnavailable: there is no such adapter, it is made for another model, or it is more
             than plain LoRA on the attention and feed-forward layers.
+        MissingExtra: a folder must be converted, and the extra `adapters` is not installed.
     """
     metadata = read_metadata(model)
     architecture = str(metadata.get("general.architecture", ""))
@@ -91,7 +92,7 @@ def _convert(
             f"the layout of {architecture} models is not known",
             "convert it with llama.cpp's convert_lora_to_gguf.py, and give the .gguf file",
         )
-    gguf = import_module("gguf")
+    gguf = _import_gguf()
     kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
     layers = int(metadata[f"{architecture}.block_count"])
     names = gguf.get_tensor_name_map(kinds[architecture], layers)
@@ -192,9 +193,16 @@ def _read_matrix(tensor: dict[str, Any]) -> Matrix:
     return values.reshape(tensor["shape"])
 
 
+def _import_gguf() -> Any:
+    try:
+        return import_module("gguf")
+    except ImportError as error:
+        raise MissingExtra.of(error, "a LoRA folder cannot be converted", "adapters") from error
+
+
 def _write(path: Path, architecture: str, tensors: dict[str, Matrix], adapter: str | Path) -> None:
     """Write the file elsewhere and move it: other processes see all of it or nothing."""
-    gguf = import_module("gguf")
+    gguf = _import_gguf()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as unfinished:
