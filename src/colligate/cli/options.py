@@ -320,17 +320,13 @@ class ModelOptions(RoleOptions):
 
         return Settings.load(self.config)
 
-    def names(self) -> dict[str, str | None]:
-        """Return the names that were given, by what `Settings.override` calls them."""
-        return {
-            "reader": self.model,
-            "worker": self.worker_model,
-            "scorer": self.scorer,
-            "embedder": self.embedder,
-            "reranker": self.reranker,
-            "reading": self.reader,
-            "check": self.check,
-        }
+    def engine(self, settings: Settings, **more: Any) -> Engine:
+        """Return an engine with these options and `more` of its own; nothing is opened yet."""
+        from colligate.engine import Engine
+
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        del given["config"]  # `settings` are read from it
+        return Engine(settings=settings, **given, **more)
 
 
 @dataclass(frozen=True)
@@ -348,14 +344,6 @@ class EngineOptions(ModelOptions):
             "--cache",
         ),
     ] = False
-
-    def engine(self, settings: Settings, **more: Any) -> Engine:
-        """Return an engine with these options and `more` of its own; nothing is opened yet."""
-        from colligate.engine import Engine
-
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        del given["config"]  # `settings` are read from it
-        return Engine(settings=settings, **given, **more)
 
 
 @dataclass(frozen=True)
@@ -386,6 +374,10 @@ class RunOptions:
         """Return the texts NAME=VALUE; what `--set` sets replaces `--router-adapter`."""
         adapter = [f"router_adapter={router_adapter}"] if router_adapter else []
         return [*adapter, *(self.parameters or [])]
+
+    def limits(self) -> dict[str, Any]:
+        """Return the limits of `Engine.ask`."""
+        return {"max_tokens_total": self.max_tokens_total, "timeout": self.timeout}
 
 
 @dataclass(frozen=True)

@@ -214,9 +214,8 @@ def bench_run_command(
     from colligate.lab.bench.run import BenchRequest, estimate_run, run_suite
     from colligate.lab.bench.tables import RunResults
 
-    settings = models.load_settings().override(
-        **models.names(), judge=bench.judge, chunker=bench.chunker
-    )
+    given = models.load_settings()
+    settings = models.engine(given, judge=bench.judge, chunker=bench.chunker).named
     arguments = {
         "suite": suite,
         **options.collect_given(
