@@ -40,7 +40,7 @@ def chat_command(
 
     with suppress(ImportError):  # Windows has none, and a console that does the same
         import readline  # noqa: F401 (arrow keys and earlier questions, for `input`)
-    asker = Asker(paths or [], asked, models, run, models.load_settings())
+    asker = Asker(paths or [], asked, models, run)
     if asker.paths:
         require_paths(asker.paths)
     history: list[Turn] = []
@@ -53,8 +53,7 @@ def chat_command(
                     break
                 try:
                     require_text(question)
-                    ask = asker.choose(engine, watcher)
-                    answer = loop.run(ask(question, history=history))
+                    answer = loop.run(asker.choose(engine, watcher)(question, history=history))
                 except ColligateError as error:
                     with watcher.paused():
                         status = report_error(error)
