@@ -51,13 +51,15 @@ class Limits(TypedDict, total=False):
 
     `documents` are ids of the library's documents to read instead of paths; `where` are conditions
     that documents must meet, such as "date>=2024" (`Condition`). `max_tokens_total` bounds input
-    and output tokens of all calls together, `timeout` the seconds of the whole run.
+    and output tokens of all calls together, `timeout` the seconds of the whole run. `parameters`
+    are those of a strategy that is named, such as "k=3".
     """
 
     documents: Sequence[str] | None
     where: Sequence[str]
     max_tokens_total: int | None
     timeout: float | None
+    parameters: Sequence[str]
 
 
 class AskOptions(Limits, total=False):
@@ -144,9 +146,9 @@ class Engine(Session):
         consent, live = options.pop("consent", refuse), options.pop("live", False)
         history = options.pop("history", ())
         limits: Any = options
-        trace = self.make_trace(on_event)
-        chosen = self._make(strategy, trace)
-        async with self._start(_Asked(question, paths, **limits), chosen, trace) as started:
+        asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
+        chosen = self._make(strategy, asked, trace)
+        async with self._start(asked, chosen, trace) as started:
             run = started.run
             run.consent, run.live = consent, live
             if history:
@@ -170,13 +172,13 @@ class Engine(Session):
 
         `budget` replaces the refiner's own. Limits and errors are those of `ask`.
         """
-        trace = self.make_trace(on_event)
-        chosen = self._make(refiner, trace)
+        asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
+        chosen = self._make(refiner, asked, trace)
         if not hasattr(chosen, "refine"):
             raise UsageError(f"{chosen.name} does not refine", hint="longrefiner does")
         if budget is not None:
             chosen = replace(chosen, budget=budget)
-        async with self._start(_Asked(question, paths, **limits), chosen, trace) as started:
+        async with self._start(asked, chosen, trace) as started:
             refined: Refined = await chosen.refine(question, started.run)
         return started.finish(refined)
 
@@ -193,21 +195,21 @@ class Engine(Session):
 
         Limits and errors are those of `ask`.
         """
-        trace = self.make_trace(on_event)
-        chosen = self._make(strategy, trace)
+        asked, trace = _Asked(question, paths, **limits), self.make_trace(on_event)
+        chosen = self._make(strategy, asked, trace)
         if not hasattr(chosen, "route"):
             raise UsageError(f"{chosen.name} does not route", hint="rdr2 does")
-        async with self._start(_Asked(question, paths, **limits), chosen, trace) as started:
+        async with self._start(asked, chosen, trace) as started:
             routings = await chosen.route(question, started.run)
         router = started.run.model(Role.WORKER).name
         return started.finish(Routes(question, tuple(routings), model=router))
 
-    def _make(self, strategy: str | S, trace: Trace) -> S:
+    def _make(self, strategy: str | S, asked: _Asked, trace: Trace) -> S:
         """Make the strategy of a name; a strategy is returned as it is."""
         if not isinstance(strategy, str):
             return strategy
         kind: Any = load_strategy(strategy)
-        made: S = configure(kind, self.named, (), trace)
+        made: S = configure(kind, self.named, asked.parameters, trace)
         return made
 
     @asynccontextmanager
@@ -280,6 +282,7 @@ class _Asked:
     where: Sequence[str] = ()
     max_tokens_total: int | None = None
     timeout: float | None = None
+    parameters: Sequence[str] = ()
 
     @property
     def files(self) -> Sequence[str | Path]:

@@ -149,6 +149,7 @@ class Session:
             reading=self.reader,
             check=self.check,
             library=None if self.library is None else str(self.library),
+            pdf=self.pdf,
             chunker=self.chunker,
         )
 
@@ -379,7 +380,7 @@ class Session:
                     wait=self.wait,
                     follow_links=self.follow_links,
                     ocr=named.ocr_languages(asked=self.ocr),
-                    pdf=self.pdf or (named.pdf.name if named.pdf else ""),
+                    pdf=named.pdf.name if named.pdf else "",
                 )
                 self._stack.push_async_callback(self._library.close)
         return self._library

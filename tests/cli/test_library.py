@@ -33,21 +33,6 @@ def test_index_says_what_became_of_the_files(colligate: Any, folder: Path) -> No
     assert "embedded: 0" in again.stdout
 
 
-def test_a_library_keeps_the_chunker_that_it_was_made_with(colligate: Any, folder: Path) -> None:
-    (folder / "many.txt").write_text("word " * 95)
-    index = ("index", folder, "--embedder", "static")
-    assert colligate.here(*index, "--chunker", "words:10").returncode == 0
-    listed = json.loads(colligate.here("library", "list", "--json").stdout)
-    assert 10 in {each["passages"] for each in listed}
-    assert colligate.here(*index).returncode == 0
-    for command in (index, ("ask", "Who?", folder, "--strategy", "retrieve-read")):
-        done = colligate.here(*command, "--chunker", "tokens:50/10")
-        assert done.returncode == 1
-        refused = done.stderr.splitlines()[-1]
-        assert "cut by words:10, not by tokens:50/10; leave out --chunker" in refused
-    assert colligate.here(*index, "--chunker", "lines").returncode == 2
-
-
 def test_show_text_is_exactly_the_text(colligate: Any, folder: Path) -> None:
     text = "# Ünïcode\n\nfirst line\n\nsecond\u2028line \U0001f5fc end, no newline"
     (folder / "exact.md").write_text(text, encoding="utf-8")

@@ -80,7 +80,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             for event in events:
                 watcher.see(event)
             stream.truncate(stream.seek(0))
-            watcher._display._progress.refresh()  # type: ignore[attr-defined]
+            watcher._progress.refresh()  # type: ignore[attr-defined]
             frame = stream.getvalue()
         return [line.strip() for line in _CODES.sub("", frame).splitlines() if line.strip()]
 

@@ -84,8 +84,6 @@ async def ask_command(
 ) -> int:
     """Answer a question over files and folders, with citations.
 
-    While `colligate serve` holds the library, its server answers, with its models.
-
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
     from colligate.cli.progress import watch_run
@@ -94,10 +92,9 @@ async def ask_command(
     _require_question(question, paths or [])
     for file in output or []:
         choose_format(file)
-    asker = Asker(paths or [], asked, models, run)
     with watch_run(run.trace) as watcher:
-        async with asker.open_engine() as engine:
-            answer = await asker.choose(engine, watcher)(question)
+        async with models.engine(asked) as engine:
+            answer = await make_ask(engine, paths or [], asked, run, watcher)(question)
     status = show(answer, run, watcher)
     for file in output or []:
         for left_out in answer.export(file):
@@ -116,58 +113,28 @@ def _require_question(question: str, paths: Sequence[str]) -> None:
             raise UsageError(what, "a question comes before the paths", hint)
 
 
-@dataclass(frozen=True)
-class Asker:
-    """Asks questions over some paths.
+def make_ask(
+    engine: Engine,
+    paths: Sequence[str],
+    asked: AskOptions,
+    run: options.RunOptions,
+    watcher: Watcher,
+) -> Ask:
+    """Return what answers a question over some paths, with `history=`."""
 
-    Raises:
-        UsageError: the strategy does not exist, or has no such parameter.
-    """
+    async def consent(estimate: str) -> bool:
+        return asked.yes or await asyncio.to_thread(watcher.confirm, f"{estimate}: do it?")
 
-    paths: Sequence[str]
-    asked: AskOptions
-    models: options.EngineOptions
-    run: options.RunOptions
-
-    def __post_init__(self) -> None:
-        from colligate.core.parameters import set_parameters
-        from colligate.core.strategy import load_strategy
-
-        # A wrong parameter is reported before anything is opened.
-        set_parameters(load_strategy(self.asked.strategy), self._parameters)
-
-    @property
-    def _parameters(self) -> list[str]:
-        """What was set, as NAME=VALUE."""
-        effort = [f"effort={self.asked.effort}"] if self.asked.effort else []
-        return [*self.run.settings(self.asked.router_adapter), *effort]
-
-    def open_engine(self) -> Engine:
-        """Return the engine to ask with; the caller closes it."""
-        asked = self.asked
-        more = {"judge": asked.judge, "chunker": asked.chunker, **asked.given()}
-        return self.models.engine(self.models.load_settings(), **more)
-
-    def choose(self, engine: Engine, watcher: Watcher) -> Ask:
-        """Return what answers a question, with `history=`."""
-        from colligate.core.strategy import load_strategy
-        from colligate.session import configure
-
-        async def consent(estimate: str) -> bool:
-            asking = f"{estimate}: do it?"
-            return self.asked.yes or await asyncio.to_thread(watcher.confirm, asking)
-
-        kind = load_strategy(self.asked.strategy)
-        return partial(
-            engine.ask,
-            paths=self.paths,
-            strategy=configure(kind, engine.named, self._parameters, watcher.trace),
-            where=self.asked.where or [],
-            on_event=watcher.see,
-            consent=consent,
-            live=watcher.live,
-            **self.run.limits(),
-        )
+    return partial(
+        engine.ask,
+        paths=paths,
+        strategy=asked.strategy,
+        where=asked.where or [],
+        on_event=watcher.see,
+        consent=consent,
+        live=watcher.live,
+        **run.limits(router_adapter=asked.router_adapter, effort=asked.effort),
+    )
 
 
 def show(answer: Answer, run: options.RunOptions, watcher: Watcher) -> int:

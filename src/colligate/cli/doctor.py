@@ -53,7 +53,7 @@ async def doctor_command(
     """
 
     def open_engine() -> Engine:
-        return models.engine(models.load_settings(), judge=judge, library=library)
+        return models.engine(judge=judge, library=library)
 
     done: list[Check] = []
     async for check in run_checks(open_engine):

@@ -50,7 +50,7 @@ async def index_command(
 
         await asyncio.to_thread(make_library, where.library, kept_in)
     with watch_run() as watcher:
-        async with where.engine(chunker=chunker, **reading.given()) as engine:
+        async with where.engine(reading, chunker=chunker) as engine:
             library = await engine.open_library()
             ingested = await engine.add(paths, workers=parsed, on_event=watcher.see)
     print_ingested(ingested, library.uri, as_json=as_json)

@@ -37,7 +37,6 @@ from colligate.core.events import (
     Listener,
     Noted,
     Progressed,
-    Trace,
     Writing,
 )
 from colligate.errors import ColligateError, UsageError
@@ -68,7 +67,7 @@ def watch_run(trace: Path | None = None, stream: TextIO | None = None) -> Iterat
             except OSError as error:
                 raise UsageError(*_explain(error, trace)) from error
             stack.callback(_close, file)
-        yield Watcher(stack.enter_context(_open_display(stream or sys.stderr)), file)
+        yield stack.enter_context(_open_watcher(stream or sys.stderr, file))
 
 
 def _close(file: TextIO) -> None:
@@ -105,16 +104,20 @@ def require_text(question: str) -> None:
 
 
 class Watcher:
-    """Shows events and writes them to the trace file, if there is one."""
+    """Shows events as plain lines: notes, each phase as it begins, and how far it is once a minute.
 
-    def __init__(self, display: LineDisplay, file: TextIO | None) -> None:
-        self.trace = Trace([self.see], keep=False)
-        self._display = display
+    All events are written to the trace file, if there is one.
+    """
+
+    live = False  # whether a person sees each step
+
+    def __init__(self, file: TextIO | None) -> None:
         self._file = file
         self._began = time.perf_counter()
         self._lock = threading.Lock()
         self._warned: set[str] = set()
         self._noted: set[str] = set()
+        self._shown: dict[str, float] = {}
 
     def see(self, event: Event) -> None:
         """Take one event. May be called from any thread."""
@@ -132,16 +135,23 @@ class Watcher:
             if event.text in self._noted:
                 return
             self._noted.add(event.text)
-        self._display.show(event)
+        self._show(event)
 
-    @property
-    def live(self) -> bool:
-        """Whether a person sees each step."""
-        return isinstance(self._display, BarDisplay)
+    def _show(self, event: Event) -> None:
+        match event:
+            case Noted(text=text, warning=warning):
+                (warn if warning else note)(text)
+            case Progressed(phase=phase) | Asking(model=phase):
+                now = time.monotonic()
+                if now - self._shown.get(phase, -math.inf) >= _SECONDS_BETWEEN_LINES:
+                    self._shown[phase] = now
+                    note(event.line())
+            case _ if event.lasting:
+                note(event.line())
 
     def paused(self) -> AbstractContextManager[None]:
         """Leave the terminal to what is printed as long as the context lasts."""
-        return self._display.paused()
+        return nullcontext()
 
     def confirm(self, question: str) -> bool:
         """Ask the person at the terminal; no without one."""
@@ -174,34 +184,13 @@ class Watcher:
                 warn(warning)
 
 
-class LineDisplay:
-    """A few plain lines: notes, the start of each phase, and once a minute how far it is."""
-
-    def __init__(self) -> None:
-        self._shown: dict[str, float] = {}
-
-    def show(self, event: Event) -> None:
-        """Show one event, from any thread."""
-        match event:
-            case Noted(text=text, warning=warning):
-                (warn if warning else note)(text)
-            case Progressed(phase=phase) | Asking(model=phase):
-                now = time.monotonic()
-                if now - self._shown.get(phase, -math.inf) >= _SECONDS_BETWEEN_LINES:
-                    self._shown[phase] = now
-                    note(event.line())
-            case _ if event.lasting:
-                note(event.line())
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Leave the terminal to a question as long as the context lasts: nothing is moving."""
-        return nullcontext()
-
-
-class BarDisplay(LineDisplay):
+class BarWatcher(Watcher):
     """Bars for long work, and one line for what the strategy does."""
 
-    def __init__(self, progress: Progress) -> None:
+    live = True
+
+    def __init__(self, file: TextIO | None, progress: Progress) -> None:
+        super().__init__(file)
         self._progress = progress
         self._phase = ""
         self._bar = progress.add_task("", total=None, amount="", visible=False)
@@ -209,7 +198,7 @@ class BarDisplay(LineDisplay):
         # The amount needs the rest of the line.
         self._room = min(40, progress.console.width - 20)
 
-    def show(self, event: Event) -> None:
+    def _show(self, event: Event) -> None:
         line = to_one_line(event.line())
         if isinstance(event, Progressed):
             self._show_progress(event)
@@ -253,10 +242,10 @@ class BarDisplay(LineDisplay):
 
 
 @contextmanager
-def _open_display(stream: TextIO) -> Iterator[LineDisplay]:
-    """Yield the display that fits the stream."""
+def _open_watcher(stream: TextIO, file: TextIO | None) -> Iterator[Watcher]:
+    """Yield the watcher that fits the stream."""
     if not is_terminal(stream):
-        yield LineDisplay()
+        yield Watcher(file)
         return
     console = make_console(stream)
     step = Column(no_wrap=True, overflow="ellipsis")
@@ -271,4 +260,4 @@ def _open_display(stream: TextIO) -> Iterator[LineDisplay]:
     with Progress(
         *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
     ) as progress:
-        yield BarDisplay(progress)
+        yield BarWatcher(file, progress)

@@ -49,17 +49,13 @@ async def refine_command(
     from colligate.cli.progress import require_text, watch_run
     from colligate.core.events import pluralize
     from colligate.export import describe_usage
-    from colligate.session import configure
-    from colligate.strategies.longrefiner.method import LongRefiner
 
     require_text(question)
-    settings = models.load_settings()
     with watch_run(run.trace) as watcher:
-        async with models.engine(settings, **wanted.given()) as engine:
+        async with models.engine(wanted) as engine:
             refined = await engine.refine(
                 question,
                 paths or [],
-                refiner=configure(LongRefiner, settings, run.settings(), watcher.trace),
                 budget=wanted.budget,
                 where=wanted.where or [],
                 on_event=watcher.see,

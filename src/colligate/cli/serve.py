@@ -146,7 +146,7 @@ async def serve_command(
     from colligate.server.config import ServerConfig, is_loopback
     from colligate.server.tokens import TokenFile
 
-    settings = models.load_settings().override(pdf=pdf)
+    engine = models.engine(judge=judge, pdf=pdf)
     host, token = listen_at.host, listen_at.token
     named = None if listen_at.tokens is None else TokenFile(listen_at.tokens)
     if named is not None:
@@ -161,7 +161,7 @@ async def serve_command(
         tokens=None if named is None else named.path,
         allow_origins=tuple(normalize_origin(each) for each in listen_at.allow_origin or ()),
         allow_models=tuple(listen_at.allow_model or ()),
-        settings=settings,
+        settings=engine.named,
         upload_bytes=limits.max_upload * _MEBIBYTE,
         upload_files=limits.max_files,
         question_characters=limits.max_question,
@@ -178,7 +178,7 @@ async def serve_command(
 
         await listen(
             config,
-            lambda: models.engine(settings, judge=judge),
+            lambda: engine,
             on_opening=watcher.see,
             on_ready=report_ready,
             beside=_follow_folders if listen_at.watch else nullcontext,

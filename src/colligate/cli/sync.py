@@ -95,7 +95,7 @@ async def sync_command(
             async def agree(asking: str) -> bool:
                 return wanted.yes or (first and await asyncio.to_thread(watcher.confirm, asking))
 
-            async with where.engine(**wanted.given()) as engine:
+            async with where.engine(wanted) as engine:
                 ingested = await update(engine, given, watcher.see, agree, workers)
                 library = (await engine.open_library()).uri
         kept = bool(ingested.kept)

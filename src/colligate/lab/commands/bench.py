@@ -214,8 +214,7 @@ def bench_run_command(
     from colligate.lab.bench.run import BenchRequest, estimate_run, run_suite
     from colligate.lab.bench.tables import RunResults
 
-    given = models.load_settings()
-    settings = models.engine(given, judge=bench.judge, chunker=bench.chunker).named
+    settings = models.engine(judge=bench.judge, chunker=bench.chunker).named
     arguments = {
         "suite": suite,
         **options.collect_given(
