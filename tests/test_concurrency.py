@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from colligate.concurrency import Pace, SingleFlight, Slots, Threads, gather, map_concurrent
+from colligate.concurrency import Pace, SingleFlight, Threads, gather, map_concurrent
 from colligate.errors import ModelError
 
 
@@ -76,37 +76,6 @@ async def test_requests_and_tokens_of_a_minute_are_bounded_in_their_order(limits
     assert seen == list(enumerate(begun))
 
 
-async def test_one_that_is_cancelled_while_it_waits_lets_the_next_go():
-    asleep, clock = asyncio.Event(), [0.0]
-
-    async def sleep(seconds: float) -> None:
-        asleep.set()
-        await asyncio.Event().wait()
-
-    pace = Pace(requests=1, clock=lambda: clock[0], sleep=sleep)
-    await pace.wait(0)
-    waiting = asyncio.create_task(pace.wait(0))
-    await asleep.wait()
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    clock[0] = 60
-    await pace.wait(0)
-
-
-def test_slots_belong_to_a_key_and_an_event_loop():
-    slots = Slots()
-
-    async def take() -> asyncio.Semaphore:
-        first = slots.of("server", 1)
-        assert slots.of("server", 1) is first
-        assert slots.of("other", 1) is not first
-        async with first:
-            assert first.locked()
-        return first
-
-    assert asyncio.run(take()) is not asyncio.run(take())
-
-
 class Work:
     """Counts how often it was begun and how often it was broken off; done when told."""
 
@@ -164,19 +133,6 @@ async def test_a_call_that_nobody_waits_for_is_cancelled():
         task.cancel()
     await asyncio.wait(tasks)
     assert work.cancelled == 1
-    assert "key" not in flight
-
-
-async def test_a_failure_reaches_all_who_wait():
-    async def fail() -> None:
-        await asyncio.sleep(0)
-        raise ValueError("no")
-
-    flight = SingleFlight()
-    results = await asyncio.gather(
-        *(flight.run("key", fail) for _ in range(2)), return_exceptions=True
-    )
-    assert [str(error) for error in results] == ["no", "no"]
     assert "key" not in flight
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,12 +11,12 @@ import pytest
 
 from colligate import Engine, ask
 from colligate.core import Answer, Needs, Run
-from colligate.core.events import Asking, Located, Noted, Progressed, Trace
+from colligate.core.events import Noted, Trace
 from colligate.core.strategy import check_needs
-from colligate.errors import EndpointUnreachable, MissingCapability, ModelError, UsageError
+from colligate.errors import EndpointUnreachable, MissingCapability, UsageError
 from colligate.models import Capability, Message, Role
 from colligate.session import Session
-from colligate.settings import Named, Settings
+from colligate.settings import Settings
 from colligate.testing import ScriptedModel
 from support.embedders import WordEmbedder
 
@@ -92,30 +90,6 @@ def test_each_role_reaches_its_own_model(served, here, monkeypatch):
     assert answer.model == f"openai:given-reader@{served.url}"
 
 
-async def test_what_was_not_given_is_said_with_its_source(served, here, monkeypatch):
-    named = f"openai:w@{served.url.replace('://', '://me:secret@')}"
-    (here / "colligate.toml").write_text(f'[models]\nworker = "{named}"\n')
-    monkeypatch.setenv("COLLIGATE_SCORER", f"openai:s@{served.url}")
-    seen: list[Any] = []
-    async with Engine(model=f"openai:r@{served.url}", on_event=seen.append) as engine:
-        await engine.ask("?", strategy=Roll())
-    assert [event.text for event in seen if isinstance(event, Noted)] == [
-        f"worker: openai:w@{served.url} (colligate.toml)",
-        f"scorer: openai:s@{served.url} (COLLIGATE_SCORER)",
-    ]
-
-
-def test_settings_stand_in_place_of_environment_and_file(served, here, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLLIGATE_WORKER_MODEL", "openai:nobody@http://127.0.0.1:9/v1")
-    ask("?", strategy=Roll(), model=f"openai:r@{served.url}", settings=Settings())
-    assert set(chats(served)) == {"r"}
-    other = tmp_path / "other.toml"
-    other.write_text(f'[models]\nreader = "openai:other@{served.url}"\n')
-    monkeypatch.delenv("COLLIGATE_WORKER_MODEL")
-    ask("?", strategy=Roll(), settings=Settings.load(other))
-    assert set(chats(served)) == {"r", "other"}
-
-
 async def test_a_file_found_here_is_not_trusted_with_the_key(served, here, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("COLLIGATE_RERANKER_KEY", "rk-secret")
@@ -142,14 +116,6 @@ async def test_a_file_found_here_is_not_trusted_with_the_key(served, here, monke
     sent = {request["path"]: request["headers"]["authorization"] for request in served.requests}
     assert sent["/chat/completions"] == sent["/embeddings"] == "Bearer sk-secret"
     assert sent["/rerank"] == "Bearer rk-secret"
-
-
-def test_the_key_goes_where_the_environment_says(served, here, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    monkeypatch.setenv("OPENAI_BASE_URL", served.url)
-    (here / "colligate.toml").write_text(f'[models]\nreader = "openai:m@{served.url}"\n')
-    ask("?", strategy=Roll())
-    assert served.requests[-1]["headers"]["authorization"] == "Bearer sk-secret"
 
 
 # Needs
@@ -183,17 +149,6 @@ def test_a_need_is_met_by_the_role_it_is_asked_of(capability, models, role, is_m
         (need,) = check_needs(needs, models)
         assert (need.capability, need.role, need.met) == (capability, role, is_met)
         assert need.required == (capability in needs.required)
-
-
-def test_what_only_a_server_knows_is_neither_met_nor_missing():
-    needs = Needs(frozenset({CHAT, LABELS}), frozenset({LIKELIHOOD, ATTENTION}))
-    found = check_needs(needs, having(reader=set()), {READER: {LABELS, LIKELIHOOD}})
-    assert [(need.capability, need.met) for need in found] == [
-        (CHAT, True),
-        (LABELS, None),
-        (LIKELIHOOD, None),
-        (ATTENTION, False),
-    ]
 
 
 def test_a_capability_of_the_judge_does_not_help_the_scorer():
@@ -230,16 +185,6 @@ async def test_a_server_is_asked_what_it_offers_only_where_that_counts(served):
         await engine.ask("?", strategy=Roll(LABELLING))
     asked = [request["model"] for request in served.requests if "logprobs" in request]
     assert len(asked) == 2 * first, "two questions to one engine ask it once"
-
-
-async def test_a_scorer_that_must_answer_and_does_not_is_an_error_before_the_first_call(served):
-    model = f"openai:m@{served.url}"
-    dead = "openai:s@http://127.0.0.1:9/v1"
-    scorer_is_needed = Needs(frozenset({CHAT, LABELS}), searches=False, reads=False)
-    async with Engine(model=model, scorer=dead) as engine:
-        with pytest.raises(EndpointUnreachable, match=r"127\.0\.0\.1:9"):
-            await engine.ask("?", strategy=Roll(scorer_is_needed))
-    assert served.requests == []
 
 
 async def test_asking_what_a_server_offers_takes_bounded_time(monkeypatch):
@@ -308,63 +253,6 @@ async def test_a_name_is_opened_once_and_adapters_share_their_base(opened):
     assert Base.closed[-1] == "hf:base", "what stands on it is closed before it"
 
 
-@pytest.fixture
-def ask_slowly(here: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """`await ask_slowly(until, outcome)` asks a reader that is opened when an event is `until`.
-
-    The outcome is a model, or the error of opening it; returns the events, and the error.
-    """
-
-    async def asking(until: type, outcome: Any) -> tuple[list[Any], Any]:
-        seen: list[Any] = []
-        now, error = threading.Event(), None
-
-        def see(event: Any) -> None:
-            seen.append(event)
-            if isinstance(event, until):
-                now.set()
-
-        def open_model(name: str, **_: Any) -> Any:
-            assert now.wait(20), "the model is waited for"
-            time.sleep(0.3)  # in which documents could be read
-            if isinstance(outcome, Exception):
-                raise outcome
-            return outcome
-
-        monkeypatch.setattr("colligate.session.open_model", open_model)
-        (here / "notes.md").write_text("# Notes\n\nThe gate is green.\n")
-        names = {"embedder": "static", "reranker": "none"}
-        async with Engine(model="hf:slow", on_event=see, **names) as engine:
-            try:
-                await engine.ask("gate", ["notes.md"], strategy=Search())
-            except ModelError as failed:
-                error = failed
-        return seen, error
-
-    return asking
-
-
-async def test_what_is_located_is_shown_once_while_a_model_is_still_opened(ask_slowly):
-    seen, error = await ask_slowly(Located, ScriptedModel(lambda _: "green"))
-    assert error is None
-    (located,) = (event for event in seen if isinstance(event, Located))
-    assert "The gate is green." in located.passages[0].text
-    assert any(isinstance(event, Asking) for event in seen[seen.index(located) :])
-
-
-async def test_a_model_that_cannot_be_opened_is_an_error_before_anything_is_asked(
-    ask_slowly, monkeypatch
-):
-    wrong = ModelError("it cannot be opened")
-    seen, error = await ask_slowly(Progressed, wrong)  # later than a document is read
-    assert error is wrong
-    assert not [event for event in seen if isinstance(event, Asking)]
-    monkeypatch.setattr("colligate.engine._SECONDS_AHEAD", 20.0)
-    seen, error = await ask_slowly(Noted, wrong)  # at once: the library's name is noted first
-    assert error is wrong
-    assert not [event for event in seen if isinstance(event, Progressed)]
-
-
 def test_an_adapter_alone_opens_its_base_as_the_file_says(opened, here):
     (here / "colligate.toml").write_text(
         '[models]\nreader = "hf:org/base+org/one"\n[options."hf:org/base"]\ndtype = "float16"\n'
@@ -376,12 +264,6 @@ def test_an_adapter_alone_opens_its_base_as_the_file_says(opened, here):
     assert Base.closed == ["hf:org/base+org/one", "hf:org/base"]
 
 
-def test_a_base_without_adapters_is_said(monkeypatch):
-    monkeypatch.setattr("colligate.session.open_model", lambda name, **_: ScriptedModel(name=name))
-    with pytest.raises(MissingCapability, match="hf:base takes no adapter"):
-        ask("?", strategy=Roll(), model="hf:base+one")
-
-
 async def test_a_closed_engine_opens_its_models_anew(opened):
     engine = Engine(model="hf:base")
     for _ in range(2):
@@ -391,19 +273,11 @@ async def test_a_closed_engine_opens_its_models_anew(opened):
     assert Base.closed == ["hf:base", "hf:base"]
 
 
-async def test_options_reach_the_model(here, served):
-    name = f"openai:m@{served.url}"
-    (here / "colligate.toml").write_text(f'[options."{name}"]\ncontext_tokens = 321\n')
-    async with Session() as session:
-        model = await session.open_model(Named(name))
-        assert model.context_tokens == 321
-
-
 @pytest.mark.parametrize(("embedder", "fetched"), [("static", ["static"]), (WordEmbedder(), [])])
 async def test_weights_are_those_of_the_librarys_own_embedder(here, monkeypatch, embedder, fetched):
     (here / "gates.md").write_text("# Gates\n\nThe gate is green.\n")
     async with Session(embedder=embedder) as session:
-        await session.add([here], Trace(), index=True)
+        await session.add([here])
     pulled = []
     monkeypatch.setattr("colligate.session.pull_embedder", lambda name, **_: pulled.append(name))
     async with Session() as session:

@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from colligate import RDR2, Engine, LongRefiner, Refiner
+from colligate import RDR2, Engine, LongRefiner
 from colligate.errors import BudgetExceeded, MissingPath, UsageError
-from colligate.models.weights import pull
 from colligate.strategies.longrefiner.structuring import Structured, Structuring
 from colligate.testing import ScriptedModel
 from support.prompts import task_of
@@ -68,16 +67,6 @@ async def test_what_a_question_needs_of_a_folder(folder, engine):
     assert any("broken.pdf" in warning for warning in refined.warnings)
 
 
-async def test_a_longrefiner_takes_the_best_documents_and_a_refiner_all(folder, engine):
-    (folder / "third.md").write_text("# Third\n\nNothing of the kind.\n")
-    async with Engine(**engine) as opened:
-        best = await opened.refine(QUESTION, [folder], refiner=LongRefiner(documents=1))
-        everything = await opened.refine(QUESTION, [folder], refiner=Refiner())
-    assert [name.rsplit("-", 1)[0] for name in best.documents] == ["rules"]
-    assert len(everything.documents) == 3
-    assert "900 euros" in everything.text
-
-
 async def test_a_structure_made_once_is_kept_and_goes_with_its_document(folder, engine):
     model, refiner = engine["model"], LongRefiner(structuring=Structuring.MODEL, documents=1)
 
@@ -107,19 +96,6 @@ def _bytes(folder):
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-async def test_a_damaged_file_of_structures_is_said_once(folder, engine):
-    refiner = LongRefiner(structuring=Structuring.MODEL)
-    async with Engine(**engine) as opened:
-        library = await opened.open_library()
-        await opened.add([folder])
-        library.responses.write_bytes(b"no database" * 1000)
-        first = await opened.refine(QUESTION, refiner=refiner)
-        second = await opened.refine(QUESTION, refiner=refiner)
-    assert "Bicycles" in first.text
-    assert sum("was damaged" in warning for warning in first.warnings) == 1
-    assert not any("was damaged" in warning for warning in second.warnings)
-
-
 async def test_where_a_question_leads(folder, engine):
     async with Engine(**engine) as opened:
         routes = await opened.route(QUESTION, [folder])
@@ -145,23 +121,3 @@ async def test_limits_and_wrong_calls_are_those_of_asking(folder, engine, tmp_pa
             with pytest.raises(BudgetExceeded, match="within"):
                 await call(QUESTION, [folder], timeout=1e-6)
     assert engine["model"].calls == []
-
-
-@pytest.mark.model
-async def test_with_the_real_small_model(folder, tmp_path):
-    for name in ("smollm2-135m", "wordllama-256"):
-        pull(name)
-    named = {"model": "gguf:smollm2-135m", "embedder": "static", "library": tmp_path / "library"}
-    # A model this small says little of use at great length: few calls, short replies.
-    refiner, strategy = LongRefiner(documents=1), RDR2(k=1, expansions=1, reply_tokens=32)
-    async with Engine(**named) as opened:
-        refined = await opened.refine(QUESTION, [folder], refiner=refiner, budget=60)
-        routes = await opened.route(QUESTION, [folder], strategy=strategy)
-    assert "Bicycles stand in the yard" in refined.text
-    assert refined.tokens <= 60
-    assert refined.usage.calls >= 1
-    [routing] = routes.routings
-    assert routing.shown >= 1
-    assert routes.usage.calls == routing.shown
-    for passage in routing.passages:
-        assert routing.tree.document.slice(passage.span) == passage.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import stat
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
@@ -16,7 +15,6 @@ from lxml.html import document_fromstring
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from colligate import Answer
 from colligate.export import FORMATS, render_answer, render_event
 
 MARKDOWN = MarkdownIt("commonmark")
@@ -59,14 +57,6 @@ def test_a_place_in_the_answer_is_found_in_the_text(text, data):
 
 def inserted(shifts: tuple[int, ...]) -> set[int]:
     return {at + number for number, at in enumerate(shifts)}
-
-
-def test_sources_say_title_headings_and_page():
-    first = citation("Lease", ["Lease", "Rent", "Due\ndate"], 4)
-    rendered = render_answer(answer("Due. [1] [2]", first, citation("Annex [A]", []))).text
-    assert rendered == "Due. [1] [2]\n\nSources:\n\n[1] Lease › Rent › Due date, page 4  \n" + (
-        r"[2] Annex \[A\]"
-    )
 
 
 @pytest.mark.parametrize(
@@ -118,21 +108,6 @@ def paid() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("ending", [".md", ".html", ".docx"])
-def test_a_citation_whose_meaning_was_not_told_is_marked(ending):
-    told, untold = {**PLACE, "meaning": "supports"}, {**PLACE, "page": 4, "meaning": "unclear"}
-    content = FORMATS[ending].render(whole("A late payer pays 10 %. [1][2]", told, untold))
-    if ending == ".docx":
-        shown = " ".join(p.text for p in docx.Document(io.BytesIO(content)).paragraphs)
-    else:
-        shown = content.decode()
-    assert shown.count("worded differently") == 1
-    assert (
-        "page 4, 2024-05-01 (/office/rules.pdf), worded differently, please check"
-        in shown.replace("\\", "")
-    )
-
-
-@pytest.mark.parametrize("ending", [".md", ".html", ".docx"])
 def test_a_file_says_the_answer_its_sources_and_what_it_took(paid, ending):
     content = FORMATS[ending].render(paid)
     if ending == ".docx":
@@ -162,13 +137,6 @@ def test_a_quote_is_shown_as_it_is_and_nothing_in_a_file_is_active(text, quote, 
     assert not {"image", "html_inline", "html_block"} & {token.type for token in tokens(markdown)}
 
 
-def test_what_was_read_is_listed_if_it_was_not_found():
-    read = [{"document": name} for name in ("lease-1", "lease-1", "rules-2")]
-    lines = FORMATS[".md"].render(whole("Not in these documents.", evidence=read)).decode()
-    assert "## What was read" in lines
-    assert "- lease-1: 2 passages\n\n- rules-2: 1 passage\n" in lines.replace(r"\-", "-")
-
-
 def test_characters_that_no_file_can_hold_do_no_harm():
     odd = whole("Due. [1]\x00\x1b[2J\ud800", {**PLACE, "quote": "a\x0bb\ufffe", "title": "\udc00"})
     for each in FORMATS.values():
@@ -189,20 +157,6 @@ def test_documents_are_listed_once_as_bibtex(paid):
     )
 
 
-@pytest.mark.parametrize(
-    ("authors", "written"),
-    [
-        ("Marks and Spencer plc", "{Marks and Spencer plc}"),
-        ("Ministry of Food and Rural Affairs", "{Ministry of Food and Rural Affairs}"),
-        ("Anna Holt; Otto Lind", "Anna Holt and Otto Lind"),
-        ("Johnson And Johnson; Anna Holt", "{Johnson And Johnson} and Anna Holt"),
-    ],
-)
-def test_an_organisation_with_and_in_its_name_is_one_author(authors, written):
-    cited = whole("Yes. [1]", {**PLACE, "authors": authors})
-    assert f"  author = {{{written}}},\n" in FORMATS[".bib"].render(cited).decode()
-
-
 @pytest.mark.parametrize("ending", [".md", ".html", ".docx"])
 def test_line_ends_of_other_systems_are_line_ends(ending):
     said = [("Due.{0}Soon. [1]", "In May.{0}In June.{1}In July.")] * 2
@@ -221,23 +175,3 @@ def test_no_text_ends_a_bibtex_entry(title, authors):
     written = FORMATS[".bib"].render(cited).decode()
     depths = list(accumulate({"{": 1, "}": -1}.get(char, 0) for char in written))
     assert depths.index(0, written.index("{")) == written.rindex("}")
-
-
-def test_an_answer_replaces_a_file_and_keeps_its_permissions(tmp_path):
-    file, link = tmp_path / "real.html", tmp_path / "link.HTML"
-    file.write_text("before")
-    file.chmod(0o644)
-    link.symlink_to(file)
-    given = Answer("When?", "auto", "In 1871.", True)
-    assert given.export(link) == []
-    assert "In 1871." in file.read_text()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o644
-    given.export(str(tmp_path / "new.md"))
-    (usual := tmp_path / "usual").touch()
-    assert (tmp_path / "new.md").stat().st_mode == usual.stat().st_mode, "it is to be handed on"
-    assert {each.name for each in tmp_path.iterdir()} == {
-        "real.html",
-        "link.HTML",
-        "new.md",
-        "usual",
-    }

@@ -130,16 +130,6 @@ def colligate(package: Path, ollama: str, tmp_path: Path) -> Callable[..., Any]:
     return run
 
 
-def test_each_is_at_most_forty_lines() -> None:
-    blocks = BLOCK.findall(GUIDE)
-    assert [ENTRY.fullmatch(toml)[1] for toml, _ in blocks] == [
-        "strategies", "models", "formats", "datasets", "metrics",
-    ]  # fmt: skip
-    for _, code in blocks:
-        assert len(code.splitlines()) <= 45
-        assert len([line for line in code.splitlines() if line.strip()]) <= 40
-
-
 def test_the_command_line_asks_with_all_of_them(
     colligate: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -157,15 +147,6 @@ def test_the_command_line_asks_with_all_of_them(
     trace = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
     [looked] = [event for event in trace if event.get("event") == "looked"]
     assert looked["line"] == "look 1: 1 passages"
-
-
-def test_the_command_line_lists_the_method_with_its_parameters(
-    colligate: Callable[..., Any],
-) -> None:
-    listed = json.loads(colligate("strategies", "--json").stdout)
-    [mine] = [each for each in listed if each["name"] == "two-looks"]
-    assert "Read the best passages" in json.dumps(mine)
-    assert "k" in json.dumps(mine["parameters"])
 
 
 def test_a_bench_run_has_the_stages_and_the_metric(

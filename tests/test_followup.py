@@ -81,13 +81,6 @@ async def test_a_question_that_points_back_is_completed_and_answered(folder, tmp
     assert answer.usage.calls == 2
 
 
-async def test_the_first_question_of_a_conversation_costs_nothing_more(folder, tmp_path):
-    model = replying()
-    async with Engine(model=model, embedder="static", library=tmp_path / "library") as engine:
-        answer = await engine.ask(FIRST, [folder], history=[])
-    assert (answer.question, answer.usage.calls) == (FIRST, 1)
-
-
 @pytest.mark.parametrize(
     "alone",
     [
@@ -142,12 +135,3 @@ async def test_the_conversation_cannot_leave_its_place_in_the_prompt(folder, tmp
     asked = next(call for call in model.calls if completes(call.messages))
     assert "<|im_" not in asked.messages[-1].content
     assert len(asked.messages[-1].content.splitlines()) == 3
-
-
-async def test_documents_of_an_earlier_answer_that_are_gone_are_no_error(folder, tmp_path):
-    model = replying()
-    async with Engine(model=model, embedder="static", library=tmp_path / "library") as engine:
-        before = Turn.of(await engine.ask(FIRST, [folder]))
-        (folder / "mill.md").write_text("# The mill\n\nThe lease ends on 30 April 2029.\n")
-        answer = await engine.ask("And when does it end?", [folder], history=[before])
-    assert answer.short == "30 April 2029"

@@ -70,24 +70,3 @@ async def test_a_document_cannot_leave_its_passage(tmp_path, reader):
         assert set(json.loads(asked[-1]["reply"])) == {"statements", "short_answer", "found"}
     for citation in answer.citations:
         assert citation.quote in HOSTILE
-
-
-async def test_likelihood_puts_the_passage_that_answers_first(tmp_path):
-    texts = {
-        "a.md": "# Alder\n\nThe alder grows beside rivers and tolerates wet soil.\n",
-        "b.md": "# Accounts\n\nThe annual accounts are audited by Brown and Partners.\n",
-        "c.md": "# Canteen\n\nThe canteen serves soup on Mondays and fish on Fridays.\n",
-    }
-    files = [tmp_path / name for name in texts]
-    for file in files:
-        file.write_text(texts[file.name])
-    async with Engine(
-        model="gguf:smollm2-135m",
-        reader="quoting",
-        reranker="likelihood",
-        library=tmp_path / "library",
-    ) as engine:
-        question = "Who audits the annual accounts?"
-        answer = await engine.ask(question, files, strategy="retrieve-read")
-    assert answer.evidence[0].span.document_id.startswith("b-")
-    assert answer.usage.scoring_passes == 3

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from colligate.core import Answer, Calls, Needs, Run
-from colligate.errors import MissingCapability, UsageError
-from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message
+from colligate.errors import UsageError
+from colligate.models import ChatRequest, Completion, Message
 from colligate.testing import (
     ScriptedModel,
     backend_suite,
@@ -24,7 +24,7 @@ from colligate.testing import (
     reranker_suite,
     strategy_suite,
 )
-from support.models import HELLO, ask, likelihood
+from support.models import HELLO, ask
 
 
 async def test_replies_come_in_turn_and_requests_are_kept():
@@ -36,42 +36,6 @@ async def test_replies_come_in_turn_and_requests_are_kept():
         await ask(model)
     assert model.calls == [ChatRequest(HELLO, max_tokens=9)] * 4
     assert model.calls[0].prompt == "Hello?"
-
-
-async def test_functions_add_capabilities():
-    model = ScriptedModel(
-        likelihood=lambda prefix, continuation: [-float(len(prefix))] * len(continuation.split()),
-        labels=lambda messages, labels, forced: LabelOdds({labels[0]: 1.0}, 0.5, (forced,)),
-        attention=lambda prompt, spans: [end - start for start, end in spans],
-    )
-    assert model.capabilities == {
-        Capability.CHAT,
-        Capability.LIKELIHOOD,
-        Capability.LABELS,
-        Capability.ATTENTION,
-    }
-    assert await model.likelihoods([("a", "b c"), ("aa", "b")]) == [[-1.0, -1.0], [-2.0]]
-    assert await model.labels(HELLO, ["yes"], forced="[") == LabelOdds({"yes": 1.0}, 0.5, ("[",))
-    assert await model.attention("text", [(0, 3)]) == [3]
-
-
-async def test_without_functions_it_refuses():
-    model = ScriptedModel()
-    assert model.capabilities == {Capability.CHAT}
-    for call in (
-        likelihood(model, "a", "b"),
-        model.labels(HELLO, ["yes"]),
-        model.attention("a", []),
-    ):
-        with pytest.raises(MissingCapability):
-            await call
-
-
-async def test_its_counts_agree():
-    model = ScriptedModel()
-    text = "Four words are here."
-    assert await model.count_tokens(text) == len(await model.token_spans(text)) == 5
-    assert await model.count_prompt([Message("system", text), Message("user", text)]) == 2 * (5 + 4)
 
 
 class Talkative(ScriptedModel):

@@ -10,68 +10,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colligate.core.answer import Answer, Citation, Evidence
-    from colligate.core.run import Run
-    from colligate.core.strategy import Strategy
-    from colligate.documents import Document, Hit, Page, Passage, Span, Tree
-    from colligate.engine import Engine, Routes
-    from colligate.errors import ColligateError
-    from colligate.library.in_memory import InMemorySources
+    from colligate.core.answer import Answer as Answer
+    from colligate.core.answer import Citation as Citation
+    from colligate.core.answer import Evidence as Evidence
+    from colligate.core.answer import Refined as Refined
+    from colligate.core.run import Run as Run
+    from colligate.core.strategy import Strategy as Strategy
+    from colligate.documents import Document as Document
+    from colligate.documents import Hit as Hit
+    from colligate.documents import Page as Page
+    from colligate.documents import Passage as Passage
+    from colligate.documents import Span as Span
+    from colligate.documents import Tree as Tree
+    from colligate.engine import Engine as Engine
+    from colligate.engine import Routes as Routes
+    from colligate.errors import ColligateError as ColligateError
+    from colligate.library.in_memory import InMemorySources as InMemorySources
     from colligate.library.library import AsyncLibrary as AsyncLibrary
-    from colligate.library.sources import Sources
-    from colligate.readers.followup import Turn
-    from colligate.settings import Settings
-    from colligate.strategies.longrefiner import LongRefiner, Refiner
-    from colligate.strategies.rdr2.method import RDR2, Routing
-    from colligate.sync import Library, ask
+    from colligate.library.sources import Sources as Sources
+    from colligate.readers.followup import Turn as Turn
+    from colligate.settings import Settings as Settings
+    from colligate.strategies.longrefiner import LongRefiner as LongRefiner
+    from colligate.strategies.longrefiner import Refiner as Refiner
+    from colligate.strategies.rdr2.method import RDR2 as RDR2
+    from colligate.strategies.rdr2.method import Routing as Routing
+    from colligate.sync import Library as Library
+    from colligate.sync import ask as ask
+
 __version__ = "0.1.0"
 
-# The module of each public name: `colligate --help` imports none of them.
-_HOME = {
-    **dict.fromkeys(("Answer", "Citation", "Evidence", "Refined"), "core.answer"),
-    **dict.fromkeys(("Document", "Hit", "Page", "Passage", "Span", "Tree"), "documents"),
-    **dict.fromkeys(("Engine", "Routes"), "engine"),
-    **dict.fromkeys(("Library", "ask"), "sync"),
-    **dict.fromkeys(("LongRefiner", "Refiner"), "strategies.longrefiner.method"),
-    **dict.fromkeys(("RDR2", "Routing"), "strategies.rdr2.method"),
-    "AsyncLibrary": "library.library",
-    "ColligateError": "errors",
-    "InMemorySources": "library.in_memory",
-    "Run": "core.run",
-    "Settings": "settings",
-    "Sources": "library.sources",
-    "Strategy": "core.strategy",
-    "Turn": "readers.followup",
+# The public names of each module: `colligate --help` imports none of them.
+_NAMES = {
+    "core.answer": ("Answer", "Citation", "Evidence", "Refined"),
+    "core.run": ("Run",),
+    "core.strategy": ("Strategy",),
+    "documents": ("Document", "Hit", "Page", "Passage", "Span", "Tree"),
+    "engine": ("Engine", "Routes"),
+    "errors": ("ColligateError",),
+    "library.in_memory": ("InMemorySources",),
+    "library.library": ("AsyncLibrary",),
+    "library.sources": ("Sources",),
+    "readers.followup": ("Turn",),
+    "settings": ("Settings",),
+    "strategies.longrefiner.method": ("LongRefiner", "Refiner"),
+    "strategies.rdr2.method": ("RDR2", "Routing"),
+    "sync": ("Library", "ask"),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "RDR2",
-    "Answer",
-    "AsyncLibrary",
-    "Citation",
-    "ColligateError",
-    "Document",
-    "Engine",
-    "Evidence",
-    "Hit",
-    "InMemorySources",
-    "Library",
-    "LongRefiner",
-    "Page",
-    "Passage",
-    "Refined",
-    "Refiner",
-    "Routes",
-    "Routing",
-    "Run",
-    "Settings",
-    "Sources",
-    "Span",
-    "Strategy",
-    "Tree",
-    "Turn",
-    "ask",
-]
+__all__ = [*_HOME]
 
 
 def __getattr__(name: str) -> Any:

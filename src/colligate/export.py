@@ -11,9 +11,8 @@ import inspect
 import io
 import os
 import re
-import shutil
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -123,40 +122,23 @@ def choose_format(path: Path) -> Format:
     """
     found = FORMATS.get(path.suffix.lower())
     if found is None:
-        raise UsageError(
-            f"no answer is written as {path.name}",
-            f"the ending {path.suffix} is not known" if path.suffix else "it has no ending",
-            "name a file that ends in " + ", ".join(FORMATS),
-        )
-    folder, why = path.parent, ""
-    if path.is_dir():
-        why = "it is a folder"
-    elif not folder.is_dir():
-        why = f"there is no folder {folder}"
-    elif not os.access(folder, os.W_OK):
-        why = f"the folder {folder} cannot be written to"
-    if why:
+        endings = ", ".join(FORMATS)
+        raise UsageError(f"no answer is written as {path.name}", f"endings are {endings}")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        why = "it is a folder, or there is no folder here that can be written to"
         raise UsageError(f"cannot write {path}", why, "give another file")
     return found
 
 
 def write_export(answer: Mapping[str, Any], path: Path) -> list[str]:
-    """Write an answer to a file, whole or not at all; return what the format leaves out."""
+    """Write an answer to a file; return what the format leaves out."""
     content = choose_format(path).render(answer)
-    listed = path.suffix.lower() == ".bib"
-    path = path.resolve()  # a link stays, and what it leads to is replaced
-    fresh = path.with_name(f"{path.name}.new")
     try:
-        fresh.touch()  # what is handed on is as public as other files
-        if path.exists():  # what exists keeps its permissions
-            shutil.copymode(path, fresh)
-        fresh.write_bytes(content)
-        fresh.replace(path)
+        path.write_bytes(content)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         why = error.strerror or str(error)
         raise ColligateError(f"cannot write {path}", why, "give another file") from error
-    if not listed:
+    if path.suffix.lower() != ".bib":
         return []
     titles = (each["title"] for each in answer["citations"] if not _is_documented(each))
     why = "states neither authors nor a date: it is left out"
@@ -169,19 +151,14 @@ _UNSEEN = re.compile(
 )
 
 
-def _list_blocks(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a file says, from top to bottom: the kind of each block and its text."""
-    for kind, text in _list_texts(answer):
-        yield kind, _replace_unseen(text)
-
-
 def _replace_unseen(text: str) -> str:
     lines = re.sub(r"\r\n?|\f", "\n", text)
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", lines)
 
 
-def _list_texts(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "title", " ".join(answer["question"].split())
+def _list_blocks(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a file says, from top to bottom: the kind of each block and its text."""
+    yield "title", _title(answer)
     short = " ".join((answer["short_answer"] or "").split())
     if short and short != answer["answer"].strip():
         yield "short", short
@@ -207,12 +184,9 @@ def _list_texts(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "note", f"colligate, {answer['strategy']}{how}; {cost}"
 
 
-def _find_title(answer: Mapping[str, Any]) -> str:
-    return next(text for _, text in _list_blocks(answer))
-
-
 def _render_markdown(answer: Mapping[str, Any]) -> str:
-    return "\n\n".join(_mark_up(*block) for block in _list_blocks(answer)) + "\n"
+    blocks = (_mark_up(kind, _replace_unseen(text)) for kind, text in _list_blocks(answer))
+    return "\n\n".join(blocks) + "\n"
 
 
 def _mark_up(kind: str, text: str) -> str:
@@ -221,21 +195,19 @@ def _mark_up(kind: str, text: str) -> str:
         return re.sub(r"^(\s*)(?=```|~~~)", r"\1\\", shown, flags=re.MULTILINE)
     lines = [_escape(line.strip()) for line in text.splitlines()]
     match kind:
-        case "title":
-            return f"# {lines[0]}"
-        case "heading":
-            return f"## {lines[0]}"
-        case "short":
-            return f"**{lines[0]}**"
         case "quote":
             return "  \n".join(f"> {line}" for line in lines)
-        case "item":
-            return f"- {' '.join(lines)}"
         case "source":  # the number's brackets need no backslash
             number, _, place = text.partition(" ")
             return f"{number} {_escape(place)}"
-        case _:
-            return " ".join(lines)
+    return _SIGNS.get(kind, "{}").format(" ".join(lines))
+
+
+_SIGNS = {"title": "# {}", "heading": "## {}", "short": "**{}**", "item": "- {}"}
+
+
+def _title(answer: Mapping[str, Any]) -> str:
+    return " ".join(_replace_unseen(answer["question"]).split())
 
 
 _PAGE = """\
@@ -258,7 +230,7 @@ def _render_html(answer: Mapping[str, Any]) -> str:
 
     written = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "link"])
     body = written.render(_render_markdown(answer))
-    return _PAGE.format(title=html.escape(_find_title(answer)), body=body)
+    return _PAGE.format(title=html.escape(_title(answer)), body=body)
 
 
 _STYLES = {"title": "Title", "heading": "Heading 1", "quote": "Quote", "item": "List Bullet"}
@@ -269,10 +241,10 @@ def _render_docx(answer: Mapping[str, Any]) -> bytes:
 
     document = docx.Document()
     facts = document.core_properties  # the template names itself
-    facts.title, facts.author, facts.comments = _find_title(answer)[:255], "colligate", ""
+    facts.title, facts.author, facts.comments = _title(answer)[:255], "colligate", ""
     for kind, text in _list_blocks(answer):
         paragraph = document.add_paragraph(style=_STYLES.get(kind))
-        paragraph.add_run(text).bold = kind == "short" or None
+        paragraph.add_run(_replace_unseen(text)).bold = kind == "short" or None
     file = io.BytesIO()
     document.save(file)
     return file.getvalue()
@@ -292,25 +264,26 @@ def _is_documented(citation: Mapping[str, Any]) -> bool:
 
 
 def _render_bibtex(answer: Mapping[str, Any]) -> str:
-    cited: dict[str, list[Mapping[str, Any]]] = {}
+    cited: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for citation in filter(_is_documented, answer["citations"]):
-        cited.setdefault(citation["document"], []).append(citation)
+        cited[citation["document"]].append(citation)
     return "\n".join(_write_entry(*each) for each in cited.items())
 
 
 def _write_entry(document: str, citations: list[Mapping[str, Any]]) -> str:
     first = citations[0]
-    authors = first.get("authors", "").split(";")
+    authors = filter(str.strip, first.get("authors", "").split(";"))
     year, _, rest = first.get("date", "").partition("-")
     pages = sorted({each["page"] for each in citations if each["page"] is not None})
-    noted = _count(len(pages), "page").partition(" ")[2] + " " + ", ".join(map(str, pages))
-    name = PurePath(first.get("source", "")).name
+    noted = [_to_latex(PurePath(first.get("source", "")).name)]
+    if pages:
+        noted.append(f"page{'s' * (len(pages) > 1)} {', '.join(map(str, pages))}")
     fields = {
         "title": f"{{{_to_latex(first['title'])}}}",  # its capitals stay
-        "author": " and ".join(map(_write_author, filter(str.strip, authors))),
+        "author": " and ".join(map(_write_author, authors)),
         "year": _to_latex(year),
         "month": rest[:2].lstrip("0"),
-        "note": ", ".join(filter(None, [_to_latex(name), noted if pages else ""])),
+        "note": ", ".join(filter(None, noted)),
     }
     lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value]
     key = re.sub(r"[^A-Za-z0-9_.:-]+", "-", document)

@@ -6,7 +6,7 @@ The names that were chosen and where they were named, what is downloaded and rea
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,28 +61,25 @@ async def ingest(
 ) -> Ingested:
     """Read files and folders into a library; the trace reports what was left out, and why.
 
-    `options` are those of `AsyncLibrary.add`.
-
-    With `said`, the warnings that the session gave already, none is given twice, and several files
-    that failed before as well are reported together. It is an error if nothing could be read, nor
-    removed.
+    `options` are those of `AsyncLibrary.add`. With `said`, the warnings that were given before, no
+    warning is given twice, and several files that failed before as well are one line. It is an
+    error if nothing could be read, nor removed.
     """
     ingested = await library.add(paths, on_progress=report_ingestion(trace), **options)
     errors = [*ingested.problems, *(error for _, error in ingested.failed)]
     if not (ingested.document_ids or ingested.removed or ingested.kept):
         _raise_nothing_read(errors)
-    before: Collection[str] = said or ()
-    left_out: dict[str, Path | None] = {f"left out: {each}": None for each in ingested.problems}
-    left_out |= {f"left out: {error}": path for path, error in ingested.failed}
-    new = {line: path for line, path in left_out.items() if line not in before}
-    known = [path for path in new.values() if path and path in ingested.failed_before]
-    lines = list(new)
-    if said is not None and len(known) > 1:
-        files = f"{pluralize(len(known), 'file')}, such as {known[0].name}"
-        lines = [line for line, path in new.items() if path not in known]
-        lines.insert(0, f"left out as before: {files}; colligate index says why")
-    if again := len(left_out) - len(new):
-        lines.append(f"still left out: {pluralize(again, 'file')}, named before")
+    before = set(said or ())
+    if said is not None:
+        known = ingested.failed_before
+        before |= {f"left out: {error}" for path, error in ingested.failed if path in known}
+    left_out = [f"left out: {error}" for error in errors]
+    again = [line for line in left_out if line in before]
+    lines = left_out
+    if len(again) > 1:
+        files = pluralize(len(again), "file")
+        lines = [f"left out as before: {files}; colligate index says why"]
+        lines += [line for line in left_out if line not in before]
     lines += [warning for warning in ingested.warnings if warning not in before]
     for line in lines:
         trace.emit(Noted(line, warning=True))

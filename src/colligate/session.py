@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from colligate.concurrency import Slots
-from colligate.core.events import Noted, Trace
+from colligate.core.events import Listener, Noted, Trace
 from colligate.core.parameters import set_parameters
 from colligate.core.run import Check, Reader
 from colligate.core.strategy import SCORING, Need, Needs, Strategy, check_needs
@@ -61,6 +61,14 @@ PROBED = frozenset({Capability.LIKELIHOOD, Capability.LABELS})
 """Capabilities that only a model's server knows, which is asked when they matter."""
 
 ROLE_NAMES = {role: role.value for role in Role} | {Role.READER: "model"}
+FLAGS = {
+    Role.READER: "--model",
+    Role.WORKER: "--worker-model",
+    Role.SCORER: "--scorer",
+    Role.JUDGE: "--judge",
+}
+"""The options of the command line that name the models of the roles."""
+
 _SECONDS_TO_PROBE = 20.0
 
 
@@ -74,39 +82,38 @@ class Probed(Protocol):
 
 @dataclass
 class Session:
-    """Models, embedder, reranker, reader, check and library, by name or as objects.
+    """What a question needs, by name or as objects; `Engine` documents the fields.
 
-    `models` maps roles to names or models. What is None or missing is taken from `settings`, or
-    from the environment and `colligate.toml` if there are none. Whoever gives an object closes it.
-    `wait` is how many seconds to wait while another process writes the library. `cache` keeps the
-    models' replies in the library's folder. `follow_links` follows symbolic links that lead out of
-    the folders named. `ocr` reads scanned PDFs and pictures, `pdf` names what reads PDFs, `chunker`
-    what cuts documents into passages.
+    What is None is taken from `settings`, or from the environment and `colligate.toml` if there are
+    none. Whoever gives an object closes it.
     """
 
-    settings: Settings | None = None
-    models: Mapping[Role, str | ChatModel | None] = field(default_factory=dict)
+    model: str | ChatModel | None = None
+    worker_model: str | ChatModel | None = None
+    scorer: str | ChatModel | None = None
+    judge: str | ChatModel | None = None
     embedder: str | Embedder | None = None
     reranker: str | Reranker | None = None
     reader: str | Reader | None = None
     check: str | Check | None = None
-    folder: Path | str | None = None
+    library: Path | str | None = None
+    settings: Settings | None = None
     wait: float = 30.0
     cache: bool = False
     follow_links: bool = False
     ocr: bool = False
     pdf: str | None = None
     chunker: str | None = None
+    on_event: Listener | None = None
 
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
     _open: _OpenModels = field(default_factory=lambda: _OpenModels(), init=False, repr=False)
     _borrows: bool = field(default=False, init=False, repr=False)
-    _loaded: Settings | None = field(default=None, init=False, repr=False)
     _library: AsyncLibrary | None = field(default=None, init=False, repr=False)
     _responses: ResponseCache | None = field(default=None, init=False, repr=False)
     _said: set[str] = field(default_factory=set, init=False, repr=False)  # of files left out
 
-    async def __aenter__(self) -> Session:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -121,9 +128,9 @@ class Session:
                 await self._open.aclose()
         self._library = self._responses = None
 
-    def with_library(self, folder: Path | str) -> Session:
-        """Return a session over another library; the models stay this session's to close."""
-        other = replace(self, folder=folder)
+    def with_library(self, library: Path | str) -> Self:
+        """Return the same over another library; the models stay this one's to close."""
+        other = replace(self, library=library)
         other._open, other._borrows = self._open, True
         return other
 
@@ -132,37 +139,50 @@ class Session:
         """Problems so far with the file that holds replies and kept values."""
         return () if self._responses is None else self._responses.warnings
 
-    async def load_settings(self) -> Settings:
-        """Return the settings, with what was given here in place of environment and file."""
-        if self._loaded is None:
-            loaded = self.settings
-            if loaded is None:
-                loaded = await asyncio.to_thread(Settings.load)
-            self._loaded = loaded.override(
-                **{role.value: given for role, given in self.models.items()},
-                embedder=self.embedder,
-                reranker=self.reranker,
-                reading=self.reader,
-                check=self.check,
-                library=None if self.folder is None else str(self.folder),
-                chunker=self.chunker,
-            )
-        return self._loaded
+    @cached_property
+    def named(self) -> Settings:
+        """The settings, with what was given here in place of environment and file."""
+        given = {role.value: model for role, model in self._models_given.items()}
+        return (self.settings or Settings.load()).override(
+            **given,
+            embedder=self.embedder,
+            reranker=self.reranker,
+            reading=self.reader,
+            check=self.check,
+            library=None if self.library is None else str(self.library),
+            pdf=self.pdf,
+            chunker=self.chunker,
+        )
+
+    @property
+    def _models_given(self) -> Mapping[Role, str | ChatModel | None]:
+        return {
+            Role.READER: self.model,
+            Role.WORKER: self.worker_model,
+            Role.SCORER: self.scorer,
+            Role.JUDGE: self.judge,
+        }
+
+    def make_trace(self, on_event: Listener | None = None) -> Trace:
+        """Return a trace that keeps notes alone and passes all events on."""
+        return Trace([listen for listen in (self.on_event, on_event) if listen], keep=False)
 
     async def open_models(
-        self, trace: Trace, roles: Collection[Role] = tuple(Role)
+        self, trace: Trace | None = None, roles: Collection[Role] = tuple(Role)
     ) -> dict[Role, ChatModel]:
-        """Open the model of each role that has one of its own; the reader always has."""
-        settings = await self.load_settings()
+        """Open the model of each role that has one of its own; the reader always has.
+
+        Raises:
+            UnknownModel, ModelError: a model cannot be opened.
+        """
+        trace = trace or self.make_trace()
         models: dict[Role, ChatModel] = {}
-        for role in Role:
-            given = self.models.get(role)
-            if role not in roles:
-                continue
+        for role in roles:
+            given = self._models_given[role]
             if given is not None and not isinstance(given, str):
                 models[role] = given
                 continue
-            named = settings.of(role)
+            named = self.named.of(role)
             if named is None and role is Role.READER:
                 named = await default_reader()
             if named is not None:
@@ -179,20 +199,18 @@ class Session:
             if not isinstance(under, AdapterModel):
                 raise MissingCapability(f"{base} takes no adapter", f"{adapter} cannot be used")
             return await self._open.open(key, partial(under.with_adapter, adapter))
-        options = (await self.load_settings()).options_of(named.name)
+        options = self.named.options_of(named.name)
         return await self._open.open_in_thread(
             key, open_model, on_progress=on_progress, options=options
         )
 
     async def open_models_for(self, name: str, needs: Needs, trace: Trace) -> dict[Role, ChatModel]:
         """Open the models by role and check them against the needs of the strategy `name`."""
-        settings = await self.load_settings()
-        if settings.library is not None and needs.reads:
-            note_name("library", settings.library, trace)
+        if self.named.library is not None and needs.reads:
+            note_name("library", self.named.library, trace)
         models = await self.open_models(trace)
-        reranker = _choose(self.reranker, settings.reranker)
-        if needs.searches and isinstance(reranker, Named):
-            note_name("reranker", reranker, trace)
+        if needs.searches and isinstance(self._reranker, Named):
+            note_name("reranker", self._reranker, trace)
         for line in await self.check_models(name, needs, models):
             trace.emit(Noted(line, warning=True))
         return models
@@ -205,38 +223,36 @@ class Session:
         A server is asked what it offers only if that can matter to this strategy or its reranker.
         """
         required = needs.required
-        reranker = _choose(self.reranker, (await self.load_settings()).reranker)
-        by_likelihood = isinstance(reranker, Named) and reranker.name == "likelihood"
-        if needs.searches and by_likelihood:
+        reranker = self._reranker
+        if needs.searches and isinstance(reranker, Named) and reranker.name == "likelihood":
             required = required | {Capability.LIKELIHOOD}
-        unanswered: dict[Role, ColligateError] = {}
-        scorer = Role.SCORER if Role.SCORER in models else Role.READER
-        if (required | needs.optional) & self.find_unprobed(models[scorer]):
+        scorer = models.get(Role.SCORER, models[Role.READER])
+        unanswered = ""
+        if (required | needs.optional) & self.find_unprobed(scorer):
             try:
-                await self.probe(models[scorer])
+                await self.probe(scorer)
             except ColligateError as error:
                 if required & PROBED:
                     raise
-                unanswered[scorer] = error
+                unanswered = f" ({error})"
         missing = []
         offered = {role: model.capabilities for role, model in models.items()}
         for need in check_needs(needs, offered):
             if need.met:
                 continue
-            whose = f"the {need.role.value} {models[need.role].name}"
-            what = need.capability.value
+            model, what = models[need.role], need.capability.value
+            why = f"the {need.role.value} {model.name} does not offer it"
             if need.required:
-                hint = f"{_hint(need)}; colligate strategies shows what each needs"
-                raise MissingCapability(
-                    f"{strategy} needs {what}", f"{whose} does not offer it", hint
-                )
-            why = f" ({unanswered[need.role]})" if need.role in unanswered else ""
-            missing.append(f"{what} is not used, because {whose} does not offer it{why}")
+                flag = "--scorer" if need.capability in SCORING else FLAGS[need.role]
+                hint = f"name a {flag} that does; colligate strategies shows what each needs"
+                raise MissingCapability(f"{strategy} needs {what}", why, hint)
+            asked = unanswered if model is scorer else ""
+            missing.append(f"{what} is not used, because {why}{asked}")
         return missing
 
     async def list_needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
-        """Open the models and return which needs of a strategy they meet."""
-        models = await self.open_models(Trace())
+        """Open the models and return which needs of a strategy they meet, required ones first."""
+        models = await self.open_models()
         return check_needs(
             kind.needs,
             {role: model.capabilities for role, model in models.items()},
@@ -254,11 +270,8 @@ class Session:
         if not isinstance(model, Probed) or any(model is each for each in self._open.probed):
             return
         try:
-            async with asyncio.timeout(_SECONDS_TO_PROBE) as deadline:
-                await model.probe()
+            await asyncio.wait_for(model.probe(), _SECONDS_TO_PROBE)
         except TimeoutError:
-            if not deadline.expired():
-                raise
             why = f"no answer within {_SECONDS_TO_PROBE:g} seconds"
             raise EndpointUnreachable(
                 f"cannot ask {model.name} what it offers", why, "is the server busy?"
@@ -267,14 +280,13 @@ class Session:
 
     async def open_embedder(self, trace: Trace | None = None) -> Embedder:
         """Open the embedder: the one given, else the one named, else the default."""
-        named = await self._embedder_name() or DEFAULT_EMBEDDER
-        if not isinstance(named, Named):
-            return named
+        if not isinstance(self._embedder, Named | None):
+            return self._embedder
         if trace is not None:
             await self._pull_embedder(trace)
-        return await self._open_named_embedder(named)
+        return await self._open_embedder(self._embedder or DEFAULT_EMBEDDER)
 
-    async def _open_named_embedder(self, named: Named) -> Embedder:
+    async def _open_embedder(self, named: Named) -> Embedder:
         key = ("embedder", named.name, named.with_key)
         return await self._open.open_in_thread(key, open_embedder)
 
@@ -285,8 +297,7 @@ class Session:
         default: str | None = None,
     ) -> Reranker | None:
         """Open the reranker that was given or named, else the default, if any."""
-        named = _choose(self.reranker, (await self.load_settings()).reranker)
-        named = named or (Named(default) if default else None)
+        named = self._reranker or (Named(default) if default else None)
         if not isinstance(named, Named):
             return named
         if named.name == "none":
@@ -303,7 +314,7 @@ class Session:
 
     async def open_reader(self, model: ChatModel, trace: Trace) -> Reader:
         """Return the reader that was given or named, else the one that suits the model."""
-        named = _choose(self.reader, (await self.load_settings()).reading) or Named("auto")
+        named = _choose(self.reader, self.named.reading) or Named("auto")
         if not isinstance(named, Named):
             return named
         note_name("reader", named, trace)
@@ -323,26 +334,22 @@ class Session:
         """
         odds = Capability.LABELS in model.capabilities
         defaults = {"pointwise": "odds" if odds else "none", "plain": "none"}
-        named = _choose(self.check, (await self.load_settings()).check)
-        named = named or Named(defaults.get(reader.name, "model"))
+        named = _choose(self.check, self.named.check) or Named(defaults.get(reader.name, "model"))
         if not isinstance(named, Named):
             return named
         note_name("check", named, trace)
-        name = named.name
-        if name == "none":
-            return None
-        if name == "model":
-            return ModelCheck()
-        if name == "odds":
-            if not odds:
-                raise MissingCapability(
-                    "the check 'odds' needs a reader that gives label odds",
-                    f"{model.name} does not",
-                    "give --check model",
-                )
-            return OddsCheck()
-        work = partial(asyncio.to_thread, open_head, name)
-        return PairCheck(await self._open.open(("check", name, False), work))
+        match named.name:
+            case "none":
+                return None
+            case "model":
+                return ModelCheck()
+            case "odds" if odds:
+                return OddsCheck()
+            case "odds":
+                what = "the check 'odds' needs a reader that gives label odds"
+                raise MissingCapability(what, f"{model.name} does not", "give --check model")
+        work = partial(asyncio.to_thread, open_head, named.name)
+        return PairCheck(await self._open.open(("check", named.name, False), work))
 
     async def list_search_models(self) -> dict[str, str]:
         """Return the names of embedder, reranker, reader and check, opening nothing.
@@ -350,35 +357,31 @@ class Session:
         A reranker that is not named is each strategy's own, "by strategy"; reader and check are
         chosen "by model".
         """
-        settings = await self.load_settings()
         made = None if self._library is None else await self._library.embedder_name()
         chosen = {
-            "embedder": await self._embedder_name() or Named(made or DEFAULT_EMBEDDER.name),
-            "reranker": _choose(self.reranker, settings.reranker) or Named("by strategy"),
-            "reading": _choose(self.reader, settings.reading) or Named("by model"),
-            "check": _choose(self.check, settings.check) or Named("by model"),
+            "embedder": self._embedder or Named(made or DEFAULT_EMBEDDER.name),
+            "reranker": self._reranker or Named("by strategy"),
+            "reading": _choose(self.reader, self.named.reading) or Named("by model"),
+            "check": _choose(self.check, self.named.check) or Named("by model"),
         }
         return {what: each.name for what, each in chosen.items()}
 
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
         if self._library is None:
-            settings = await self.load_settings()
-            embedder = await self._embedder_name()
+            named, embedder = self.named, self._embedder
             if isinstance(embedder, Named) and not embedder.with_key:
-                embedder = await self._open_named_embedder(embedder)
-            # A library opens an embedder by name itself, and with the key.
-            by_name = embedder.name if isinstance(embedder, Named) else embedder
-            folder = settings.library.name if settings.library else None
+                embedder = await self._open_embedder(embedder)
             if self._library is None:  # calls may come at once; the first one opens it
                 self._library = AsyncLibrary(
-                    folder,
-                    embedder=by_name,
-                    chunker=settings.chunker.name if settings.chunker else None,
+                    named.library.name if named.library else None,
+                    # By name it opens one itself, and with the key.
+                    embedder=embedder.name if isinstance(embedder, Named) else embedder,
+                    chunker=named.chunker.name if named.chunker else None,
                     wait=self.wait,
                     follow_links=self.follow_links,
-                    ocr=settings.ocr_languages(asked=self.ocr),
-                    pdf=self.pdf or (settings.pdf.name if settings.pdf else ""),
+                    ocr=named.ocr_languages(asked=self.ocr),
+                    pdf=named.pdf.name if named.pdf else "",
                 )
                 self._stack.push_async_callback(self._library.close)
         return self._library
@@ -386,45 +389,46 @@ class Session:
     async def add(
         self,
         paths: Sequence[str | Path],
-        trace: Trace,
         *,
-        index: bool,
+        index: bool = True,
         workers: int | str | None = None,
-        brief: bool = False,
         prune: bool | Prune = False,
+        on_event: Listener | None = None,
     ) -> Ingested:
-        """Read files and folders into the session's library, as `ingest` does."""
+        """Read files, folders and web addresses into the library; what is unchanged stays as it is.
+
+        With `prune`, files of these folders that no longer exist are removed; a function decides
+        for each folder.
+        """
+        trace = self.make_trace(on_event)
+        return await self._read(paths, trace, index=index, workers=workers, prune=prune)
+
+    async def _read(
+        self, paths: Sequence[str | Path], trace: Trace, *, index: bool, **options: Any
+    ) -> Ingested:
+        """Read files and folders into the library, as `ingest` does."""
         library = await self.open_library()
-        before = await library.embedder_name()
+        new = await library.embedder_name() is None
         if index:
             await self._pull_embedder(trace, library)
-        said = self._said if brief else None
-        ingested = await ingest(
-            library, paths, trace, index=index, workers=workers, said=said, prune=prune
-        )
-        if index and (before is None or ingested.added or ingested.updated):
-            await self._note_languages(library, ingested.document_ids, trace, new=before is None)
+        ingested = await ingest(library, paths, trace, index=index, **options)
+        if index and (new or ingested.added or ingested.updated):
+            await self._note_languages(library, ingested.document_ids, trace)
         return ingested
 
     async def _note_languages(
-        self, library: AsyncLibrary, documents: Sequence[str], trace: Trace, *, new: bool
+        self, library: AsyncLibrary, documents: Collection[str], trace: Trace
     ) -> None:
-        """Note the languages of new documents if the embedder was not trained on them, or was
-        chosen for them because the library is `new`."""
-        given = await self._embedder_name()
-        name = given.name if given else await library.embedder_name()
-        ids = set(documents)
-        languages = {each.language for each in await library.documents() if each.id in ids}
+        """Note the languages of new documents that the embedder was not trained on."""
+        name = self._embedder.name if self._embedder else await library.embedder_name()
+        languages = {
+            each.language for each in await library.documents() if each.id in set(documents)
+        }
         others = ", ".join(sorted(languages - {"en", "und"}))
-        if not others:
-            return
-        if new and (refused := library.refused_embedder):
-            trace.emit(Noted(f"documents in {others}: the embedder is {name}: {refused}"))
-        elif name in ENGLISH_EMBEDDERS:
-            why = f"the embedder {name} was trained on English; --embedder e5 knows about a hundred"
-            trace.emit(Noted(f"documents in {others}: {why} languages"))
-        elif new and given is None:
-            trace.emit(Noted(f"documents in {others}: the embedder is e5, for many languages"))
+        if others and name in ENGLISH_EMBEDDERS:
+            what = f"documents in {others}: the embedder {name} was trained on English"
+            hint = library.refused_embedder or "--embedder e5 knows about a hundred languages"
+            trace.emit(Noted(f"{what}; {hint}"))
 
     async def open_sources(
         self,
@@ -446,7 +450,7 @@ class Session:
             return InMemorySources(())
         library = await self.open_library()
         if paths:
-            ingested = await self.add(paths, trace, index=needs.searches, brief=True)
+            ingested = await self._read(paths, trace, index=needs.searches, said=self._said)
             return await _narrow(await library.pin(ingested.document_ids), where)
         stored = await library.documents()
         if not stored:
@@ -457,7 +461,7 @@ class Session:
             new = await library.embedder_name() is None
             await library.index_pending(on_progress=report_ingestion(trace))
             if new:
-                await self._note_languages(library, [each.id for each in stored], trace, new=True)
+                await self._note_languages(library, [each.id for each in stored], trace)
         sources = await library.pin(documents)
         if documents is not None and not await sources.documents():
             raise NoDocuments("there is nothing to ask", "no document was named")
@@ -484,9 +488,13 @@ class Session:
             self._stack.callback(self._responses.close)
         return self._responses
 
-    async def _embedder_name(self) -> Embedder | Named | None:
-        """Return the embedder given, else its name; None if nobody named one."""
-        return _choose(self.embedder, (await self.load_settings()).embedder)
+    @property
+    def _embedder(self) -> Embedder | Named | None:
+        return _choose(self.embedder, self.named.embedder)
+
+    @property
+    def _reranker(self) -> Reranker | Named | None:
+        return _choose(self.reranker, self.named.reranker)
 
     async def _pull_embedder(self, trace: Trace, library: AsyncLibrary | None = None) -> None:
         """Fetch missing weights here, where the progress can be shown.
@@ -494,7 +502,7 @@ class Session:
         They are of the embedder named, else of the one that made the library's vectors, if it runs
         here without being named, else of the default.
         """
-        named = await self._embedder_name()
+        named = self._embedder
         if named is None:
             made = await library.embedder_name() if library else None
             if made is not None and made not in OWN_EMBEDDERS.values():
@@ -566,10 +574,3 @@ def configure(kind: type[T], settings: Settings, given: Sequence[str], trace: Tr
     for name, adapter in adapters.items():
         note_name(name.replace("_", " "), adapter, trace)
     return made
-
-
-def _hint(need: Need) -> str:
-    if need.capability in SCORING:
-        return "name a --scorer that does"
-    flags = {Role.WORKER: "--worker-model", Role.JUDGE: "--judge"}
-    return f"name a {flags.get(need.role, '--model')} that does"

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from colligate.core.parameters import list_parameters
+from colligate.core.parameters import explain_invalid, list_parameters
 from colligate.core.strategy import list_adapter_steps
 from colligate.errors import UsageError, closest
 from colligate.models.base import Role
@@ -158,101 +159,86 @@ def _find(chosen: str | Path | None) -> tuple[Path | None, bool]:
     return (own, True) if os.path.isfile(own) else (None, True)  # noqa: PTH113
 
 
+_Name = Annotated[str, Field(pattern=r"\S")]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+_named: Any = dict.fromkeys(_MODELS, (_Name | None, None))
+_plain: Any = dict.fromkeys(("library", *_PLAIN), (_Name | None, None))
+_Models = create_model("_Models", __base__=_Table, **_named)
+_Tables = dict[_Name, dict[str, Any]]
+_Content = create_model(
+    "_Content",
+    __base__=_Table,
+    models=(_Models, Field(default_factory=_Models)),
+    options=(_Tables, Field(default_factory=dict)),
+    adapters=(dict[str, _Name], Field(default_factory=dict)),
+    **_plain,
+)
+
+
 def _read(file: Path, trusted: bool) -> Settings:
     try:
         with file.open("rb") as opened:
             content = opened.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
             raise UsageError(f"cannot use {file}", f"it is larger than {_MOST_BYTES:,} bytes")
-        whole = tomllib.loads(content.decode())
+        read: Any = _Content.model_validate(tomllib.loads(content.decode()))
     except OSError as error:
         raise UsageError(f"cannot read {file}", error.strerror or str(error)) from error
+    except ValidationError as error:
+        raise _explain(error, file) from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{file} is not valid TOML", str(error), "docs/guide.md shows one"
-        ) from error
-    return _File(file, trusted).settings(whole)
-
-
-@dataclass(frozen=True)
-class _File:
-    """Reads the tables of a file; its errors name the file and the key."""
-
-    file: Path
-    trusted: bool
-
-    def settings(self, whole: Mapping[str, Any]) -> Settings:
-        self._known(whole, ("models", "options", "adapters", "library", *_PLAIN), "")
-        models = self._table(whole, "models")
-        self._known(models, _MODELS, "models.")
-        named = {what: self._model(what, value) for what, value in models.items()}
-        if "library" in whole:
-            given = self._text("library", whole["library"])
-            folder = str(self._folder / os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)
-            named["library"] = Named(given if given.startswith("s3:") else folder, str(self.file))
-        for key in _PLAIN:
-            if key in whole:
-                named[key] = Named(self._text(key, whole[key]), str(self.file))
-        options = {
-            anchor_name(name, self._folder): self._options(name, value)
-            for name, value in self._table(whole, "options").items()
-        }
-        adapters = self._table(whole, "adapters")
-        if adapters:
-            self._known(adapters, list_adapter_steps(), "adapters.")
-        return Settings(
-            **named,
-            options=options,
-            adapters={step: self._adapter(step, value) for step, value in adapters.items()},
-            file=self.file,
-            trusted=self.trusted,
-        )
-
-    @property
-    def _folder(self) -> Path:
-        return self.file.absolute().parent
-
-    def _model(self, what: str, value: Any) -> Named:
-        name = anchor_name(self._text(f"models.{what}", value), self._folder)
-        return Named(name, str(self.file), self.trusted or may_send_key(name))
-
-    def _adapter(self, step: str, value: Any) -> Named:
-        name = self._text(f"adapters.{step}", value).strip()
-        return Named(anchor_adapter(name, self._folder), str(self.file))
-
-    def _options(self, name: str, value: Any) -> Options:
-        key = f'options."{name}"'
-        if not isinstance(value, dict):
-            raise self._wrong(key, _expected("a table", value))
-        for option, setting in value.items():
+        hint = "docs/guide.md shows one"
+        raise UsageError(f"{file} is not valid TOML", str(error), hint) from error
+    folder, source = file.absolute().parent, str(file)
+    named = {what: name for what in _PLAIN if (name := getattr(read, what))}
+    if given := read.library:
+        path = str(folder / os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)
+        named["library"] = given if given.startswith("s3:") else path
+    models = {
+        what: anchor_name(name, folder)
+        for what in _MODELS
+        if (name := getattr(read.models, what)) is not None
+    }
+    for name, options in read.options.items():
+        for option, setting in options.items():
             if why := find_option_problem(name, option, setting):
-                raise self._wrong(f"{key}.{option}", *why)
-        return value
-
-    def _table(self, whole: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        table = whole.get(key, {})
-        if not isinstance(table, dict):
-            raise self._wrong(key, _expected("a table", table), f"write [{key}] above its entries")
-        return table
-
-    def _text(self, key: str, value: Any) -> str:
-        if not isinstance(value, str) or not value.strip():
-            raise self._wrong(
-                key, _expected("a name", value), 'write it in quotes, as in "bundled"'
-            )
-        return value
-
-    def _known(self, table: Mapping[str, Any], known: tuple[str, ...], prefix: str) -> None:
-        for key in table:
-            if key not in known:
-                near = closest(key, known)
-                there = ", ".join(prefix + name for name in known)
-                hint = f"did you mean {prefix}{near}?" if near else f"the keys are {there}"
-                raise self._wrong(prefix + key, "unknown key", hint)
-
-    def _wrong(self, key: str, why: str, hint: str = "") -> UsageError:
-        return UsageError(f"{self.file}: {key}", why, hint)
+                raise UsageError(f'{file}: options."{name}".{option}', *why)
+    for step in read.adapters:
+        if step not in (steps := list_adapter_steps()):
+            raise _unknown(file, "adapters.", step, steps)
+    return Settings(
+        **{what: Named(name, source) for what, name in named.items()},
+        **{
+            what: Named(name, source, trusted or may_send_key(name))
+            for what, name in models.items()
+        },
+        options={anchor_name(name, folder): options for name, options in read.options.items()},
+        adapters={
+            step: Named(anchor_adapter(name.strip(), folder), source)
+            for step, name in read.adapters.items()
+        },
+        file=file,
+        trusted=trusted,
+    )
 
 
-def _expected(what: str, value: Any) -> str:
-    return f"expected {what}, got {value!r}"[:200]
+def _explain(error: ValidationError, file: Path) -> UsageError:
+    """Return the error of the first wrong entry, with file and key."""
+    first = error.errors(include_url=False)[0]
+    *tables, key = map(str, first["loc"])
+    prefix = "".join(f"{each}." for each in tables)
+    if first["type"] == "extra_forbidden":
+        return _unknown(file, prefix, key, _MODELS if tables else tuple(_Content.model_fields))
+    why = f"{explain_invalid(error)}, got {first['input']!r}"[:200]
+    return UsageError(f"{file}: {prefix}{key}", why, 'a name is written in quotes: "bundled"')
+
+
+def _unknown(file: Path, prefix: str, key: str, known: Sequence[str]) -> UsageError:
+    near = closest(key, known)
+    hint = f"did you mean {prefix}{near}?" if near else f"the keys are {', '.join(known)}"
+    return UsageError(f"{file}: {prefix}{key}", "unknown key", hint)

@@ -105,26 +105,6 @@ def test_a_tree_is_routed_by_an_adapter(
     assert set(asked(server)) == {"router"}
 
 
-def test_steps_of_the_refiner_are_named_in_the_file(
-    colligate: Any, server: Any, folder: Path, here: Path
-) -> None:
-    tower = (folder / "tower.md").read_text("utf-8")
-    (folder / "tower.md").write_text(tower + "\n## Keepers\n\nTwo keepers live in the tower.\n")
-    (here / "colligate.toml").write_text('[adapters]\nselection = "selection"\nscope = "scope"\n')
-    done = colligate.here(
-        *("refine", QUESTION, folder, "--budget", "40"),
-        *("--model", f"openai:base@{server.url}", "--embedder", "static"),
-    )
-    assert done.returncode == 0, done.stderr
-    by_model = {
-        r["model"]: r["messages"][0]["content"]
-        for r in server.requests
-        if r["path"] == "/chat/completions"
-    }
-    assert "how much of a document" in by_model["scope"]
-    assert "Reply with a list of the titles" in by_model["selection"]
-
-
 @pytest.mark.parametrize(
     ("more", "strategy", "status", "said"),
     [
@@ -141,74 +121,3 @@ def test_a_wrong_adapter_is_said_before_anything_is_asked(
     assert said in done.stderr
     assert done.stdout == ""
     assert not asked(server)
-
-
-def test_a_model_that_takes_none_says_which_do(
-    colligate: Any, folder: Path, here: Path, monkeypatch: pytest.MonkeyPatch, scripted_model: Any
-) -> None:
-    monkeypatch.setattr("colligate.session.open_model", lambda name, **_: scripted_model(name=name))
-    done = colligate.here(
-        *("ask", QUESTION, folder, "--strategy", "rdr2", "--router-adapter", "router"),
-        *("--model", "own:model", "--embedder", "static"),
-    )
-    assert done.returncode == 1
-    assert "takes no adapter" in done.stderr
-    assert "use bundled, gguf:PATH, hf:NAME or openai:MODEL@URL" in done.stderr
-
-
-SUITE = """
-title = "The router, with and without its adapter"
-datasets = [
-  { name = "towers", file = "towers.jsonl", metrics = ["short", "evidence", "cost"] },
-]
-strategies = [
-  { name = "rdr2", set = ["preset=paper"], label = "base" },
-  { name = "adapted", strategy = "rdr2", set = ["preset=paper", "router_adapter=router"] },
-]
-columns = [{ dataset = "towers", metric = "answer_in_evidence", label = "evidence", scale = 100 }]
-"""
-
-
-@pytest.fixture
-def bench(colligate: Any, server: Any, here: Path) -> Callable[..., Any]:
-    document = {"id": "tower", "title": "Tower", "text": "The tower was built in 1871. It is high."}
-    other = {"id": "gulls", "title": "Gulls", "text": "Gulls breed near the tower."}
-    record = {"id": "q", "question": QUESTION, "answers": ["1871"], "documents": [document, other],
-              "gold_document_ids": ["tower"]}  # fmt: skip
-    (here / "towers.jsonl").write_text(json.dumps(record) + "\n")
-    (here / "adapters.toml").write_text(SUITE)
-    return lambda *more: colligate.here(
-        *("bench", "run", "adapters.toml", "--data", ".", "--out", "run"),
-        *("--model", f"openai:base@{server.url}", "--embedder", "static", "--json", *more),
-    )
-
-
-def test_a_bench_compares_a_strategy_with_and_without_its_adapter(
-    bench: Any, server: Any, here: Path
-) -> None:
-    # A suite says itself what its strategies are; the file is for questions of one's own.
-    (here / "colligate.toml").write_text('[adapters]\nrouter = "router-2"\n')
-    done = bench()
-    assert done.returncode == 0, done.stderr
-    assert set(asked(server)) == {"base", "router"}
-    cells = {each["strategy"]: each["metrics"] for each in json.loads(done.stdout)["cells"]}
-    rows = [json.loads(line) for line in Path("run/rows.jsonl").read_bytes().splitlines()]
-    read = {
-        row["strategy"]: [each["document"] for each in row["outcome"]["evidence"]] for row in rows
-    }
-    assert read["adapted"] == ["tower"]
-    assert read["rdr2"] == []  # it accepted nothing
-    assert cells["adapted"]["answer_in_evidence"] == 1
-
-
-def test_a_bench_does_not_go_on_with_an_adapter_that_was_trained_again(
-    bench: Any, here: Path
-) -> None:
-    (here / "router").mkdir()
-    (here / "router" / "adapter_model.safetensors").write_bytes(b"first")
-    assert bench().returncode == 0
-    assert bench().returncode == 0
-    (here / "router" / "adapter_model.safetensors").write_bytes(b"second")
-    done = bench()
-    assert done.returncode == 2
-    assert "the adapter router was router (" in done.stderr

@@ -70,25 +70,11 @@ def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
     assert lines[0] == "The tower was built in 1871. [1]"
     assert lines[2] == f"[1] The lighthouse › Building ({folder / 'tower.md'})"
     assert lines[3].startswith("    The tower was built in 1871 by Ada Mercer.")
-    assert "reading 2 files" in done.stderr
+    assert "reading 0 of 2" in done.stderr
     assert "located: The lighthouse" in done.stderr
     assert done.stderr.index("located: ") < done.stderr.index("read 2 passages of 2 documents")
     assert "1 call" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
-
-
-def test_a_citation_in_a_sheet_names_its_row(
-    colligate: Any, tower_reader: Any, replying: Any, folder: Path
-) -> None:
-    rows = "".join(f"Tower {i},{1800 + i}\n" for i in range(2, 90))
-    (folder / "towers.csv").write_text(f"name,built\n{rows}", encoding="utf-8")
-    tower_reader.answer = replying("| Tower 71 | 1871 |", "Tower 71 was built in 1871.", "1871")
-    question = ("ask", "When was Tower 71 built?", folder, "--embedder", "static")
-    model = ("--model", f"openai:reader@{tower_reader.url}")
-    shown = colligate.here(*question, *model).stdout
-    assert f"[1] towers, row 71 ({folder / 'towers.csv'})" in shown
-    [citation] = json.loads(colligate.here(*question, *model, "--json").stdout)["citations"]
-    assert (citation["row"], citation["page"]) == (71, None)
 
 
 def test_the_answer_is_written_to_a_file_as_well(ask: Any, folder: Path, tmp_path: Path) -> None:
@@ -204,35 +190,6 @@ def _events(trace: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
 
 
-def test_the_trace_holds_every_step_in_order(ask: Any, folder: Path, tmp_path: Path) -> None:
-    trace = tmp_path / "trace.jsonl"
-    assert ask(folder, "--trace", trace).returncode == 0
-    events = _events(trace)
-    steps = [e["event"] for e in events if e["event"] not in ("progressed", "noted")]
-    assert steps == ["retrieved", "located", "asking", "asked", "parsed", "said", "answered"]
-    assert [e["at"] for e in events] == sorted(e["at"] for e in events)
-    asked = next(e for e in events if e["event"] == "asked")
-    assert "When was the tower built?" in asked["messages"][-1]["content"]
-
-
-def test_the_library_is_no_document_of_its_own_folder(ask: Any, folder: Path) -> None:
-    for _ in range(2):
-        done = ask(folder, "--library", folder / "library")
-        assert done.returncode == 0, done.stderr
-        assert "left out" not in done.stderr
-    assert "reading" not in done.stderr.replace("reading 2 files", "")
-
-
-def test_files_that_failed_before_are_one_line(ask: Any, folder: Path) -> None:
-    for name in ("a", "b", "c"):
-        (folder / f"{name}.pdf").write_bytes(b"%PDF-1.4 broken")
-    first = ask(folder)
-    assert first.stderr.count("left out: cannot read") == 3
-    again = ask(folder)
-    assert again.stderr.count("left out") == 1
-    assert "left out as before: 3 files, such as a.pdf; colligate index says why" in again.stderr
-
-
 def test_what_fails_outside_is_status_1_and_one_line(
     ask: Any, colligate: Any, openai_server: Any, folder: Path
 ) -> None:
@@ -255,17 +212,6 @@ def test_what_fails_outside_is_status_1_and_one_line(
     done = ask(folder, "--timeout", "2")
     assert done.returncode == 1
     assert "no answer within 2 seconds" in fault(done)
-
-
-@pytest.mark.model
-def test_a_context_that_is_too_small(colligate: Any) -> None:
-    licence = Path(__file__).parents[2] / "examples" / "licences" / "GPL-3.txt"
-    done = colligate(
-        "ask", "What is a User Product?", licence, "--strategy", "full-context",
-        "--reader", "quoting", "--model", "gguf:smollm2-135m", "--embedder", "static",
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "does not fit gguf:smollm2-135m" in fault(done)
 
 
 def test_no_character_stops_the_output_and_json_loses_none(
@@ -332,15 +278,3 @@ def test_many_calls_are_made_only_if_a_person_at_the_terminal_agrees(
     assert re.search(r"an agent for each of 2 documents takes about .* do it\? \[y/N\]", screen)
     assert ended == status, screen
     assert bool(openai_server.requests) is (status == 0)
-
-
-def test_many_calls_are_refused_in_one_line_where_nobody_can_be_asked(
-    asked: Any, ask: Any, openai_server: Any, folder: Path
-) -> None:
-    many = (folder, "--strategy", "spd-rag", "--set", "most_calls=1")
-    done = ask(*many)
-    assert done.returncode == 2
-    assert "--yes" in fault(done)
-    assert "do it?" not in done.stderr
-    assert openai_server.requests == []
-    assert ask(*many, "--yes").returncode == 0

@@ -120,35 +120,12 @@ def test_the_server_sees_what_commands_add_and_remove(
     assert colligate.here("library", "verify").stdout.strip() == "the library is whole"
 
 
-def test_doctor_finds_the_library_of_a_server(
-    colligate: Any, serving: Any, tower_reader: Any
-) -> None:
-    serving()
-    model = f"openai:reader@{tower_reader.url}"
-    done = colligate.here("doctor", "--model", model, "--embedder", "static", "--json")
-    (check,) = [each for each in json.loads(done.stdout)["checks"] if each["name"] == "library"]
-    assert check["ok"]
-    assert "2 documents" in check["found"]
-
-
 def test_a_killed_server_leaves_nothing_in_the_way(
     colligate: Any, serving: Any, tower_reader: Any
 ) -> None:
     serving().end(signal.SIGKILL)
     assert ask(colligate, tower_reader).returncode == 0
     assert "1871" in serving().ask()["answer"]
-
-
-def test_two_servers_answer_from_one_library(colligate: Any, serving: Any) -> None:
-    first, second = serving(), serving()
-    assert first.ask()["citations"] == second.ask()["citations"] != []
-
-
-def test_without_a_folder_there_is_nothing_to_follow(colligate: Any, tower_reader: Any) -> None:
-    model = f"openai:reader@{tower_reader.url}"
-    done = colligate.here("serve", "--port", "0", "--watch", "--model", model)
-    assert done.returncode == 2
-    assert "there is no folder to watch" in done.stderr
 
 
 def test_a_server_follows_the_folders_of_its_library(

@@ -83,12 +83,6 @@ def test_an_error_ends_one_question_and_not_the_conversation(
     assert status == 0
 
 
-def test_a_wrong_path_is_said_before_a_question_is_read(colligate: Any, chatting: Any) -> None:
-    done = colligate.here("chat", "no-such-folder", *chatting[2:])
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no-such-folder" in done.stderr
-
-
 class Terminal:
     """`colligate chat` in a terminal."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -65,15 +64,3 @@ def test_without_the_program_one_line_says_how(
         "colligate: cannot read PDFs by docling: there is no program docling on the PATH; "
         "pipx install docling"
     )
-
-
-def test_doctor_says_whether_it_is_there(with_docling: Any, tmp_path: Path) -> None:
-    def check() -> dict[str, Any]:
-        with_docling.environment["COLLIGATE_PDF"] = "docling"
-        checks = json.loads(with_docling.here("doctor", "--json").stdout)["checks"]
-        (found,) = (each for each in checks if each["name"] == "PDF reader")
-        return found  # type: ignore[no-any-return]
-
-    assert (check()["ok"], check()["found"]) == (True, "docling")
-    (tmp_path / "programs" / "docling").unlink()
-    assert (check()["ok"], check()["hint"]) == (False, "pipx install docling")

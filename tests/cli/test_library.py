@@ -33,46 +33,6 @@ def test_index_says_what_became_of_the_files(colligate: Any, folder: Path) -> No
     assert "embedded: 0" in again.stdout
 
 
-@pytest.mark.parametrize("workers", ["spark", "0", "-1", "1.5"])
-def test_index_takes_a_number_of_processes_or_ray(
-    colligate: Any, folder: Path, workers: str
-) -> None:
-    done = colligate.here("index", folder, "--workers", workers)
-    assert done.returncode == 2
-    [line] = done.stderr.splitlines()
-    assert f"--workers must be a number of processes or ray, got {workers};" in line
-
-
-def test_a_library_keeps_the_chunker_that_it_was_made_with(colligate: Any, folder: Path) -> None:
-    (folder / "many.txt").write_text("word " * 95)
-    index = ("index", folder, "--embedder", "static")
-    assert colligate.here(*index, "--chunker", "words:10").returncode == 0
-    listed = json.loads(colligate.here("library", "list", "--json").stdout)
-    assert 10 in {each["passages"] for each in listed}
-    assert colligate.here(*index).returncode == 0
-    for command in (index, ("ask", "Who?", folder, "--strategy", "retrieve-read")):
-        done = colligate.here(*command, "--chunker", "tokens:50/10")
-        assert done.returncode == 1
-        refused = done.stderr.splitlines()[-1]
-        assert "cut by words:10, not by tokens:50/10; leave out --chunker" in refused
-    assert colligate.here(*index, "--chunker", "lines").returncode == 2
-
-
-def test_list(colligate: Any, indexed: list[dict[str, Any]]) -> None:
-    assert {d["title"] for d in indexed} == {"The lighthouse", "The harbour"}
-    done = colligate.here("library", "list")
-    assert done.returncode == 0
-    for document in indexed:
-        assert document["id"] in done.stdout
-    assert "2 documents" in done.stderr
-
-
-def test_an_empty_library_lists_nothing(colligate: Any) -> None:
-    done = colligate.here("library", "list")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert json.loads(colligate.here("library", "list", "--json").stdout) == []
-
-
 def test_show_text_is_exactly_the_text(colligate: Any, folder: Path) -> None:
     text = "# Ünïcode\n\nfirst line\n\nsecond\u2028line \U0001f5fc end, no newline"
     (folder / "exact.md").write_text(text, encoding="utf-8")
@@ -92,31 +52,6 @@ def test_show(colligate: Any, indexed: list[dict[str, Any]]) -> None:
     assert shown["document"] == tower["id"]
     assert shown["source"].endswith("tower.md")
     assert colligate.here("library", "show", "nothing-like-it").returncode == 2
-
-
-def test_show_takes_a_file_and_the_beginning_of_an_id(
-    colligate: Any, indexed: list[dict[str, Any]], folder: Path
-) -> None:
-    for named in (folder / "tower.md", "tower-"):
-        shown = colligate.here("library", "show", named, "--json")
-        assert json.loads(shown.stdout)["title"] == "The lighthouse"
-    (folder / "tower.txt").write_text("The tower is gone.\n", encoding="utf-8")
-    assert colligate.here("index", folder, "--embedder", "static").returncode == 0
-    done = colligate.here("library", "show", "tower-")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "'tower-' may be one of 2 documents" in done.stderr
-
-
-def test_removing_one_of_two_files_that_say_the_same_is_said(
-    colligate: Any, indexed: list[dict[str, Any]], folder: Path
-) -> None:
-    (folder / "copy").mkdir()
-    (folder / "copy" / "tower.md").write_bytes((folder / "tower.md").read_bytes())
-    assert colligate.here("index", folder, "--embedder", "static").returncode == 0
-    done = colligate.here("library", "remove", folder / "copy" / "tower.md")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "other files have the same text" in done.stderr
-    assert len(json.loads(colligate.here("library", "list", "--json").stdout)) == 2
 
 
 def test_remove(colligate: Any, indexed: list[dict[str, Any]], folder: Path) -> None:
@@ -148,23 +83,6 @@ def test_verify(colligate: Any, indexed: list[dict[str, Any]]) -> None:
     assert done.stdout.splitlines()[-1] == "repaired"
 
 
-def test_a_library_of_another_version(
-    ask: Any, colligate: Any, indexed: list[dict[str, Any]], folder: Path
-) -> None:
-    catalogue = sqlite3.connect(colligate.library / "catalogue.sqlite")
-    catalogue.execute("PRAGMA user_version = 99")
-    catalogue.close()
-    done = ask(folder)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "version 99" in done.stderr.splitlines()[-1]
-
-
-def test_a_folder_that_is_no_library(ask: Any, folder: Path) -> None:
-    done = ask(folder, "--library", folder)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "is not a library" in done.stderr.splitlines()[-1]
-
-
 def test_a_library_that_another_process_writes(colligate: Any, ask: Any, folder: Path) -> None:
     assert ask(folder).returncode == 0
     other = sqlite3.connect(colligate.library / "catalogue.sqlite")
@@ -176,13 +94,6 @@ def test_a_library_that_another_process_writes(colligate: Any, ask: Any, folder:
     assert "another process is writing it; try again" in done.stderr.splitlines()[-1]
     other.close()
     assert colligate.here("library", "remove", folder).returncode == 0
-
-
-def test_another_embedder_than_the_librarys(ask: Any, folder: Path, openai_server: Any) -> None:
-    assert ask(folder).returncode == 0
-    done = ask(folder, "--embedder", f"openai:other@{openai_server.url}")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "embedded by wordllama-256" in done.stderr.splitlines()[-1]
 
 
 def test_a_library_on_tables_is_made_listed_copied_and_erased(

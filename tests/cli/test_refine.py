@@ -74,21 +74,6 @@ def test_as_json_its_spans_are_slices_of_the_documents(
     assert {"structured", "weighed", "selected"} <= set(events)
 
 
-def test_control_characters_are_shown_and_not_obeyed(
-    colligate: Any, refine: Any, folder: Path
-) -> None:
-    text = f"# Harbour \x1b[2J\n\nShips \x1b]0;x\x07 call. {'Ships call. ' * 20}\n"
-    (folder / "harbour.md").write_text(text, encoding="utf-8")
-    for status, screen in (
-        colligate.in_terminal(*refine(folder)),
-        (lambda done: (done.returncode, done.stdout))(colligate.here(*refine(folder))),
-    ):
-        assert status == 0, screen
-        for attack in ("\x1b[2J", "\x1b]", "\x07"):
-            assert attack not in screen.split("\x1b[?25h")[-1]
-        assert "Ships ␛]0;x␇ call." in screen
-
-
 def test_nothing_to_keep_is_status_3(colligate: Any, refine: Any, tmp_path: Path) -> None:
     (tmp_path / "none.md").write_text("# Title\n\n## Heading alone\n", encoding="utf-8")
     done = colligate.here(*refine(tmp_path / "none.md"))
@@ -100,7 +85,7 @@ def test_nothing_to_keep_is_status_3(colligate: Any, refine: Any, tmp_path: Path
     [
         (["--budget", "0"], "--budget"),
         (["--set", "budgit=3"], "did you mean budget?"),
-        (["--set", "structuring=best"], "expected one of auto, headings, model, chunks"),
+        (["--set", "structuring=best"], "expected 'auto', 'headings', 'model' or 'chunks'"),
         (["none.md"], "none.md"),
         ([], "is empty"),
     ],

@@ -12,11 +12,11 @@ from colligate.core.events import Pruned
 from colligate.core.fit import (
     FOR_THE_ANSWER,
     Room,
-    fit_budget,
     fit_window,
     reserve_reading,
     split_by_tokens,
 )
+from colligate.lab.baselines.shared import fit_budget
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Message, Role
 from support.documents import make
@@ -48,16 +48,6 @@ async def test_as_many_are_kept_as_fit_together_with_the_reply(make_run, count, 
             assert what in warning
             (pruned,) = events(run, Pruned)
             assert pruned.spans == tuple(each.span for each in PASSAGES[kept:])
-
-
-async def test_a_window_is_the_reason_where_the_rest_of_the_budget_is_larger(make_run):
-    run, _ = make_run(None, context_tokens=40, max_tokens=1000)
-    await fit_window(PASSAGES, prompt, run, Room(9))
-    await fit_window(PASSAGES, prompt, run, Room(9, last=True))
-    assert all("the window of scripted" in warning for warning in run.warnings)
-    run, _ = make_run(None, context_tokens=40, max_tokens=30)
-    await fit_window(PASSAGES, prompt, run, Room(9))  # a later step has what is left of the budget
-    assert "the window of scripted" in run.warnings[0]
 
 
 async def test_a_budget_holds_the_first_passages_with_their_titles(make_run):

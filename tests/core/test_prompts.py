@@ -85,21 +85,6 @@ def test_ordinary_text_is_unchanged(text):
     assert escape(text) == text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "if a < b and c > d: x[i] = y[j] << 2",
-        "0 < |x| < 1, |a| < |b|, and {n | n < documents_seen}",
-        "while n < tasks and m > 2: pass",
-        "vec<int> v[3]; List<Integer> f <| g |> h;",
-        "<b>bold</b> <html lang='en'> <section> [link](a.md) [^1] [INSTALL] [inst]",
-        "a < passages, which are > 3",
-    ],
-)
-def test_code_and_formulas_are_unchanged(text):
-    assert escape(text) == text
-
-
 # A quote must have the numbers of its place, without those in tags: that tag is not found.
 @pytest.mark.parametrize("mark", [mark for mark in [*OURS, *TOKENS] if "9" not in mark])
 def test_what_is_quoted_as_it_was_shown_is_found_where_it_is(mark):

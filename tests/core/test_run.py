@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from typing import Any
 
 import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from colligate.cli.progress import watch_run
 from colligate.core import Run
-from colligate.core.budget import Budget
-from colligate.core.events import Asked, Asking, Located, Parsed, Writing
+from colligate.core.events import Located, Parsed, Writing
 from colligate.documents.reading import read_file
 from colligate.errors import (
     BudgetExceeded,
@@ -39,13 +36,6 @@ class City(BaseModel):
 
 def reply(text: str) -> Completion:
     return Completion(text, Usage(100, 10), "scripted")
-
-
-async def test_what_was_spent_before_a_failure_is_metered(make_run) -> None:
-    run, _ = make_run(None, [reply("Paris."), RateLimited("later")])
-    with pytest.raises(RateLimited):
-        await run.structured(ASK, City, max_tokens=20)
-    assert run.meter.tokens == 110
 
 
 async def test_a_copy_of_a_document_takes_no_second_place(make_run) -> None:
@@ -120,13 +110,6 @@ async def test_references_come_last_unless_the_question_asks_for_them(make_run, 
     assert sorted((hit.score for hit in hits), reverse=True) == [hit.score for hit in hits]
 
 
-async def test_asking_again_is_within_the_budget(make_run) -> None:
-    run, model = make_run(None, [reply("Paris."), reply('{"name": "Paris"}')], max_tokens=120)
-    with pytest.raises(BudgetExceeded):
-        await run.structured(ASK, City, max_tokens=20)
-    assert len(model.calls) == 1
-
-
 @pytest.mark.parametrize(
     "limits", [{}, {"context_tokens": 80}, {"max_tokens": 190}, {"max_tokens": 185}]
 )
@@ -140,14 +123,6 @@ async def test_after_a_cut_reply_the_next_may_be_twice_as_long_within_the_limits
     free = min([*limits.values(), 1000]) - 110 * ("max_tokens" in limits)
     assert first.max_tokens == 20
     assert second.max_tokens == min(40, free - await model.count_prompt(second.messages))
-
-
-async def test_the_trace_has_each_prompt_as_it_was_asked(make_run) -> None:
-    run, _ = make_run(None, [reply("Paris."), reply('{"name": "Paris"}')])
-    assert (await run.structured(ASK, City, max_tokens=20)).value.name == "Paris"
-    first, second = events(run, Asked)
-    assert first.messages == tuple(ASK)
-    assert [message.role for message in second.messages] == ["user", "assistant", "user"]
 
 
 async def test_what_became_of_structured_answers_is_counted_and_traced(make_run) -> None:
@@ -183,20 +158,6 @@ async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run) -> Non
     assert rooms[0] == 473 > rooms[1]
 
 
-async def test_it_is_said_before_the_model_works(make_run) -> None:
-    seen: list[list[type]] = []
-
-    def answer(call: Any) -> str:
-        seen.append([type(event) for _, event in run.trace.events])
-        return "Paris"
-
-    run, _ = make_run(None, answer)
-    await run.chat(ASK, max_tokens=20)
-    assert seen == [[Asking]]
-    _, asking = run.trace.events[0]
-    assert asking == Asking("reader", "scripted", "chat", 7)
-
-
 async def test_what_a_model_writes_is_counted_where_somebody_watches(make_run, monkeypatch) -> None:
     monkeypatch.setattr("colligate.core.run._SECONDS_BETWEEN_COUNTS", 0.0)
     counted = []
@@ -214,27 +175,6 @@ async def test_what_a_model_writes_is_counted_where_somebody_watches(make_run, m
     run.live = True
     await run.chat(ASK, max_tokens=20)
     assert not events(run, Writing)
-
-
-async def test_the_progress_display_bears_every_event(make_run, capsys) -> None:
-    run, _ = make_run(
-        None,
-        ['{"name": "Paris"}'],
-        attention=lambda prompt, spans: [0.5],
-        likelihood=lambda prefix, continuation: [-1.0],
-    )
-    await run.structured(ASK, City, max_tokens=20)
-    await run.attention("text", [(0, 4)])
-    await run.likelihoods([("a", "b")])
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    for stream in (io.StringIO(), Terminal()):
-        with watch_run(stream=stream) as watcher:
-            for _, event in run.trace.events:
-                watcher.see(event)
 
 
 class Gate:
@@ -293,7 +233,7 @@ class Adaptable(ScriptedModel):
 
 
 async def test_an_adapter_is_on_one_roles_model_and_the_rest_is_shared() -> None:
-    run = Run(InMemorySources([]), {Role.READER: Adaptable()}, Meter(), budget=Budget(1000))
+    run = Run(InMemorySources([]), {Role.READER: Adaptable()}, Meter(), max_tokens=1000)
     router = await run.with_adapter(Role.WORKER, "router")
     messages = [Message("user", "Who?")]
     said = [
@@ -305,34 +245,6 @@ async def test_an_adapter_is_on_one_roles_model_and_the_rest_is_shared() -> None
     assert run.meter.report().calls == 3
     assert len(run.trace.events) == len(router.trace.events) == 6
     assert router.tokens is run.tokens
-
-
-class Counting:
-    """A reranker that notes what it scores."""
-
-    name = "counting"
-
-    def __init__(self):
-        self.scored = []
-
-    async def score(self, query, texts):
-        self.scored.append((query, len(texts)))
-        return [float(len(text)) for text in texts]
-
-
-async def test_the_same_passages_are_reranked_once_for_a_query(make_run):
-    made = document("d", "# A\n\nOne.\n\nTwo and three.\n")
-    passages = [made.passage(node.span) for node in made.tree.leaves]
-    async with InMemorySources([made]) as sources:
-        run, _ = make_run(sources, reranker=Counting())
-        first = await run.rerank("one?", passages)
-        first.reverse()  # a caller's own list
-        assert await run.rerank("one?", passages) == first[::-1]
-        assert run.reranker.scored == [("one?", 2)]
-        await run.rerank("two?", passages)
-        assert await run.rerank("one?", passages[::-1]) == first
-    assert run.reranker.scored == [("one?", 2), ("two?", 2), ("one?", 2)]
-    assert run.meter.report().scoring_passes == 6
 
 
 class Broken:

@@ -72,28 +72,6 @@ async def test_label_odds_are_metered_traced_and_bounds_are_said_once(
     assert "scripted does not report the odds of every label" in warning
 
 
-async def test_attention_is_metered_and_traced(make_run: Any, scripts: Any) -> None:
-    run, _ = make_run(None, **scripts)
-    assert await run.attention("one two three", [(0, 3), (4, 7)]) == [0.25, 0.25]
-    assert await run.attention(ASK, [(0, 2)]) == [0.25]
-    assert run.meter.report().scoring_passes == 2
-    assert run.meter.tokens == 3 + 8
-    assert [event.values for event in events(run, Measured)] == [(0.25, 0.25), (0.25,)]
-
-
-async def test_the_roles_own_model_is_asked_else_the_reader(make_run: Any, scripts: Any) -> None:
-    run, _ = make_run(None, name="reader model", **scripts)
-    await run.likelihoods(PAIRS)
-    run.models = {**run.models, Role.SCORER: ScriptedModel(name="scorer model", **scripts)}
-    await run.likelihoods(PAIRS)
-    await run.likelihoods(PAIRS, role=Role.WORKER)
-    assert [(event.role, event.model) for event in events(run, Measured)] == [
-        ("scorer", "reader model"),
-        ("scorer", "scorer model"),
-        ("worker", "reader model"),
-    ]
-
-
 async def test_what_a_model_does_not_declare_is_refused_in_one_line(make_run: Any) -> None:
     run, _ = make_run(None, name="openai:small")
     with pytest.raises(MissingCapability, match=r"openai:small gives no likelihoods.*scorer.*hf:"):
@@ -134,12 +112,6 @@ async def test_what_the_budget_does_not_hold_is_refused_before_the_call(
             await call
     await run.attention(" one" * 9, [(0, 1)])
     assert run.meter.tokens == 15
-
-
-async def test_no_pairs_are_no_call(make_run: Any, scripts: Any) -> None:
-    run, _ = make_run(None, **scripts)
-    assert await run.likelihoods([]) == []
-    assert run.meter.calls == []
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ from colligate.core.events import Parsed
 from colligate.errors import (
     ContextTooSmall,
     MalformedOutput,
-    ModelError,
-    RateLimited,
     RequestRefused,
 )
 from colligate.library.in_memory import InMemorySources
@@ -50,14 +48,6 @@ def stages(run: Run) -> dict[str, int]:
     return {stage: count for stage, count in counts.items() if count}
 
 
-async def test_the_first_answer_will_do(make_run: Any) -> None:
-    run, model = make_run(None, [SAID])
-    assert (await run.structured(ASK, City, max_tokens=50)).value == PARIS
-    assert stages(run) == {"parsed": 1}
-    assert model.calls[0].schema == City.model_json_schema()
-    assert model.calls[0].max_tokens == 50
-
-
 async def test_asked_again_with_the_error(make_run: Any) -> None:
     run, model = make_run(None, ['{"name": "Paris", "people": -2}', SAID])
     assert (await run.structured(ASK, City, max_tokens=50)).value == PARIS
@@ -68,13 +58,6 @@ async def test_asked_again_with_the_error(make_run: Any) -> None:
     assert "greater than or equal to 0" in complaint.content
 
 
-async def test_only_the_last_failure_is_shown_again(make_run: Any) -> None:
-    run, model = make_run(None, ["one", "two", SAID])
-    await run.structured(ASK, City, max_tokens=50, retries=2)
-    assert [len(call.messages) for call in model.calls] == [1, 3, 3]
-    assert "one" not in model.calls[2].prompt
-
-
 @pytest.mark.parametrize("retries", [0, 1, 3])
 async def test_never_endless(make_run: Any, retries: int) -> None:
     run, model = make_run(None, lambda call: "I would rather not.")
@@ -82,14 +65,6 @@ async def test_never_endless(make_run: Any, retries: int) -> None:
         await run.structured(ASK, City, max_tokens=50, retries=retries)
     assert len(model.calls) == retries + 1
     assert stages(run) == {**({"asked_again": retries} if retries else {}), "failed": 1}
-
-
-@pytest.mark.parametrize("failure", [RateLimited("later"), ContextTooSmall("too long")])
-async def test_an_answer_no_other_came_after_has_failed(make_run: Any, failure: Exception) -> None:
-    run, _ = make_run(None, ["no", failure])
-    with pytest.raises(ModelError):
-        await run.structured(ASK, City, max_tokens=9)
-    assert stages(run) == {"failed": 1}
 
 
 async def test_a_model_that_ignores_schemas_is_told_in_the_prompt(make_run: Any) -> None:
@@ -129,17 +104,6 @@ async def test_no_room_for_the_second_question(make_run: Any) -> None:
         await run.structured(ASK, City, max_tokens=50)
 
 
-async def test_over_http_without_any_schema_support(openai_server: Any, policy: Any) -> None:
-    openai_server.refused_forms = {"json_schema", "json_object"}
-    openai_server.answer = "Well: {'name': 'Paris', 'people': 2}"
-    model = OpenAIChat("m", openai_server.url, policy=policy)
-    run = run_with(model)
-    assert (await run.structured(ASK, City, max_tokens=50)).value == PARIS
-    assert stages(run) == {"repaired": 1}
-    assert len(run.warnings) == 2
-    await model.aclose()
-
-
 async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(
     make_run: Any,
 ) -> None:
@@ -151,10 +115,3 @@ async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(
     assert free.schema is None
     assert free.prompt.endswith(schema_instruction(City.model_json_schema()))
     assert "cannot be constrained to City (it has uniqueItems)" in run.warnings[0]
-
-
-async def test_what_is_refused_without_a_schema_too_is_refused(make_run: Any) -> None:
-    run, model = make_run(None, [RequestRefused(f"refusal {n}") for n in range(9)])
-    with pytest.raises(RequestRefused, match="refusal 1"):
-        await run.structured(ASK, City, max_tokens=50)
-    assert len(model.calls) == 2

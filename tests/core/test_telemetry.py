@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import colligate
-from colligate.errors import BudgetExceeded, MissingExtra
+from colligate.errors import BudgetExceeded
 from colligate.testing import ScriptedModel
 from support.models import statement_reply
 
@@ -56,16 +54,3 @@ def test_a_run_that_fails_says_so(spans, ask):
         ask(max_tokens_total=1)
     *_, run = spans.get_finished_spans()
     assert (run.status.is_ok, run.status.description) == (False, "BudgetExceeded")
-
-
-def test_without_the_variable_there_are_no_spans(spans, ask, monkeypatch):
-    monkeypatch.delenv("COLLIGATE_TELEMETRY")
-    ask()
-    assert not spans.get_finished_spans()
-
-
-def test_the_missing_package_is_named(ask, monkeypatch):
-    monkeypatch.setenv("COLLIGATE_TELEMETRY", "1")
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(MissingExtra, match=r"colligate\[telemetry\]"):
-        ask()

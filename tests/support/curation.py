@@ -7,15 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, read_samples
-
-
-def document(name: str, text: str) -> Document:
-    """A document of Markdown whose title is its first heading."""
-    title = text.splitlines()[0].lstrip("# ")
-    return Document(name, title, text, markdown_tree(text, name), language="en")
+from support.runs import document as document
 
 
 def write_jsonl(file: Path, records: Iterable[Mapping[str, Any]]) -> None:

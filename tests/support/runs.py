@@ -7,7 +7,6 @@ import json
 import pytest
 
 from colligate.core import Run
-from colligate.core.budget import Budget
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.library.in_memory import InMemorySources
@@ -67,7 +66,7 @@ def make_run():
             sources,
             {Role.READER: model},
             Meter(),
-            budget=Budget(max_tokens),
+            max_tokens=max_tokens,
             reranker=reranker,
             embedder=embedder,
             reader=QuotingReader(),

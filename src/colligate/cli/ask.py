@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from colligate.cli.progress import Watcher
     from colligate.core.answer import Answer
     from colligate.engine import Engine
-    from colligate.settings import Settings
 
     Ask = Callable[..., Coroutine[Any, Any, Answer]]
 
@@ -84,8 +84,6 @@ async def ask_command(
 ) -> int:
     """Answer a question over files and folders, with citations.
 
-    While `colligate serve` holds the library, its server answers, with its models.
-
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
     from colligate.cli.progress import watch_run
@@ -94,11 +92,9 @@ async def ask_command(
     _require_question(question, paths or [])
     for file in output or []:
         choose_format(file)
-    asker = Asker(paths or [], asked, models, run, models.load_settings())
     with watch_run(run.trace) as watcher:
-        async with asker.open_engine() as engine:
-            ask = asker.choose(engine, watcher)
-            answer = await ask(question)
+        async with models.engine(asked) as engine:
+            answer = await make_ask(engine, paths or [], asked, run, watcher)(question)
     status = show(answer, run, watcher)
     for file in output or []:
         for left_out in answer.export(file):
@@ -111,74 +107,34 @@ def _require_question(question: str, paths: Sequence[str]) -> None:
     from colligate.cli.progress import require_text
 
     require_text(question)
-    if not paths and _is_path(question):
-        what, hint = f"no question about {question}", f'colligate ask "QUESTION" {question}'
-        raise UsageError(what, "a question comes before the paths", hint)
+    with suppress(OSError):  # too long for a name
+        if not paths and Path(question).exists():
+            what, hint = f"no question about {question}", f'colligate ask "QUESTION" {question}'
+            raise UsageError(what, "a question comes before the paths", hint)
 
 
-def _is_path(text: str) -> bool:
-    try:
-        return Path(text).exists()
-    except OSError:  # too long for a name
-        return False
+def make_ask(
+    engine: Engine,
+    paths: Sequence[str],
+    asked: AskOptions,
+    run: options.RunOptions,
+    watcher: Watcher,
+) -> Ask:
+    """Return what answers a question over some paths, with `history=`."""
 
+    async def consent(estimate: str) -> bool:
+        return asked.yes or await asyncio.to_thread(watcher.confirm, f"{estimate}: do it?")
 
-@dataclass(frozen=True)
-class Asker:
-    """Asks questions over some paths.
-
-    Raises:
-        UsageError: the strategy does not exist, or has no such parameter.
-    """
-
-    paths: Sequence[str]
-    asked: AskOptions
-    models: options.EngineOptions
-    run: options.RunOptions
-    settings: Settings
-
-    def __post_init__(self) -> None:
-        from colligate.core.parameters import set_parameters
-        from colligate.core.strategy import load_strategy
-
-        # A wrong parameter is reported before anything is opened.
-        set_parameters(load_strategy(self.asked.strategy), self.parameters)
-
-    @property
-    def parameters(self) -> list[str]:
-        """What was set, as NAME=VALUE."""
-        effort = [f"effort={self.asked.effort}"] if self.asked.effort else []
-        return [*self.run.settings(self.asked.router_adapter), *effort]
-
-    def open_engine(self) -> Engine:
-        """Return the engine to ask with; the caller closes it."""
-        settings = self.settings.override(chunker=self.asked.chunker)
-        return self.models.engine(settings, judge=self.asked.judge, **self.asked.given())
-
-    def choose(self, engine: Engine, watcher: Watcher) -> Ask:
-        """Return what answers a question, with `history=`."""
-        from colligate.core.events import Trace
-        from colligate.core.strategy import load_strategy
-        from colligate.session import configure
-
-        async def consent(estimate: str) -> bool:
-            asking = f"{estimate}: do it?"
-            return self.asked.yes or await asyncio.to_thread(watcher.confirm, asking)
-
-        asked, run = self.asked, self.run
-        trace = Trace([watcher.see], keep=False)
-        kind = load_strategy(asked.strategy)
-        return partial(
-            engine.ask,
-            paths=self.paths,
-            strategy=configure(kind, self.settings, self.parameters, trace),
-            where=asked.where or [],
-            max_tokens_total=run.max_tokens_total,
-            timeout=run.timeout,
-            on_event=watcher.see,
-            consent=consent,
-            live=watcher.live,
-        )
+    return partial(
+        engine.ask,
+        paths=paths,
+        strategy=asked.strategy,
+        where=asked.where or [],
+        on_event=watcher.see,
+        consent=consent,
+        live=watcher.live,
+        **run.limits(router_adapter=asked.router_adapter, effort=asked.effort),
+    )
 
 
 def show(answer: Answer, run: options.RunOptions, watcher: Watcher) -> int:

@@ -8,7 +8,7 @@ from contextlib import suppress
 import typer
 
 from colligate.cli import options
-from colligate.cli.ask import Asker, AskOptions, show
+from colligate.cli.ask import AskOptions, make_ask, show
 from colligate.cli.command import ANSWERED, command, event_loop, report_error
 from colligate.cli.display import is_terminal, note
 from colligate.errors import ColligateError
@@ -40,20 +40,19 @@ def chat_command(
 
     with suppress(ImportError):  # Windows has none, and a console that does the same
         import readline  # noqa: F401 (arrow keys and earlier questions, for `input`)
-    asker = Asker(paths or [], asked, models, run, models.load_settings())
-    if asker.paths:
-        require_paths(asker.paths)
+    if paths:
+        require_paths(paths)
     history: list[Turn] = []
     status = ANSWERED
     with event_loop() as loop, watch_run(run.trace) as watcher:
-        engine = asker.open_engine()
+        engine = models.engine(asked)
+        ask = make_ask(engine, paths or [], asked, run, watcher)
         try:
             while (question := watcher.read_line("? ")) is not None:
                 if question.lower() in _LEAVE:
                     break
                 try:
                     require_text(question)
-                    ask = asker.choose(engine, watcher)
                     answer = loop.run(ask(question, history=history))
                 except ColligateError as error:
                     with watcher.paused():

@@ -142,12 +142,10 @@ def _explain_usage(error: TyperException) -> str:
 
     option, problem = getattr(error, "param", None), error.__cause__
     if option is not None and isinstance(problem, ValidationError):
-        first = problem.errors(include_url=False)[0]
-        prefix, _, expected = first["msg"].partition("Input should ")
-        if not prefix:
-            expected = expected.partition(", unable to")[0].replace("valid integer", "whole number")
-            expected = expected.replace("valid number", "number")
-            return f"{option.opts[0]} must {expected}, got {first['input']}"
+        from colligate.core.parameters import explain_invalid
+
+        given = problem.errors(include_url=False)[0]["input"]
+        return f"{option.opts[0]}: {explain_invalid(problem)}, got {given}"
     return error.format_message().rstrip(".")
 
 

@@ -35,19 +35,14 @@ def show_answer(answer: Answer) -> None:
     text.highlight_regex(r"\[\d+\]", "bold cyan")
     text.highlight_regex(r"\[uncited\]", "yellow")
     out.print(text)
+    arrow = "›" if out.encoding.startswith("utf") else ">"
     for number, citation in enumerate(answer.citations, 1):
-        out.print()
-        out.print(
-            _format_heading(number, citation, " › " if out.encoding.startswith("utf") else " > ")
-        )
-        if citation.head:
-            out.print(Text(" " * _INDENT + to_one_line(citation.head), style="dim"))
         quote = Text(escape_controls(inspect.cleandoc(citation.quote)), style="italic")
-        if out.is_terminal:
-            out.print(Padding(quote, (0, 0, 0, _INDENT)))
-        else:
-            for line in quote.plain.split("\n"):
-                out.print(Text(" " * _INDENT + line if line.strip() else ""))
+        out.print()
+        out.print(_format_heading(number, citation, arrow))
+        if citation.head:
+            quote = Text.assemble((to_one_line(citation.head) + "\n", "dim"), quote)
+        print_result(Padding(quote, (0, 0, 0, _INDENT)))
 
 
 def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
@@ -57,7 +52,7 @@ def _format_heading(number: int, citation: Citation, arrow: str) -> Text:
     from colligate.export import describe_place
 
     shown = {**citation.to_json(), "source": shorten_path(citation.source)}
-    place = to_one_line(describe_place(shown, with_folder=True)).replace(" › ", arrow)
+    place = to_one_line(describe_place(shown, with_folder=True)).replace("›", arrow)
     title = min(len(to_one_line(citation.title)), len(place))
     return Text.assemble((f"[{number}] ", "bold cyan"), (place[:title], "bold"), place[title:])
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 import os
 import platform
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import typer
@@ -20,12 +18,14 @@ from rich.text import Text
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, command
 from colligate.cli.display import print_json, print_result, to_one_line
-from colligate.errors import ColligateError, find_installer
+from colligate.errors import ColligateError
 
 if TYPE_CHECKING:
     from colligate.cli.roles import RoleModel
-    from colligate.models import Capability, Embedder, Reranker, Role, Verifier
-    from colligate.settings import Named, Settings
+    from colligate.engine import Engine
+    from colligate.models import Role
+    from colligate.session import Session
+    from colligate.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -34,14 +34,7 @@ _COMPILED = (
     *("numpy", "onnxruntime", "tokenizers", "py_rust_stemmers"),
     *("html_to_markdown", "liteparse", "pypdfium2"),
 )
-_LOCAL = ("torch", "transformers", "sentence_transformers")
 _PULL = "the first question fetches it, or now: colligate models pull {}"
-_STATES = {
-    (True, True): ("ok", "green"),
-    (True, False): ("ok", "green"),
-    (False, True): ("missing", "red"),
-    (False, False): ("optional", "dim"),
-}
 
 
 @command(app)
@@ -58,13 +51,12 @@ async def doctor_command(
     against the models. Exit status: 0 `ask` works with its default strategy, 1 something that it
     needs is missing.
     """
-    given = {
-        **models.names(),
-        "judge": judge,
-        "library": None if library is None else str(library),
-    }
+
+    def open_engine() -> Engine:
+        return models.engine(judge=judge, library=library)
+
     done: list[Check] = []
-    async for check in run_checks(models, given):
+    async for check in run_checks(open_engine):
         done.append(check)
         if not as_json:
             print_result(_format_check(check))
@@ -86,112 +78,105 @@ class Check:
 
 
 def _format_check(check: Check) -> Table:
-    state, style = _STATES[check.ok, check.needed]
+    lacking = ("missing", "red") if check.needed else ("optional", "dim")
     found = f"{check.name}: {to_one_line(check.found)}"
     if check.hint and not check.ok:
         found += f"; {to_one_line(check.hint)}"
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_column(min_width=8)
     line.add_column(overflow="fold")
-    line.add_row(Text(state, style), Text(found))
+    line.add_row(Text(*(("ok", "green") if check.ok else lacking)), Text(found))
     return line
 
 
-async def run_checks(
-    models: options.ModelOptions, given: Mapping[str, str | None]
-) -> AsyncIterator[Check]:
-    """Make the checks one after another and yield each; `given` is what options name."""
-    from colligate.cli.roles import find_models
+async def run_checks(open_engine: Callable[[], Engine]) -> AsyncIterator[Check]:
+    """Make the checks one after another and yield each."""
+    from colligate.cli.roles import find_models, runs_on_llama
     from colligate.core.strategy import list_strategies
     from colligate.engine import DEFAULT_STRATEGY
-    from colligate.session import DEFAULT_EMBEDDER
 
-    yield _check_python()
-    yield _check_packages()
-    yield _check_extras()
+    yield Check("python", True, f"{platform.python_version()} on {platform.platform(terse=True)}")
+    yield await _check("packages", _find_packages, "install colligate again, as its README says")
     try:
-        settings = models.load_settings().override(**given)
+        engine = open_engine()
+        named = engine.named
     except ColligateError as error:
         yield _fail("settings", error, "fix the file, or give another with --config")
         return
-    yield _check_settings(settings)
-    if settings.pdf is not None:
-        yield _check_pdf_reader(settings.pdf.name)
-    found = await find_models(settings, ask=True)
-    for model in found.values():
-        for check in _check_model(model, found):
-            yield check
-    yield _check_llama([model.named.name for model in found.values()])
-    embedder = settings.embedder or DEFAULT_EMBEDDER
-    yield await _check_embedder(embedder)
-    if settings.reranker is not None and settings.reranker.name != "none":
-        yield await _check_reranker(settings.reranker, found)
-    if settings.check is not None and settings.check.name not in ("none", "model"):
-        yield await _test_check(settings.check, found)
-    yield await _check_library(embedder.name, settings.library)
-    blocked = next((one.problem for one in found.values() if one.blocks and one.problem), None)
+    yield Check("settings", True, _describe_settings(named))
+    if named.pdf is not None:
+        yield await _check("PDF reader", lambda: _find_pdf_reader(named))
+    async with engine:
+        found = await find_models(engine, ask=True)
+        for model in found.values():
+            for check in await _check_model(model, found):
+                yield check
+        needs_llama = any(runs_on_llama(each.named.name) for each in found.values())
+        yield await _check("llama.cpp", _find_llama, needed=needs_llama)
+        yield (embedder := await _check("embedder", lambda: _find_embedder(engine)))
+        blocked = next((one.problem for one in found.values() if one.blocks and one.problem), None)
+        if blocked is None and embedder.ok:
+            if named.reranker is not None:
+                yield await _check("reranker", lambda: _find_reranker(engine))
+            if named.check is not None:
+                yield await _check("check", lambda: _find_check(engine))
+        hint = "give another folder with --library"
+        yield await _check("library", lambda: _find_library(engine), hint)
     for name in [DEFAULT_STRATEGY] if blocked else list_strategies():
         yield _check_strategy(name, found)
     if blocked:
         yield Check("other strategies", False, f"cannot run: {blocked.what}", needed=False)
 
 
-def _fail(name: str, error: ColligateError, hint: str = "") -> Check:
+async def _check(
+    name: str, find: Callable[[], str | Awaitable[str]], hint: str = "", *, needed: bool = True
+) -> Check:
+    """Return what `find` finds, or the error that it raises."""
+    try:
+        found = find()
+        shown = await found if inspect.isawaitable(found) else found
+    except ColligateError as error:
+        return _fail(name, error, hint, needed=needed)
+    return Check(name, True, shown, needed=needed)
+
+
+def _fail(name: str, error: ColligateError, hint: str = "", *, needed: bool = True) -> Check:
     found = f"{error.what}: {error.why}" if error.why else error.what
-    return Check(name, False, found, error.hint or hint)
+    return Check(name, False, found, error.hint or hint, needed)
 
 
-def _check_python() -> Check:
-    found = f"{platform.python_version()} on {platform.platform(terse=True)}"
-    return Check("python", sys.version_info >= (3, 11), found, "install Python 3.11 or later")
-
-
-def _check_packages() -> Check:
-    broken = []
+def _find_packages() -> str:
     for name in _COMPILED:
         try:
             import_module(name)
         except ImportError as error:
-            broken.append(f"{name} ({error})")
+            raise ColligateError(f"cannot load {name}", str(error)) from error
     try:
-        installed = version("colligate")
+        return f"colligate {version('colligate')}"
     except PackageNotFoundError:
-        installed = "(not installed as a package)"
-    found = f"cannot load {', '.join(broken)}" if broken else f"colligate {installed}"
-    return Check("packages", not broken, found, "install colligate again, as its README says")
+        return "colligate (not installed as a package)"
 
 
-def _check_extras() -> Check:
-    missing = [name for name in _LOCAL if find_spec(name) is None]
-    found = f"without {', '.join(missing)}" if missing else "installed"
-    hint = f"for models through torch: {find_installer()} 'colligate[local]'"
-    return Check("extra 'local'", not missing, found, hint, needed=False)
-
-
-def _check_settings(settings: Settings) -> Check:
+def _describe_settings(settings: Settings) -> str:
     from colligate.settings import FILE, own_file
 
     if settings.file is None:
-        found = f"no {FILE} here or in {own_file().parent}: only environment and options count"
-    elif settings.trusted:
-        found = f"{settings.file}, trusted"
-    else:
-        found = f"{settings.file}, found here: no key is sent to addresses that only it names"
-    return Check("settings", True, found)
+        return f"no {FILE} here or in {own_file().parent}: only environment and options count"
+    if settings.trusted:
+        return f"{settings.file}, trusted"
+    return f"{settings.file}, found here: no key is sent to addresses that only it names"
 
 
-def _check_pdf_reader(name: str) -> Check:
+def _find_pdf_reader(settings: Settings) -> str:
     from colligate.documents.reading.pdf.docling import require_reader
 
-    try:
-        require_reader(name)
-    except ColligateError as error:
-        return _fail("PDF reader", error)
-    return Check("PDF reader", True, name)
+    assert settings.pdf is not None
+    require_reader(settings.pdf.name)
+    return settings.pdf.name
 
 
-def _check_model(model: RoleModel, models: Mapping[Role, RoleModel]) -> Iterator[Check]:
-    """Yield what named the model, its weights if they are pinned, and what it offers.
+async def _check_model(model: RoleModel, models: Mapping[Role, RoleModel]) -> list[Check]:
+    """Return what named the model, its weights if they are pinned, and what it offers.
 
     A model that cannot be opened keeps `ask` from working; a server that does not answer does so
     only if it is the reader's.
@@ -200,130 +185,77 @@ def _check_model(model: RoleModel, models: Mapping[Role, RoleModel]) -> Iterator
     from colligate.models import Capability, Role
     from colligate.session import ROLE_NAMES
 
-    what = ROLE_NAMES[model.role]
-    if not model.named.name and model.problem is not None:
-        yield _fail(what, model.problem, "give one with --model, or set COLLIGATE_MODEL")
-        return
-    same = next(each for each in models.values() if each.named.name == model.named.name)
-    as_above = "" if same is model else f", which is the {ROLE_NAMES[same.role]} above"
-    yield Check(what, True, f"{model.name} ({model.source}){as_above}")
-    if as_above:
-        return
-    if weights := find_pinned(model.named.name):
-        yield (check := _check_weights(f"{what} weights", weights))
-        if not check.ok:
-            return
+    what, name = ROLE_NAMES[model.role], model.named.name
+    if not name and model.problem is not None:
+        return [_fail(what, model.problem, "give one with --model, or set COLLIGATE_MODEL")]
+    same = next(each for each in models.values() if each.named.name == name)
+    if same is not model:
+        above = f", which is the {ROLE_NAMES[same.role]} above"
+        return [Check(what, True, f"{model}{above}")]
+    checks = [Check(what, True, str(model))]
+    if weights := find_pinned(name):
+        checks.append(await _check(f"{what} weights", lambda: _find_weights(weights)))
     if model.problem is None:
         offers = [c.value for c in Capability if c in model.offers]
-        yield Check(f"{what} answers", True, f"it offers {', '.join(offers)}")
-    else:
+        checks.append(Check(f"{what} answers", True, f"it offers {', '.join(offers)}"))
+    elif all(check.ok for check in checks):
         needed = model.blocks or model.role is Role.READER
-        yield replace(_fail(f"{what} answers", model.problem), needed=needed)
+        checks.append(_fail(f"{what} answers", model.problem, needed=needed))
+    return checks
 
 
-def _check_weights(name: str, weights: str) -> Check:
+def _find_weights(weights: str) -> str:
     from colligate.models.weights import PINNED, find_weights
 
-    files = find_weights(weights)
+    if files := find_weights(weights):
+        return f"{weights} in {next(iter(files.values())).parent}"
     size = f"{PINNED[weights].size / 1e6:,.0f} MB"
-    found = f"{weights} in {next(iter(files.values())).parent}" if files else f"{weights}, {size}"
-    return Check(name, files is not None, found, _PULL.format(weights))
+    raise ColligateError(f"{weights}, {size}", hint=_PULL.format(weights))
 
 
-def _check_llama(models: list[str]) -> Check:
-    """Check the libraries of llama.cpp, which only `bundled` and `gguf:` need."""
-    from colligate.cli.roles import runs_on_llama
+def _find_llama() -> str:
     from colligate.models.llama.api import list_devices
     from colligate.models.llama.libraries import LIBRARY, VERSION, find_libraries
 
-    needed = any(runs_on_llama(name) for name in models)
-    try:
-        folder = find_libraries()
-        if folder is None:
-            hint = _PULL.format(LIBRARY)
-            return Check(LIBRARY, False, f"{VERSION} is not on this machine", hint, needed)
-        devices = ", ".join(list_devices(folder))
-    except ColligateError as error:
-        return replace(_fail(LIBRARY, error), needed=needed)
-    return Check(LIBRARY, True, f"{VERSION} in {folder}, on {devices}")
+    folder = find_libraries()
+    if folder is None:
+        raise ColligateError(f"{VERSION} is not on this machine", hint=_PULL.format(LIBRARY))
+    return f"{VERSION} in {folder}, on {', '.join(list_devices(folder))}"
 
 
-async def _check_embedder(named: Named) -> Check:
+async def _find_embedder(session: Session) -> str:
     from colligate.cli.roles import find_pinned
-    from colligate.models.names import open_embedder
+    from colligate.session import DEFAULT_EMBEDDER
 
-    if weights := find_pinned(named.name):
-        return _check_weights("embedder", weights)
-    return await _check_opening(
-        "embedder", named, lambda: open_embedder(named.name, with_key=named.with_key)
-    )
+    if weights := find_pinned((session.named.embedder or DEFAULT_EMBEDDER).name):
+        return _find_weights(weights)
+    return (await session.open_embedder()).name
 
 
-async def _check_reranker(named: Named, models: Mapping[Role, RoleModel]) -> Check:
-    from colligate.models import Capability, Role
-    from colligate.models.names import open_reranker
-
-    if named.name == "likelihood":
-        scorer = models.get(Role.SCORER, models[Role.READER])
-        return _check_offer("reranker", named, scorer, Capability.LIKELIHOOD, "--scorer")
-    if named.name == "embedding":
-        return Check("reranker", True, _describe_name(named, "--reranker"))
-    return await _check_opening(
-        "reranker", named, lambda: open_reranker(named.name, with_key=named.with_key)
-    )
+async def _find_reranker(session: Session) -> str:
+    reranker = await session.open_reranker(await session.open_models())
+    return "none" if reranker is None else reranker.name
 
 
-async def _test_check(named: Named, models: Mapping[Role, RoleModel]) -> Check:
-    from colligate.models import Capability, Role
-    from colligate.models.names import open_head
+async def _find_check(session: Session) -> str:
+    from colligate.core.events import Trace
+    from colligate.models import Role
 
-    if named.name == "odds":
-        return _check_offer("check", named, models[Role.READER], Capability.LABELS, "--model")
-    return await _check_opening("check", named, lambda: open_head(named.name))
-
-
-def _check_offer(
-    what: str, named: Named, model: RoleModel, capability: Capability, flag: str
-) -> Check:
-    if capability in model.offers:
-        return Check(what, True, _describe_name(named, f"--{what}"))
-    found = f"{named.name} needs {capability.value}, which {model.name} does not give"
-    return Check(what, False, found, f"give another {flag}")
+    model = (await session.open_models())[Role.READER]
+    check = await session.open_check(await session.open_reader(model, Trace()), model, Trace())
+    return "none" if check is None else check.name
 
 
-async def _check_opening(
-    what: str, named: Named, opening: Callable[[], Embedder | Reranker | Verifier]
-) -> Check:
-    try:
-        await (await asyncio.to_thread(opening)).aclose()
-    except ColligateError as error:
-        return _fail(what, error)
-    return Check(what, True, _describe_name(named, f"--{what}"))
-
-
-def _describe_name(named: Named, flag: str) -> str:
-    from colligate.models.names import redact_name
-
-    return f"{redact_name(named.name)} ({named.source or flag})"
-
-
-async def _check_library(embedder: str, named: Named | None) -> Check:
-    from colligate.library.library import AsyncLibrary
-
-    try:
-        async with AsyncLibrary(named.name if named else None, embedder=embedder) as library:
-            count = len(await library.documents())
-            if library.path.exists():
-                found = f"{library.uri}, {count:,} documents"
-                if not os.access(library.path, os.W_OK):
-                    found += ", read-only"
-                return Check("library", True, found)
-            parent = next(p for p in library.path.absolute().parents if p.exists())
-            if not os.access(parent, os.W_OK):
-                raise ColligateError(f"{library.path} cannot be made", f"{parent} is read-only")
-            return Check("library", True, f"{library.path}, not made yet")
-    except ColligateError as error:
-        return _fail("library", error, "give another folder with --library")
+async def _find_library(session: Session) -> str:
+    library = await session.open_library()
+    count = len(await library.documents())
+    if library.path.exists():
+        writable = "" if os.access(library.path, os.W_OK) else ", read-only"
+        return f"{library.uri}, {count:,} documents{writable}"
+    parent = next(p for p in library.path.absolute().parents if p.exists())
+    if not os.access(parent, os.W_OK):
+        raise ColligateError(f"{library.path} cannot be made", f"{parent} is read-only")
+    return f"{library.path}, not made yet"
 
 
 def _check_strategy(name: str, models: Mapping[Role, RoleModel]) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -49,35 +50,42 @@ async def index_command(
 
         await asyncio.to_thread(make_library, where.library, kept_in)
     with watch_run() as watcher:
-        async with where.engine(chunker=chunker, **reading.given()) as engine:
+        async with where.engine(reading, chunker=chunker) as engine:
             library = await engine.open_library()
             ingested = await engine.add(paths, workers=parsed, on_event=watcher.see)
-    counts = count_files(ingested)
-    if as_json:
-        print_json({**counts, **describe_ingested(ingested, library.uri)})
-        return ANSWERED
-    files = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    print_result(f"files: {files}; passages embedded: {ingested.passages:,}")
-    note(f"library: {library.uri}")
+    print_ingested(ingested, library.uri, as_json=as_json)
     return ANSWERED
 
 
-def count_files(ingested: Ingested) -> dict[str, int]:
-    """Return how many files were added, updated, unchanged, or could not be read."""
-    return {
+def print_ingested(
+    ingested: Ingested,
+    library: str,
+    *,
+    as_json: bool,
+    more: Mapping[str, int] | None = None,
+    **said: Any,
+) -> None:
+    """Print how many files were added, updated, unchanged or could not be read, and `more`.
+
+    JSON says what became of them, and what is `said`.
+    """
+    counts = {
         "added": len(ingested.added),
         "updated": len(ingested.updated),
         "unchanged": len(ingested.unchanged),
         "failed": len(ingested.failed),
+        **(more or {}),
     }
-
-
-def describe_ingested(ingested: Ingested, library: str) -> dict[str, Any]:
-    """Return what JSON says beside the counts."""
-    return {
-        "library": library,
-        "passages": ingested.passages,
-        "documents": list(ingested.document_ids),
-        "failures": [str(error) for _, error in ingested.failed],
-        "warnings": list(ingested.warnings),
-    }
+    if as_json:
+        about = {
+            "library": library,
+            "passages": ingested.passages,
+            "documents": list(ingested.document_ids),
+            "failures": [str(error) for _, error in ingested.failed],
+            "warnings": list(ingested.warnings),
+        }
+        print_json({**counts, **about, **said})
+        return
+    files = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    print_result(f"files: {files}; passages embedded: {ingested.passages:,}")
+    note(f"library: {library}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,10 +20,6 @@ from colligate.cli.display import (
     to_one_line,
 )
 from colligate.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
-
 
 app = typer.Typer(
     help="List, show, remove, verify documents; erase, copy, snapshot, restore a library."
@@ -42,20 +38,10 @@ async def library_list_command(
     if as_json:
         print_json([dataclasses.asdict(info) for info in infos])
         return ANSWERED
-    rows = [
-        (
-            info.id,
-            info.title,
-            f"{info.pages:,}" if info.pages else "",
-            f"{info.passages:,}",
-            info.language,
-            info.source,
-        )
-        for info in infos
-    ]
+    columns = ["id", "title", "pages", "passages", "language", "source"]
+    rows = [[str(getattr(info, column) or "") for column in columns] for info in infos]
     if rows:
-        headings = ["document", "title", "pages", "passages", "language", "source"]
-        print_result(make_table(headings, rows))
+        print_result(make_table(columns, rows))
     note(f"{pluralize(len(rows), 'document')} in {library.uri}")
     return ANSWERED
 

@@ -37,11 +37,10 @@ async def mcp_command(
     from colligate.reporting import require_paths
     from colligate.server.mcp import SingleLibrary, make_mcp_server
 
-    settings = models.load_settings()
     if paths:
         require_paths(paths)
     with watch_run() as watcher:
-        async with models.engine(settings, judge=judge, on_event=watcher.see) as engine:
+        async with models.engine(judge=judge, on_event=watcher.see) as engine:
             # The client gets its greeting at once; its calls report what fails in the reading.
             service = SingleLibrary(engine, paths or ())
             if paths:

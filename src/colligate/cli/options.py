@@ -20,7 +20,6 @@ from colligate.errors import UsageError
 if TYPE_CHECKING:
     from colligate.engine import Engine
     from colligate.library.library import AsyncLibrary
-    from colligate.settings import Settings
 
 MODELS = "Models"
 LIBRARY = "Library"
@@ -261,10 +260,6 @@ class ReadOptions:
     ocr: Ocr = False
     pdf: Pdf = None
 
-    def given(self) -> dict[str, Any]:
-        """Return them as fields of an engine."""
-        return {each.name: getattr(self, each.name) for each in fields(ReadOptions)}
-
 
 @dataclass(frozen=True)
 class AddOptions(ReadOptions):
@@ -314,23 +309,9 @@ class ModelOptions(RoleOptions):
     check: Check = None
     config: Config = None
 
-    def load_settings(self) -> Settings:
-        """Return the settings of the environment and of `--config`."""
-        from colligate.settings import Settings
-
-        return Settings.load(self.config)
-
-    def names(self) -> dict[str, str | None]:
-        """Return the names that were given, by what `Settings.override` calls them."""
-        return {
-            "reader": self.model,
-            "worker": self.worker_model,
-            "scorer": self.scorer,
-            "embedder": self.embedder,
-            "reranker": self.reranker,
-            "reading": self.reader,
-            "check": self.check,
-        }
+    def engine(self, *groups: Any, **more: Any) -> Engine:
+        """Return an engine with the options of these groups; nothing is opened yet."""
+        return make_engine(self, *groups, **more)
 
 
 @dataclass(frozen=True)
@@ -348,14 +329,6 @@ class EngineOptions(ModelOptions):
             "--cache",
         ),
     ] = False
-
-    def engine(self, settings: Settings, **more: Any) -> Engine:
-        """Return an engine with these options and `more` of its own; nothing is opened yet."""
-        from colligate.engine import Engine
-
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        del given["config"]  # `settings` are read from it
-        return Engine(settings=settings, **given, **more)
 
 
 @dataclass(frozen=True)
@@ -382,10 +355,14 @@ class RunOptions:
         option("Write every step to FILE as it happens, as JSON lines.", OUTPUT, metavar="FILE"),
     ] = None
 
-    def settings(self, router_adapter: str | None = None) -> list[str]:
-        """Return the texts NAME=VALUE; what `--set` sets replaces `--router-adapter`."""
-        adapter = [f"router_adapter={router_adapter}"] if router_adapter else []
-        return [*adapter, *(self.parameters or [])]
+    def limits(self, **parameters: str | None) -> dict[str, Any]:
+        """Return the limits of `Engine.ask`; what `--set` sets replaces other `parameters`."""
+        given = [f"{name}={value}" for name, value in parameters.items() if value]
+        return {
+            "parameters": [*given, *(self.parameters or [])],
+            "max_tokens_total": self.max_tokens_total,
+            "timeout": self.timeout,
+        }
 
 
 @dataclass(frozen=True)
@@ -397,21 +374,27 @@ class LibraryOptions:
     config: Config = None
     wait: Wait = 30.0
 
-    def engine(self, **more: Any) -> Engine:
-        """Return an engine for the library alone; nothing is opened yet."""
-        from colligate.engine import Engine
-        from colligate.settings import Settings
-
-        settings, library = Settings.load(self.config), self.library
-        named = settings.library
-        if library is None and named is not None and named.source == str(settings.file):
-            note(f"library: {named.name} ({named.source})")
-        return Engine(
-            library=library, embedder=self.embedder, settings=settings, wait=self.wait, **more
-        )
+    @asynccontextmanager
+    async def engine(self, *groups: Any, **more: Any) -> AsyncIterator[Engine]:
+        """Yield an engine for the library alone."""
+        async with make_engine(self, *groups, **more) as engine:
+            named = engine.named.library
+            if named is not None and named.source == str(engine.named.file):
+                note(f"library: {named.name} ({named.source})")
+            yield engine
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AsyncLibrary]:
         """Yield the library, open."""
         async with self.engine() as engine:
             yield await engine.open_library()
+
+
+def make_engine(first: Any, *groups: Any, **more: Any) -> Engine:
+    """Return an engine with the options of groups, and the settings that the first one names."""
+    from colligate.engine import Engine
+    from colligate.settings import Settings
+
+    given = {k: v for group in (first, *groups) for k, v in vars(group).items()}
+    known = {each.name: given[each.name] for each in fields(Engine) if each.name in given}
+    return Engine(settings=Settings.load(first.config), **known, **more)

@@ -47,25 +47,19 @@ async def refine_command(
     from rich.text import Text
 
     from colligate.cli.progress import require_text, watch_run
-    from colligate.core.events import Trace, pluralize
+    from colligate.core.events import pluralize
     from colligate.export import describe_usage
-    from colligate.session import configure
-    from colligate.strategies.longrefiner.method import LongRefiner
 
     require_text(question)
-    settings = models.load_settings()
     with watch_run(run.trace) as watcher:
-        trace = Trace([watcher.see], keep=False)
-        async with models.engine(settings, **wanted.given()) as engine:
+        async with models.engine(wanted) as engine:
             refined = await engine.refine(
                 question,
                 paths or [],
-                refiner=configure(LongRefiner, settings, run.settings(), trace),
                 budget=wanted.budget,
                 where=wanted.where or [],
-                max_tokens_total=run.max_tokens_total,
-                timeout=run.timeout,
                 on_event=watcher.see,
+                **run.limits(),
             )
     watcher.warn_rest(refined.warnings)
     if run.as_json:

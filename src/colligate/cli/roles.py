@@ -7,21 +7,13 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from colligate.cli.display import to_one_line
-from colligate.core.strategy import Need, Strategy, check_needs, summarize
+from colligate.core.strategy import Strategy, check_needs, summarize
 from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import Capability, Role
 from colligate.models.names import OWN_NAMES, redact_name, split_adapter
 from colligate.models.weights import PINNED, find_weights
-from colligate.session import Session, default_reader
-from colligate.settings import Named, Settings
-
-FLAGS = {
-    Role.READER: "--model",
-    Role.WORKER: "--worker-model",
-    Role.SCORER: "--scorer",
-    Role.JUDGE: "--judge",
-}
+from colligate.session import FLAGS, Session, default_reader
+from colligate.settings import Named
 
 
 @dataclass(frozen=True)
@@ -40,56 +32,55 @@ class RoleModel:
         """The name as it may be shown; "unknown" if a server does not list its models."""
         return redact_name(self.named.name) or "unknown"
 
-    @property
-    def source(self) -> str:
-        """What named it: an option, a variable, a file, or the default."""
-        return self.named.source or FLAGS[self.role]
-
     def __str__(self) -> str:
-        return f"{self.role.value}: {self.name} ({self.source})"
+        return f"{self.name} ({self.named.source or FLAGS[self.role]})"
 
 
-async def find_models(settings: Settings, *, ask: bool) -> dict[Role, RoleModel]:
+async def find_models(session: Session, *, ask: bool) -> dict[Role, RoleModel]:
     """Return the model of each role that has one of its own; missing weights are not fetched.
 
     With `ask`, endpoints are asked what they offer, by a call of one token.
     """
-    found: dict[Role, RoleModel] = {}
-    async with Session(settings=settings) as session:
-        for role in Role:
-            named = settings.of(role)
-            if named is None and role is Role.READER:
-                try:
-                    named = await default_reader()
-                except ColligateError as error:
-                    unknown = Named("", "OPENAI_BASE_URL")
-                    found[role] = RoleModel(role, unknown, problem=error, blocks=True)
-            if named is not None:
-                found[role] = await _open(role, named, session, ask=ask)
+    found = {}
+    for role in Role:
+        named = session.named.of(role) or (Named("") if role is Role.READER else None)
+        if named is not None:
+            found[role] = await _open(role, named, session, ask=ask)
     return found
 
 
 async def _open(role: Role, named: Named, session: Session, *, ask: bool) -> RoleModel:
-    weights = find_pinned(named.name)
-    if weights is not None and find_weights(weights) is None:
-        problem: ColligateError = WeightsUnavailable(
-            f"{named.name} cannot run yet",
-            "its weights are not on this machine",
-            f"colligate models pull {weights}",
-        )
-        return RoleModel(role, named, problem=problem, blocks=True)
-    if runs_on_llama(named.name) and (lacking := _find_lacking(named.name)):
-        return RoleModel(role, named, problem=lacking, blocks=True)
+    opened = False
     try:
+        if not named.name:
+            named = Named("", "OPENAI_BASE_URL")
+            named = await default_reader()
+        require_weights(named.name)
         model = await session.open_model(named)
-    except ColligateError as error:
-        return RoleModel(role, named, problem=error, blocks=True)
-    if ask:
-        try:
+        opened = True
+        if ask:
             await session.probe(model)
-        except ColligateError as error:
-            return RoleModel(role, named, problem=error)
+    except ColligateError as error:
+        return RoleModel(role, named, problem=error, blocks=not opened)
     return RoleModel(role, named, model.capabilities, session.find_unprobed(model))
+
+
+def require_weights(name: str) -> None:
+    """Check that the weights of a model are on this machine, and llama.cpp if it runs on it.
+
+    Raises:
+        WeightsUnavailable: they are not.
+    """
+    lacking = find_pinned(name)
+    if lacking is None or find_weights(lacking) is not None:
+        lacking = None
+        if runs_on_llama(name):
+            from colligate.models.llama.libraries import LIBRARY, find_libraries
+
+            lacking = LIBRARY if find_libraries() is None else None
+    if lacking is not None:
+        what, why = f"{name} cannot run yet", f"{lacking} is not on this machine"
+        raise WeightsUnavailable(what, why, f"colligate models pull {lacking}")
 
 
 def find_pinned(name: str) -> str | None:
@@ -106,22 +97,6 @@ def runs_on_llama(name: str) -> bool:
     return base == "bundled" or base.startswith("gguf:")
 
 
-def _find_lacking(name: str) -> ColligateError | None:
-    """Return why the libraries of llama.cpp cannot be used without a download, None if they can."""
-    from colligate.models.llama.libraries import LIBRARY, find_libraries
-
-    try:
-        if find_libraries() is not None:
-            return None
-    except WeightsUnavailable as error:
-        return error
-    return WeightsUnavailable(
-        f"{name} cannot run yet",
-        f"{LIBRARY} is not on this machine",
-        f"colligate models pull {LIBRARY}",
-    )
-
-
 def check_strategy(kind: type[Strategy], models: Mapping[Role, RoleModel]) -> dict[str, Any]:
     """Return what a strategy needs, what of it the models meet, and whether it runs with them.
 
@@ -132,15 +107,15 @@ def check_strategy(kind: type[Strategy], models: Mapping[Role, RoleModel]) -> di
         {role: one.offers for role, one in models.items()},
         {role: one.unsure for role, one in models.items()},
     )
-    blocked = next((one for one in models.values() if one.blocks), None)
     lacking = [need for need in needs if need.required and need.met is not True]
-    runs: bool | None = not lacking
+    lacking.sort(key=lambda need: need.met is None)  # what is certain first
+    runs: bool | None = lacking[0].met if lacking else True
     why = ""
-    if blocked is not None:
+    if blocked := next((one for one in models.values() if one.blocks), None):
         runs, why = False, str(blocked.problem)
     elif lacking:
-        lacked = next((need for need in lacking if need.met is False), lacking[0])
-        runs, why = lacked.met, _explain(lacked, models[lacked.role])
+        model = models[lacking[0].role]
+        why = str(model.problem or lacking[0].explain(model.name))
     return {
         "name": kind.name,
         "description": summarize(kind),
@@ -151,9 +126,3 @@ def check_strategy(kind: type[Strategy], models: Mapping[Role, RoleModel]) -> di
         "runs": runs,
         "why_not": why,
     }
-
-
-def _explain(need: Need, model: RoleModel) -> str:
-    if model.problem is not None:
-        return to_one_line(str(model.problem))
-    return need.explain(model.name)

@@ -15,19 +15,16 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, command
 from colligate.cli.display import note, shorten_path, warn
-from colligate.cli.sync import Syncer, find_folders
-from colligate.errors import ColligateError, MissingExtra
+from colligate.cli.sync import find_folders, list_changes, update, watch
+from colligate.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from colligate.core.events import Event
-    from colligate.library.ingest import Ingested
     from colligate.server.state import ServerState
 
 app = typer.Typer(add_completion=False)
 
 _SERVER = "Server"
 _MEBIBYTE = 1 << 20
-_NAMED = 3  # files of each kind in a line of what has changed
 
 
 def _option(help: str, variable: str, panel: str = _SERVER, **more: Any) -> Any:
@@ -150,7 +147,7 @@ async def serve_command(
     from colligate.server.config import ServerConfig, is_loopback
     from colligate.server.tokens import TokenFile
 
-    settings = models.load_settings().override(pdf=pdf)
+    engine = models.engine(judge=judge, pdf=pdf)
     host, token = listen_at.host, listen_at.token
     named = None if listen_at.tokens is None else TokenFile(listen_at.tokens)
     if named is not None:
@@ -165,7 +162,7 @@ async def serve_command(
         tokens=None if named is None else named.path,
         allow_origins=tuple(normalize_origin(each) for each in listen_at.allow_origin or ()),
         allow_models=tuple(listen_at.allow_model or ()),
-        settings=settings,
+        settings=engine.named,
         upload_bytes=limits.max_upload * _MEBIBYTE,
         upload_files=limits.max_files,
         question_characters=limits.max_question,
@@ -182,7 +179,7 @@ async def serve_command(
 
         await listen(
             config,
-            lambda: models.engine(settings, judge=judge),
+            lambda: engine,
             on_opening=watcher.see,
             on_ready=report_ready,
             beside=_follow_folders if listen_at.watch else nullcontext,
@@ -193,18 +190,34 @@ async def serve_command(
 @asynccontextmanager
 async def _follow_folders(state: ServerState) -> AsyncIterator[None]:
     """Keep the server's own library up to date with its folders as long as the context lasts."""
+    from colligate.core.events import Event, Noted
+    from colligate.core.run import refuse
     from colligate.server.config import DEFAULT_LIBRARY
 
     engine = state.libraries.engine(DEFAULT_LIBRARY)
     library = await engine.open_library()
     folders = await find_folders(library)
-    syncer = _ServedSyncer([*map(str, folders)], lambda: nullcontext(engine), state=state)
+
+    def see(event: Event) -> None:
+        if isinstance(event, Noted) and event.warning:
+            warn(event.text)
+
+    async def sync() -> None:
+        before = {info.id for info in await library.documents()}
+        try:
+            ingested = await update(engine, (), see, refuse)
+        finally:
+            gone = before - {info.id for info in await library.documents()}
+            await state.runs.forget_documents(DEFAULT_LIBRARY, gone)
+        for what, file in list_changes(ingested):
+            note(f"library: {what} {shorten_path(file)}")
 
     async def follow() -> None:
         try:
-            await syncer.watch(library.path, folders)
+            note(f"watching {', '.join(map(str, folders))}; Ctrl-C ends it")
+            await watch(library.path, folders, sync)
         except Exception as error:  # the server continues without following them
-            syncer.warn_once(f"the folders are no longer followed: {error}")
+            warn(f"the folders are no longer followed: {error}")
 
     following = asyncio.create_task(follow())
     try:
@@ -212,46 +225,3 @@ async def _follow_folders(state: ServerState) -> AsyncIterator[None]:
     finally:
         following.cancel()
         await asyncio.wait([following])
-
-
-@dataclass(kw_only=True)
-class _ServedSyncer(Syncer):
-    """Brings the library of a server up to date, while it is served."""
-
-    state: ServerState
-
-    async def run(self, *, first: bool = True) -> None:
-        """Add, update and remove what has changed, and log it in one line."""
-        from colligate.core.run import refuse
-        from colligate.server.config import DEFAULT_LIBRARY
-
-        async with self.open() as engine:
-            library = await engine.open_library()
-            before = {info.id for info in await library.documents()}
-            try:
-                hint = "`colligate library remove` removes them"
-                changed = _describe_changes(await self.update(engine, self._see, refuse, hint))
-            except ColligateError as error:  # it is tried again when something changes
-                return self.warn_once(str(error))
-            finally:
-                gone = before - {info.id for info in await library.documents()}
-                await self.state.runs.forget_documents(DEFAULT_LIBRARY, gone)
-        if changed:
-            note(f"library: {changed}")
-
-    def _see(self, event: Event) -> None:
-        from colligate.core.events import Noted
-
-        if isinstance(event, Noted) and event.warning:
-            warn(event.text)
-
-
-def _describe_changes(ingested: Ingested) -> str:
-    """Return `added a.md; removed b.md, c.md, d.md and 2 more`; empty if nothing has changed."""
-    said = []
-    for what in ("added", "updated", "removed"):
-        files = [shorten_path(str(path)) for path in getattr(ingested, what)]
-        more = f" and {len(files) - _NAMED:,} more" if len(files) > _NAMED else ""
-        if files:
-            said.append(f"{what} {', '.join(files[:_NAMED])}{more}")
-    return "; ".join(said)

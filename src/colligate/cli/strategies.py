@@ -45,13 +45,12 @@ async def strategies_command(
     from colligate.cli.roles import check_strategy, find_models
     from colligate.core.parameters import list_parameters
     from colligate.core.strategy import list_strategies, load_strategy
+    from colligate.engine import Engine
     from colligate.settings import Settings
 
     kinds = [load_strategy(each) for each in ([name] if name else list_strategies())]
-    settings = Settings.load(config).override(
-        reader=roles.model, worker=roles.worker_model, scorer=roles.scorer, judge=judge
-    )
-    models = await find_models(settings, ask=False)
+    async with Engine(settings=Settings.load(config), judge=judge, **vars(roles)) as engine:
+        models = await find_models(engine, ask=False)
     for model in models.values():
         if isinstance(model.problem, UsageError):
             raise model.problem
@@ -72,8 +71,8 @@ async def strategies_command(
         ]
         headings = ["strategy", "what it does", "needs (optional)", "runs here"]
         print_result(make_table(headings, cells))
-    for model in models.values():
-        note(str(model))
+    for role, model in models.items():
+        note(f"{role.value}: {model}")
     for why, runs in {row["why_not"]: row["runs"] for row in rows if row["why_not"]}.items():
         note(f"cannot run here: {why}" if runs is False else f"{why}; colligate doctor asks it")
     return ANSWERED

@@ -6,9 +6,7 @@ import asyncio
 import glob
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,10 +14,11 @@ import typer
 
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, command
-from colligate.cli.display import note, print_json, print_result, shorten_path, to_one_line, warn
-from colligate.cli.index import count_files, describe_ingested
+from colligate.cli.display import note, print_result, shorten_path, to_one_line, warn
+from colligate.cli.index import print_ingested
 from colligate.errors import (
     ColligateError,
+    LibraryError,
     LibraryLocked,
     MissingPath,
     NoDocuments,
@@ -28,7 +27,7 @@ from colligate.errors import (
 )
 
 if TYPE_CHECKING:
-    from colligate.core.events import Event, Listener
+    from colligate.core.events import Listener
     from colligate.engine import Engine
     from colligate.library.catalogue import Missing
     from colligate.library.ingest import Ingested
@@ -81,17 +80,36 @@ async def sync_command(
 
     Exit status: 0 up to date, 1 documents of missing files were kept, 2 wrong usage.
     """
+    from colligate.cli.progress import watch_run
+
     given = paths or []
     _require(given)
-    opened = partial(where.engine, **wanted.given())
-    syncer = Syncer(given, opened, options.parse_workers(wanted.workers), wanted.yes, as_json)
+    workers = options.parse_workers(wanted.workers)
+    kept, first = False, True
+
+    async def sync() -> None:
+        nonlocal kept, first
+        # Between two runs the library is closed, and free for other commands.
+        with watch_run() as watcher:
+
+            async def agree(asking: str) -> bool:
+                return wanted.yes or (first and await asyncio.to_thread(watcher.confirm, asking))
+
+            async with where.engine(wanted) as engine:
+                ingested = await update(engine, given, watcher.see, agree, workers)
+                library = (await engine.open_library()).uri
+        kept = bool(ingested.kept)
+        _print(ingested, library, as_json=as_json, summary=first)
+        first = False
+
     if wanted.watch:
         async with where.open() as library:
             folders = await find_folders(library, given)
-        await syncer.watch(library.path, folders)
+        note(f"watching {', '.join(map(str, folders))}; Ctrl-C ends it")
+        await watch(library.path, folders, sync)
     else:
-        await syncer.run()
-    return FAULT if syncer.kept else ANSWERED
+        await sync()
+    return FAULT if kept else ANSWERED
 
 
 def _require(paths: Sequence[str]) -> None:
@@ -117,145 +135,94 @@ async def find_folders(library: AsyncLibrary, paths: Sequence[str] = ()) -> list
     return folders
 
 
-@dataclass
-class Syncer:
-    """Brings a library up to date, as often as it is run.
+async def update(
+    engine: Engine,
+    paths: Sequence[str],
+    on_event: Listener,
+    agree: Callable[[str], Awaitable[bool]],
+    workers: int | str | None = None,
+) -> Ingested:
+    """Add, update and remove what has changed under paths, by default all that were named before.
 
-    `paths` are by default all that were named before. `open` gives the engine of a run: between two
-    the library is free for other commands. `kept` says whether the documents of missing files were
-    kept.
+    If most files of a folder are gone, `agree` decides whether their documents are removed.
     """
+    from colligate.core.events import Noted
 
-    paths: Sequence[str]
-    open: Callable[[], AbstractAsyncContextManager[Engine]]
-    workers: int | str | None = None
-    yes: bool = False
-    as_json: bool = False
-    kept: bool = False
-    _shown: set[str] = field(default_factory=set)
+    async def prune(missing: Missing) -> bool:
+        gone, folder = len(missing.files), missing.folder
+        what = f"{gone:,} of {missing.known:,} files of {folder} are gone"
+        if 2 * gone <= missing.known or await agree(f"{what}: remove their documents?"):
+            return True
+        hint = "`colligate sync --yes` removes them"
+        on_event(Noted(f"{what}: their documents are kept; {hint}", warning=True))
+        return False
 
-    async def run(self, *, first: bool = True) -> None:
-        """Add, update and remove what has changed, and print it; only the first time ask."""
-        from colligate.cli.progress import watch_run
+    library = await engine.open_library()
+    named = paths or await library.named()
+    if not named:
+        why = f"no folder was ever added to the library {library.uri}"
+        raise NoDocuments("there is nothing to bring up to date", why, "name a folder")
+    return await engine.add(named, workers=workers, prune=prune, on_event=on_event)
 
-        with watch_run() as watcher:
 
-            async def confirm(asking: str) -> bool:
-                return first and await asyncio.to_thread(watcher.confirm, asking)
+async def watch(
+    library: Path, folders: Sequence[Path], update: Callable[[], Awaitable[None]]
+) -> None:
+    """Update now, and whenever something changes in the folders, until interrupted.
 
-            async with self.open() as engine:
-                ingested = await self.update(engine, watcher.see, confirm)
-                library = await engine.open_library()
-        self.kept = bool(ingested.kept)
-        self._print(ingested, library.uri, summary=first)
+    What changes in the folder of the `library` itself does not count. While another process holds
+    the library, the update is tried again and again.
+    """
+    from watchfiles import awatch
+    from watchfiles._rust_notify import WatchfilesRustInternalError
 
-    async def update(
-        self,
-        engine: Engine,
-        on_event: Listener,
-        confirm: Callable[[str], Awaitable[bool]],
-        hint: str = "--yes removes them",
-    ) -> Ingested:
-        """Add, update and remove what has changed; note each thing once.
+    from colligate.library.catalogue import resolve_path
 
-        If most files of a folder are gone, `confirm` decides; `hint` says how to remove what is
-        kept.
-        """
-        from colligate.core.events import Noted
+    own = resolve_path(library)
+    watching = awatch(
+        *folders,
+        watch_filter=lambda _, path: not Path(path).is_relative_to(own),
+        rust_timeout=_LOOK_MS,
+        yield_on_timeout=True,
+        ignore_permission_denied=True,
+    )
+    due, last = True, ""
+    try:
+        async for changes in watching:
+            if not (changes or due):
+                continue
+            try:
+                await update()
+                due, last = False, ""
+            except (LibraryError, NoDocuments, ReadingError) as error:
+                due = isinstance(error, LibraryLocked)
+                if str(error) != last:
+                    warn(last := str(error))
+    except WatchfilesRustInternalError as error:  # too many folders for the system, say
+        hint = "set WATCHFILES_FORCE_POLLING=1"
+        raise ColligateError("cannot watch the folders", str(error), hint) from error
+    except asyncio.CancelledError:  # Ctrl-C
+        note("no longer watching")
 
-        def see(event: Event) -> None:
-            if isinstance(event, Noted):
-                if event.text in self._shown:
-                    return
-                self._shown.add(event.text)
-            on_event(event)
 
-        async def consent(missing: Missing) -> bool:
-            gone, folder = len(missing.files), missing.folder
-            if self.yes or 2 * gone <= missing.known:
-                return True
-            what = f"{gone:,} of {missing.known:,} files of {folder} are gone"
-            if await confirm(f"{what}: remove their documents?"):
-                return True
-            see(Noted(f"{what}: their documents are kept; {hint}", warning=True))
-            return False
+def list_changes(ingested: Ingested) -> list[tuple[str, str]]:
+    """Return each change and its file or address."""
+    return [
+        (what, ingested.addresses.get(path, str(path)))
+        for what in ("added", "updated", "removed")
+        for path in getattr(ingested, what)
+    ]
 
-        library = await engine.open_library()
-        named = self.paths or await library.named()
-        if not named:
-            why = f"no folder was ever added to the library {library.uri}"
-            raise NoDocuments("there is nothing to bring up to date", why, "name a folder")
-        return await engine.add(named, workers=self.workers, prune=consent, on_event=see)
 
-    async def watch(self, library: Path, folders: Sequence[Path]) -> None:
-        """Run now, and again whenever something changes in the folders, until interrupted.
-
-        What changes in the folder of the `library` itself does not count.
-        """
-        from watchfiles import awatch
-        from watchfiles._rust_notify import WatchfilesRustInternalError
-
-        from colligate.library.catalogue import resolve_path
-
-        own = resolve_path(library)
-        watching = awatch(
-            *folders,
-            watch_filter=lambda _, path: not Path(path).is_relative_to(own),
-            rust_timeout=_LOOK_MS,
-            yield_on_timeout=True,
-            ignore_permission_denied=True,
-        )
-        first = pending = True
-        try:
-            async for changes in watching:
-                if not (changes or pending):
-                    continue
-                try:
-                    await self.run(first=first)
-                    pending = False
-                except LibraryLocked as error:  # tried again until it is free
-                    self.warn_once(str(error))
-                    pending = True
-                except (NoDocuments, ReadingError) as error:
-                    self.warn_once(str(error))
-                    pending = False
-                if first:
-                    first = False
-                    note(f"watching {', '.join(map(str, folders))}; Ctrl-C ends it")
-        except WatchfilesRustInternalError as error:  # too many folders for the system, say
-            hint = "set WATCHFILES_FORCE_POLLING=1"
-            raise ColligateError("cannot watch the folders", str(error), hint) from error
-        except asyncio.CancelledError:  # Ctrl-C
-            note("no longer watching")
-
-    def warn_once(self, text: str) -> None:
-        """Print a warning that was not printed before."""
-        if text not in self._shown:
-            self._shown.add(text)
-            warn(text)
-
-    def _print(self, ingested: Ingested, library: str, *, summary: bool) -> None:
-        """Print each change, and with `summary` how many there are."""
-        changes = [
-            (what, ingested.addresses.get(path, str(path)))
-            for what, paths in (
-                ("added", ingested.added),
-                ("updated", ingested.updated),
-                ("removed", ingested.removed),
-            )
-            for path in paths
-        ]
-        counts = {**count_files(ingested), "removed": len(ingested.removed)}
-        if ingested.kept:
-            counts["missing"] = len(ingested.kept)
-        if self.as_json:
-            if changes or summary:
-                said = [{"change": what, "file": file} for what, file in changes]
-                print_json({**counts, **describe_ingested(ingested, library), "changes": said})
-            return
+def _print(ingested: Ingested, library: str, *, as_json: bool, summary: bool) -> None:
+    """Print each change, and with `summary` how many there are."""
+    changes = list_changes(ingested)
+    if not as_json:
         for what, file in changes:
             print_result(f"{what:<8} {to_one_line(shorten_path(file))}")
-        if summary:
-            files = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-            print_result(f"files: {files}; passages embedded: {ingested.passages:,}")
-            note(f"library: {library}")
+    if summary or (as_json and changes):
+        more = {"removed": len(ingested.removed)}
+        if ingested.kept:
+            more["missing"] = len(ingested.kept)
+        said = [{"change": what, "file": file} for what, file in changes]
+        print_ingested(ingested, library, as_json=as_json, more=more, changes=said)

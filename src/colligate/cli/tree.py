@@ -52,27 +52,15 @@ async def tree_command(
         return _show_structure(file, run.as_json, reading)
     from colligate.cli.drawing import draw_routes
     from colligate.cli.progress import require_text, watch_run
-    from colligate.core.events import Event, Trace
+    from colligate.core.events import Event
     from colligate.export import describe_usage
-    from colligate.session import configure
-    from colligate.strategies.rdr2.method import RDR2
 
     require_text(route)
-    settings = models.load_settings()
-    parameters = run.settings(reading.router_adapter)
     events: list[Event] = []
     with watch_run(run.trace) as watcher:
-        strategy = configure(RDR2, settings, parameters, Trace([watcher.see], keep=False))
-        more = {**reading.given(), "on_event": watcher.see}
-        async with models.engine(settings, **more) as engine:
-            routes = await engine.route(
-                route,
-                [file],
-                strategy=strategy,
-                max_tokens_total=run.max_tokens_total,
-                timeout=run.timeout,
-                on_event=events.append,
-            )
+        async with models.engine(reading, on_event=watcher.see) as engine:
+            limits = run.limits(router_adapter=reading.router_adapter)
+            routes = await engine.route(route, [file], on_event=events.append, **limits)
     watcher.warn_rest(routes.warnings)
     if run.as_json:
         print_json({"file": str(file), **routes.to_json()})

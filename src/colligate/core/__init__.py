@@ -9,45 +9,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colligate.core.answer import Answer, Citation, Evidence, Form, Refined
-    from colligate.core.events import Event, Trace
-    from colligate.core.fit import fit_budget, fit_window
-    from colligate.core.parameters import require_min
-    from colligate.core.prompts import escape
-    from colligate.core.run import Run, Shown, show_ranked
-    from colligate.core.strategy import Calls, Needs, Strategy, list_strategies, make_strategy
+    from colligate.core.answer import Answer as Answer
+    from colligate.core.answer import Citation as Citation
+    from colligate.core.answer import Evidence as Evidence
+    from colligate.core.answer import Form as Form
+    from colligate.core.answer import Refined as Refined
+    from colligate.core.events import Event as Event
+    from colligate.core.events import Trace as Trace
+    from colligate.core.fit import fit_window as fit_window
+    from colligate.core.parameters import require_min as require_min
+    from colligate.core.prompts import escape as escape
+    from colligate.core.run import Run as Run
+    from colligate.core.run import Shown as Shown
+    from colligate.core.run import show_ranked as show_ranked
+    from colligate.core.strategy import Calls as Calls
+    from colligate.core.strategy import Needs as Needs
+    from colligate.core.strategy import Strategy as Strategy
+    from colligate.core.strategy import list_strategies as list_strategies
 
-__all__ = [
-    "Answer",
-    "Calls",
-    "Citation",
-    "Event",
-    "Evidence",
-    "Form",
-    "Needs",
-    "Refined",
-    "Run",
-    "Shown",
-    "Strategy",
-    "Trace",
-    "escape",
-    "fit_budget",
-    "fit_window",
-    "list_strategies",
-    "make_strategy",
-    "require_min",
-    "show_ranked",
-]
-
-_HOME = {
-    **dict.fromkeys(("Answer", "Citation", "Evidence", "Form", "Refined"), "answer"),
-    **dict.fromkeys(("Event", "Trace"), "events"),
-    **dict.fromkeys(("fit_budget", "fit_window"), "fit"),
-    **dict.fromkeys(("Calls", "Needs", "Strategy", "list_strategies", "make_strategy"), "strategy"),
-    **dict.fromkeys(("Run", "Shown", "show_ranked"), "run"),
-    "require_min": "parameters",
-    "escape": "prompts",
+_NAMES = {
+    "answer": ("Answer", "Citation", "Evidence", "Form", "Refined"),
+    "events": ("Event", "Trace"),
+    "fit": ("fit_window",),
+    "parameters": ("require_min",),
+    "prompts": ("escape",),
+    "run": ("Run", "Shown", "show_ranked"),
+    "strategy": ("Calls", "Needs", "Strategy", "list_strategies"),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = [*_HOME]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,29 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 
 from colligate.errors import BudgetExceeded, ContextTooSmall
 from colligate.models import ChatModel
 from colligate.models.metering import Meter
 
 
-@dataclass(frozen=True)
-class Budget:
-    """The limit of input and output tokens together that a run may use; None is no limit."""
-
-    max_tokens: int | None = None
-
-
 class TokenBudget:
-    """A budget being spent: the meter knows what is used, this knows what running calls may take.
+    """The input and output tokens that a run may use: the meter knows what is used, this knows
+    what running calls may take. None is no limit.
 
     It keeps concurrent calls from spending the same last tokens. It is as exact as the model's
     count of its prompts and its respect for `max_tokens`.
     """
 
-    def __init__(self, budget: Budget, meter: Meter) -> None:
-        self._limit = budget.max_tokens
+    def __init__(self, limit: int | None, meter: Meter) -> None:
+        self._limit = limit
         self._meter = meter
         self._held = 0
         self._reserved = 0

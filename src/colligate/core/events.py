@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from enum import Enum
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from colligate.documents import Passage, Span
 from colligate.models import Message, Usage
@@ -93,6 +94,9 @@ class Rewritten(Event):
         return True
 
 
+_IN_BYTES = frozenset({"pulling", "fetching"})  # phases
+
+
 @dataclass(frozen=True)
 class Progressed(Event):
     """Long work moved on: `done` of `total` (0 if unknown) in a phase, now at `what`."""
@@ -102,8 +106,17 @@ class Progressed(Event):
     total: int
     what: str = ""
 
+    @property
+    def amount(self) -> str:
+        """How much is done: "3 of 40", "1.5 of 23.0 MB"; empty if the total is unknown."""
+        if not self.total:
+            return ""
+        if self.phase in _IN_BYTES:
+            return f"{self.done / 1e6:,.1f} of {self.total / 1e6:,.1f} MB"
+        return f"{self.done:,} of {self.total:,}"
+
     def line(self) -> str:
-        return f"{self.phase} {self.done:,} of {self.total:,}" if self.total else self.phase
+        return f"{self.phase} {self.what if self.phase in _IN_BYTES else ''} {self.amount}"
 
 
 @dataclass(frozen=True)
@@ -120,9 +133,6 @@ class Retrieved(Event):
         return f"found {pluralize(len(self.spans), 'passage')}"
 
 
-_PLACES = 4  # in a line
-
-
 @dataclass(frozen=True)
 class Located(Event):
     """The first search of a run is done: its best passages, before anything is read."""
@@ -130,12 +140,11 @@ class Located(Event):
     passages: tuple[Passage, ...]
 
     def line(self) -> str:
-        places = dict.fromkeys(
+        places = (
             each.title if each.page is None else f"{each.title}, page {each.page}"
             for each in self.passages
         )
-        more = f"; {len(places) - _PLACES} more" if len(places) > _PLACES else ""
-        return f"located: {'; '.join(list(places)[:_PLACES])}{more}"
+        return f"located: {name_first(list(dict.fromkeys(places)), 4)}"
 
     @property
     def lasting(self) -> bool:
@@ -212,6 +221,9 @@ class Writing(Event):
     role: str
     model: str
     tokens: int
+
+    def line(self) -> str:
+        return f"the {self.role} {self.model} has written {pluralize(self.tokens, 'token')}"
 
 
 @dataclass(frozen=True)
@@ -319,12 +331,4 @@ class Trace:
 
 def to_plain(value: Any) -> Any:
     """Return a dataclass, enum, mapping or sequence as plain JSON values."""
-    if isinstance(value, Enum):
-        return value.value
-    if hasattr(value, "__dataclass_fields__"):
-        return {f.name: to_plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): to_plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_plain(v) for v in value]
-    return value
+    return to_jsonable_python(value)

@@ -1,4 +1,4 @@
-"""Fitting: as many items, in their order, as a window or a token budget holds.
+"""Fitting: as many items, in their order, as a window holds.
 
 What is left out is always recorded in the trace and, for a window, warned of.
 """
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from colligate.core.events import Pruned
 from colligate.core.run import Run
-from colligate.documents import Passage, Span
+from colligate.documents import Span
 from colligate.models import Message, Role
 
 FOR_THE_ANSWER = 6000
@@ -90,29 +90,6 @@ async def fit_window(
     return list(ranked[:kept])
 
 
-async def fit_budget(ranked: Sequence[Passage], budget: int, run: Run) -> list[Passage]:
-    """Return the first passages that have at most `budget` tokens together, titles included.
-
-    The first one that does not fit ends the list. If that is the very first, its beginning is
-    kept.
-    """
-    model = run.model(Role.READER)
-    kept: list[Passage] = []
-    left = budget
-    for passage in ranked:
-        tokens = await model.count_tokens(f"{passage.full_title}\n{passage.text}")
-        if tokens > left:
-            break
-        kept.append(passage)
-        left -= tokens
-    if ranked and not kept and budget > 0:
-        kept = await _beginning(ranked[0], budget, run)
-    if len(kept) < len(ranked):
-        left_out = tuple(passage.span for passage in ranked[len(kept) :])
-        run.emit(Pruned(left_out, f"the budget of {budget} tokens holds {len(kept)} passages"))
-    return kept
-
-
 def split_by_tokens(tokens: Sequence[int], budget: float) -> list[range]:
     """Cut items in order into runs of at most `budget` tokens; a longer item is a run by itself."""
     runs, start, used = [], 0, 0
@@ -122,14 +99,3 @@ def split_by_tokens(tokens: Sequence[int], budget: float) -> list[range]:
             start, used = at, 0
         used += count
     return [*runs, range(start, len(tokens))]
-
-
-async def _beginning(passage: Passage, budget: int, run: Run) -> list[Passage]:
-    model = run.model(Role.READER)
-    room = budget - await model.count_tokens(f"{passage.full_title}\n")
-    ends = [end for _, end in await model.token_spans(passage.text)]
-    if room < 1 or not ends:
-        return []
-    document = await run.document(passage.document_id)
-    start = passage.span.start
-    return [document.passage(document.span(start, start + ends[min(room, len(ends)) - 1]))]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from colligate.core.events import to_plain
 from colligate.errors import UsageError, closest
@@ -39,26 +40,18 @@ class Parameter:
         return asdict(self)
 
 
-class _Form(NamedTuple):
-    """How values of a type are written, what is expected, and how a text is read."""
-
-    type: str
-    expected: str
-    read: Callable[[str], Any]
-
-
 def list_parameters(kind: type) -> tuple[Parameter, ...]:
     """List the parameters of a strategy that can be set, in the order of its fields."""
     said, paper = _read_attributes(kind), paper_settings(kind)
     return tuple(
         Parameter(
             name,
-            form.type,
+            written,
             to_plain(_default(field)),
-            to_plain(form.read(paper[name]) if name in paper else _default(field)),
-            said.get(name) or _SAME_EVERYWHERE.get(form.type.removesuffix("|none"), ""),
+            to_plain(_read(hint, paper[name]) if name in paper else _default(field)),
+            said.get(name) or _SAME_EVERYWHERE.get(written.removesuffix("|none"), ""),
         )
-        for name, (field, form) in _settable(kind).items()
+        for name, (field, hint, written) in _settable(kind).items()
     )
 
 
@@ -112,15 +105,13 @@ def set_parameters(kind: type[T], settings: Iterable[str]) -> T:
             near = closest(given, [*settable, PRESET])
             hint = f"did you mean {near}?" if near else ""
             raise UsageError(f"{name} has no parameter {given!r}", there, hint)
-        form = settable[given][1]
         if not equals:
             raise UsageError(f"no value for {given} of {name}", "", f"write {given}=VALUE")
         try:
-            values[given] = form.read(text)
-        except ValueError:
-            raise UsageError(
-                f"cannot set {given} of {name}", f"expected {form.expected}, got {text!r}"
-            ) from None
+            values[given] = _read(settable[given][1], text)
+        except ValidationError as error:
+            why = f"{explain_invalid(error)}, got {text!r}"
+            raise UsageError(f"cannot set {given} of {name}", why) from None
     try:
         return kind(**values)
     except (TypeError, ValueError) as error:  # the dataclass itself refused
@@ -151,17 +142,16 @@ def _name(kind: type) -> str:
     return str(getattr(kind, "name", kind.__name__.lower()))
 
 
-def _settable(kind: type) -> Mapping[str, tuple[Field[Any], _Form]]:
-    """Return the fields whose values can be written as text, by name."""
-    name = _name(kind)
+def _settable(kind: type) -> Mapping[str, tuple[Field[Any], Any, str]]:
+    """Return the fields whose values can be written as text, with their types, by name."""
     if not is_dataclass(kind):
         return {}
     try:
         hints = get_type_hints(kind)
     except NameError as error:
-        raise UsageError(f"the parameters of {name} cannot be read", str(error)) from error
-    forms = {field: _form(hints[field.name]) for field in fields(kind) if field.init}
-    return {field.name: (field, form) for field, form in forms.items() if form is not None}
+        raise UsageError(f"the parameters of {_name(kind)} cannot be read", str(error)) from error
+    written = {field: _describe(hints[field.name]) for field in fields(kind) if field.init}
+    return {field.name: (field, hints[field.name], how) for field, how in written.items() if how}
 
 
 def _default(field: Field[Any]) -> Any:
@@ -170,72 +160,41 @@ def _default(field: Field[Any]) -> Any:
     return None if field.default is MISSING else field.default
 
 
-def _form(hint: Any) -> _Form | None:
-    """Return how values of a type are written, None if they cannot be."""
+def _describe(hint: Any) -> str:
+    """Return how values of a type are written, "" if they cannot be."""
     origin, inner = get_origin(hint), get_args(hint)
+    written = ""
     if origin in (Union, UnionType) and len(inner) == 2 and NoneType in inner:
-        form = _form(next(each for each in inner if each is not NoneType))
-        return form and _optional(form)
+        written = _describe(next(each for each in inner if each is not NoneType))
+        return written and f"{written}|none"
     if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
-        form = _form(inner[0])
-        return form and _several(form)
+        written = _describe(inner[0])
+        return written and f"{written},..."
     if origin is Literal and all(isinstance(each, str) for each in inner):
-        return _choice(inner)
+        return "|".join(inner)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return _choice([member.value for member in hint], hint)
-    return _PLAIN.get(hint) if isinstance(hint, type) else None
+        return "|".join(hint)
+    return hint.__name__ if hint in (bool, int, float, str) else ""
 
 
-def _optional(form: _Form) -> _Form:
-    return _Form(
-        f"{form.type}|none",
-        f"{form.expected} or none",
-        lambda text: None if text.lower() == "none" else form.read(text),
-    )
+def _read(hint: Any, text: str) -> Any:
+    """Return the value of a type that a text stands for.
+
+    Raises:
+        ValidationError: it stands for none.
+    """
+    given: Any = text
+    if NoneType in get_args(hint) and text.lower() == "none":
+        given = None
+    elif get_origin(hint) is tuple:
+        given = [each.strip() for each in text.split(",") if each.strip()]
+    return TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False)).validate_python(given)
 
 
-def _several(form: _Form) -> _Form:
-    return _Form(
-        f"{form.type},...",
-        form.expected,
-        lambda text: tuple(form.read(each.strip()) for each in text.split(",") if each.strip()),
-    )
-
-
-def _choice(names: Sequence[str], made: Callable[[str], Any] = str) -> _Form:
-    def read(text: str) -> Any:
-        if text not in names:
-            raise ValueError(text)
-        return made(text)
-
-    return _Form("|".join(names), f"one of {', '.join(names)}", read)
-
-
-_TRUTH = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
-}
-
-
-def _read_bool(text: str) -> bool:
-    if text.lower() not in _TRUTH:
-        raise ValueError(text)
-    return _TRUTH[text.lower()]
-
-
-def _read_finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(text)
-    return number
-
-
-_PLAIN: Mapping[type, _Form] = {
-    bool: _Form("bool", "true or false", _read_bool),
-    int: _Form("int", "a whole number", int),
-    float: _Form("float", "a number", _read_finite),
-    str: _Form("str", "a text", str),
-}
+def explain_invalid(error: ValidationError) -> str:
+    """Return what a value had to be: "expected a valid integer"."""
+    what = error.errors(include_url=False)[0]["msg"].removeprefix("Input should be ")
+    return f"expected {what.partition(', unable to')[0]}"
 
 
 def require_min(strategy: object, **least: float) -> None:

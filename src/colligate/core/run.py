@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from colligate.core.answer import Answer, Evidence, Form, Stated, Verdict
-from colligate.core.budget import Budget, TokenBudget, require_room
+from colligate.core.budget import TokenBudget, require_room
 from colligate.core.events import (
     Asked,
     Asking,
@@ -66,14 +66,11 @@ from colligate.library.ranking import (
 from colligate.library.sources import DocumentInfo, SearchMode, Sources, tell_apart
 from colligate.models import (
     AdapterModel,
-    AttentionModel,
     Capability,
     ChatModel,
     ChatRequest,
     Completion,
-    LabelModel,
     LabelOdds,
-    LikelihoodModel,
     Message,
     OnToken,
     Prompt,
@@ -98,7 +95,7 @@ Value = TypeVar("Value")
 Titled = TypeVar("Titled", Document, Passage)
 
 _CHARACTERS_KEPT = 16_000_000  # of documents, in memory
-SHOWN = 10  # passages of the first search that a person is shown at once
+_SHOWN = 10  # passages of the first search that a person is shown at once
 _SECONDS_BETWEEN_COUNTS = 1.0
 
 
@@ -212,15 +209,14 @@ class Run:
     questions. `reader` answers from passages, `check` judges what it states; without one nothing is
     judged. `consent` is asked before work that takes many calls. `earlier` are passages that the
     last answer of a conversation rests on: the first search offers them again. `live` counts the
-    tokens of replies as they come, for which models stream. `located` says that a person was shown
-    already what a search located.
+    tokens of replies as they come, for which models stream.
     """
 
     sources: Sources
     models: Mapping[Role, ChatModel]
     meter: Meter
     trace: Trace = field(default_factory=Trace)
-    budget: Budget = field(default_factory=Budget)
+    max_tokens: int | None = None
     reranker: Reranker | None = None
     reader: Reader | None = None
     check: Check | None = None
@@ -229,17 +225,13 @@ class Run:
     consent: Consent = refuse
     earlier: tuple[Span, ...] = ()
     live: bool = False
-    located: bool = False
     _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _folders: dict[str, str] | None = field(default=None, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
-    _reranked: dict[tuple[str, tuple[Span, ...]], tuple[float, ...]] = field(
-        default_factory=dict, repr=False
-    )
     tokens: TokenBudget = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.tokens = TokenBudget(self.budget, self.meter)
+        self.tokens = TokenBudget(self.max_tokens, self.meter)
 
     def model(self, role: Role) -> ChatModel:
         """Return the model of a role; the reader fills roles that have none of their own."""
@@ -359,8 +351,8 @@ class Run:
             for hit in hits
         ]
         hits = put_references_last(query, drop_repeats(drop_titles(hits)))
-        if first and hits and not self.located:
-            shown = show(hits) if show else hits[: min(k, SHOWN)]
+        if first and hits:
+            shown = show(hits) if show else hits[: min(k, _SHOWN)]
             self.emit(Located(tuple(hit.passage for hit in shown)))
         if rerank:
             hits = await self.reorder(query, hits, mode=mode, documents=documents)
@@ -420,20 +412,14 @@ class Run:
         return await are_in_language(only, passages, self.sources)
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> list[float]:
-        """Return the reranker's score of each passage, in their order; there must be a reranker.
-
-        The same passages for the same query are scored once in a run: methods search again.
-        """
+        """Return the reranker's score of each passage, in their order; there must be a reranker."""
         assert self.reranker is not None
         spans = tuple(passage.span for passage in passages)
-        if (known := self._reranked.get((query, spans))) is not None:
-            return list(known)
         began = time.perf_counter()
         scores = await self.reranker.score(query, [titled_text(passage) for passage in passages])
         seconds = time.perf_counter() - began
         self.meter.scoring(Role.SCORER, self.reranker.name, passes=len(passages), seconds=seconds)
         self.emit(Scored(self.reranker.name, spans, tuple(scores), seconds))
-        self._reranked[query, spans] = tuple(scores)
         return scores
 
     async def embed(
@@ -622,6 +608,17 @@ class Run:
     # Scores. No backend reports what scoring costs, so tokens are counted here with the model's
     # own count; text that several passes share counts in each, though it may be computed once.
 
+    def _require(self, role: Role, capability: Capability, what: str) -> Any:
+        """Return the model of a role, which must have a capability."""
+        model = self.model(role)
+        if capability not in model.capabilities:
+            raise MissingCapability(
+                f"{model.name} gives no {what}",
+                f"it is the {role.value} of this run",
+                f"use a model that does, such as bundled, gguf:PATH or hf:NAME, as {role.value}",
+            )
+        return model
+
     async def likelihoods(
         self, pairs: Sequence[tuple[str, str]], *, role: Role = Role.SCORER
     ) -> list[list[float]]:
@@ -629,23 +626,20 @@ class Run:
 
         Pairs are (prefix, continuation), both literal text; see `LikelihoodModel.likelihoods`.
         """
-        model = self.model(role)
-        if Capability.LIKELIHOOD not in model.capabilities or not isinstance(
-            model, LikelihoodModel
-        ):
-            raise _missing("likelihoods", model, role)
+        model = self._require(role, Capability.LIKELIHOOD, "likelihoods")
         if not pairs:
             return []
         tokens = await _count(model, (text for pair in pairs for text in pair))
         costs = [tokens[prefix] + tokens[continuation] for prefix, continuation in pairs]
         require_room(model, max(costs))
-        return await self._measure(
+        sums: list[list[float]] = await self._measure(
             "likelihood",
             role,
             costs,
             lambda: model.likelihoods(pairs),
             lambda scores: {"values": tuple(math.fsum(score) for score in scores)},
         )
+        return sums
 
     async def labels(
         self,
@@ -659,14 +653,12 @@ class Run:
 
         See `LabelModel.labels`.
         """
-        model = self.model(role)
-        if Capability.LABELS not in model.capabilities or not isinstance(model, LabelModel):
-            raise _missing("label odds", model, role)
+        model = self._require(role, Capability.LABELS, "label odds")
         tokens = await _count(model, (forced, *labels))
         shared = await model.count_prompt(messages) + tokens[forced]
         sizes = [tokens[label] for label in labels] or [0]
         require_room(model, shared + max(sizes))
-        odds = await self._measure(
+        odds: LabelOdds = await self._measure(
             "labels",
             role,
             [shared + sizes[0], *sizes[1:]],
@@ -698,21 +690,20 @@ class Run:
 
         See `AttentionModel.attention`.
         """
-        model = self.model(role)
-        if Capability.ATTENTION not in model.capabilities or not isinstance(model, AttentionModel):
-            raise _missing("attention", model, role)
+        model = self._require(role, Capability.ATTENTION, "attention")
         if isinstance(prompt, str):
             tokens = await model.count_tokens(prompt)
         else:
             tokens = await model.count_prompt(prompt)
         require_room(model, tokens)
-        return await self._measure(
+        values: list[float] = await self._measure(
             "attention",
             role,
             [tokens],
             lambda: model.attention(prompt, spans, query=query, layers=layers),
             lambda values: {"values": tuple(values)},
         )
+        return values
 
     async def _measure(
         self,
@@ -757,11 +748,3 @@ def show_ranked(hits: Sequence[Hit], why: str = "of the search") -> list[Shown]:
 
 async def _count(model: ChatModel, texts: Iterable[str]) -> dict[str, int]:
     return {text: await model.count_tokens(text) for text in dict.fromkeys(texts)}
-
-
-def _missing(what: str, model: ChatModel, role: Role) -> MissingCapability:
-    return MissingCapability(
-        f"{model.name} gives no {what}",
-        f"it is the {role.value} of this run",
-        f"use a model that does, such as bundled, gguf:PATH or hf:NAME, as {role.value}",
-    )

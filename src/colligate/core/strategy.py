@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
-from colligate.core.answer import Answer, Refined
+from colligate.core.answer import Answer
 from colligate.core.parameters import list_parameters
 from colligate.core.run import Run
 from colligate.errors import UnknownStrategy, closest
@@ -117,8 +117,7 @@ class Strategy(Protocol):
 
     It may declare more: `calls` (a `Calls`); a field `STEP_adapter` for each step that takes a
     LoRA adapter, which `[adapters]` of colligate.toml can name; a field `gold` that the bench
-    fills with a question's gold documents. It may also be a `RefiningStrategy` or a
-    `RoutingStrategy`.
+    fills with a question's gold documents.
     """
 
     name: ClassVar[str]
@@ -126,42 +125,6 @@ class Strategy(Protocol):
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Answer one question. Hold no state between calls."""
-
-
-@runtime_checkable
-class RefiningStrategy(Protocol):
-    """A strategy that can return its evidence, within a token budget, instead of an answer."""
-
-    needs: ClassVar[Needs]
-
-    @property
-    def budget(self) -> int:
-        """The most tokens of the refined text."""
-
-    async def refine(self, question: str, run: Run) -> Refined:
-        """Return what a question needs of the documents in view."""
-
-
-class DocumentRoute(Protocol):
-    """Where a question was routed in one document."""
-
-    @property
-    def found(self) -> bool:
-        """Return whether anything was accepted."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the routing for programs."""
-
-
-@runtime_checkable
-class RoutingStrategy(Protocol):
-    """A strategy that routes a question through documents' trees."""
-
-    name: ClassVar[str]
-    needs: ClassVar[Needs]
-
-    async def route(self, question: str, run: Run) -> Sequence[DocumentRoute]:
-        """Return the routing of each document, the one found first coming first."""
 
 
 def estimate_calls(strategy: object) -> Calls:
@@ -200,18 +163,6 @@ def load_strategy(name: str) -> type[Strategy]:
         )
     loaded: type[Strategy] = load_plugin("strategies", name, type)
     return loaded
-
-
-def make_strategy(name: str, **parameters: Any) -> Strategy:
-    """Make a strategy by name; parameters that are not given keep their defaults.
-
-    An unknown name or parameter raises `UnknownStrategy`.
-    """
-    kind = load_strategy(name)
-    try:
-        return kind(**parameters)
-    except TypeError as error:
-        raise UnknownStrategy(f"wrong parameters for {name}", str(error)) from error
 
 
 def summarize(kind: type[Strategy]) -> str:

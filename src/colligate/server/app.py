@@ -156,7 +156,8 @@ async def listen(
     with listening:
         async with app.router.lifespan_context(app):
             state: ServerState = app.state.server
-            await state.libraries.engine(DEFAULT_LIBRARY).open_models(on_opening)
+            engine = state.libraries.engine(DEFAULT_LIBRARY)
+            await engine.open_models(engine.make_trace(on_opening))
             async with beside(state):
                 server = _SignalledServer(uvicorn_config, state)
                 # Signals are handled before anybody learns that there is a server to stop.

@@ -33,7 +33,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.core.answer import NOT_FOUND, Answer, Form
-from colligate.core.budget import Budget
 from colligate.core.events import Opened
 from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.run import Run
@@ -106,7 +105,7 @@ class Case:
             _Shelf(given.documents, part),
             models,
             Meter(),
-            budget=Budget(given.budget),
+            max_tokens=given.budget,
             embedder=part,
             reranker=part if given.reranks else None,
             reader=make_reader(self.reader, models[Role.READER]),

@@ -3,7 +3,7 @@ tests/strategies/test_promises.py."""
 
 import pytest
 
-from colligate.core import make_strategy
+from colligate.core.strategy import load_strategy
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingCapability, UsageError, WeightsUnavailable
 from support.documents import make_all
@@ -27,7 +27,7 @@ from support.documents import make_all
 async def test_a_missing_capability_is_named(name, parameters, lacks, documents, ask):
     # Those that write before they score are only stopped then.
     with pytest.raises(MissingCapability, match=lacks):
-        await ask(make_strategy(name, **parameters), "Rent?", documents, lambda call: "It is.")
+        await ask(load_strategy(name)(**parameters), "Rent?", documents, lambda call: "It is.")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ async def test_a_missing_capability_is_named(name, parameters, lacks, documents,
 async def test_what_a_method_must_be_given_is_said(name, parameters, error, words, documents, ask):
     with pytest.raises(error, match=words):
         await ask(
-            make_strategy(name, **parameters), "Rent?", documents, lambda call: pytest.fail("asked")
+            load_strategy(name)(**parameters), "Rent?", documents, lambda call: pytest.fail("asked")
         )
 
 
@@ -67,7 +67,7 @@ async def test_what_a_method_must_be_given_is_said(name, parameters, error, word
 )
 def test_numbers_without_meaning_are_refused(name, field, value):
     with pytest.raises(UsageError, match=field):
-        make_strategy(name, **{field: value})
+        load_strategy(name)(**{field: value})
 
 
 LIKELIHOOD = {"likelihood": lambda prefix, text: [-1.0] * estimate_tokens(text)}
@@ -91,7 +91,7 @@ async def test_scores_that_cost_the_budget_leave_tokens_to_the_reader(name, ask,
     )
     said = reply((1, "Carp swim in lake 0.", "Carp swim in lake 0."))
     answer, run, _ = await ask(
-        make_strategy(name, **parameters),
+        load_strategy(name)(**parameters),
         "What swims in lake 0?",
         made,
         lambda call: said,

@@ -130,7 +130,7 @@ def test_interrupted_it_says_how_to_go_on(
         _, said = process.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert b"stopped; 4 new rows in " in said
+    assert b"stopped; what is finished is in " in said
     assert b"the same command resumes" in said
     assert len(rows_of(out)) == 4
     run = json.loads((out / "run.json").read_text("utf-8"))

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from colligate.core.answer import Answer, Form, Stated
-from colligate.core.events import Event, pluralize
-from colligate.core.fit import Room, fit_budget, fit_window
+from colligate.core.events import Event, Pruned, pluralize
+from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run, Shown, show_ranked
@@ -252,6 +252,40 @@ def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> I
     """Yield the passages that hold a place of one of the statements, in their order."""
     spans = [place.span for each in statements for place in each.places]
     return (each for each in passages if any(each.span.contains(span) for span in spans))
+
+
+async def fit_budget(ranked: Sequence[Passage], budget: int, run: Run) -> list[Passage]:
+    """Return the first passages that have at most `budget` tokens together, titles included.
+
+    The first one that does not fit ends the list. If that is the very first, its beginning is
+    kept.
+    """
+    model = run.model(Role.READER)
+    kept: list[Passage] = []
+    left = budget
+    for passage in ranked:
+        tokens = await model.count_tokens(f"{passage.full_title}\n{passage.text}")
+        if tokens > left:
+            break
+        kept.append(passage)
+        left -= tokens
+    if ranked and not kept and budget > 0:
+        kept = await _beginning(ranked[0], budget, run)
+    if len(kept) < len(ranked):
+        left_out = tuple(passage.span for passage in ranked[len(kept) :])
+        run.emit(Pruned(left_out, f"the budget of {budget} tokens holds {len(kept)} passages"))
+    return kept
+
+
+async def _beginning(passage: Passage, budget: int, run: Run) -> list[Passage]:
+    model = run.model(Role.READER)
+    room = budget - await model.count_tokens(f"{passage.full_title}\n")
+    ends = [end for _, end in await model.token_spans(passage.text)]
+    if room < 1 or not ends:
+        return []
+    document = await run.document(passage.document_id)
+    start = passage.span.start
+    return [document.passage(document.span(start, start + ends[min(room, len(ends)) - 1]))]
 
 
 # Models

@@ -68,7 +68,14 @@ class ModelNames:
 
     def session(self) -> Session:
         """Return a session that opens them."""
-        return Session(settings=self.settings, models=self.models, embedder=self.embedder)
+        return Session(
+            model=self.models.get(Role.READER),
+            worker_model=self.models.get(Role.WORKER),
+            scorer=self.models.get(Role.SCORER),
+            judge=self.models.get(Role.JUDGE),
+            embedder=self.embedder,
+            settings=self.settings,
+        )
 
 
 @dataclass(frozen=True)

@@ -214,9 +214,7 @@ def bench_run_command(
     from colligate.lab.bench.run import BenchRequest, estimate_run, run_suite
     from colligate.lab.bench.tables import RunResults
 
-    settings = models.load_settings().override(
-        **models.names(), judge=bench.judge, chunker=bench.chunker
-    )
+    settings = models.engine(judge=bench.judge, chunker=bench.chunker).named
     arguments = {
         "suite": suite,
         **options.collect_given(

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from colligate.core.budget import Budget, TokenBudget
+from colligate.core.budget import TokenBudget
 from colligate.errors import BudgetExceeded
 from colligate.models import (
     Capability,
@@ -39,7 +39,7 @@ class Spending:
     def __init__(self, limit: int | None = None) -> None:
         self.prices = Prices.load()
         self._total = Meter(prices=self.prices)
-        self.budget = TokenBudget(Budget(limit), self._total)
+        self.budget = TokenBudget(limit, self._total)
 
     @property
     def tokens(self) -> int:
@@ -84,7 +84,7 @@ class SharedTokenBudget(TokenBudget):
     """
 
     def __init__(self, spending: Spending, meter: Meter) -> None:
-        super().__init__(Budget(), meter)
+        super().__init__(None, meter)
         self._all = spending.budget
         self.refused: BudgetExceeded | None = None
 

@@ -43,7 +43,10 @@ async def describe_server(server: State) -> dict[str, Any]:
     config = server.config
     return {
         "version": __version__,
-        "models": {role: redact_name(name) for role, name in (await engine.open_models()).items()},
+        "models": {
+            role.value: redact_name(model.name)
+            for role, model in (await engine.open_models()).items()
+        },
         "search": {
             what: redact_name(name) for what, name in (await engine.list_search_models()).items()
         },

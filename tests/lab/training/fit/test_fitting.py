@@ -112,7 +112,7 @@ def losses(folder: Path) -> list[tuple[Any, ...]]:
 
 
 async def said(model: str) -> str:
-    async with Session(Settings()) as session:
+    async with Session(settings=Settings()) as session:
         chat = await session.open_model(Named(model))
         return (await ask(chat, ASK, max_tokens=8)).text
 

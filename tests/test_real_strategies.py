@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from colligate import Engine
-from colligate.core import make_strategy
 from colligate.core.events import Asked, Measured
+from colligate.core.strategy import load_strategy
 from colligate.models import ChatRequest, Completion
 from colligate.models.llama.model import LlamaCpp
 from colligate.models.weights import pull
@@ -77,7 +77,7 @@ async def test_it_ends_with_slices_and_all_that_it_cost(
     reader: Brief, folder: Path, tmp_path: Path, name: str
 ) -> None:
     events: list[Any] = []
-    chosen = make_strategy(name, **SMALL[name])
+    chosen = load_strategy(name)(**SMALL[name])
     async with Engine(model=reader, embedder="static", library=tmp_path / "library") as engine:
         answer = await engine.ask(QUESTION, [folder], strategy=chosen, on_event=events.append)
         library = await engine.open_library()
@@ -92,24 +92,3 @@ async def test_it_ends_with_slices_and_all_that_it_cost(
     assert answer.usage.input_tokens == sum(usage.input_tokens for usage in used)
     assert answer.usage.output_tokens == sum(usage.output_tokens for usage in used)
     assert not any("attention" in warning for warning in answer.warnings), "the reader has it"
-
-
-async def test_duquad_with_a_local_scorer_weighs_all_three_signals(
-    answers: Any, reader: Brief, folder: Path, tmp_path: Path
-) -> None:
-    answers.notices = ["The tower was built in 1871 by Ada Mercer"]
-    events: list[Any] = []
-    async with Engine(
-        model=f"openai:reader@{answers.server.url}",
-        scorer=reader,
-        embedder="static",
-        library=tmp_path / "library",
-    ) as engine:
-        answer = await engine.ask(QUESTION, [folder], strategy="duquad", on_event=events.append)
-    [weighted] = [e.to_json() for e in events if e.to_json()["event"] == "weighted"]
-    assert weighted["weights"] == {"similarity": 0.5, "likelihood": 1.0, "attention": 0.5}
-    assert not weighted["missing"]
-    assert not any("attention" in warning for warning in answer.warnings)
-    assert answer.usage.scoring_passes == 3, "a likelihood of each document, attention once"
-    assert set(answer.usage.by_role) == {"reader", "scorer"}
-    assert answer.citations[0].quote.startswith("The tower was built in 1871")
