@@ -116,10 +116,10 @@ def licence(name: str) -> Document:
                 "7.",
             ),
         ),
-        (  # its headings are underlined and in boxes
+        (  # its headings are underlined
             "MPL-2.0",
-            "under this License on an",
-            ("Mozilla Public License Version 2.0", "6. Disclaimer of Warranty"),
+            "unmodified basis",
+            ("Mozilla Public License Version 2.0", "2. License Grants and Conditions", "2.1. Grants"),
         ),
     ],
 )  # fmt: skip
