@@ -12,8 +12,6 @@ from colligate.documents.compress import (
     locate_quote,
     visible_text,
 )
-from colligate.library.in_memory import InMemorySources
-from colligate.readers.citing import Statement, cite
 from support.documents import make
 
 TEXT = """# Lease
@@ -101,17 +99,38 @@ def test_no_characters_stand_for_nothing(place):
         keeping("The tenant").back(*place)
 
 
-def test_what_is_kept_reads_as_it_stands_there():
-    passage = keeping("The tenant", "pays 900 euros", "month", "notice")
-    assert passage.text == "The tenant pays 900 euros month\nnotice"
-    assert keeping("car", "penter").text == "carpenter"
-    assert keeping("car", "er by").text == "carer by"  # parts of one word, as tokens are
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("The tenant", "pays 900", "month", "notice"), "The tenant pays 900 month\nnotice"),
+        (("car", "penter"), "carpenter"),  # parts of one word, as tokens are
+        (("car", "er by"), "carer by"),
+    ],
+)  # fmt: skip
+def test_what_is_kept_reads_as_it_stands_there(words, shown):
+    assert keeping(*words).text == shown
+    assert shown in render_passages([keeping(*words)])
 
 
-def test_the_reader_sees_only_what_was_kept():
-    shown = render_passages([keeping("The tenant", "pays 900 euros")])
-    assert "The tenant pays 900 euros" in shown
-    assert "carpenter" not in shown
+@pytest.mark.parametrize(
+    ("text", "cuts", "quote", "stands"),
+    [
+        (TEXT, ["The tenant", "pays 900 euros", "month"], "tenant pays 900 euros month",
+         "tenant, who is a carpenter by trade, pays 900 euros each and every month"),
+        (TEXT, ["The tenant", "month"], "Cats are allowed.", None),  # not shown
+        (TEXT, ["Cats", "allowed"], "Cats are allowed.", "Cats are allowed."),
+        (TEXT, ["The tenant", "pays 900 euros"], "pays 700 euros", None),
+        # Numbers that dropping digits made.
+        ("The rent is 10800 euros.", ["The rent", "800 euros."], "The rent 800 euros.", None),
+        ("Floods killed 1005 people.", ["Floods killed 1", "5 people."], "killed 15 people", None),
+    ],
+)  # fmt: skip
+def test_a_quote_of_what_was_shown_is_located_with_what_was_dropped(text, cuts, quote, stands):
+    document = make(text)
+    kept = [(at := text.index(each), at + len(each)) for each in cuts]
+    passage = compress(document.passage(Span("d", 0, len(text))), kept)
+    found = locate_quote(quote, document, passage, longest=1200)
+    assert (document.slice(found.span) if found else None) == stands
 
 
 def test_dropping_words_cannot_make_a_tag_of_ours():
@@ -123,62 +142,11 @@ def test_dropping_words_cannot_make_a_tag_of_ours():
     assert render_passages([made]).count("</passage number") == 1
 
 
-@pytest.fixture
-def cite_one(make_run):
-    """`await cite_one(document, passage, quote)` cites a statement with this quote."""
-
-    async def cited(document, passage, quote, sentence="It is so."):
-        async with InMemorySources([document]) as sources:
-            run, _ = make_run(sources)
-            statement = Statement(passage=1, quote=quote, sentence=sentence)
-            return (await cite("What?", [statement], {1: passage}, run)).citations
-
-    return cited
-
-
-async def test_a_quote_across_what_was_dropped_is_cited_with_it(cite_one):
-    passage = keeping("The tenant", "pays 900 euros", "month", "notice")
-    (citation,) = await cite_one(LEASE, passage, "tenant pays 900 euros month")
-    assert citation.quote == (
-        "The tenant, who is a carpenter by trade, pays 900 euros each and every month."
-    )
-    assert citation.quote == LEASE.slice(citation.span)
-
-
-async def test_what_was_not_shown_is_not_cited_though_it_stands_there(cite_one):
-    hidden, shown = keeping("The tenant", "month"), keeping("Cats", "allowed")
-    assert not await cite_one(LEASE, hidden, "Cats are allowed.")
-    assert [c.quote for c in await cite_one(LEASE, shown, "Cats are allowed.")] == [
-        "Cats are allowed."
-    ]
-    assert not await cite_one(LEASE, keeping("The tenant", "pays 900 euros"), "pays 700 euros")
-
-
-async def test_a_number_that_lost_its_beginning_is_not_the_document_s(cite_one):
-    text = "The rent for the whole year is 10800 euros."
-    document = make(text)
-    at = text.index("800 euros")
-    passage = compress(document.passage(Span("d", 0, len(text))), [(0, 8), (at, len(text))])
-    assert passage.text == "The rent 800 euros."
-    assert not await cite_one(document, passage, "The rent 800 euros.")
-
-
 def test_an_accent_that_is_a_character_of_its_own_stays_with_its_word():
     text = "The cafe\u0301 is closed."
     document = make(text)
     passage = compress(document.passage(Span("d", 0, len(text))), [(4, 9), (13, len(text))])
     assert visible_text(passage.span, document, passage).split() == ["cafe\u0301", "closed."]
-
-
-def test_a_number_that_dropping_made_stands_nowhere():
-    text = "The flood killed 1005 people in the valley."
-    document = make(text)
-    at = text.index("1005")
-    whole = document.passage(Span("d", 0, len(text)))
-    passage = compress(whole, [(0, at + 1), (at + 3, len(text))])
-    assert passage.text == "The flood killed 15 people in the valley."
-    assert locate_quote(passage.text, document, passage, longest=1200) is None
-    assert locate_quote("people in the valley", document, passage, longest=1200) is not None
 
 
 def test_a_percentile_lies_between_scores():

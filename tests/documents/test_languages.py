@@ -32,22 +32,18 @@ def test_a_sentence_tells_its_language(code: str) -> None:
     assert detect_language(TEXTS[code]) == code
 
 
-@pytest.mark.parametrize("text", ["", "   ", "42", "Hello", "| 1 | 2 |\n|---|---|", "x = f(y)"])
-def test_what_cannot_be_told_is_und(text: str) -> None:
-    assert detect_language(text) == "und"
-
-
-def test_marks_and_addresses_do_not_count() -> None:
-    text = "# " + TEXTS["fr"] + "\n\n" + "| --- | 123 | https://example.org/the/and/of |\n" * 30
-    assert detect_language(text) == "fr"
-
-
-def test_a_chinese_text_with_english_names_is_chinese() -> None:
-    assert detect_language("我们使用 Python 和 SQLite 编写了这个检索程序，运行速度很快。") == "zh"
-
-
-def test_a_long_text_is_told_by_samples_of_all_of_it() -> None:
-    assert detect_language("A short English preface.\n\n" + TEXTS["de"] * 2000) == "de"
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        *((text, "und") for text in ("", "   ", "42", "Hello", "| 1 | 2 |\n|---|---|", "x = f(y)")),
+        # Marks, addresses and names do not count; a long text is told by samples of all of it.
+        (f"# {TEXTS['fr']}\n\n" + "| --- | 123 | https://example.org/the/and/of |\n" * 30, "fr"),
+        ("我们使用 Python 和 SQLite 编写了这个检索程序，运行速度很快。", "zh"),
+        ("A short English preface.\n\n" + TEXTS["de"] * 2000, "de"),
+    ],
+)
+def test_other_texts(text: str, code: str) -> None:
+    assert detect_language(text) == code
 
 
 @given(st.text())
@@ -55,7 +51,7 @@ def test_any_text_gets_a_code(text: str) -> None:
     assert len(detect_language(text)) in (2, 3)
 
 
-@pytest.mark.parametrize("code", ["zh", "ar", "tr", "fr"])
+@pytest.mark.parametrize("code", ["zh", "ar"])
 @pytest.mark.parametrize("suffix", [".txt", ".md", ".html", ".wiki"])
 def test_reading_names_the_language_and_keeps_the_script(
     tmp_path: Path, code: str, suffix: str

@@ -12,48 +12,89 @@ from colligate.documents.markdown import markdown_tree, own_span
 from support.documents import block_spans, make, squeeze
 
 
-def rows_of(text: str) -> list[tuple[int, str, int, str]]:
-    """Each node but the root: depth, kind, level, and title or own text."""
+def rows_of(text: str) -> list[str]:
+    """Each node but the root: depth, kind, and title or own text."""
     document = make(text)
     rows = []
     for node in document.tree.nodes[1:]:
         own = own_span(document, node)
         shown = node.title if node.kind is Kind.SECTION else document.slice(own) if own else ""
-        rows.append((len(document.tree.ancestors(node)), node.kind.value, node.level, shown))
+        rows.append(f"{len(document.tree.ancestors(node))} {node.kind.value} {shown}")
     return rows
 
 
-def test_headings_nest_by_level_under_the_nearest_shallower_one() -> None:
-    assert rows_of("# A\n\n#### B\n\n## C\n\n### D\n\nE\n=\n\nF\n-\n") == [
-        (1, "section", 1, "A"),
-        (2, "section", 4, "B"),
-        (2, "section", 2, "C"),
-        (3, "section", 3, "D"),
-        (1, "section", 1, "E"),
-        (2, "section", 2, "F"),
-    ]
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (
+            "# A\n\n#### B\n\n## C\n\n### D\n\nE\n=\n\nF\n-\n",
+            [
+                *("1 section A", "2 section B", "2 section C", "3 section D"),
+                *("1 section E", "2 section F"),
+            ],
+        ),
+        (
+            "lead\n\nmore\n\n## A\n\nbody",
+            [
+                "1 section Introduction",
+                *("2 paragraph lead", "2 paragraph more", "1 section A", "2 paragraph body"),
+            ],
+        ),
+        (
+            "# Title\n\nlead\n\n## A\n\nown\n\n### B\n",
+            [
+                *("1 section Title", "2 section Introduction", "3 paragraph lead"),
+                *("2 section A", "3 paragraph own", "3 section B"),
+            ],
+        ),
+        # Without a title over all headings, own text stays where it is.
+        ("# One\n\nown\n\n# Two\n", ["1 section One", "2 paragraph own", "1 section Two"]),
+        ("# Only\n\nown\n", ["1 section Only", "2 paragraph own"]),
+        (
+            "- a\n  - b\n\n    second\n\n    | x |\n    |---|\n    | 1 |\n"
+            "- ```\n  code\n  ```\n1. - c\n",
+            [
+                *("1 list_item - a", "2 list_item - b", "3 paragraph second"),
+                *("3 table | x |\n    |---|\n    | 1 |", "1 list_item -"),
+                *("2 code ```\n  code\n  ```", "1 list_item 1.", "2 list_item - c"),
+            ],
+        ),
+        (
+            "| a | b |\n|---|---|\n| # 3 | 4 |\n\n```\n# no heading\n\ntext\n```\n\n    indented\n",
+            [
+                "1 table | a | b |\n|---|---|\n| # 3 | 4 |",
+                *("1 code ```\n# no heading\n\ntext\n```", "1 code     indented"),
+            ],
+        ),
+        (
+            "> one\n>\n> # two\n> - three\n\n***\n\n<div>\nfour\n</div>\n\n[five]: /six\n\n>\n",
+            [
+                *("1 paragraph > one\n>", "1 paragraph > # two", "1 list_item > - three"),
+                *("1 paragraph ***", "1 paragraph <div>\nfour\n</div>"),
+                *("1 paragraph [five]: /six", "1 paragraph >"),
+            ],
+        ),
+        (
+            "---\ntitle: x\n---\n\n# A\n\nb\n",
+            ["1 code ---\ntitle: x\n---", "1 section A", "2 paragraph b"],
+        ),
+        ("---\n\ntext\n", ["1 paragraph ---", "1 paragraph text"]),  # no front matter
+        # A rule under a long paragraph makes no heading.
+        ("one\ntwo\nthree\n---\n", ["1 paragraph one\ntwo\nthree\n---"]),
+    ],
+)  # fmt: skip
+def test_headings_and_blocks_nest(text: str, rows: list[str]) -> None:
+    assert rows_of(text) == rows
 
 
 def test_a_section_runs_from_its_heading_to_the_next_one_beside_it() -> None:
-    text = "# A\n\none\n\n## B\n\ntwo\n\n\n# C\n\nthree\n"
+    text = "# A\n\none\n\n## B\n\ntwo\n\n\nMore\nof C\n====\n\nthree\n"
     tree = markdown_tree(text, "d")
     spans = {n.title: text[n.span.start : n.span.end] for n in tree.sections}
-    assert spans == {"A": "# A\n\none\n\n## B\n\ntwo", "B": "## B\n\ntwo", "C": "# C\n\nthree"}
+    assert spans["A"] == "# A\n\none\n\n## B\n\ntwo"
+    assert (spans["B"], spans["More of C"]) == ("## B\n\ntwo", "More\nof C\n====\n\nthree")
     headings = [text[n.heading.start : n.heading.end] for n in tree.sections if n.heading]
-    assert headings == ["# A", "## B", "# C"]
-
-
-def test_an_underlined_heading_holds_its_underline() -> None:
-    text = "Mozilla Public\nLicense\n=======\n\nText.\n"
-    (section,) = markdown_tree(text, "d").sections
-    assert section.title == "Mozilla Public License"
-    assert section.heading is not None
-    assert text[section.heading.start : section.heading.end] == "Mozilla Public\nLicense\n======="
-
-
-def test_a_rule_drawn_under_a_long_paragraph_makes_no_heading() -> None:
-    assert markdown_tree("one\ntwo\nthree\n---\n", "d").sections == ()
-    assert markdown_tree("word " * 60 + "\n---\n", "d").sections == ()
+    assert headings == ["# A", "## B", "More\nof C\n===="]
 
 
 @pytest.mark.parametrize(
@@ -72,104 +113,11 @@ def test_a_title_is_the_heading_without_its_marks(written: str, title: str) -> N
     assert [s.title for s in markdown_tree(written, "d").sections] == [title]
 
 
-def test_lead_text_stands_in_an_introduction() -> None:
-    text = "lead\n\nmore\n\n## A\n\nbody"
-    assert rows_of(text) == [
-        (1, "section", 1, "Introduction"),
-        (2, "paragraph", 0, "lead"),
-        (2, "paragraph", 0, "more"),
-        (1, "section", 2, "A"),
-        (2, "paragraph", 0, "body"),
-    ]
-    introduction = markdown_tree(text, "d").sections[0]
-    assert introduction.synthetic
-    assert text[introduction.span.start : introduction.span.end] == "lead\n\nmore"
-
-
-def test_lead_text_under_the_documents_title_stands_in_an_introduction_too() -> None:
-    assert rows_of("# Title\n\nlead\n\n## A\n\nown\n\n### B\n") == [
-        (1, "section", 1, "Title"),
-        (2, "section", 2, "Introduction"),
-        (3, "paragraph", 0, "lead"),
-        (2, "section", 2, "A"),
-        (3, "paragraph", 0, "own"),
-        (3, "section", 3, "B"),
-    ]
-
-
-@pytest.mark.parametrize("text", ["# One\n\nown\n\n# Two\n", "# Only\n\nown\n"])
-def test_without_a_title_over_all_headings_own_text_stays_where_it_is(text: str) -> None:
-    assert "Introduction" not in [s.title for s in markdown_tree(text, "d").sections]
-
-
-def test_no_headings_give_a_flat_tree() -> None:
-    tree = markdown_tree("one\n\n- two\n\nthree\n", "d", structure=Structure(0.5, Basis.LAYOUT))
-    assert tree.structure == Structure(1.0, Basis.NONE)
-    assert [(n.kind, n.parent) for n in tree.nodes[1:]] == [
-        (Kind.PARAGRAPH, 0),
-        (Kind.LIST_ITEM, 0),
-        (Kind.PARAGRAPH, 0),
-    ]
-
-
-def test_the_structure_says_what_the_caller_knows() -> None:
+def test_the_structure_is_what_the_caller_knows_if_there_are_headings() -> None:
     known = Structure(0.7, Basis.OUTLINE, "bookmarks")
     assert markdown_tree("# A", "d", structure=known).structure == known
     assert markdown_tree("# A", "d").structure == Structure(1.0, Basis.MARKUP)
-
-
-def test_list_items_nest_and_hold_their_blocks() -> None:
-    text = (
-        "- a\n  - b\n\n    second\n\n    | x |\n    |---|\n    | 1 |\n"
-        "- ```\n  code\n  ```\n1. - c\n"
-    )
-    assert rows_of(text) == [
-        (1, "list_item", 0, "- a"),
-        (2, "list_item", 0, "- b"),
-        (3, "paragraph", 0, "second"),
-        (3, "table", 0, "| x |\n    |---|\n    | 1 |"),
-        (1, "list_item", 0, "-"),
-        (2, "code", 0, "```\n  code\n  ```"),
-        (1, "list_item", 0, "1."),
-        (2, "list_item", 0, "- c"),
-    ]
-
-
-def test_tables_and_code_are_whole() -> None:
-    text = (
-        "| a | b |\n|---|---|\n| 1 | 2 |\n| # 3 | 4 |\n\n"
-        "```\n# no heading\n\ntext\n```\n\n    indented\n"
-    )
-    assert rows_of(text) == [
-        (1, "table", 0, "| a | b |\n|---|---|\n| 1 | 2 |\n| # 3 | 4 |"),
-        (1, "code", 0, "```\n# no heading\n\ntext\n```"),
-        (1, "code", 0, "    indented"),
-    ]
-
-
-def test_quotes_rules_html_and_definitions_stay_text() -> None:
-    text = "> one\n>\n> # two\n> - three\n\n***\n\n<div>\nfour\n</div>\n\n[five]: /six\n\n>\n"
-    assert rows_of(text) == [
-        (1, "paragraph", 0, "> one\n>"),
-        (1, "paragraph", 0, "> # two"),
-        (1, "list_item", 0, "> - three"),
-        (1, "paragraph", 0, "***"),
-        (1, "paragraph", 0, "<div>\nfour\n</div>"),
-        (1, "paragraph", 0, "[five]: /six"),
-        (1, "paragraph", 0, ">"),
-    ]
-
-
-def test_front_matter_is_no_heading() -> None:
-    assert rows_of("---\ntitle: x\ndate: 2020\n---\n\n# A\n\nb\n") == [
-        (1, "code", 0, "---\ntitle: x\ndate: 2020\n---"),
-        (1, "section", 1, "A"),
-        (2, "paragraph", 0, "b"),
-    ]
-
-
-def test_a_rule_at_the_start_is_no_front_matter() -> None:
-    assert rows_of("---\n\ntext\n\n---\n\nmore\n")[1] == (1, "paragraph", 0, "text")
+    assert markdown_tree("- two", "d", structure=known).structure == Structure(1.0, Basis.NONE)
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])

@@ -19,57 +19,51 @@ def cut(text: str, least: int, most: int, *, flat: bool = False) -> list[str]:
     return [found.slice(span) for span in spans]
 
 
-def test_neighbours_are_joined_until_there_are_words_enough() -> None:
-    text = "one two\n\nthree\n\nfour five six\n\n- seven\n- eight\n- nine\n\nten"
-    assert cut(text, 3, 9) == [
-        "one two\n\nthree",
-        "four five six",
-        "- seven\n- eight",
-        "- nine\n\nten",
-    ]
+TABLE = "\n".join(["year | income", "---|---", *(f"{year} | Much. More" for year in range(9))])
+SENTENCES = ["The fee is due.", "It is paid at once.", "Late payment costs interest."]
 
 
-def test_a_short_remainder_stands_alone() -> None:
-    assert cut("one two three\n\nfour", 3, 9) == ["one two three", "four"]
-
-
-def test_nothing_is_joined_over_a_heading() -> None:
-    text = "lead\n\n# A\n\none\n\n## B\n\n### C\n\ntwo\n\nthree\n\nUnderlined\n---\n\nfour"
-    assert cut(text, 100, 250) == ["lead", "one", "two\n\nthree", "four"]
-
-
-def test_a_long_block_is_cut_at_sentences() -> None:
-    text = "The fee is due. It is paid at once. Late payment costs interest. No more is owed."
-    assert cut(text, 4, 10) == [
-        "The fee is due.",
-        "It is paid at once.",
-        "Late payment costs interest.",
-        "No more is owed.",
-    ]
-
-
-def test_a_block_that_is_not_too_long_stays_whole() -> None:
-    text = "The fee is due. It is paid at once."
-    assert cut(text, 4, 9) == [text]
-
-
-def test_a_long_table_is_cut_at_rows() -> None:
-    rows = ["year | income", "---|---", *(f"{year} | Much. More" for year in range(9))]
-    found = cut("\n".join(rows), 10, 12)
-    assert "\n".join(found) == "\n".join(rows)
-    assert [piece.count("\n") for piece in found] == [3, 2, 2, 0]
-
-
-def test_long_code_is_cut_at_lines() -> None:
-    lines = ["```", *(f"x = {n}. Then y" for n in range(9)), "```"]
-    found = cut("\n".join(lines), 5, 7)
-    assert found == ["\n".join(lines[:2]), *lines[2:]]
-
-
-def test_a_line_without_end_is_cut_at_blanks() -> None:
-    found = cut("lorem " * 25, 10, 10)
-    assert [len(piece.split()) for piece in found] == [10, 10, 5]
-    assert set(" ".join(found).split()) == {"lorem"}
+@pytest.mark.parametrize(
+    ("text", "least", "most", "pieces"),
+    [
+        (
+            "one two\n\nthree\n\nfour five six\n\n- seven\n- eight\n- nine\n\nten",
+            3,
+            9,
+            ["one two\n\nthree", "four five six", "- seven\n- eight", "- nine\n\nten"],
+        ),
+        ("one two three\n\nfour", 3, 9, ["one two three", "four"]),  # a short rest
+        (
+            "lead\n\n# A\n\none\n\n## B\n\n### C\n\ntwo\n\nthree\n\nUnderlined\n---\n\nfour",
+            100,
+            250,
+            ["lead", "one", "two\n\nthree", "four"],
+        ),
+        (" ".join(SENTENCES), 4, 10, SENTENCES),
+        (" ".join(SENTENCES[:2]), 4, 9, [" ".join(SENTENCES[:2])]),  # not too long
+        (TABLE, 10, 12, [TABLE[:51], TABLE[52:96], TABLE[97:141], TABLE[142:]]),
+        (
+            "```\na = 1. Then y\nb = 2. Then y\n```",
+            5,
+            6,
+            ["```\na = 1. Then y", "b = 2. Then y", "```"],
+        ),
+        ("lorem " * 25, 10, 10, [("lorem " * n).strip() for n in (10, 10, 5)]),
+        (
+            "市议会昨天决定。在车站附近建一所新学校。",
+            8,
+            12,
+            ["市议会昨天决定。", "在车站附近建一所新学校。"],
+        ),
+        ("学" * 25, 10, 10, ["学" * 10, "学" * 10, "学" * 5]),
+        ("x" * 1000, 10, 20, ["x" * 400, "x" * 400, "x" * 200]),
+        (" \n\n ", 1, 1, []),
+    ],
+)
+def test_short_blocks_are_joined_and_long_ones_cut(
+    text: str, least: int, most: int, pieces: list[str]
+) -> None:
+    assert cut(text, least, most) == pieces
 
 
 def test_prose_without_full_stops_is_cut_at_its_lines() -> None:
@@ -80,30 +74,9 @@ def test_prose_without_full_stops_is_cut_at_its_lines() -> None:
     assert [found.slice(span) for span in spans] == text.split("\n")
 
 
-def test_chinese_counts_a_character_a_word() -> None:
-    assert cut("市议会昨天决定。在车站附近建一所新学校。", 8, 12) == [
-        "市议会昨天决定。",
-        "在车站附近建一所新学校。",
-    ]
-    assert [len(piece) for piece in cut("学" * 25, 10, 10)] == [10, 10, 5]
-
-
-def test_text_that_no_blank_divides_has_an_end_too() -> None:
-    found = cut("x" * 1000, 10, 20)
-    assert max(map(len, found)) == 400
-    assert "".join(found) == "x" * 1000
-
-
 def test_a_text_without_a_tree_is_cut_at_blank_lines_first() -> None:
     text = "One two. Three\n\nFour five. Six\n\nSeven"
     assert cut(text, 2, 3, flat=True) == ["One two. Three", "Four five. Six", "Seven"]
-
-
-def test_only_the_area_is_looked_at() -> None:
-    found = make("# One\n\nfirst words here\n\n# Two\n\nlast words here")
-    start, end = found.text.index("words"), found.text.index("words here", 25) + len("words")
-    spans = split_paragraphs(found, found.span(start, end))
-    assert [found.slice(span) for span in spans] == ["words here", "last words"]
 
 
 def test_an_area_that_begins_in_a_heading_leaves_out_the_rest_of_it() -> None:
@@ -121,14 +94,6 @@ def test_an_area_inside_a_table_is_cut_as_a_table() -> None:
         found, found.span(found.text.index("| 2."), len(found)), least_words=5, most_words=8
     )
     assert [found.slice(span) for span in spans] == rows[4:]
-
-
-def test_an_empty_area_has_no_paragraphs() -> None:
-    assert cut("", 1, 1) == []
-    assert cut(" \n\n ", 1, 1) == []
-    found = make("text")
-    assert split_paragraphs(found, found.span(4, 4)) == []
-    assert split_at_headings(found, found.span(2, 2)) == []
 
 
 def test_impossible_lengths_and_foreign_areas_are_refused() -> None:

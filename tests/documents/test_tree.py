@@ -104,51 +104,26 @@ def test_of_a_long_heading_the_title_has_the_beginning() -> None:
     assert len(heading) == 1004
 
 
-def test_leaves_are_the_innermost_content() -> None:
-    tree = markdown_tree(TEXT, "d")
-    assert [TEXT[n.span.start : n.span.end].split("\n")[0] for n in tree.leaves] == [
-        "lead",
-        "own text",
-        "- nested",
-        "| a |",
-    ]
-
-
 @pytest.mark.parametrize(
     "nodes",
     [
-        [(0, 4, 0), (3, 6, 0)],  # overlaps the sibling before it
-        [(5, 12, 0)],  # ends after its parent
-        [(4, 3, 0)],  # runs backward
-        [(0, 5, 0), (5, 9, 0), (1, 2, 1)],  # its parent is closed
-        [(0, 5, 0), (5, 9, 0), (1, 2, 7)],  # its parent is unknown
+        [(0, 4, 0, None), (3, 6, 0, None)],  # overlaps the sibling before it
+        [(5, 12, 0, None)],  # ends after its parent
+        [(4, 3, 0, None)],  # runs backward
+        [(0, 5, 0, None), (5, 9, 0, None), (1, 2, 1, None)],  # its parent is closed
+        [(0, 5, 0, None), (5, 9, 0, None), (1, 2, 7, None)],  # its parent is unknown
+        [(2, 5, 0, (0, 3))],  # its heading is outside
     ],
 )
-def test_a_node_that_does_not_nest_is_refused(nodes: list[tuple[int, int, int]]) -> None:
-    builder, _ = start_tree()
-    for start, end, parent in nodes:
-        builder.add(Kind.LIST_ITEM, start, end, parent)
-    with pytest.raises(SpanError):
-        builder.build(Structure(1.0, Basis.NONE))
-
-
-def start_tree() -> tuple[TreeBuilder, int]:
+def test_a_node_that_does_not_nest_is_refused(
+    nodes: list[tuple[int, int, int, tuple[int, int] | None]],
+) -> None:
     builder = TreeBuilder("d")
-    return builder, builder.add(Kind.ROOT, 0, 10, None)
-
-
-def test_a_heading_outside_its_section_is_refused() -> None:
-    builder, root = start_tree()
-    builder.add(Kind.SECTION, 2, 5, root, level=1, heading=(0, 3))
+    builder.add(Kind.ROOT, 0, 10, None)
+    for start, end, parent, heading in nodes:
+        builder.add(Kind.SECTION, start, end, parent, level=1, heading=heading)
     with pytest.raises(SpanError):
         builder.build(Structure(1.0, Basis.NONE))
-
-
-def test_an_end_can_be_set_later() -> None:
-    builder, root = start_tree()
-    child = builder.add(Kind.PARAGRAPH, 2, 2, root)
-    builder.close(child, 7)
-    assert builder.build(Structure(1.0, Basis.NONE)).nodes[child].span == Span("d", 2, 7)
 
 
 def test_a_flat_tree_is_a_root_alone() -> None:

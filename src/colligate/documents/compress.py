@@ -6,10 +6,11 @@ located in the document.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from colligate.documents import Document, Passage, Span, flat_tree
 from colligate.documents.locating import Location, locate
@@ -172,14 +173,6 @@ def _joint(dropped: str) -> str:
 
 
 def keep_above_percentile(scores: Sequence[float], percent: float, *, least: bool) -> list[int]:
-    """Return the indexes of the scores above a percentile, with `least` also those at it, in order.
-
-    The percentile is interpolated linearly between scores.
-    """
-    if not scores:
-        return []
-    ranked = sorted(scores)
-    at = (len(ranked) - 1) * min(100.0, max(0.0, percent)) / 100
-    low, high = ranked[math.floor(at)], ranked[math.ceil(at)]
-    bar = low + (high - low) * (at - math.floor(at))
+    """Return the indexes of the scores above a percentile, with `least` also those at it."""
+    bar = np.percentile(scores, min(100.0, max(0.0, percent))) if scores else 0.0
     return [i for i, score in enumerate(scores) if score > bar or (least and score == bar)]

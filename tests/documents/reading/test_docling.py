@@ -19,13 +19,14 @@ from typing import Any
 
 import pytest
 
-from colligate.documents import Basis, Document, Kind
+from colligate.documents import Basis, Kind
 from colligate.documents.reading import Limits, read_file
+from colligate.documents.reading.pdf.docling import require_reader
 from colligate.errors import MissingExtra, ReadingError, TooLarge, UsageError
 from colligate.library.library import AsyncLibrary
 from colligate.library.parsing import ParserPool
 from support.docling_report import RECORDED, install
-from support.documents import text_pdf
+from support.documents import text_pdf, texts_of
 from support.embedders import WordEmbedder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a script")
@@ -55,11 +56,6 @@ def report(tmp_path: Path) -> Path:
     path = tmp_path / "mill.pdf"
     path.write_bytes(text_pdf([["The mill ground 40 tons"], ["of rye."], ["The wheel."], []]))
     return path
-
-
-def texts_of(document: Document, kind: Kind) -> list[str]:
-    spans = [node.span for node in document.tree if node.kind is kind]
-    return [document.text[span.start : span.end].strip() for span in spans]
 
 
 def test_what_docling_finds_is_a_document_as_ours(stand_in: Any, report: Path) -> None:
@@ -101,12 +97,6 @@ def test_every_passage_has_its_page(stand_in: Any, report: Path) -> None:
         assert page is not None
         assert page.number == number
     assert [page.number for page in document.pages] == [1, 2, 3, 4]
-
-
-def test_pages_that_docling_leaves_out_are_counted(stand_in: Any, report: Path) -> None:
-    report.write_bytes(text_pdf([["a"]] * 6))
-    stand_in()
-    assert "docling left out 2 of 6 pages" in read_file(report, BY_DOCLING).warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -163,27 +153,12 @@ def test_it_ends_with_the_process_that_reads(stand_in: Any, report: Path, tmp_pa
         ("dockling", UsageError, "expected liteparse or docling, got 'dockling'"),
     ],
 )
-async def test_what_is_missing_is_reported_before_any_file_is_read(
+def test_what_is_missing_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type[Exception], said: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    async with AsyncLibrary(tmp_path / "library", embedder=WordEmbedder(), pdf=name) as made:
-        with pytest.raises(kind, match=said):
-            await made.add([tmp_path])
-
-
-async def test_a_file_that_it_cannot_read_costs_that_file_only(
-    stand_in: Any, report: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "notes.txt").write_text("The miller is Ada Mercer.")
-    stand_in(f"sys.exit({NO_MODELS!r})")
-    async with AsyncLibrary(tmp_path / "library", embedder=WordEmbedder(), pdf="docling") as made:
-        done = await made.add([report, tmp_path / "notes.txt"])
-        assert [path.name for path in done.added] == ["notes.txt"]
-        ((path, error),) = done.failed
-        assert (path, error.why) == (report, NO_MODELS_HERE)
-        stand_in()  # its models are there now
-        assert (await made.add([report])).added == [report]
+    with pytest.raises(kind, match=said):
+        require_reader(name)
 
 
 def write_formula_only(report: Path, found: Path) -> None:
@@ -195,36 +170,33 @@ def write_formula_only(report: Path, found: Path) -> None:
     report.write_bytes(text_pdf([[], [], ["p = w h"], []]))
 
 
-@pytest.mark.parametrize(("same", "engine"), [(False, "sqlite"), (True, "sqlite"), (True, "lance")])
+@pytest.mark.parametrize("engine", ["sqlite", "lance"])
 async def test_it_decides_what_is_read_again(
-    stand_in: Any, report: Path, tmp_path: Path, same: bool, engine: str
+    stand_in: Any, report: Path, tmp_path: Path, engine: str
 ) -> None:
-    """Also where both readers find the `same` text."""
+    """Also if one reader fails, and where both find the same text."""
     if engine == "lance":
         pytest.importorskip("lance", reason="the extra `scale` is not installed")
-    stand_in()
-    if same:
-        write_formula_only(report, tmp_path / "formula.json")
-        stand_in(found=tmp_path / "formula.json")
+    write_formula_only(report, tmp_path / "formula.json")
     (tmp_path / "notes.txt").write_text("The miller is Ada Mercer.")
 
-    async def add(pdf: str) -> list[str]:
+    async def add(pdf: str) -> tuple[list[str], list[str]]:
         library = AsyncLibrary(
             tmp_path / "library", embedder=WordEmbedder(), pdf=pdf, engine=engine
         )
         async with library as opened:
             done = await opened.add([report, tmp_path / "notes.txt"])
-            assert not done.failed
-            document = await opened.document(done.document_ids[0])
-            assert not same or document.text == "p = w h"
-            return [*(path.name for path in done.updated), document.metadata.get("pdf", "")]
+            return [p.name for p in done.updated], [error.why for _, error in done.failed]
 
-    assert await add("") == [""]
-    assert await add("docling") == ["mill.pdf", "docling"]
-    assert await add("docling") == ["docling"]
-    assert await add("") == ["docling"]
-    assert await add("liteparse") == ["mill.pdf", ""]
-    assert await add("liteparse") == [""]
+    assert await add("") == ([], [])
+    stand_in(f"sys.exit({NO_MODELS!r})")
+    assert await add("docling") == ([], [NO_MODELS_HERE])
+    stand_in(found=tmp_path / "formula.json")  # its models are there now
+    for pdf, updated in (
+        *(("docling", ["mill.pdf"]), ("docling", []), ("", [])),
+        *(("liteparse", ["mill.pdf"]), ("liteparse", [])),
+    ):
+        assert await add(pdf) == (updated, [])
 
 
 @pytest.mark.skipif(REAL is None, reason="docling is not installed")

@@ -248,10 +248,8 @@ def _consider(path: Path, search: _Search) -> None:
 
 
 def _describe_links(folder: Path, count: int) -> ReadingError:
-    links = "1 link that leads" if count == 1 else f"{count:,} links that lead"
-    verb = "is" if count == 1 else "are"
-    hint = "--follow-links reads them" if count > 1 else "--follow-links reads it"
-    return ReadingError(f"{links} out of {folder} {verb} not followed", hint=hint)
+    what = f"links that lead out of {folder} are not followed: {count:,}"
+    return ReadingError(what, hint="--follow-links reads them")
 
 
 _SHOWN = 5
@@ -260,6 +258,5 @@ _SHOWN = 5
 def _describe_skipped(skipped: Sequence[Path]) -> UnsupportedFormat:
     suffixes = sorted({suffix_of(path) or "no suffix" for path in skipped})
     shown = ", ".join(suffixes[:_SHOWN]) + (", ..." if len(suffixes) > _SHOWN else "")
-    files = "1 file" if len(skipped) == 1 else f"{len(skipped):,} files"
-    what = f"skipped {files} of unsupported kinds"
+    what = f"files of unsupported kinds were skipped: {len(skipped):,}"
     return UnsupportedFormat(what, shown, "name one directly to see why")

@@ -133,11 +133,8 @@ def read_legacy(source: SourceFile) -> Document:
         if re.search(r"encrypt|password", str(error), re.IGNORECASE):
             raise source.error(EncryptedFile, "it is encrypted", "remove its password") from error
         raise source.error(CorruptFile, str(error)[:200], "open and save it again") from error
-    facts = {name: getattr(found.metadata, name) for name in _FACTS}
-    metadata = {
-        name: ", ".join(value) if isinstance(value, list) else str(value)
-        for name, value in facts.items()
-        if value
-    }
+    facts = {name: getattr(found.metadata, name) or "" for name in _FACTS}
+    facts["authors"] = ", ".join(facts["authors"])
+    metadata = {name: str(value) for name, value in facts.items()}
     tree = table_tree if source.format.media_type == _SHEETS else markdown_tree
     return make_document(source, found.content, tree=tree, metadata=metadata)

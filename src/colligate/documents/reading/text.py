@@ -207,15 +207,14 @@ _NUMBER = re.compile(r"(?:§\s*)?(\d{1,3}(?:\.\d{1,3}){0,4})(\.|\)|:)?[ \t]+(?=\
 def _find_candidates(text: str, block: _Block, index: int, width: int) -> Iterator[_Candidate]:
     at = 0
     while at < len(block):
-        inner = _strip_box(block[at])
-        below = _strip_box(block[at + 1]) if at + 1 < len(block) else None
-        if below is not None and _is_ruled(inner, below):
-            match = _NUMBER.match(inner.text)
+        line, below = block[at], block[at + 1] if at + 1 < len(block) else None
+        if below is not None and _is_ruled(line, below):
+            match = _NUMBER.match(line.text)
             yield _Candidate(
                 index,
-                block[at].start,
-                block[at + 1].end,
-                inner.text,
+                line.start,
+                below.end,
+                line.text,
                 _Style.NUMBERED if match else _Style.RULED,
                 _parse_number(match) if match else (),
                 below.text[0],
@@ -394,14 +393,6 @@ def _is_ruled(line: _Line, below: _Line) -> bool:
     )
 
 
-def _strip_box(line: _Line) -> _Line:
-    """Return the line without the sides of a box of asterisks or bars around it."""
-    words, side = line.text, line.text[0]
-    if side not in "*|" or len(words) < 5 or not words.endswith(side):
-        return line
-    inner = words.strip(side).strip()
-    lead = words.find(inner)
-    return _Line(line.start + lead, inner, line.indent + lead) if inner else line
 
 
 _MOST_WORDS = 14

@@ -1,21 +1,13 @@
 """Headings of a PDF, repaired: which lines are headings, and at what level.
 
-A PDF stores where letters are, not what they are. So headings are found from other evidence,
-surest first:
+The evidence, surest first: (1) the titles of the outline, on the pages it points to; (2) those of
+the printed table of contents; (3) numbers that follow one another; (4) type larger or bolder than
+the body, alone in its block. A title of 1 or 2 is a heading even if it looks like body text. A line
+that only 3 or 4 suggests is one if it looks so, below the confirmed heading before it.
 
-1. the outline (bookmarks): each title is searched on the page it points to;
-2. the printed table of contents: likewise, its page numbers mapped to pages;
-3. numbering: "2.", "2.1", "Part I", "Item 1A." where numbers follow one another;
-4. layout: type larger or bolder than the body, alone in its block.
-
-A title of 1 or 2 is a heading even if it looks like body text. A line that only 3 or 4 suggests
-is kept if it looks like a heading, below the confirmed heading before it. Running headers, page
-numbers, captions, entries of the contents list, sentences and a cover's form fields are left out.
-
-Confidence is a rule of thumb in [0, 1]: with an outline or contents list,
-`0.35 + 0.6 * found * confirmed`, where `found` is the share of its titles that were found and
-`confirmed` the share of all headings that it or numbering confirms; with numbering alone
-`0.35 + 0.35 * confirmed`; by layout alone 0.35.
+Confidence is a rule of thumb: with an outline or contents list `0.35 + 0.6 * found * confirmed`,
+`found` being the share of its titles that were found and `confirmed` that of all headings that it
+or numbering confirms; with numbering `0.35 + 0.35 * confirmed`; by layout alone 0.35.
 """
 
 from __future__ import annotations
@@ -269,9 +261,6 @@ def _drop_cover_fields(
 # Levels.
 
 
-_DENSE = 0.6  # headings a page in a list: it names all there are
-
-
 def _assign_levels(
     candidates: Sequence[list[PlacedLine]], anchors: Sequence[PdfHeading], page_count: int
 ) -> list[PdfHeading]:
@@ -294,7 +283,6 @@ def _assign_levels(
     largest = max((key[0] for key in by_style), default=0.0)
     top = min((h.places[0].line.size for h in sure if h.level == 1), default=largest)
     around = sorted((h.places[0].order, h.level) for h in sure)
-    dense = len(anchors) >= _DENSE * page_count
     found = list(numbered)
     for run in rest:
         first, look = run[0], _style_of(run[0].line)
@@ -310,8 +298,6 @@ def _assign_levels(
             level = 1
         elif not anchors and look in by_style:
             level = by_style[look].most_common(1)[0][0]
-        elif dense and look not in by_style:
-            continue
         else:
             # A list names all headings down to its depth, so headings that it omits are below.
             level = current + 1 + min(2, rank)

@@ -41,11 +41,12 @@ def _split_table(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
         return [table]
     inside = set(map(id, table.items))
     rows: list[PdfLine] = []
-    prose: list[bool] = []
+    cells: list[Sequence[TextItem]] = []
     for row, items in zip(page.rows, page.cells, strict=True):
         if not inside.isdisjoint(map(id, items)):
             rows.append(row)
-            prose.append(_is_prose(row, items))
+            cells.append(items)
+    prose = list(map(_is_prose, rows, cells))
     reach = _REACH * page.width
     if all(prose) and any(row.width > reach for row in rows):
         return _group_paragraphs(rows)
@@ -63,34 +64,10 @@ def _split_table(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
     last = last if any(row.width > reach for row in rows[last:]) else end
     if (first, last) == (0, end):
         return [table]
-    table.rows[:] = _select_rows(whole, rows, first, last)
-    low, high = rows[first].y, rows[last - 1].y + rows[last - 1].height
-    table.items = [i for i in table.items if low <= i.y + i.height / 2 <= high]
+    cells = cells[first:last]
+    table.rows[:] = _align([_cut_cells(*row) for row in zip(rows[first:last], cells, strict=True)])
+    table.items = list(chain(*cells))
     return [*_group_paragraphs(rows[:first]), table, *_group_paragraphs(rows[last:])]
-
-
-def _select_rows(
-    table: Sequence[list[str]], rows: Sequence[PdfLine], first: int, last: int
-) -> list[list[str]]:
-    """Return the table's rows for the printed rows from `first` to `last` only.
-
-    A row shared with text outside is replaced by its printed rows.
-    """
-    ends = list(accumulate((_count_letters(row.text) for row in rows), initial=0))
-    low, high = ends[first], ends[last]
-    found: list[list[str]] = []
-    at, done = 0, first
-    for row in table:
-        at, begin = at + _count_letters(" ".join(row)), at
-        if begin >= low and at <= high:
-            while done < last and ends[done] < begin:
-                found.append([rows[done].text])
-                done += 1
-            found.append(row)
-            while done < last and ends[done + 1] <= at:
-                done += 1
-    found.extend([row.text] for row in rows[done:last])
-    return found
 
 
 _CELL_GAP = 1.8  # of the type size: a wider gap is between cells
@@ -256,12 +233,7 @@ def _find_rows(page: PageLayout, block: PdfBlock, line: PdfLine | None) -> set[i
     """Return the printed rows that a line, or a block without lines, is in."""
     if line is None:
         inside = set(map(id, block.items))
-        words = {word for text in [*chain(*block.rows), *block.verbatim] for word in text.split()}
-        return {  # its box may be too big
-            n
-            for n, items in enumerate(page.cells)
-            if any(id(i) in inside and words.issuperset(i.text.split()) for i in items)
-        }
+        return {n for n, items in enumerate(page.cells) if not inside.isdisjoint(map(id, items))}
     middle = line.y + line.height / 2
     return {
         n
@@ -293,11 +265,8 @@ def _find_region(
             run.append(n)
             continue
         if not torn.isdisjoint(run):
-            figures = [_is_figure(cell) for i in run for cell in cut[i][1:]]
-            left = min(page.rows[i].x for i in run) + 0.2 * page.width
-            inner = [i for i in run if len(cut[i]) > 1 or page.rows[i].x > left]
-            if inner and 3 * sum(figures) >= len(figures):  # else cells of several lines of text
-                found.update(i for i in run if inner[0] <= i <= inner[-1])
+            wide = [i for i in run if len(cut[i]) > 1]
+            found.update(i for i in run if wide and wide[0] <= i <= wide[-1])
         run = []
     return found - headings
 
