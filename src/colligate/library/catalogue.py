@@ -181,7 +181,6 @@ class Catalogue:
         """
 
         def change(db: Connection) -> list[int]:
-            self.database.sign(db)
             stored: list[int] = []
             for file, documents in files:
                 before = _linked_documents(db, file.path)
