@@ -16,7 +16,7 @@ from colligate.errors import UnknownDocument, UsageError
 from colligate.library import SearchMode, Sources
 from colligate.library.in_memory import InMemorySources
 from colligate.library.library import AsyncLibrary
-from colligate.library.sources import cut_passages, find_document
+from colligate.library.sources import cut_passages
 from support.embedders import WordEmbedder
 
 TEXTS = {
@@ -81,20 +81,6 @@ async def test_it_lists_its_documents_in_order(sources, documents):
 async def test_it_gives_whole_documents(sources, documents):
     for document in documents:
         assert await sources.document(document.id) == document
-
-
-async def test_the_list_is_read_once_to_find_a_document_by_its_id(sources):
-    class Counted(list):
-        read = 0
-
-        def __iter__(self):
-            self.read += 1
-            return super().__iter__()
-
-    infos = Counted(await sources.documents())
-    assert find_document(infos[1].id, infos) == infos[1].id
-    assert infos.read == 1
-    assert find_document(infos[1].title.upper(), infos) == infos[1].id
 
 
 async def test_a_document_out_of_view_is_unknown(sources):
@@ -298,12 +284,6 @@ async def test_memory_without_an_embedder_searches_words_alone(documents):
             await given.search("earthworms", k=3)
 
 
-async def test_no_documents_in_memory_find_nothing(embedder):
-    async with InMemorySources([], embedder) as given:
-        assert await given.documents() == []
-        assert await given.search("anything", k=3) == []
-
-
 async def test_two_documents_in_memory_with_one_id_are_refused(documents):
     with pytest.raises(UsageError, match="same id"):
         InMemorySources([documents[0], documents[0]])
@@ -320,13 +300,6 @@ async def test_a_view_keeps_its_own_order(open_library, paths):
             await library.view(ids[:1]).document(ids[1])
         with pytest.raises(UnknownDocument):
             await library.view(ids[:1]).search("fish", k=1, documents=[ids[1]])
-
-
-async def test_an_empty_library_finds_nothing_and_makes_nothing(tmp_path):
-    async with AsyncLibrary(tmp_path / "none", embedder="minilm") as library:
-        assert list(await library.documents()) == []
-        assert await library.search("anything", k=3) == []
-    assert not (tmp_path / "none").exists()
 
 
 LICENCE = """# Licence
