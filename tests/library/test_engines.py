@@ -23,7 +23,8 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.library import SearchMode
-from colligate.library.library import AsyncLibrary, make_library
+from colligate.library.library import AsyncLibrary
+from colligate.library.store import make_library
 from support.documents import text_pdf
 from support.embedders import Interrupted, WordEmbedder
 

@@ -8,8 +8,9 @@ from importlib.util import find_spec
 import pytest
 
 from colligate.errors import UnknownDocument
-from colligate.library.library import ENGINES, AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from colligate.library.passages import PassageIndex
+from colligate.library.store import ENGINES
 
 MARKER = "xylophonequagmire"
 

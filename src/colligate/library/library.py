@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, Self
@@ -19,21 +16,14 @@ from typing_extensions import Unpack
 
 from colligate.concurrency import in_thread
 from colligate.documents.reading import FoundFiles, find_files
-from colligate.errors import LibraryDamaged, ModelError, SpanError, UsageError
+from colligate.errors import LibraryDamaged, ModelError, UsageError
 from colligate.library.catalogue import (
     Catalogue,
-    Missing,
     copy_catalogue,
     copy_passages,
-    find_missing,
-    forget_missing,
-    list_document_ids,
-    list_named,
-    list_only_copies,
-    record_folders,
-    remove_named,
     resolve_path,
 )
+from colligate.library.damage import Damage, find_damage
 from colligate.library.index import DEFAULT_EMBEDDER, OWN_EMBEDDERS, Indexer, LibraryEmbedder
 from colligate.library.ingest import (
     Ingested,
@@ -43,13 +33,22 @@ from colligate.library.ingest import (
     ReadOptions,
     require_readers,
 )
+from colligate.library.named import (
+    Missing,
+    find_missing,
+    forget_missing,
+    list_document_ids,
+    list_named,
+    list_only_copies,
+    record_folders,
+    remove_named,
+)
 from colligate.library.protocols import Cluster, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, View
 from colligate.library.store import (
     RESPONSES_FILE,
-    LibraryStore,
-    find_bucket,
+    open_store,
     resolve_default_path,
 )
 from colligate.library.web import (
@@ -60,16 +59,12 @@ from colligate.library.web import (
     parse_address,
 )
 from colligate.models import Embedder
-from colligate.models.weights import home
 from colligate.plugins import load_plugin, plugins
 
 # The index is rebuilt once this share of it is new or removed. While it has few passages, which
 # takes a second or two at most, it is rebuilt whenever some were removed.
 _REBUILD = 0.1
 _FEW = 20_000
-
-# What a library may keep its documents in, each with the file that shows it.
-ENGINES = {name: f"catalogue.{name}" for name in ("sqlite", *plugins("stores"))}
 
 Prune = Callable[[Missing], Awaitable[bool]]
 """A function that decides whether the documents of a folder's missing files are removed."""
@@ -109,7 +104,7 @@ class AsyncLibrary(View):
         given = embedder or DEFAULT_EMBEDDER
         name = given if isinstance(given, str) else given.name
         place = resolve_default_path(name) if path is None else path
-        self._store = _open_store(place, wait, engine)
+        self._store = open_store(place, wait, engine)
         self.path = self._store.path
         self._reading = reading
         self._embedder = LibraryEmbedder(embedder)
@@ -322,10 +317,10 @@ class AsyncLibrary(View):
             catalogue = await self._lock_existing()
             try:
                 index = await self._store.open_index()
-                damage = await in_thread(_find_damage, catalogue, index)
+                damage = await in_thread(find_damage, catalogue, index)
             except LibraryDamaged as error:
                 index = None
-                damage = await in_thread(_find_damage, catalogue, None)
+                damage = await in_thread(find_damage, catalogue, None)
                 damage.problems.append(str(error))
                 if repair:
                     async with self._searcher.pause():
@@ -524,7 +519,7 @@ class AsyncLibrary(View):
         self,
         catalogue: Catalogue,
         index: PassageStore | None,
-        damage: _Damage,
+        damage: Damage,
         report: ProgressCallback,
     ) -> None:
         if index is not None:
@@ -533,42 +528,6 @@ class AsyncLibrary(View):
         await in_thread(catalogue.remove, damage.damaged)
         embedded = await self._index(catalogue, None, report)
         await self._tidy(catalogue, report, embedded=embedded, erase=True)
-
-
-def make_library(path: Path | str, engine: str) -> None:
-    """Make an empty library with this engine, unless it exists; it keeps it for later commands.
-
-    Raises:
-        UsageError: it exists with another engine.
-    """
-    _open_store(path, 0.0, engine).make()
-
-
-def _open_store(given: Path | str, wait: float, engine: str | None) -> LibraryStore:
-    uri = find_bucket(given)
-    if not uri and (scheme := re.match(r"[a-z][a-z0-9+.-]+:/", str(given))):
-        raise UsageError(
-            f"cannot open the library {given}",
-            f"nothing keeps libraries at {scheme[0]}/",
-            "name a folder or s3://BUCKET/NAME",
-        )
-    own = Path(os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)
-    path = home() / "buckets" / uri.removeprefix("s3://") if uri else own
-    if engine not in (None, *ENGINES):
-        hint = f"the engines are {' and '.join(ENGINES)}"
-        raise UsageError(f"no library engine {engine!r}", "its name is unknown", hint)
-    there = (each for each, name in ENGINES.items() if (path / name).exists())
-    made = "lance" if uri else next(there, None)
-    if engine and made not in (None, engine):
-        hint = "name another --library, or copy it with `colligate library copy`"
-        raise UsageError(
-            f"cannot open {uri or path} with {engine}", f"it was made with {made}", hint
-        )
-    chosen = made or engine
-    if chosen in plugins("stores"):
-        store: LibraryStore = load_plugin("stores", chosen, type)(path, wait, uri)
-        return store
-    return LibraryStore(path, wait)
 
 
 @asynccontextmanager
@@ -612,58 +571,3 @@ def _tidy_index(
         index.optimise(erase=erase or removed > 0)
         changed = 0
     catalogue.set_meta(changed=str(changed))
-
-
-@dataclass
-class _Damage:
-    """Problems in lines for a person, and in numbers for the repair."""
-
-    problems: list[str]
-    unindexed: list[int] = field(default_factory=list)  # documents
-    orphans: list[int] = field(default_factory=list)  # passages of the index without a document
-    damaged: list[int] = field(default_factory=list)  # documents whose stored text has changed
-
-
-def _find_damage(catalogue: Catalogue, index: PassageStore | None) -> _Damage:
-    """Check the catalogue against itself and the index, which is None if nothing was indexed."""
-    damage = _Damage(catalogue.check())
-    for document_id, number in catalogue.numbers().items():
-        if why := _check_document(catalogue, number):
-            damage.problems.append(f"document {document_id}: {why}")
-            damage.damaged.append(number)
-    if index is None:
-        return damage
-    present = index.passages()  # read first: another process may write meanwhile
-    expected = catalogue.passage_numbers(DocumentState.INDEXED)
-    pending = catalogue.passage_numbers(DocumentState.PENDING)
-    ids = {number: document_id for document_id, number in catalogue.numbers().items()}
-    missing = Counter(
-        document for passage, document in expected.items() if present.get(passage) != document
-    )
-    for document, count in sorted(missing.items()):
-        line = f"document {ids.get(document, document)}: {count} passages are not in the index"
-        damage.problems.append(line)
-    damage.unindexed = sorted(missing)
-    damage.orphans = sorted(present.keys() - expected.keys() - pending.keys())
-    if damage.orphans:
-        line = f"the index has {len(damage.orphans)} passages that belong to no document"
-        damage.problems.append(line)
-    return damage
-
-
-def _check_document(catalogue: Catalogue, number: int) -> str:
-    try:
-        document = catalogue.document(number)
-    except (SpanError, ValueError, TypeError) as error:
-        return f"its tree cannot be read ({error})"
-    if document is None:
-        return ""  # removed a moment ago
-    root = document.tree.root.span
-    if document.digest != catalogue.digest(number):
-        return "its text is not the text that was stored"
-    if (root.start, root.end) != (0, len(document.text)):
-        return "its tree does not cover its text"
-    for passage in catalogue.passages_of(number):
-        if not 0 <= passage.start <= passage.end <= len(document.text):
-            return f"passage {passage.start}-{passage.end} reaches beyond its text"
-    return ""

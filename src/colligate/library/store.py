@@ -33,6 +33,7 @@ from colligate.library.search import SearchStore
 from colligate.library.web import WEB_FOLDER, folder_of, is_address
 from colligate.models.cache import ResponseCache
 from colligate.models.weights import home
+from colligate.plugins import load_plugin, plugins
 from colligate.private import make_private_file, make_private_folder
 
 # These may repeat the library's text, so they are kept in it, and removal reaches them.
@@ -61,6 +62,10 @@ def find_bucket(path: Path | str) -> str:
     """
     match = re.fullmatch(r"s3:/+(.*[^/])/*", str(path))  # `Path` makes one slash of two
     return f"s3://{match[1]}" if match else ""
+
+
+# What a library may keep its documents in, each with the file that shows it.
+ENGINES = {name: f"catalogue.{name}" for name in ("sqlite", *plugins("stores"))}
 
 
 class LibraryStore:
@@ -170,14 +175,15 @@ class LibraryStore:
 
     def purge(self, catalogue: Catalogue) -> None:
         """Delete the documents that are being removed, and first everything that repeats them."""
-        removing = catalogue.in_state(DocumentState.REMOVING)
-        if removing:
-            ids = catalogue.ids(removing)
+        removed = catalogue.list_removed()
+        if removed:
+            _, ids, sources = zip(*removed, strict=True)
             responses = ResponseCache(self.path / RESPONSES_FILE)
             responses.remove(ids)
             responses.close()
-            _erase_traces(self.path, ids, catalogue.sources_only_of(removing))
-        catalogue.purge(removing)
+            kept = {info.source for info in catalogue.infos()}
+            _erase_traces(self.path, ids, set(sources) - kept)
+        catalogue.purge([number for number, *_ in removed])
 
     def close(self) -> None:
         """Close everything. Safe to call twice."""
@@ -270,6 +276,43 @@ class LibraryStore:
             db.execute("DELETE FROM words")
             for file in list_vectors(self.path):
                 file.unlink(missing_ok=True)
+
+
+def make_library(path: Path | str, engine: str) -> None:
+    """Make an empty library with this engine, unless it exists; it keeps it for later commands.
+
+    Raises:
+        UsageError: it exists with another engine.
+    """
+    open_store(path, 0.0, engine).make()
+
+
+def open_store(given: Path | str, wait: float, engine: str | None) -> LibraryStore:
+    """Return the store of a folder or bucket, by the engine that it was made with."""
+    uri = find_bucket(given)
+    if not uri and (scheme := re.match(r"[a-z][a-z0-9+.-]+:/", str(given))):
+        raise UsageError(
+            f"cannot open the library {given}",
+            f"nothing keeps libraries at {scheme[0]}/",
+            "name a folder or s3://BUCKET/NAME",
+        )
+    own = Path(os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)
+    path = home() / "buckets" / uri.removeprefix("s3://") if uri else own
+    if engine not in (None, *ENGINES):
+        hint = f"the engines are {' and '.join(ENGINES)}"
+        raise UsageError(f"no library engine {engine!r}", "its name is unknown", hint)
+    there = (each for each, name in ENGINES.items() if (path / name).exists())
+    made = "lance" if uri else next(there, None)
+    if engine and made not in (None, engine):
+        hint = "name another --library, or copy it with `colligate library copy`"
+        raise UsageError(
+            f"cannot open {uri or path} with {engine}", f"it was made with {made}", hint
+        )
+    chosen = made or engine
+    if chosen in plugins("stores"):
+        store: LibraryStore = load_plugin("stores", chosen, type)(path, wait, uri)
+        return store
+    return LibraryStore(path, wait)
 
 
 # Files that may repeat a document: a server's runs, uploads, and what was fetched.
