@@ -60,34 +60,6 @@ def count_rows(library):
     return found
 
 
-@pytest.mark.parametrize("engine", ["lance"])
-async def test_a_search_that_looks_for_the_newest_version_does_not_undo_a_change_meanwhile(
-    open_library, folder, monkeypatch
-):
-    looking, changed = threading.Event(), threading.Event()
-    plain = lance.LanceDataset.latest_version.fget
-
-    def look(dataset):
-        found = plain(dataset)
-        if not looking.is_set():
-            looking.set()
-            assert changed.wait(60)
-        return found
-
-    async with open_library() as library:
-        await library.add(folder)
-        (first, *_) = await library.documents()
-        table = library._store._catalogue.table
-        monkeypatch.setattr(lance.LanceDataset, "latest_version", property(look))
-        late = asyncio.create_task(asyncio.to_thread(table.refresh, again=True))
-        await asyncio.to_thread(looking.wait, 60)
-        await library.remove([first.id])
-        monkeypatch.setattr("colligate.scale.tables._FRESH", 3600)
-        changed.set()
-        await late
-        assert len(await titles(library)) == 2
-
-
 @EVERYWHERE
 async def test_documents_are_added_found_changed_and_opened_again(
     open_library, folder, write, embedder
