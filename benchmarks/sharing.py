@@ -33,7 +33,8 @@ from statistics import median
 from typing import Any
 
 from colligate.errors import ColligateError
-from colligate.library.library import AsyncLibrary, make_library
+from colligate.library.library import AsyncLibrary
+from colligate.library.store import make_library
 
 DOCS = Path(__file__).parents[1] / "docs"
 

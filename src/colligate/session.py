@@ -28,8 +28,9 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.library.in_memory import InMemorySources
+from colligate.library.index import OWN_EMBEDDERS
 from colligate.library.ingest import Ingested
-from colligate.library.library import OWN_EMBEDDERS, AsyncLibrary, Prune
+from colligate.library.library import AsyncLibrary, Prune
 from colligate.library.search import View
 from colligate.library.sources import Sources, parse_conditions, select_documents
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role, Verifier

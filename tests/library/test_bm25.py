@@ -23,25 +23,10 @@ PLANTED = {
     "en": ("The old libraries stand beside the river.", ["library", "RIVERS"]),
 }  # fmt: skip
 
-FILLER = {
-    "zh": "今天的会议讨论了预算和时间安排。代表们提出了许多问题。",
-    "ja": "会議では予算と日程について話し合いました。質問がたくさん出ました。",
-    "ko": "오늘 회의에서는 예산과 일정을 논의했습니다. 질문이 많았습니다.",
-    "th": "การประชุมวันนี้หารือเรื่องงบประมาณและกำหนดการ",
-    "ar": "ناقش الاجتماع اليوم الميزانية والجدول الزمني. طرح الأعضاء أسئلة كثيرة.",
-    "tr": "Bugünkü toplantıda bütçe ve takvim konuşuldu. Üyeler birçok soru sordu.",
-    "fr": "La réunion portait sur le budget et le calendrier. Les membres ont posé des questions.",
-    "ru": "На заседании обсуждали бюджет и расписание. Участники задали много вопросов.",
-    "de": "Die Sitzung behandelte den Haushalt und den Zeitplan. Es gab viele Fragen.",
-    "hi": "आज की बैठक में बजट और समय पर चर्चा हुई। कई प्रश्न पूछे गए।",
-    "el": "Η συνεδρίαση αφορούσε τον προϋπολογισμό και το πρόγραμμα. Υπήρξαν πολλές ερωτήσεις.",
-    "en": "The meeting dealt with the budget and the schedule. Members asked many questions.",
-}
-
 
 async def test_planted_sentences_are_found_in_every_script(library, write):
     for language, (sentence, _) in PLANTED.items():
-        text = f"# {language}\n\n{FILLER[language]}\n\n## 1\n\n{sentence}\n"
+        text = f"# {language}\n\n{sentence}\n"
         folder = write(f"{language}.md", text).parent
     await library.add(folder)
     missed = []

@@ -12,7 +12,6 @@ import pytest
 
 from colligate.concurrency import in_thread
 from colligate.documents.reading import read_file
-from colligate.library import SearchMode
 from colligate.library.in_memory import InMemorySources
 from support.parsers import left
 
@@ -79,28 +78,6 @@ async def test_what_many_tasks_open_is_opened_once(full):
     assert count_handles(full.path) == 0
     await full.documents()
     assert count_handles(full.path) == many
-
-
-async def test_searches_while_documents_come_and_go(library, folder, write):
-    await library.add(folder)
-    changing = True
-
-    async def search():
-        count = 0
-        while changing:
-            for mode in SearchMode:
-                hits = await library.search("rivers fish setts", k=9, mode=mode)
-                assert any(hit.passage.title == "Badgers" for hit in hits)
-                count += 1
-        return count
-
-    searching = [asyncio.create_task(search()) for _ in range(2)]
-    for n in range(2):
-        added = await library.add(write(f"new-{n}.md", f"# New {n}\n\nRivers have fish.\n"))
-        await library.remove(added.document_ids)
-    changing = False
-    assert min(await asyncio.gather(*searching)) > 0
-    assert await library.verify() == []
 
 
 @pytest.mark.parametrize("phase", ["reading", "embedding", "optimising", "searching", "closing"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from colligate.errors import EmbedderMismatch, WeightsUnavailable
+from colligate.errors import WeightsUnavailable
 from colligate.library import SearchMode
 from colligate.library.library import AsyncLibrary
 from colligate.models.weights import pull
@@ -52,19 +50,6 @@ async def test_an_interrupted_library_equals_a_whole_one(library, name, tmp_path
         await whole.add(paths)
         for query in ("trucks", "law", "birth", "oven"):
             assert await whole.search(query, k=4) == await library.search(query, k=4)
-
-
-@pytest.mark.usefixtures("in_a_folder")
-async def test_an_embedder_is_refused_by_the_name_that_opens_it(library, name, write):
-    await library.add(write("bridge.txt", FACTS["bridge"]))
-    await library.close()
-    other = next(each for each in WEIGHTS if each != name)
-    async with AsyncLibrary(library.path, embedder=other) as mistaken:
-        with pytest.raises(EmbedderMismatch) as raised:
-            await mistaken.search("bridge", k=1)
-    (named,) = re.findall(r"use --embedder (\S+),", str(raised.value))
-    async with AsyncLibrary(library.path, embedder=named) as again:
-        assert await again.search("bridge", k=1)
 
 
 async def test_a_new_library_takes_the_embedder_of_its_languages_and_keeps_it(open_library, write):

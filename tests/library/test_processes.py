@@ -12,7 +12,7 @@ import pytest
 from colligate.errors import EmbedderMismatch, LibraryError, LibraryLocked
 from colligate.library import SearchMode
 from colligate.library.library import AsyncLibrary
-from support.embedders import WordEmbedder
+from support.embedders import Interrupted, WordEmbedder
 from support.processes import start_child
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"])
@@ -84,47 +84,6 @@ async def test_four_read_and_two_write_at_once(full, folder, embedder):
                 for hits in [await each.search("fish", k=50, mode=mode) for each in (full, alone)]
             ]
             assert found == wanted
-
-
-async def test_what_another_adds_and_removes_is_seen_at_once(open_library, folder, write):
-    async with open_library() as writer, open_library() as reader:
-        assert await reader.documents() == []
-        await writer.add(folder)
-        assert "setts" in (await reader.search("dig setts", k=1))[0].passage.text
-        shrew = write("shrew.md", "# Shrews\n\nShrews hurry to rivers.\n")
-        await writer.add(shrew, index=False)
-        assert "Shrews" not in str(await reader.search("shrews hurry", k=9))
-        await writer.index_pending()
-        assert "Shrews" in str(await reader.search("shrews hurry", k=1))
-        await reader.remove([shrew])
-        assert "Shrews" not in str(await writer.search("shrews hurry", k=9))
-
-
-class Interrupted(WordEmbedder):
-    """Calls a function before it first embeds passages."""
-
-    meanwhile = None
-
-    async def embed(self, texts, kind="passage"):
-        if meanwhile := self.meanwhile:
-            self.meanwhile = None
-            await meanwhile()
-        return await super().embed(texts, kind)
-
-
-async def test_a_question_leaves_to_another_what_it_is_adding(open_library, folder, write):
-    embedder = Interrupted()
-    async with open_library(embedder=embedder) as writer, open_library() as other:
-        await writer.add(folder)
-
-        async def ask():
-            assert len(await other.documents()) == 4
-            assert await other.index_pending() == 0
-            assert "Shrews" not in str(await other.search("shrews", k=9))
-
-        embedder.meanwhile = ask
-        await writer.add(write("shrew.md", "# Shrews\n\nShrews eat fish.\n"))
-        assert "Shrews" in str(await other.search("shrews", k=1))
 
 
 async def test_what_is_removed_while_another_indexes_it_stays_gone(open_library, folder):

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 import pytest
 
 from colligate.errors import UnknownDocument
-from colligate.library import SearchMode
-from colligate.library.library import ENGINES, AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from colligate.library.passages import PassageIndex
+from colligate.library.store import ENGINES
 
 MARKER = "xylophonequagmire"
 
@@ -107,17 +107,6 @@ async def test_an_update_leaves_no_trace_of_the_old_text(library, folder, write,
 
 
 @FOLDERS
-async def test_removed_documents_are_found_no_more(library, folder):
-    ids = (await library.add(folder)).document_ids
-    assert await library.remove(ids[:1]) == ids[:1]
-    assert [info.id for info in await library.documents()] == ids[1:]
-    assert await library.search("earthworms", k=3, mode=SearchMode.SPARSE) == []
-    with pytest.raises(UnknownDocument):
-        await library.document(ids[0])
-    assert await library.verify() == []
-
-
-@FOLDERS
 async def test_a_removed_file_can_be_added_again(library, folder):
     ids = (await library.add(folder)).document_ids
     await library.remove([ids[0]])
@@ -144,13 +133,6 @@ async def test_removing_by_file_and_by_folder(library, folder):
     assert await library.remove([folder]) == [ids[0], ids[2]]
     assert await library.documents() == []
     assert await library.search("fish", k=3) == []
-
-
-async def test_removing_the_unknown_removes_nothing(library, folder):
-    ids = (await library.add(folder)).document_ids
-    with pytest.raises(UnknownDocument, match="cannot remove nobody"):
-        await library.remove([ids[0], "nobody"])
-    assert len(await library.documents()) == 3
 
 
 @FOLDERS

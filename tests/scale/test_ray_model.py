@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -11,12 +10,11 @@ import pytest
 from colligate.errors import ModelError, UnknownModel
 from colligate.models import Capability, Message
 from colligate.models.base import ChatRequest
-from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.names import open_model
 
 pytest.importorskip("ray")
 
-from colligate.scale.ray_model import RayCluster, RayModel
+from colligate.scale.ray_model import RayCluster
 
 pytestmark = pytest.mark.real
 
@@ -83,9 +81,3 @@ def test_errors_are_one_line():
     assert "\n" not in str(raised.value)
     with pytest.raises(UnknownModel, match="no model 'ray:openai:x'"):
         open_model("ray:openai:x")
-
-
-def test_stored_replies_belong_to_the_weights(tmp_path):
-    model = RayModel.__new__(RayModel)  # without a cluster
-    model._model = SimpleNamespace(name="gguf:x", version="v1")
-    assert CachedChat(model, ResponseCache(tmp_path / "replies")).version == "v1"

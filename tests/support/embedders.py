@@ -45,3 +45,15 @@ class SameEmbedder:
 
     async def aclose(self):
         pass
+
+
+class Interrupted(WordEmbedder):
+    """Calls a function before it first embeds passages."""
+
+    meanwhile = None
+
+    async def embed(self, texts, kind="passage"):
+        if meanwhile := self.meanwhile:
+            self.meanwhile = None
+            await meanwhile()
+        return await super().embed(texts, kind)

@@ -46,7 +46,7 @@ async def index_command(
     if kept_in is not None:
         if where.library is None:
             raise UsageError("--engine needs --library", hint="name the folder")
-        from colligate.library.library import make_library
+        from colligate.library.store import make_library
 
         await asyncio.to_thread(make_library, where.library, kept_in)
     with watch_run() as watcher:

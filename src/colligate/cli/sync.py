@@ -29,9 +29,9 @@ from colligate.errors import (
 if TYPE_CHECKING:
     from colligate.core.events import Listener
     from colligate.engine import Engine
-    from colligate.library.catalogue import Missing
     from colligate.library.ingest import Ingested
     from colligate.library.library import AsyncLibrary
+    from colligate.library.named import Missing
 
 app = typer.Typer(add_completion=False)
 

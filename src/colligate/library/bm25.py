@@ -73,25 +73,8 @@ _CLEARLY_MORE = 2
 # BM25's k1 and b, and the words of a passage of about 200 tokens without its stop words.
 _SATURATION, _BY_LENGTH, _AVERAGE_LENGTH = 1.2, 0.75, 128.0
 
-_STEMMERS = {
-    "ar": "arabic",
-    "da": "danish",
-    "de": "german",
-    "el": "greek",
-    "en": "english",
-    "es": "spanish",
-    "fi": "finnish",
-    "fr": "french",
-    "hu": "hungarian",
-    "it": "italian",
-    "nl": "dutch",
-    "no": "norwegian",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sv": "swedish",
-    "tr": "turkish",
-}
+# Languages whose words are stemmed.
+_STEMMED = frozenset("ar da de el en es fi fr hu it nl no pt ro ru sv tr".split())
 
 
 def _encode(words: Iterable[str], language: str) -> Iterator[int]:
@@ -105,14 +88,16 @@ def _to_term(word: str, language: str) -> int | None:
     folded = _fold(word.lower())
     if folded in _stop_words().get(language, ()):
         return None
-    if language in _STEMMERS:
+    if language in _STEMMED:
         folded = _stemmer(language).stem_word(folded)
     return abs(mmh3.hash(folded))
 
 
 @cache
 def _stemmer(language: str) -> SnowballStemmer:
-    return SnowballStemmer(_STEMMERS[language])
+    from babel import Locale  # which takes time to load
+
+    return SnowballStemmer(str(Locale(language).english_name).lower())
 
 
 @cache

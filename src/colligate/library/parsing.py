@@ -68,17 +68,10 @@ class ParserPool:
     def __init__(
         self, workers: int, reader: str = DEFAULT_READER, limits: Limits = _DEFAULT_LIMITS
     ) -> None:
-        self._reader = reader
-        self._limits = limits
-        self._all: list[_Parser] = []
+        self._all = [_Parser(reader, limits) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Parser] = queue.SimpleQueue()
-        for _ in range(workers):
-            self.grow()
-
-    def grow(self) -> None:
-        """Add a process."""
-        self._all.append(_Parser(self._reader, self._limits))
-        self._idle.put(self._all[-1])
+        for parser in self._all:
+            self._idle.put(parser)
 
     def read(
         self,
@@ -126,7 +119,6 @@ class _Parser:
         if reader is None and self._limits != _DEFAULT_LIMITS:
             reader = partial(pkgutil.resolve_name(self._reader), limits=self._limits)
         guard = _Guard(process, size, self._limits)
-        guard.start()
         try:
             pickle.dump((path, known, reader), process.stdin)
             process.stdin.flush()
@@ -178,32 +170,31 @@ class _Parser:
             return self._process
 
 
-class _Guard(threading.Thread):
+class _Guard:
     """Kills a process that takes more time or memory than a file of this size may: see `why`."""
 
     def __init__(self, process: subprocess.Popen[bytes], size: int, limits: Limits) -> None:
-        super().__init__(daemon=True)
-        self._limits = limits
         self.why = ""
         self._process = process
-        self._size = size
+        self._seconds, self._memory = limits.seconds(size), limits.memory(size)
         self._over = threading.Event()
-
-    def run(self) -> None:
-        seconds, memory = self._limits.seconds(self._size), self._limits.memory(self._size)
-        until = time.monotonic() + seconds
-        while not self._over.wait(_LOOK):
-            if time.monotonic() > until:
-                self.why = f"reading it took longer than {seconds:.0f} s"
-            elif _resident(self._process.pid) > memory:
-                self.why = f"reading it took more than {memory >> 20:,} MB of memory"
-            if self.why:
-                _kill(self._process)
-                return
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         self._over.set()
-        self.join()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        until = time.monotonic() + self._seconds
+        while not self._over.wait(_LOOK):
+            if time.monotonic() > until:
+                self.why = f"reading it took longer than {self._seconds:.0f} s"
+            elif _resident(self._process.pid) > self._memory:
+                self.why = f"reading it took more than {self._memory >> 20:,} MB of memory"
+            if self.why:
+                _kill(self._process)
+                return
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -11,7 +11,6 @@ import errno
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import BinaryIO
@@ -27,10 +26,12 @@ from colligate.private import make_private_file
 
 Numbers = NDArray[np.uint32]
 Floats = NDArray[np.float32]
+Words = NDArray[np.void]
 
 # Passages of consecutive numbers have their words together, this many in a block.
 _BLOCK = 2048
 _POSTING = np.dtype([("place", "<u2"), ("weight", "<f4")])
+_WORD = np.dtype([("term", "<u4"), ("place", "<u2"), ("weight", "<f4")])
 _FEW = 1 / 4  # share of passages that are searched alone
 _SPARSE = 1 / 8  # share of removed rows from which the file of vectors is written anew
 
@@ -45,13 +46,12 @@ class PassageIndex:
 
     def upsert(self, entries: Sequence[IndexEntry]) -> None:
         """Add passages, or replace those with the same number; not those of removed documents."""
-        with self._database.transaction() as db:
+        with self._database.transaction():
             if self._find_embedder() != self._embedder:
                 why = "another process indexes it with another embedder"
                 raise EmbedderMismatch("cannot index into the library", why, "index again")
             kept = self._list_kept({entry.document for entry in entries})
             entries = sorted((e for e in entries if e.document in kept), key=lambda e: e.passage)
-            self._database.sign(db)
             stored = self._vectors.read().numbers
             again = stored[_is_in(stored, [entry.passage for entry in entries])]
             _erase(self._database, self._vectors, again)
@@ -103,11 +103,11 @@ class PassageIndex:
         at = at[np.argsort(rows.numbers[at])]
         found = []
         for block, places in groupby(at, lambda place: int(rows.numbers[place]) // _BLOCK):
-            postings = _Postings.of(self._database.rows(_READ_BLOCK, block))
+            words = _unpack(self._database.rows(_READ_BLOCK, block))
             for place in places:
                 number = int(rows.numbers[place])
-                own = postings.places == number % _BLOCK
-                terms = Terms(postings.terms[own].tolist(), postings.weights[own].tolist())
+                own = words[words["place"] == number % _BLOCK]
+                terms = Terms(own["term"].tolist(), own["weight"].tolist())
                 vector = rows.vectors[place].copy() if self._vectors.dimension else None
                 found.append(IndexEntry(number, int(rows.documents[place]), vector, terms))
         return found
@@ -193,83 +193,55 @@ def _is_in(numbers: Numbers, chosen: Collection[int]) -> NDArray[np.bool_]:
 _READ_BLOCK = "SELECT term, postings FROM words WHERE block = ?"
 
 
-@dataclass(frozen=True)
-class _Postings:
-    """Which passages of a block have which terms, with their weights."""
-
-    terms: Numbers
-    places: NDArray[np.uint16]
-    weights: Floats
-
-    @classmethod
-    def of(cls, rows: Sequence[tuple[int, bytes]]) -> _Postings:
-        """Return those of rows of a term and its postings."""
-        found = np.frombuffer(b"".join(postings for _, postings in rows), _POSTING)
-        lengths = [len(postings) // _POSTING.itemsize for _, postings in rows]
-        terms = np.repeat(np.array([term for term, _ in rows], np.uint32), lengths)
-        return cls(terms, found["place"], found["weight"])
-
-    @classmethod
-    def of_entries(cls, entries: Sequence[IndexEntry]) -> _Postings:
-        """Return those of passages of one block."""
-        lengths = [len(entry.terms.ids) for entry in entries]
-        places = np.array([entry.passage % _BLOCK for entry in entries], np.uint16)
-        terms = [id_ for entry in entries for id_ in entry.terms.ids]
-        weights = [weight for entry in entries for weight in entry.terms.weights]
-        repeated = np.repeat(places, lengths)
-        return cls(np.array(terms, np.uint32), repeated, np.array(weights, np.float32))
-
-    def of_terms(self, terms: Numbers) -> _Postings:
-        """Return those of these terms."""
-        return self._take(np.isin(self.terms, terms))
-
-    def without(self, places: Iterable[int]) -> _Postings:
-        """Return those of all passages but these."""
-        return self._take(~np.isin(self.places, list(places)))
-
-    def _take(self, kept: NDArray[np.bool_]) -> _Postings:
-        return _Postings(self.terms[kept], self.places[kept], self.weights[kept])
-
-    def join(self, other: _Postings) -> _Postings:
-        """Return both."""
-        return _Postings(
-            np.concatenate([self.terms, other.terms]),
-            np.concatenate([self.places, other.places]),
-            np.concatenate([self.weights, other.weights]),
-        )
-
-    def to_rows(self) -> Iterator[tuple[int, bytes]]:
-        """Yield each term with its postings, in order."""
-        order = np.lexsort((self.places, self.terms))
-        terms, starts = np.unique(self.terms[order], return_index=True)
-        packed = np.empty(len(order), _POSTING)
-        packed["place"], packed["weight"] = self.places[order], self.weights[order]
-        data, size = packed.tobytes(), _POSTING.itemsize
-        bounds = pairwise([*starts.tolist(), len(order)])
-        for term, (start, end) in zip(terms.tolist(), bounds, strict=True):
-            yield term, data[start * size : end * size]
+def _unpack(rows: Iterable[tuple[int, bytes]]) -> Words:
+    """Return the words in rows of a term and its postings."""
+    rows = list(rows)
+    found = np.frombuffer(b"".join(postings for _, postings in rows), _POSTING)
+    lengths = [len(postings) // _POSTING.itemsize for _, postings in rows]
+    words = np.empty(len(found), _WORD)
+    terms = np.array([term for term, _ in rows], np.uint32)
+    words["term"] = np.repeat(terms, np.array(lengths, np.int64))
+    words["place"], words["weight"] = found["place"], found["weight"]
+    return words
 
 
 def _write_block(database: Database, block: int, entries: Sequence[IndexEntry]) -> None:
     """Add passages to a block; a killed process may have left their words, which are the same."""
-    new = _Postings.of_entries(entries)
+    new = np.array(
+        [
+            (term, entry.passage % _BLOCK, weight)
+            for entry in entries
+            for term, weight in zip(entry.terms.ids, entry.terms.weights, strict=True)
+        ],
+        _WORD,
+    )
     query = "SELECT term, postings FROM words WHERE block = ? AND term IN (%s)"
-    stored = list(database.listed(query, np.unique(new.terms).tolist(), block))
-    places = [entry.passage % _BLOCK for entry in entries]
-    _write_rows(database, block, _Postings.of(stored).without(places).join(new))
+    stored = _unpack(database.listed(query, np.unique(new["term"]).tolist(), block))
+    kept = stored[~np.isin(stored["place"], [entry.passage % _BLOCK for entry in entries])]
+    _write_words(database, block, np.concatenate([kept, new]))
 
 
 def _erase_block(database: Database, block: int, places: Collection[int]) -> None:
     """Erase passages from a block."""
-    postings = _Postings.of(database.rows(_READ_BLOCK, block))
-    changed = np.unique(postings.terms[np.isin(postings.places, list(places))])
+    words = _unpack(database.rows(_READ_BLOCK, block))
+    gone = np.isin(words["place"], list(places))
+    changed = np.unique(words["term"][gone])
     rows = [(block, term) for term in changed.tolist()]
     database.run_all("DELETE FROM words WHERE block = ? AND term = ?", rows)
-    _write_rows(database, block, postings.of_terms(changed).without(places))
+    _write_words(database, block, words[~gone & np.isin(words["term"], changed)])
 
 
-def _write_rows(database: Database, block: int, postings: _Postings) -> None:
-    rows = ((block, term, packed) for term, packed in postings.to_rows())
+def _write_words(database: Database, block: int, words: Words) -> None:
+    words = words[np.lexsort((words["place"], words["term"]))]
+    terms, starts = np.unique(words["term"], return_index=True)
+    postings = np.empty(len(words), _POSTING)
+    postings["place"], postings["weight"] = words["place"], words["weight"]
+    data, size = postings.tobytes(), _POSTING.itemsize
+    bounds = pairwise([*starts.tolist(), len(words)])
+    rows = (
+        (block, term, data[start * size : end * size])
+        for term, (start, end) in zip(terms.tolist(), bounds, strict=True)
+    )
     database.run_all("INSERT OR REPLACE INTO words (block, term, postings) VALUES (?, ?, ?)", rows)
 
 

@@ -146,9 +146,6 @@ class Parsers(Protocol):
     def read(self, path: Path, size: int = 0, known: str = "") -> ParsedFile:
         """Read one file; block until it is read. One whose SHA-256 is `known` is not parsed."""
 
-    def grow(self) -> None:
-        """Put one more process in the place of one that a slow file holds up."""
-
     def close(self) -> None:
         """End what is being read."""
 

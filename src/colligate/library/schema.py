@@ -5,13 +5,11 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, LibraryVersion
 from colligate.private import make_private_file
@@ -24,7 +22,6 @@ _BUSY_SECONDS = 10
 MEMORY = ":memory:"
 _LISTED = 500  # values in one SQL list
 _MAPPED = 1 << 30  # bytes of the file: reading them needs no call of the system
-_SIGNED_SECONDS = 60  # without a write, after which a process counts as killed
 
 
 class DocumentState(IntEnum):
@@ -112,7 +109,6 @@ class Database:
         # It stands for a library that does not exist yet.
         self.in_memory = str(file) == MEMORY
         self._lock = threading.RLock()
-        self._signature, self._has_signed = uuid4().hex, False
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         """Return all rows of a query."""
@@ -145,29 +141,6 @@ class Database:
         """Run a function that writes, in a transaction of its own."""
         with self.transaction() as db:
             return work(db)
-
-    # Who writes signs in the database: what is pending is left to it.
-
-    def sign(self, db: sqlite3.Connection) -> None:
-        """Record in a transaction that this process adds documents, and goes on."""
-        value = f"{time.time():.0f} {self._signature}"
-        db.execute("INSERT OR REPLACE INTO meta VALUES ('writing', ?)", (value,))
-        self._has_signed = True
-
-    def sign_off(self) -> None:
-        """Record that this process adds no more."""
-        if self._has_signed:
-            with self.transaction() as db:
-                mine = f"% {self._signature}"
-                db.execute("DELETE FROM meta WHERE key = 'writing' AND value LIKE ?", (mine,))
-            self._has_signed = False
-
-    def is_signed(self) -> bool:
-        """Return whether another process has signed in the last minute."""
-        for (value,) in self.rows("SELECT value FROM meta WHERE key = 'writing'"):
-            seconds, signature = value.split()
-            return signature != self._signature and time.time() < int(seconds) + _SIGNED_SECONDS
-        return False
 
     def empty_log(self) -> None:
         """Move the write-ahead log into the file, and empty it.

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol, TypeVar
@@ -49,19 +57,14 @@ class SearchStore(Protocol):
         """Open the index; None while nothing is indexed."""
 
 
-class EmbedderSource(Protocol):
-    """Opens the embedder of queries when it is needed."""
-
-    async def open(self, catalogue: Catalogue) -> Embedder:
-        """Return the embedder that made the catalogue's vectors."""
-
-
 class Searcher:
     """Lists, reads and searches documents. Searches skip those that are not indexed whole."""
 
-    def __init__(self, store: SearchStore, embedder: EmbedderSource) -> None:
+    def __init__(
+        self, store: SearchStore, open_embedder: Callable[[Catalogue], Awaitable[Embedder]]
+    ) -> None:
         self._store = store
-        self._embedder = embedder
+        self._open_embedder = open_embedder
         # A document larger than the whole cache is kept alone in it.
         self._documents: LRUCache[int, Document] = LRUCache(
             _DOCUMENTS_KEPT, lambda document: min(len(document.text), _DOCUMENTS_KEPT)
@@ -110,7 +113,7 @@ class Searcher:
                 return []
             vector = None
             if mode is not SearchMode.SPARSE:
-                embedder = await self._embedder.open(catalogue)
+                embedder = await self._open_embedder(catalogue)
                 vector = (await embedder.embed([query], kind="query"))[0]
             place = {number: i for i, number in enumerate(numbers or ())} if as_given else {}
 

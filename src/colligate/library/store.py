@@ -2,6 +2,7 @@
 
 catalogue.sqlite   documents, passages, words, files; with its log (-wal) while it is open
 vectors-N.f32      the passages' vectors, of N numbers each
+lock               held by a process that adds documents
 responses.sqlite   models' replies, if they are kept
 files/, runs/      files sent to a server, and its runs over them
 web/               files fetched from web addresses
@@ -10,25 +11,29 @@ web/               files fetched from web addresses
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from colligate.concurrency import in_thread
 from colligate.errors import LibraryDamaged, LibraryError, UsageError
 from colligate.library.catalogue import Catalogue
 from colligate.library.passages import PassageIndex, VectorFile, list_vectors, name_vectors
 from colligate.library.protocols import PassageStore
-from colligate.library.schema import MEMORY, Database, DocumentState
+from colligate.library.schema import MEMORY, Database, DocumentState, disk_full
 from colligate.library.search import SearchStore
 from colligate.library.web import WEB_FOLDER, folder_of, is_address
 from colligate.models.cache import ResponseCache
 from colligate.models.weights import home
+from colligate.plugins import load_plugin, plugins
 from colligate.private import make_private_file, make_private_folder
 
 # These may repeat the library's text, so they are kept in it, and removal reaches them.
@@ -36,8 +41,10 @@ RESPONSES_FILE = "responses.sqlite"
 FILES_FOLDER = "files"
 RUNS_FOLDER = "runs"
 
+LOCK_FILE = "lock"
+
 # What may be in a folder that has no catalogue yet.
-_OURS = frozenset({FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE, WEB_FOLDER})
+_OURS = frozenset({FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE, WEB_FOLDER, LOCK_FILE})
 
 
 def resolve_default_path(embedder: str) -> Path:
@@ -57,6 +64,10 @@ def find_bucket(path: Path | str) -> str:
     return f"s3://{match[1]}" if match else ""
 
 
+# What a library may keep its documents in, each with the file that shows it.
+ENGINES = {name: f"catalogue.{name}" for name in ("sqlite", *plugins("stores"))}
+
+
 class LibraryStore:
     """The parts of a library on disk, each opened when it is first needed.
 
@@ -65,12 +76,13 @@ class LibraryStore:
     """
 
     catalogue_name = "catalogue.sqlite"
-    own_names = _OURS
 
     def __init__(self, path: Path, wait: float) -> None:
         self.path = path
         self.uri = str(path)
         self._wait = wait
+        # It ends with the process, even if that is killed.
+        self._lock = FileLock(path / LOCK_FILE, mode=0o600, thread_local=False)
         self._catalogue: Catalogue | None = None
         self._empty: Catalogue | None = None
         self._index: PassageStore | None = None
@@ -83,13 +95,10 @@ class LibraryStore:
             return self._catalogue
         return await in_thread(self._load_catalogue, make=False)
 
-    async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> Catalogue:
-        """Open the catalogue to write in it; make the library if there is none.
-
-        `on_wait` is called once, with a description of a process that has to be waited for.
-        """
+    async def lock_catalogue(self) -> Catalogue:
+        """Open the catalogue to write in it; make the library if there is none."""
         async with self._opening:
-            await self._hold(on_wait)
+            await self._hold()
             catalogue = await in_thread(self._load_catalogue, make=True)
             if catalogue.database.read_only:
                 hint = "name a folder you can write with --library"
@@ -108,13 +117,14 @@ class LibraryStore:
 
     def end_change(self) -> None:
         """Note the end of a change to the library."""
-        if isinstance(self._catalogue, Catalogue):
-            with suppress(LibraryError):  # the change itself has said so
-                self._catalogue.database.sign_off()
+        self._lock.release()
 
     def is_written_elsewhere(self) -> bool:
-        """Return whether another process has written a moment ago, and may go on."""
-        return isinstance(self._catalogue, Catalogue) and self._catalogue.database.is_signed()
+        """Return whether another process is adding documents."""
+        if self._lock.is_locked or not self._try_lock():
+            return not self._lock.is_locked
+        self._lock.release()
+        return False
 
     async def pin(self) -> SearchStore:
         """Return what searches read, pinned as it is now if the engine has versions."""
@@ -147,35 +157,33 @@ class LibraryStore:
     async def open_index(self, dimension: int | None = None) -> PassageStore | None:
         """Open the passage index; None if there is none.
 
-        With `dimension` it is made if there is none.
+        With `dimension` it is made if there is none; the catalogue is locked.
         """
         catalogue = await self.open_catalogue()
-        if not (dimension or self._has_index() or await in_thread(catalogue.is_searchable)):
-            return None  # make nothing, to find nothing
         async with self._opening:
             if self._index is None:
-                if dimension is not None:
-                    await self._hold()
-                    catalogue = await in_thread(self._load_catalogue, make=True)
-                await in_thread(self._load_index, catalogue, dimension)
+                self._index = await in_thread(self._load_index, catalogue, dimension)
             return self._index
 
-    async def drop_index(self) -> None:
+    def drop_index(self, catalogue: Catalogue) -> None:
         """Delete the index, whatever its state; all documents are pending again."""
-        catalogue = await self.lock_catalogue()
-        async with self._opening:
-            await in_thread(self._drop_index, catalogue)
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+        catalogue.mark(catalogue.in_state(DocumentState.INDEXED), DocumentState.PENDING)
+        self._delete_index()
 
     def purge(self, catalogue: Catalogue) -> None:
         """Delete the documents that are being removed, and first everything that repeats them."""
-        removing = catalogue.in_state(DocumentState.REMOVING)
-        if removing:
-            ids = catalogue.ids(removing)
+        removed = catalogue.list_removed()
+        if removed:
+            _, ids, sources = zip(*removed, strict=True)
             responses = ResponseCache(self.path / RESPONSES_FILE)
             responses.remove(ids)
             responses.close()
-            _erase_traces(self.path, ids, catalogue.sources_only_of(removing))
-        catalogue.purge(removing)
+            kept = {info.source for info in catalogue.infos()}
+            _erase_traces(self.path, ids, set(sources) - kept)
+        catalogue.purge([number for number, *_ in removed])
 
     def close(self) -> None:
         """Close everything. Safe to call twice."""
@@ -189,9 +197,24 @@ class LibraryStore:
             self._empty.close()
             self._empty = None
 
-    async def _hold(self, on_wait: Callable[[str], None] | None = None) -> None:
-        """Get ready to write."""
+    async def _hold(self) -> None:
+        """Get ready to write. Several may; to the first one others leave what is pending."""
         await in_thread(self._check_folder)
+        await in_thread(self._try_lock)
+
+    def _try_lock(self) -> bool:
+        """Take the lock of the folder, unless another process has it; return whether it is held."""
+        what = f"cannot open the library {self.path}"
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            return False
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise disk_full(what) from error
+            hint = "name a folder you can write with --library"
+            raise LibraryError(what, error.strerror or str(error), hint) from error
+        return True
 
     def _check_folder(self) -> None:
         if self.path.exists() and not self.path.is_dir():
@@ -205,7 +228,7 @@ class LibraryStore:
                 error.strerror or str(error),
                 "name another folder with --library",
             ) from error
-        if self.catalogue_name not in names and not names <= self.own_names:
+        if self.catalogue_name not in names and not names <= _OURS:
             raise self._not_a_library("the folder holds other files")
 
     def _not_a_library(self, why: str) -> LibraryDamaged:
@@ -228,14 +251,16 @@ class LibraryStore:
         file = self.path / self.catalogue_name
         return Catalogue(Database(file, self._wait)) if make or file.exists() else None
 
-    def _load_index(self, catalogue: Catalogue, dimension: int | None) -> None:
-        assert isinstance(catalogue, Catalogue)
+    def _load_index(self, catalogue: Catalogue, dimension: int | None) -> PassageStore | None:
+        files, searchable = list_vectors(self.path), catalogue.is_searchable()
+        if not (dimension or files or searchable):
+            return None  # make nothing, to find nothing
         length = int(catalogue.meta("dimension") or 0) if dimension is None else dimension
         file = name_vectors(self.path, length)
-        if not catalogue.is_searchable():
+        if not searchable:
             # No vector counts yet: those of other lengths are another embedder's.
             make_private_file(file)
-            for other in set(list_vectors(self.path)) - {file}:
+            for other in set(files) - {file}:
                 other.unlink(missing_ok=True)
         elif not file.exists():
             raise LibraryDamaged(
@@ -243,24 +268,51 @@ class LibraryStore:
                 "its passage index is missing",
                 "rebuild it with `colligate library verify --repair`",
             )
-        self._index = PassageIndex(catalogue.database, VectorFile(file, length))
-
-    def _has_index(self) -> bool:
-        return bool(list_vectors(self.path))
-
-    def _drop_index(self, catalogue: Catalogue) -> None:
-        if self._index is not None:
-            self._index.close()
-            self._index = None
-        catalogue.mark(catalogue.in_state(DocumentState.INDEXED), DocumentState.PENDING)
-        self._delete_index()
+        return PassageIndex(catalogue.database, VectorFile(file, length))
 
     def _delete_index(self) -> None:
-        assert isinstance(self._catalogue, Catalogue)
+        assert self._catalogue is not None
         with self._catalogue.database.transaction() as db:
             db.execute("DELETE FROM words")
             for file in list_vectors(self.path):
                 file.unlink(missing_ok=True)
+
+
+def make_library(path: Path | str, engine: str) -> None:
+    """Make an empty library with this engine, unless it exists; it keeps it for later commands.
+
+    Raises:
+        UsageError: it exists with another engine.
+    """
+    open_store(path, 0.0, engine).make()
+
+
+def open_store(given: Path | str, wait: float, engine: str | None) -> LibraryStore:
+    """Return the store of a folder or bucket, by the engine that it was made with."""
+    uri = find_bucket(given)
+    if not uri and (scheme := re.match(r"[a-z][a-z0-9+.-]+:/", str(given))):
+        raise UsageError(
+            f"cannot open the library {given}",
+            f"nothing keeps libraries at {scheme[0]}/",
+            "name a folder or s3://BUCKET/NAME",
+        )
+    own = Path(os.path.expanduser(given))  # noqa: PTH111 (pathlib may refuse)
+    path = home() / "buckets" / uri.removeprefix("s3://") if uri else own
+    if engine not in (None, *ENGINES):
+        hint = f"the engines are {' and '.join(ENGINES)}"
+        raise UsageError(f"no library engine {engine!r}", "its name is unknown", hint)
+    there = (each for each, name in ENGINES.items() if (path / name).exists())
+    made = "lance" if uri else next(there, None)
+    if engine and made not in (None, engine):
+        hint = "name another --library, or copy it with `colligate library copy`"
+        raise UsageError(
+            f"cannot open {uri or path} with {engine}", f"it was made with {made}", hint
+        )
+    chosen = made or engine
+    if chosen in plugins("stores"):
+        store: LibraryStore = load_plugin("stores", chosen, type)(path, wait, uri)
+        return store
+    return LibraryStore(path, wait)
 
 
 # Files that may repeat a document: a server's runs, uploads, and what was fetched.

@@ -12,7 +12,6 @@ import hashlib
 import ipaddress
 import json
 import re
-import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -129,7 +128,8 @@ async def fetch(address: str, library: Path, report: OnProgress) -> Path:
             if response.status_code == httpx2.codes.NOT_MODIFIED and known:
                 return folder / known["file"]
             if response.status_code != httpx2.codes.OK:
-                raise _refused(what, response.status_code, response.reason_phrase)
+                why = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+                raise ReadingError(what, why, _HINTS.get(response.status_code, _HINT))
             await in_thread(make_private_folder, folder)
             partial = folder / ".new"
             try:
@@ -144,7 +144,13 @@ async def fetch(address: str, library: Path, report: OnProgress) -> Path:
         why = f"it was not complete after {_SECONDS:g} seconds"
         raise ReadingError(what, why, "fetch the file and give its path") from error
     except httpx2.HTTPError as error:
-        raise ReadingError(what, *_explain(error)) from error
+        why = re.sub(r"^\[.*?\] ", "", str(error)) or type(error).__name__
+        raise ReadingError(what, why, _HINT) from error
+
+
+_LOGIN = "it may need a login: fetch the file and give its path"
+_HINTS = {401: _LOGIN, 403: _LOGIN}
+_HINT = "check the address and the network, or try again later"
 
 
 async def _receive(
@@ -156,16 +162,13 @@ async def _receive(
     total = int(stated) if stated.isdecimal() else 0
     size = 0
     report(0, total, address)
-    if total <= most:
-        async for piece in response.aiter_bytes():
-            size += len(piece)
-            if size > most:
-                break
-            file.write(piece)
-            report(min(size, total or size), total, address)
-    if max(size, total) > most:
-        what = f"cannot fetch {address}"
-        raise TooLarge(what, f"it has more than {most:,} bytes, the limit", "split it")
+    async for piece in response.aiter_bytes():
+        size += len(piece)
+        if max(size, total) > most:
+            what = f"cannot fetch {address}"
+            raise TooLarge(what, f"it has more than {most:,} bytes, the limit", "split it")
+        file.write(piece)
+        report(size, total or size, address)
 
 
 def _check_redirect(first: httpx2.URL) -> Callable[[httpx2.Request], object]:
@@ -234,32 +237,3 @@ def _keep(partial: Path, name: str, facts: dict[str, str]) -> Path:
         (folder / before["file"]).unlink(missing_ok=True)
     (folder / _RECORD).write_text(json.dumps({**facts, "file": name}), "utf-8")
     return kept
-
-
-_LOGIN = "it may need a login: fetch the file and give its path"
-_HINTS = {401: _LOGIN, 403: _LOGIN, 404: "check the address", 410: "check the address"}
-
-
-def _refused(what: str, status: int, phrase: str) -> ReadingError:
-    hint = _HINTS.get(status, "try again later" if status >= 429 else "")
-    return ReadingError(what, f"HTTP {status} {phrase}".strip(), hint)
-
-
-def _explain(error: httpx2.HTTPError) -> tuple[str, str]:
-    """Return why a fetch failed, and a hint."""
-    import httpx2
-
-    inner: BaseException | None = error
-    while inner is not None and not isinstance(inner, ssl.SSLError):
-        inner = inner.__cause__ or inner.__context__
-    if isinstance(inner, ssl.SSLCertVerificationError):
-        why = f"its certificate is not valid ({inner.verify_message})"
-        return why, "set SSL_CERT_FILE if you trust who signed it"
-    if inner is not None:
-        return "there is no secure connection to it", "check the address"
-    if isinstance(error, httpx2.TimeoutException):
-        return f"no answer within {_SECONDS_OF_SILENCE:g} seconds", "try again later"
-    if isinstance(error, httpx2.TooManyRedirects):
-        return f"it redirects more than {_MOST_REDIRECTS} times", "check the address"
-    why = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
-    return why or type(error).__name__, "check the address and the network"

@@ -173,9 +173,6 @@ class Mirror(Database):
             self._version = 0
             self.change(set_clock)
 
-    def sign(self, db: Connection) -> None:
-        """Do nothing: the store records who writes."""
-
     def _refresh(self) -> None:
         """Read the rows again if another process has changed the table."""
         if self._changing or (self._version and self.table.refresh() == self._version):

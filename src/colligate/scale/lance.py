@@ -13,11 +13,12 @@ twice they are there once.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import re
+import time
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,8 +38,9 @@ from colligate.library.store import LibraryStore
 from colligate.private import make_private_folder
 from colligate.scale.catalogue import LanceCatalogue
 from colligate.scale.index import LanceIndex
-from colligate.scale.lock import LOCK_FILE, LibraryLock, is_locked
 from colligate.scale.tables import CATALOGUE, PASSAGES, TRIES, WORDS, Table, TablesPlace
+
+_POLL = 0.1  # seconds between looks whether another process still holds the lock
 
 _WRITER, _ERASING = "writer:", "erasing: "
 
@@ -52,11 +54,9 @@ class LanceStore(LibraryStore):
     """
 
     catalogue_name = CATALOGUE
-    own_names = frozenset({*LibraryStore.own_names, LOCK_FILE})
 
     def __init__(self, path: Path, wait: float, uri: str = "") -> None:
         super().__init__(path, wait)
-        self._lock: LibraryLock | None = None
         self.uri = uri or str(path)
         self._in_bucket = bool(uri)
         self._is_checked = self._is_erasing = False
@@ -64,9 +64,9 @@ class LanceStore(LibraryStore):
         http = {"allow_http": "true"} if uri and _endpoint().startswith("http:") else {}
         self._place = TablesPlace(self.uri, self._is_alone, http)
 
-    async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> Catalogue:
+    async def lock_catalogue(self) -> Catalogue:
         """Take the lock of a folder, or record in a bucket that this process writes."""
-        catalogue = await super().lock_catalogue(on_wait)
+        catalogue = await super().lock_catalogue()
         if self._in_bucket and not self._writer:
             await in_thread(self._register, catalogue, "")
         return catalogue
@@ -85,7 +85,7 @@ class LanceStore(LibraryStore):
                 each != self._writer and not _has_ended(each)
                 for each in self._catalogue.list_facts(_WRITER)
             )
-        return not self._is_alone() and is_locked(self.path)
+        return super().is_written_elsewhere()
 
     async def pin(self) -> SearchStore:
         """Return the catalogue and the index as they are now, whatever others write."""
@@ -124,7 +124,7 @@ class LanceStore(LibraryStore):
         catalogue.database.restore(name)
         catalogue.change_facts(dict.fromkeys(catalogue.list_facts(_WRITER)))
         if not kept:  # they were another embedder's, or there were none
-            self._drop_index(catalogue)
+            self.drop_index(catalogue)
 
     def _open_tables(self) -> list[Table]:
         """Open the catalogue's table, then those of the passages and words, if there are any."""
@@ -144,10 +144,7 @@ class LanceStore(LibraryStore):
 
     @property
     def _is_writing(self) -> bool:
-        return bool(self._writer) or (self._lock is not None and self._lock.held)
-
-    def _has_index(self) -> bool:
-        return self._is_writing
+        return bool(self._writer) or self._lock.is_locked
 
     def _is_alone(self) -> bool:
         return self._is_erasing if self._in_bucket else self._is_writing
@@ -174,24 +171,28 @@ class LanceStore(LibraryStore):
                     "wait; if its machine is gone, `colligate library erase --force`",
                 )
 
-    async def _hold(self, on_wait: Callable[[str], None] | None = None) -> None:
-        if not self._in_bucket:
-            self._lock = self._lock or LibraryLock(self.path)
-            if not self._lock.held:
-                await super()._hold()
-                await self._lock.acquire(self._wait, on_wait)
-        elif not self._is_checked:
-            make_private_folder(self.path)
-            await in_thread(check_conditional_put, self.uri)
-            self._is_checked = True
+    async def _hold(self) -> None:
+        if self._in_bucket:
+            if not self._is_checked:
+                make_private_folder(self.path)
+                await in_thread(check_conditional_put, self.uri)
+                self._is_checked = True
+        elif not self._lock.is_locked:
+            await in_thread(self._check_folder)
+            deadline = time.monotonic() + self._wait
+            while not await in_thread(self._try_lock):
+                if time.monotonic() >= deadline:
+                    hint = "stop it, wait for it with --wait SECONDS, or name another --library"
+                    why = "another process is writing it"
+                    raise LibraryLocked(f"cannot open the library {self.path}", why, hint)
+                await asyncio.sleep(_POLL)
 
     def close(self) -> None:
         """Close everything and release the lock. Safe to call twice."""
-        if self._catalogue is not None and self._lock is not None and self._lock.held:
+        if self._catalogue is not None and self._lock.is_locked:
             self._catalogue.checkpoint()
         super().close()
-        if self._lock is not None:
-            self._lock.release()
+        self._lock.release()
 
     def _check_folder(self) -> None:
         if not self._in_bucket:
@@ -203,7 +204,7 @@ class LanceStore(LibraryStore):
             return LanceCatalogue.open(table, read_only=not writable)
         return LanceCatalogue.make(self._place) if make else None
 
-    def _load_index(self, catalogue: Catalogue, dimension: int | None) -> None:
+    def _load_index(self, catalogue: Catalogue, dimension: int | None) -> PassageStore | None:
         table = self._place.open(PASSAGES)
         index = LanceIndex(table, self._place) if table else None
         searchable = catalogue.is_searchable()
@@ -218,7 +219,7 @@ class LanceStore(LibraryStore):
                 "its passages are missing",
                 "rebuild them with `colligate library verify --repair`",
             )
-        self._index = index
+        return index
 
     def _delete_index(self) -> None:
         self._place.delete(WORDS)

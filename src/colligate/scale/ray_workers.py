@@ -72,9 +72,6 @@ class RayParsers:
                 self._tasks.discard(task)
             return read
 
-    def grow(self) -> None:
-        """Do nothing: a slow file holds up one worker of many."""
-
     def close(self) -> None:
         """End what is being read, here and on the workers."""
         self._here.close()
