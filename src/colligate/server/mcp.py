@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, field
 from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from pydantic import Field
@@ -48,6 +48,11 @@ try:
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
 except ImportError as error:
     raise MissingExtra.of(error, "the MCP server needs mcp", "mcp") from error
+
+if TYPE_CHECKING:
+    from colligate.server.state import ServerState
+
+AnswerService: TypeAlias = "SingleLibrary | ServerState"
 
 _INSTRUCTIONS = """\
 Answers questions over the user's own documents; every citation is a place in one of them.
@@ -95,24 +100,9 @@ def make_http_endpoint(
     return StreamableHTTPASGIApp(server.session_manager), server.session_manager.run()
 
 
-class AnswerService(Protocol):
-    """Libraries by name, and questions answered over them."""
-
-    def unread(self, library: str = DEFAULT_LIBRARY) -> int:
-        """Return how many files are still to be read; calls are answered without them."""
-
-    async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
-        """Return what one library holds."""
-
-    async def answer(
-        self, request: AskRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
-    ) -> dict[str, Any]:
-        """Return the object of `ask --json`; the run stops when the caller is cancelled."""
-
-
 @dataclass
 class SingleLibrary:
-    """An `AnswerService` over the library of one engine: the files in `paths`, or all of it.
+    """The library of one engine, for a client of its own: the files in `paths`, or all of it.
 
     The paths are read again each time, so that files added or changed meanwhile are seen. A call
     waits `patience` seconds for that, then is answered over what has been read so far.
@@ -133,6 +123,7 @@ class SingleLibrary:
         return self._reading
 
     def unread(self, library: str = DEFAULT_LIBRARY) -> int:
+        """Return how many files are still to be read; calls are answered without them."""
         if self._reading is None or self._reading.done():
             return 0
         return max(1, self._unread)  # the last one is read and not indexed yet
@@ -163,6 +154,7 @@ class SingleLibrary:
         return reading.result().document_ids
 
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
+        """Return what the library holds."""
         _require_default(library)
         documents = await self._find_documents()
         opened = await self.engine.open_library()
@@ -171,6 +163,7 @@ class SingleLibrary:
     async def answer(
         self, request: AskRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
     ) -> dict[str, Any]:
+        """Return the object of `ask --json`; the run stops when the caller is cancelled."""
         _require_default(library)
         parameters = [f"{name}={value}" for name, value in request.parameters.items()]
         answer = await self.engine.ask(

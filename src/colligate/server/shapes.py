@@ -166,12 +166,6 @@ class LibraryShape(TypedDict):
     passages: int
 
 
-class JobStarted(TypedDict):
-    """The job that reads the files."""
-
-    job: str
-
-
 class FileProblem(TypedDict):
     """A file that could not be read, why, and what to do about it."""
 
