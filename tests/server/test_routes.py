@@ -13,7 +13,6 @@ from colligate.models import Capability
 from colligate.settings import Named, Settings
 from colligate.testing import ScriptedModel
 from support.http_server import DEFAULT, QUESTION, RULES, parse_events, quoting, until
-from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
 NAMES_A_MODEL = re.compile("adapter|encoder|classifier|expert|nli|reflection|model")
 
@@ -214,20 +213,6 @@ async def test_half_a_surrogate_pair_in_a_document_does_no_harm(serve):
 # Runs: followed, replayed, kept, forgotten.
 
 
-async def test_events_stream_and_end_with_the_answer(client):
-    response = await client.ask(stream=True)
-    run = response.text.partition('{"id": "')[2].partition('"')[0]
-    streamed = await client.events(f"/api/runs/{run}/events")
-    names = [name for name, _ in streamed]
-    assert names[0] == "run"
-    assert names[-1] == "answer"
-    assert set(names[1:-1]) == {"event"}
-    steps = [data["event"] for name, data in streamed if name == "event"]
-    assert (steps[0], steps[-1]) == ("retrieved", "answered")
-    assert all("messages" not in data for _, data in streamed)
-    assert (await client.get(f"/api/runs/{run}/events")).text == response.text
-
-
 KINDS = {
     "md": ("text/markdown; charset=utf-8", b"# Where do bicycles stand? hall"),
     "html": ("text/html; charset=utf-8", b"<!doctype html>"),
@@ -254,41 +239,43 @@ async def test_an_answer_is_downloaded_as_a_file(serve, held):
         assert (await client.get("/api/runs/none/answer.md")).status_code == 404
 
 
-async def test_a_replay_resumes_after_the_last_event_seen_and_shows_prompts_if_asked(client):
-    run = (await client.ask()).json()["run"]
-    path = f"/api/runs/{run}/events"
-    whole = await client.events(path)
+async def test_events_stream_and_a_replay_resumes_after_the_last_one_seen(client):
+    response = await client.ask(stream=True)
+    (run,) = await client.listed("runs")
+    path = f"/api/runs/{run['id']}/events"
+    assert (await client.get(path)).text == response.text
+    whole = parse_events(response.text)
+    assert [name for name, _ in whole] == ["run", *["event"] * (len(whole) - 2), "answer"]
+    steps = [data["event"] for _, data in whole[1:-1]]
+    assert (steps[0], steps[-1]) == ("retrieved", "answered")
+    assert all("messages" not in data for _, data in whole)
     for last_seen, skipped in (("2", 2), *((x, 0) for x in ("-1", "x", "", "9" * 5000, "\u00b2"))):
         headers = {"Last-Event-ID": last_seen.encode("latin-1")}
         sent = parse_events((await client.get(path, headers=headers)).text)
         assert sent[1:] == whole[1 + skipped :], last_seen
-    (step,) = [
-        e for _, e in await client.events(f"{path}?prompts=true") if e.get("event") == "asked"
-    ]
+    prompted = await client.events(f"{path}?prompts=true")
+    (step,) = [data for _, data in prompted if data.get("event") == "asked"]
     assert QUESTION in step["messages"][-1]["content"]
-    assert (await client.delete(f"/api/runs/{run}")).status_code == 204
-    assert (await client.get(f"/api/runs/{run}")).status_code == 404
+    assert (await client.delete(f"/api/runs/{run['id']}")).status_code == 204
+    assert (await client.get(f"/api/runs/{run['id']}")).status_code == 404
     assert await client.listed("runs") == []
 
 
-async def test_runs_and_libraries_survive_a_restart(serve):
+async def test_runs_and_libraries_survive_a_restart(serve, tmp_path):
+    """A run that a killed server left is listed as cancelled."""
     async with serve(files=RULES) as client:
         await client.post("/api/libraries", json={"name": "other"})
         answer = (await client.ask()).json()
-        before = (await client.get(f"/api/runs/{answer['run']}/events")).text
+        path = f"/api/runs/{answer['run']}"
+        before = (await client.get(f"{path}/events")).text
     async with serve() as client:
         libraries = (await client.get("/api/libraries")).json()
         assert [each["name"] for each in libraries] == ["default", "other"]
         (run,) = await client.listed("runs")
         assert run["found"] is True
-        assert (await client.get(f"/api/runs/{run['id']}")).json()["answer"] == answer
-        assert (await client.get(f"/api/runs/{run['id']}/events")).text == before
-
-
-async def test_a_run_that_a_killed_server_left_is_listed_as_cancelled(serve, tmp_path):
-    async with serve(files=RULES) as client:
-        run = (await client.ask()).json()["run"]
-    summary = tmp_path / "papers" / "runs" / f"{run}.json"
+        assert (await client.get(path)).json()["answer"] == answer
+        assert (await client.get(f"{path}/events")).text == before
+    summary = tmp_path / "papers" / "runs" / f"{answer['run']}.json"
     kept = json.loads(summary.read_text())
     del kept["answer"]
     summary.write_text(json.dumps(kept | {"state": "running", "found": None}))
@@ -296,8 +283,8 @@ async def test_a_run_that_a_killed_server_left_is_listed_as_cancelled(serve, tmp
     async with serve() as client:
         (found,) = await client.listed("runs")
         assert found["state"] == "cancelled"
-        assert "problem" in (await client.get(f"/api/runs/{run}")).json()
-        assert '"event": "retrieved"' in (await client.get(f"/api/runs/{run}/events")).text
+        assert "problem" in (await client.get(path)).json()
+        assert '"event": "retrieved"' in (await client.get(f"{path}/events")).text
 
 
 async def test_the_last_runs_are_kept(serve, tmp_path):
@@ -305,32 +292,3 @@ async def test_the_last_runs_are_kept(serve, tmp_path):
         ids = [(await client.ask()).json()["run"] for _ in range(3)]
         assert [run["id"] for run in await client.listed("runs")] == ids[:0:-1]
         assert len(list((tmp_path / "papers" / "runs").iterdir())) == 4
-
-
-# Strategies of other packages.
-
-
-async def test_a_strategy_from_outside_is_listed_and_its_events_have_lines(serve, tmp_path):
-    with installed(tmp_path / "site", TOY_STRATEGY, TOY_ENTRY_POINTS):
-        async with serve(files={**RULES, "attic.md": "# Attic\n\nTrunks.\n"}) as client:
-            strategies = (await client.get("/api/about")).json()["strategies"]
-            (toy,) = [each for each in strategies if each["name"] == "toy"]
-            assert toy["summary"] == "Name the first document"
-            assert toy["runs"] is True
-            (parameter,) = toy["parameters"]
-            assert parameter["name"] == "backwards"
-            assert parameter["description"] == "begin with the last title"
-            models = (await client.get("/v1/models")).json()["data"]
-            assert "colligate/toy" in {model["id"] for model in models}
-            response = await client.ask(strategy="toy", stream=True, parameters={"backwards": True})
-            streamed = parse_events(response.text)
-            (event,) = [data for _, data in streamed if data.get("event") == "sorted"]
-            assert event["line"] == "titles in order: 2"
-            assert len(event["spans"]) == 2
-            name, answer = streamed[-1]
-            assert (name, answer["answer"]) == ("answer", "Rules")
-    async with serve() as client:  # not installed any more: its runs still replay
-        (run,) = await client.listed("runs")
-        replayed = await client.events(f"/api/runs/{run['id']}/events")
-        assert event in [data for _, data in replayed]
-        assert (await client.ask(strategy="toy")).status_code == 422

@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from colligate.cli import main
+from colligate.server.tokens import Right, TokenFile
 from support.http_server import DEFAULT, QUESTION, RULES, Command, form_of, until
 
 
@@ -63,17 +64,26 @@ def answering(
             yield client, lines
 
 
-def test_the_command_serves_and_stops_once_the_answer_is_out(command, openai_server):
-    """Beyond this machine, with a token that was made, and is shown once."""
-    serving = command("--host", "0.0.0.0")
-    token = serving.line(r"token: (\S+)")
-    with answering(serving, openai_server, token) as (client, lines):
+def test_the_command_serves_and_stops_once_the_answer_is_out(command, openai_server, tmp_path):
+    tokens = TokenFile(tmp_path / "tokens.json")
+    ana = tokens.make("ana", [Right.ADMIN])
+    serving = command("--host", "0.0.0.0", "--tokens", str(tokens.path))
+    with answering(serving, openai_server, ana) as (client, lines):
         assert httpx2.get(client.base_url.join("api/about"), trust_env=False).status_code == 401
         serving.process.send_signal(signal.SIGTERM)
         openai_server.release()
         assert any(line.startswith("event: answer") for line in lines)
     assert serving.stop() == 0, serving.said
     assert "Traceback" not in serving.said
+    assert "ana POST '/api/libraries/default/ask' 200" in serving.said
+
+
+def test_beyond_this_machine_a_token_is_made_and_shown_once(command):
+    serving = command("--host", "0.0.0.0")
+    token = serving.line(r"token: (\S+)")
+    with serving.client(Authorization=f"Bearer {token}") as client:
+        assert client.get("/api/about").status_code == 200
+    assert serving.stop() == 0
     assert serving.said.count(token) == 1
 
 

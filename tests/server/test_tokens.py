@@ -187,15 +187,3 @@ def test_the_command_makes_lists_and_revokes(tokens, capsys):
     assert run("revoke", "ana")[0] == 0
     assert run("revoke", "ana")[0] == 2
     assert [each.name for each in tokens.read()] == ["ben"]
-
-
-def test_the_command_serves_with_named_tokens_beside_its_own(command, tokens):
-    ana = tokens.make("ana", [Right.READ])
-    serving = command("--tokens", str(tokens.path), "--token", OWNER)
-    with serving.client() as client:
-        assert client.get("/api/about").status_code == 401
-        assert client.get("/api/about", headers=bearer(ana)).status_code == 200
-        assert client.get("/metrics", headers=bearer(OWNER)).status_code == 200
-    assert serving.stop() == 0, serving.said
-    assert "ana GET '/api/about' 200" in serving.said
-    assert OWNER not in serving.said

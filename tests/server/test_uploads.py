@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from colligate.errors import WeightsUnavailable
-from colligate.server.uploads import UploadJob, delete_files, safe_name, store_file
+from colligate.server.uploads import delete_files, safe_name, store_file
 from support.http_server import DEFAULT, form_of, until
 
 FILES = f"{DEFAULT}/files"
@@ -142,14 +142,6 @@ async def test_a_job_under_way_can_be_stopped(serve, monkeypatch):
             name, ended = (await client.events(f"/api/jobs/{job}/events"))[-1]
             assert (name, ended["state"]) == ("done", "cancelled")
         assert (await client.get("/api/jobs/nothing")).status_code == 404
-
-
-async def test_whoever_follows_a_job_always_gets_its_end():
-    job = UploadJob(library="default", state="running")
-    following = job.follow()
-    assert (await anext(following))["state"] == "running"
-    job.update(state="done")  # while the first state is being sent
-    assert [each["state"] async for each in following] == ["done"]
 
 
 NAMES = [

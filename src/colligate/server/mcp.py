@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
@@ -201,11 +202,24 @@ Offset = Annotated[int, Field(ge=0)]
 
 
 def _tool(server: MCPServer[None], title: str) -> Callable[[Tool], Tool]:
-    """Add a tool that only reads; its docstring is the description that a model gets."""
+    """Add a tool that only reads; its docstring is the description that a model gets.
+
+    colligate's own errors are sent to the client's model as results.
+    """
 
     def add(tool: Tool) -> Tool:
+        @wraps(tool)
+        async def answer(*given: Any, **named: Any) -> Any:
+            try:
+                return await tool(*given, **named)
+            except Exception as error:
+                found = cause(error)  # of strategies whose tasks failed together
+                if isinstance(found, ColligateError):
+                    raise ToolError(str(found)) from error
+                raise
+
         description = cleandoc(tool.__doc__ or "")
-        server.add_tool(tool, title=title, description=description, annotations=_READS)
+        server.add_tool(answer, title=title, description=description, annotations=_READS)
         return tool
 
     return add
@@ -234,9 +248,6 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         Takes from seconds to minutes. When the documents do not hold the answer it says so.
         """
 
-        async def report(seen: int, line: str) -> None:
-            await context.report_progress(seen, message=line)
-
         asked = AskRequest(
             question=question,
             strategy=strategy,
@@ -245,9 +256,8 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             yes=yes,
             history=history,
         )
-        with _as_tool_errors():
-            async with forward_progress(report) as on_event:
-                answer = await service.answer(asked, library, on_event)
+        async with forward_progress(context) as on_event:
+            answer = await service.answer(asked, library, on_event)
         if left := service.unread(library):
             them = "it" if left == 1 else "them"
             missing = f"{pluralize(left, 'file')} not read yet: ask again later to include {them}"
@@ -276,15 +286,14 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
 
         Files that are `unread` were not searched yet. The `uri` of a passage is its text.
         """
-        with _as_tool_errors():
-            sources = await service.open_sources(library)
-            if documents is not None:
-                infos = await sources.documents()
-                documents = [find_document(each, infos) for each in documents]
-            if where:
-                met = await select_documents(sources, where)
-                documents = [each for each in met if documents is None or each in documents]
-            hits = await sources.search(query, k=k, mode=SearchMode(mode), documents=documents)
+        sources = await service.open_sources(library)
+        if documents is not None:
+            infos = await sources.documents()
+            documents = [find_document(each, infos) for each in documents]
+        if where:
+            met = await select_documents(sources, where)
+            documents = [each for each in met if documents is None or each in documents]
+        hits = await sources.search(query, k=k, mode=SearchMode(mode), documents=documents)
         return {
             "passages": [
                 {**describe_passage(hit), "uri": _uri(hit.passage.span, library)} for hit in hits
@@ -312,20 +321,19 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
 
         The result lists the sections below, and where to continue reading (`next` as `start`).
         """
-        with _as_tool_errors():
-            sources = await service.open_sources(library)
-            try:
-                source = await sources.document(document)
-            except UnknownDocument:
-                named = find_document(document, await sources.documents())
-                source = await sources.document(named)
-            node = _find_section(source, headings) if headings else source.tree.root
-            begin = node.span.start if start is None else start
-            if not node.span.start <= begin <= node.span.end:
-                raise UsageError(f"character {begin} is outside", f"the section is {node.span}")
-            if end is not None:
-                most = min(most, source.span(begin, end).end - begin)
-            return _section_text(source, node, begin, most, library)
+        sources = await service.open_sources(library)
+        try:
+            source = await sources.document(document)
+        except UnknownDocument:
+            named = find_document(document, await sources.documents())
+            source = await sources.document(named)
+        node = _find_section(source, headings) if headings else source.tree.root
+        begin = node.span.start if start is None else start
+        if not node.span.start <= begin <= node.span.end:
+            raise UsageError(f"character {begin} is outside", f"the section is {node.span}")
+        if end is not None:
+            most = min(most, source.span(begin, end).end - begin)
+        return _section_text(source, node, begin, most, library)
 
     @_tool(server, "List the documents")
     async def list_documents(
@@ -337,8 +345,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
 
         `next` is the offset of more; `unread` files are still to be read.
         """
-        with _as_tool_errors():
-            infos = await (await service.open_sources(library)).documents()
+        infos = await (await service.open_sources(library)).documents()
         end = offset + limit
         return {
             "documents": [
@@ -380,22 +387,8 @@ def _add_resources(server: MCPServer[None], service: AnswerService) -> None:
         return await text(library, document, start, end)
 
 
-@contextmanager
-def _as_tool_errors() -> Iterator[None]:
-    """Send colligate's own errors to the client's model as results."""
-    try:
-        yield
-    except Exception as error:
-        found = cause(error)  # of strategies whose tasks failed together
-        if isinstance(found, ColligateError):
-            raise ToolError(str(found)) from error
-        raise
-
-
 @asynccontextmanager
-async def forward_progress(
-    report: Callable[[int, str], Awaitable[None]],
-) -> AsyncIterator[OnEvent]:
+async def forward_progress(context: Context[None]) -> AsyncIterator[OnEvent]:
     """Yield a listener whose events are reported as (how many so far, the newest one's line).
 
     Events that come during a report are skipped except for the newest, so a slow client delays
@@ -415,7 +408,7 @@ async def forward_progress(
     async def forward() -> None:
         while await arrived.wait():
             arrived.clear()
-            await report(len(lines), lines[-1])
+            await context.report_progress(len(lines), message=lines[-1])
 
     forwarding = asyncio.create_task(forward())
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,10 +11,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Route, expect
 
-from colligate.models import ChatRequest
 from colligate.testing import ScriptedModel
 from support.http_server import RULES, threaded
-from support.models import NOT_FOUND, one_by_one
+from support.models import one_by_one
 from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.real]
@@ -105,26 +103,8 @@ async def test_a_citation_leads_to_its_highlight(page, filled, ask):
     await expect(page.locator("mark.main")).not_to_be_in_viewport()
 
 
-async def test_a_follow_up_is_completed_and_the_turn_before_is_kept(page, filled, ask):
-    await ask(page, filled, DAYS)
-    await page.get_by_label("Follow-up").fill("And under the Mozilla Public License?")
-    await page.locator(".follow-up").get_by_role("button", name="Ask").click()
-    whole = f"{DAYS} And under the Mozilla Public License?"
-    await expect(page.locator(".asked-as")).to_contain_text(f"Asked as: {whole}")
-    await expect(page.locator(".outcome[aria-busy=false] .said")).to_be_visible()
-    earlier = page.locator(".earlier details")
-    await expect(earlier).to_have_count(1)
-    await earlier.get_by_text(DAYS).click()
-    await expect(earlier.locator(".said")).to_be_visible()
-    await page.get_by_role("button", name="Edit").click()
-    await expect(page.get_by_label("Question", exact=True)).to_have_value(whole)
-    # A question in the box at the top begins another conversation.
-    await page.get_by_role("button", name="Ask").first.click()
-    await expect(earlier).to_have_count(0)
-
-
 async def test_a_follow_up_keeps_its_history_and_what_it_may_read(page, filled):
-    field = page.get_by_label("Follow-up")
+    field, earlier = page.get_by_label("Follow-up"), page.locator(".earlier details")
 
     async def sent_by(act: Awaitable[None]) -> dict[str, Any]:
         async with page.expect_request("**/libraries/default/ask") as waiting:
@@ -134,21 +114,36 @@ async def test_a_follow_up_keeps_its_history_and_what_it_may_read(page, filled):
     await page.goto(f"{filled}#/ask")
     await page.get_by_text("Settings").click()
     await page.locator(".documents-choice").get_by_label("Mozilla").check()
-    await page.get_by_label("only documents that meet").fill("language=en")
+    conditions = page.get_by_label("only documents that meet")
+    await conditions.fill("title!=rent; costs; größe!=1;language=en;")
+    await page.get_by_text("For researchers").click()
+    preset = page.get_by_label(re.compile("^preset"))
+    await expect(preset).to_have_count(0)
+    await page.get_by_label("Strategy").select_option("duquad")
+    await preset.select_option("paper")
     await page.get_by_label("Question").fill(DAYS)
     first = await sent_by(page.get_by_role("button", name="Ask").click())
-    assert (len(first["documents"]), first["where"]) == (1, ["language=en"])
+    assert len(first["documents"]) == 1
+    assert first["where"] == ["title!=rent; costs", "größe!=1", "language=en"]
+    assert first["parameters"] == {"preset": "paper"}
     stopped = "And do you never reply about Mozilla?"
     await field.fill(stopped)
     sent = [await sent_by(field.press("Enter"))]
     await page.get_by_role("button", name="Stop").click()
     await expect(field).to_have_value(stopped)
-    await field.fill("And how many at most?")
+    await field.fill("And under the Mozilla Public License?")
     sent.append(await sent_by(field.press("Enter")))
-    await expect(page.locator(".earlier details")).to_have_count(1)
     for each in sent:
         assert [turn["question"] for turn in each["history"]] == [DAYS]
         assert (each["documents"], each["where"]) == (first["documents"], first["where"])
+    whole = f"{DAYS} And under the Mozilla Public License?"
+    await expect(page.locator(".asked-as")).to_contain_text(f"Asked as: {whole}")
+    await expect(earlier).to_have_count(1)
+    await earlier.get_by_text(DAYS).click()
+    await expect(earlier.locator(".said")).to_be_visible()
+    # A question in the box at the top begins another conversation.
+    await page.get_by_role("button", name="Ask").first.click()
+    await expect(earlier).to_have_count(0)
 
 
 async def test_an_answer_is_copied_downloaded_and_sent(look, filled, ask):
@@ -304,25 +299,6 @@ async def test_a_strategy_from_outside_is_shown_with_its_lines(page, ask, upload
         await expect(step.get_by_role("link")).to_have_text("Rules")
 
 
-async def test_what_is_set_is_sent(page, filled):
-    await page.goto(filled)
-    await page.get_by_label("Question").fill(DAYS)
-    await page.get_by_text("Settings").click()
-    conditions = page.get_by_label("only documents that meet")
-    await conditions.fill("title!=rent; costs; größe!=1;language=en;")
-    await page.get_by_text("For researchers").click()
-    preset = page.get_by_label(re.compile("^preset"))
-    await expect(preset).to_have_count(0)
-    await page.get_by_label("Strategy").select_option("duquad")
-    await preset.select_option("paper")
-    async with page.expect_request("**/ask") as waiting:
-        await page.get_by_role("button", name="Ask").click()
-    sent = (await waiting.value).post_data_json
-    assert sent["where"] == ["title!=rent; costs", "größe!=1", "language=en"]
-    assert sent["parameters"] == {"preset": "paper"}
-    await expect(page.locator(".said")).to_contain_text("prior to")
-
-
 async def test_three_efforts_say_what_they_take_and_a_method_replaces_them(page, filled):
     await page.goto(filled)
     efforts = page.get_by_role("group", name="Effort")
@@ -406,27 +382,6 @@ async def test_what_was_located_is_shown_until_the_run_is_stopped(look, filled):
     await expect(page.locator(".run-head")).to_contain_text("Stopped")
 
 
-class Writer(ScriptedModel):
-    """Writes a little, and never ends."""
-
-    async def chat(self, request: ChatRequest, on_token: Any = None) -> Any:
-        on_token("Bicycles stand in the yard. " * 9)
-        await asyncio.Event().wait()
-
-
-async def test_what_is_written_is_counted_until_it_is_there(page, upload, tmp_path, monkeypatch):
-    monkeypatch.setattr("colligate.core.run._SECONDS_BETWEEN_COUNTS", 0.0)
-    with threaded(tmp_path, Writer(lambda _: NOT_FOUND)) as url:
-        await upload(page, url, "own", {"rules.md": RULES["rules.md"].encode()})
-        await page.goto(f"{url}#/ask")
-        await page.get_by_label("Question").fill(DAYS)
-        await page.get_by_role("button", name="Ask").click()
-        said = page.locator(".reading")
-        await expect(said).to_have_text(re.compile(r"^The model has written about \d+ tokens$"))
-        await page.get_by_role("button", name="Stop").click()
-        await expect(page.locator(".run-head")).to_contain_text("Stopped")
-
-
 async def test_a_kept_run_is_opened_and_followed_up(page, filled, ask):
     await ask(page, filled, "What is the kept violation of a copyright holder?")
     said = await page.locator(".said").text_content()
@@ -486,19 +441,14 @@ async def test_a_long_library_is_folded_sorted_and_searched(look, served, upload
         await expect(status).to_have_text(told)
 
 
-async def test_an_answer_in_no_document_is_not_found(page, filled, ask):
-    await ask(page, filled, "Who discovered xylophonic zirconium?")
-    await expect(page.locator(".answer.not-found")).to_contain_text("Not in these documents")
-    await expect(page.get_by_role("status").filter(has_text="Not found")).to_be_visible()
-    await expect(page.locator(".sources")).to_have_count(0)
-
-
-async def test_an_error_is_shown(look, filled, ask):
+async def test_an_answer_in_no_document_and_an_error_are_shown(look, filled, ask):
     looked = await look()
     page = looked.page
+    await ask(page, filled, "Who discovered xylophonic zirconium?")
+    await expect(page.locator(".answer.not-found")).to_contain_text("Not in these documents")
+    await expect(page.locator(".sources")).to_have_count(0)
     await ask(page, filled, "How many days?", k="many")
-    problem = page.get_by_role("alert")
-    await expect(problem).to_contain_text("many")
+    await expect(page.get_by_role("alert")).to_contain_text("many")
     assert "Failed to load resource" in looked.complaints.pop()  # Chromium says so of any 4xx
 
 
