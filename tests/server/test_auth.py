@@ -15,35 +15,29 @@ from support.http_server import DEFAULT, RULES, form_of
 
 TOKEN = "a-token-of-some-length"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
-CLOSED = [
-    ("GET", "/api/about"),
-    ("GET", "/api/libraries"),
-    ("POST", f"{DEFAULT}/ask"),
-    ("POST", f"{DEFAULT}/files"),
-    ("GET", "/api/runs/x"),
-    ("DELETE", f"{DEFAULT}/documents/x"),
-    ("GET", "/api/docs/"),
-    ("GET", "/api/nothing"),
-    ("GET", "/metrics"),
-    ("GET", "/v1/models"),
-    ("POST", "/mcp"),
-]
+CLOSED = ["/api/about", "/api/runs/x", "/api/docs/", "/api/nothing", "/metrics", "/v1/models"]
 
 
 async def test_nothing_is_shown_without_the_token(serve):
     cookie = {"Cookie": f"token={TOKEN}; Authorization=Bearer {TOKEN}"}
     wrong = ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": TOKEN}, cookie)
     async with serve(token=TOKEN) as client:
-        for method, path in CLOSED:
+        for path in CLOSED:
             for headers in wrong:
-                response = await client.request(method, path, headers=headers)
+                response = await client.get(path, headers=headers)
                 assert response.status_code == 401, path
                 assert response.headers["www-authenticate"].startswith("Bearer")
-            assert (await client.request(method, path, headers=RIGHT)).status_code != 401
+            assert (await client.get(path, headers=RIGHT)).status_code != 401
+        for path in (f"{DEFAULT}/ask", f"{DEFAULT}/files", "/mcp"):
+            assert (await client.post(path)).status_code == 401
         assert (await client.get(f"/api/about?token={TOKEN}")).status_code == 401
         for path in ("/healthz", "/api/docs", "/api/openapi.json"):
             assert (await client.get(path)).status_code == 200
-        assert (await client.get("/")).status_code != 401
+        for path in ("/", "/api/about", "/healthz", "/nothing", "/api/docs"):
+            headers = (await client.get(path)).headers
+            assert headers["content-security-policy"].startswith("default-src 'self'")
+            assert "unsafe" not in headers["content-security-policy"]
+            assert headers["x-content-type-options"] == "nosniff"
 
 
 @pytest.mark.parametrize("origins", [(), ("*",)])
@@ -57,9 +51,6 @@ async def test_on_loopback_only_names_of_this_machine(serve, origins):
             for host in hosts:
                 response = await client.get("/api/libraries", headers={"Host": host})
                 assert response.status_code == status, host
-    async with serve(host="0.0.0.0", token=TOKEN) as client:
-        headers = {"Host": "papers.example", **RIGHT}
-        assert (await client.get("/api/libraries", headers=headers)).status_code == 200
     for host in ("0.0.0.0", "::", "192.168.1.2", "papers.example", ""):
         assert not is_loopback(host)
 
@@ -95,15 +86,6 @@ async def test_origins_that_were_allowed(serve):
         assert (await client.get("/api/libraries", headers=proxied)).status_code == 421
         response = await client.get("/api/libraries", headers=origin)
         assert "access-control-allow-origin" not in response.headers
-
-
-async def test_every_response_has_the_security_headers(serve):
-    async with serve(token=TOKEN) as client:
-        for path in ("/", "/api/about", "/healthz", "/nothing", "/api/docs"):
-            headers = (await client.get(path)).headers
-            assert headers["content-security-policy"].startswith("default-src 'self'")
-            assert "unsafe" not in headers["content-security-policy"]
-            assert headers["x-content-type-options"] == "nosniff"
 
 
 async def test_the_reference_lists_every_path_and_loads_nothing(serve):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -12,8 +11,6 @@ from contextlib import ExitStack, asynccontextmanager
 import httpx2
 import pytest
 
-from colligate.server.config import ServerConfig
-from colligate.server.connections import bound_connections, log_to_stderr
 from support.http_server import DEFAULT, RULES, until
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "
@@ -117,12 +114,6 @@ async def test_requests_under_way_keep_their_places(serve, held):
         assert (await client.get(f"{DEFAULT}/documents")).status_code == 200
 
 
-def test_connections_leave_half_of_the_descriptors_to_others():
-    most, backlog = bound_connections(ServerConfig(), 256)
-    assert (most, backlog) == (128, 32)
-    assert bound_connections(ServerConfig(), 1 << 20)[0] == ServerConfig().connections
-
-
 @pytest.mark.real
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of another process")
 def test_more_half_open_connections_than_descriptors_do_not_end_the_server(command):
@@ -137,10 +128,3 @@ def test_more_half_open_connections_than_descriptors_do_not_end_the_server(comma
         assert client.get("/api/about").status_code == 200
     assert serving.stop() == 0, serving.said
     assert "Traceback" not in serving.said
-
-
-def test_the_programs_own_logging_is_kept(monkeypatch):
-    root, mine = logging.getLogger(), logging.NullHandler()
-    monkeypatch.setattr(root, "handlers", [mine])
-    log_to_stderr()
-    assert root.handlers == [mine]

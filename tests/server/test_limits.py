@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -94,20 +92,6 @@ async def test_runs_wait_in_order_and_learn_their_place(serve, held):
         assert [stream[-1][0] for stream in streams] == ["answer"] * 3
 
 
-async def test_a_running_run_that_is_cancelled_frees_its_place(serve, held):
-    async with serve(held, RULES, runs=1) as client:
-        first = client.begin()
-        await until(lambda: held.now == 1)
-        (run,) = await client.listed("runs")
-        assert run["state"] == "running"
-        await client.delete(f"/api/runs/{run['id']}")
-        assert (await first).status_code == 409
-        assert held.now == 0
-        assert (await client.get(f"/api/runs/{run['id']}")).json()["state"] == "cancelled"
-        held.gate.set()
-        assert (await client.ask()).status_code == 200
-
-
 async def test_metrics_count_and_hold_no_text(serve):
     files = {"secret-plan.md": "# Hidden title\n\nThe vault is in the hall.\n"}
     async with serve(files=files) as client:
@@ -126,35 +110,23 @@ async def test_metrics_count_and_hold_no_text(serve):
 
 
 async def test_of_questions_in_the_same_moment_no_more_than_the_limit_start(serve, held):
-    async with serve(held, RULES, runs=1, waiting=2) as client:
+    async with serve(held, RULES, runs=1, waiting=3) as client:
         start = client.server.runs.start
         request = AskRequest(question="Where is the yard")
         begun = await asyncio.gather(
             *(start("default", request) for _ in range(9)), return_exceptions=True
         )
-        assert sum(isinstance(each, Busy) for each in begun) == 6
-        started = [each for each in begun if not isinstance(each, BaseException)]
-        assert len(started) == 3
-        for each in reversed(started):  # before any of them has taken a step
-            each.cancel()
-        await asyncio.gather(*(each.wait() for each in started))
-        assert {each.state for each in started} == {"cancelled"}
-        held.gate.set()
-        assert (await client.ask()).status_code == 200
-
-
-async def test_a_place_freed_while_the_next_run_is_cancelled_goes_to_the_third(serve, held):
-    async with serve(held, RULES, runs=1, waiting=3) as client:
-        start = client.server.runs.start
-        request = AskRequest(question="Where is the yard")
-        first, second, third, fourth = [await start("default", request) for _ in range(4)]
+        assert sum(isinstance(each, Busy) for each in begun) == 5
+        first, second, third, fourth = (
+            each for each in begun if not isinstance(each, BaseException)
+        )
+        fourth.cancel()  # before it has taken a step
+        await fourth.wait()
         await until(lambda: held.now == 1)
-        assert (await client.delete(f"/api/runs/{fourth.id}")).status_code == 204
-        assert fourth.state == "cancelled"
         first.cancel()  # its place is handed on while the second is on its way out
         second.cancel()
         await asyncio.gather(first.wait(), second.wait())
-        assert (first.state, second.state) == ("cancelled", "cancelled")
+        assert {each.state for each in (first, second, fourth)} == {"cancelled"}
         await until(lambda: third.state == "running")
         held.gate.set()
         await third.wait()
@@ -180,19 +152,10 @@ async def test_clients_ask_at_once_and_none_gets_anothers_answer(serve, clients)
             assert name == "answer"
             return dict(answer)
 
-        await ask(0)
-        tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0]
         answers = await asyncio.gather(*map(ask, range(clients)))
-        gc.collect()  # what a run leaves behind is what no collection frees
-        after, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
         for n, answer in enumerate(answers):
             assert answer["answer"] == f"The door of number{n} is painted shade{n}. [1]"
             (citation,) = answer["citations"]
             assert citation["title"] == f"House {n}"
         assert len({answer["run"] for answer in answers}) == clients
-        # A run leaves a line in a list behind, and while it is under way its prompt.
-        assert after - before < 8_000_000
-        assert most - before < 64_000_000
         assert {run["state"] for run in await client.listed("runs")} == {"done"}

@@ -31,34 +31,25 @@ async def test_a_removed_document_leaves_no_trace(serve, tmp_path):
         assert (await client.get(f"{DEFAULT}/documents/{yard}")).status_code == 404
 
 
-@pytest.mark.parametrize("cites", [True, False])
-async def test_an_earlier_answer_of_a_conversation_goes_with_its_document(serve, tmp_path, cites):
-    async with serve(files=FILES) as client:
-        yard = await client.document("Yard")
-        turn: dict[str, Any] = {"question": MAT, "answer": "under the mat"}
-        if cites:
-            turn["cited"] = [{"document": yard, "start": 8, "end": 20}]
-        await client.ask("Text", documents=[await client.document("B")], history=[turn])
-        (run,) = await client.listed("runs")
-        events = (await client.get(f"/api/runs/{run['id']}/events?prompts=true")).text
-        assert "under the mat" in events
-        await client.delete(f"{DEFAULT}/documents/{yard}")
-        assert await client.listed("runs") == []
-        assert list((tmp_path / "papers" / "runs").iterdir()) == []
-
-
-async def test_a_run_without_an_answer_over_whole_documents_goes_with_any_of_them(serve, tmp_path):
+@pytest.mark.parametrize("how", ["cited earlier", "said earlier", "read without an answer"])
+async def test_whatever_showed_a_run_the_text_it_goes_with_the_document(serve, tmp_path, how):
     def reply(call: Any) -> Any:
         return "no JSON" if len(model.calls) == 1 else ServerFailed("broken", "", "")
 
     model = ScriptedModel(reply)
     async with serve(model, FILES) as client:
-        answered = await client.ask(MAT, strategy="full-context")
-        assert not answered.json()["found"]
+        yard = await client.document("Yard")
+        if how == "read without an answer":
+            await client.ask(MAT, strategy="full-context")
+        else:
+            turn: dict[str, Any] = {"question": MAT, "answer": "under the mat"}
+            if how == "cited earlier":
+                turn["cited"] = [{"document": yard, "start": 8, "end": 20}]
+            await client.ask("Text", documents=[await client.document("B")], history=[turn])
         (run,) = await client.listed("runs")
         events = (await client.get(f"/api/runs/{run['id']}/events?prompts=true")).text
         assert "under the mat" in events
-        await client.delete(f"{DEFAULT}/documents/{await client.document('Yard')}")
+        await client.delete(f"{DEFAULT}/documents/{yard}")
         assert await client.listed("runs") == []
         assert list((tmp_path / "papers" / "runs").iterdir()) == []
 

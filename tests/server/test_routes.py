@@ -13,7 +13,6 @@ from colligate.models import Capability
 from colligate.settings import Named, Settings
 from colligate.testing import ScriptedModel
 from support.http_server import DEFAULT, QUESTION, RULES, parse_events, quoting, until
-from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
 NAMES_A_MODEL = re.compile("adapter|encoder|classifier|expert|nli|reflection|model")
 
@@ -77,26 +76,14 @@ async def test_a_question_may_point_back_to_the_conversation(serve, endpoint):
     ]
 
 
-async def test_a_place_of_an_earlier_answer_that_does_not_exist_is_no_error(client):
-    places = [("gone", 0, 5), ("gone", 9, 2), (await client.document("Rules"), 5, 1 << 40)]
-    cited = [{"document": name, "start": start, "end": end} for name, start, end in places]
-    turns = [{"question": QUESTION, "answer": "In the yard.", "cited": cited}]
-    assert (await client.ask(history=turns)).json()["found"]
-
-
 async def test_a_question_over_some_documents(client):
-    (other,) = (await client.add({"other.md": "# Other\n\nThey hang in the hall.\n"}))["documents"]
-    answer = (await client.ask(documents=[other])).json()
-    assert {each["document"] for each in answer["evidence"]} == {other}
-    assert (await client.ask(documents=["nothing"])).status_code == 404
-    assert (await client.ask(documents=[])).status_code == 409
-
-
-async def test_a_question_over_documents_of_some_dates(client):
     new = "# New rules\n\n1 May 2024\n\nBicycles hang in the hall.\n"
     (name,) = (await client.add({"new.md": new}))["documents"]
-    answer = (await client.ask(where=["date>=2024"])).json()
-    assert {each["document"] for each in answer["evidence"]} == {name}
+    for some in ({"where": ["date>=2024"]}, {"documents": [name]}):
+        answer = (await client.ask(**some)).json()
+        assert {each["document"] for each in answer["evidence"]} == {name}
+    assert (await client.ask(documents=["nothing"])).status_code == 404
+    assert (await client.ask(documents=[])).status_code == 409
     assert (await client.ask(where=["date>2024"])).status_code == 409  # no document meets it
     assert (await client.ask(where=["2024"])).status_code == 422
     query = {"q": "bicycles", "where": ["date>=2024", "title~rules"]}
@@ -113,6 +100,11 @@ async def test_a_question_over_documents_of_some_dates(client):
 async def test_parameters_of_a_strategy_and_what_no_question_may_be(client):
     answer = (await client.ask(strategy="retrieve-read", parameters={"k": 1})).json()
     assert len(answer["evidence"]) == 1
+    # Places of earlier answers that do not exist are no error.
+    places = [("gone", 0, 5), ("gone", 9, 2), (await client.document("Rules"), 5, 1 << 40)]
+    cited = [{"document": name, "start": start, "end": end} for name, start, end in places]
+    turn = {"question": QUESTION, "answer": "In the yard.", "cited": cited}
+    assert (await client.ask(history=[turn])).json()["found"]
     turns = ({"answer": "no question"}, {"question": "x", "cited": [{"start": 1}]}, "text")
     for wrong, says in (
         *(({"question": text}, "question") for text in ("", " \n", "x" * 8001)),
@@ -123,7 +115,8 @@ async def test_parameters_of_a_strategy_and_what_no_question_may_be(client):
         refused = await client.ask(**wrong)
         assert refused.status_code == 422, wrong
         assert says in refused.text
-    assert len(await client.listed("runs")) == 2  # one was answered, one began and was too dear
+    # Two were answered, one began and was too dear.
+    assert len(await client.listed("runs")) == 3
 
 
 async def test_no_client_names_a_model_or_a_folder_to_load_that_was_not_allowed(serve):
@@ -186,7 +179,7 @@ async def test_trees_pages_and_ranges(client):
     assert len(first["text"] + rest["text"]) == first["characters"]
 
 
-async def test_libraries_are_apart(client):
+async def test_libraries_are_apart(client, tmp_path):
     for name, status in (("other", 201), ("other", 409), ("../other", 422)):
         assert (await client.post("/api/libraries", json={"name": name})).status_code == status
     await client.add({"sheds.md": "# Sheds\n\nBicycles hang in the hall.\n"}, library="other")
@@ -199,10 +192,7 @@ async def test_libraries_are_apart(client):
     assert [each["name"] for each in (await client.get("/api/libraries")).json()] == ["default"]
     assert (await client.get(f"/api/runs/{answer['run']}")).status_code == 404
     assert (await client.delete("/api/libraries/default")).status_code == 409
-
-
-async def test_a_path_is_not_a_document(client, tmp_path):
-    """`Library.remove` takes files and folders as well; over HTTP only ids are meant."""
+    # `Library.remove` takes files and folders as well; over HTTP only ids are meant.
     folder = str(tmp_path / "papers" / "files").replace("/", "%2F")
     assert (await client.delete(f"{DEFAULT}/documents/{folder}")).status_code == 404
     assert len(await client.listed("documents")) == 1
@@ -221,20 +211,6 @@ async def test_half_a_surrogate_pair_in_a_document_does_no_harm(serve):
 
 
 # Runs: followed, replayed, kept, forgotten.
-
-
-async def test_events_stream_and_end_with_the_answer(client):
-    response = await client.ask(stream=True)
-    run = response.text.partition('{"id": "')[2].partition('"')[0]
-    streamed = await client.events(f"/api/runs/{run}/events")
-    names = [name for name, _ in streamed]
-    assert names[0] == "run"
-    assert names[-1] == "answer"
-    assert set(names[1:-1]) == {"event"}
-    steps = [data["event"] for name, data in streamed if name == "event"]
-    assert (steps[0], steps[-1]) == ("retrieved", "answered")
-    assert all("messages" not in data for _, data in streamed)
-    assert (await client.get(f"/api/runs/{run}/events")).text == response.text
 
 
 KINDS = {
@@ -263,41 +239,43 @@ async def test_an_answer_is_downloaded_as_a_file(serve, held):
         assert (await client.get("/api/runs/none/answer.md")).status_code == 404
 
 
-async def test_a_replay_resumes_after_the_last_event_seen_and_shows_prompts_if_asked(client):
-    run = (await client.ask()).json()["run"]
-    path = f"/api/runs/{run}/events"
-    whole = await client.events(path)
+async def test_events_stream_and_a_replay_resumes_after_the_last_one_seen(client):
+    response = await client.ask(stream=True)
+    (run,) = await client.listed("runs")
+    path = f"/api/runs/{run['id']}/events"
+    assert (await client.get(path)).text == response.text
+    whole = parse_events(response.text)
+    assert [name for name, _ in whole] == ["run", *["event"] * (len(whole) - 2), "answer"]
+    steps = [data["event"] for _, data in whole[1:-1]]
+    assert (steps[0], steps[-1]) == ("retrieved", "answered")
+    assert all("messages" not in data for _, data in whole)
     for last_seen, skipped in (("2", 2), *((x, 0) for x in ("-1", "x", "", "9" * 5000, "\u00b2"))):
         headers = {"Last-Event-ID": last_seen.encode("latin-1")}
         sent = parse_events((await client.get(path, headers=headers)).text)
         assert sent[1:] == whole[1 + skipped :], last_seen
-    (step,) = [
-        e for _, e in await client.events(f"{path}?prompts=true") if e.get("event") == "asked"
-    ]
+    prompted = await client.events(f"{path}?prompts=true")
+    (step,) = [data for _, data in prompted if data.get("event") == "asked"]
     assert QUESTION in step["messages"][-1]["content"]
-    assert (await client.delete(f"/api/runs/{run}")).status_code == 204
-    assert (await client.get(f"/api/runs/{run}")).status_code == 404
+    assert (await client.delete(f"/api/runs/{run['id']}")).status_code == 204
+    assert (await client.get(f"/api/runs/{run['id']}")).status_code == 404
     assert await client.listed("runs") == []
 
 
-async def test_runs_and_libraries_survive_a_restart(serve):
+async def test_runs_and_libraries_survive_a_restart(serve, tmp_path):
+    """A run that a killed server left is listed as cancelled."""
     async with serve(files=RULES) as client:
         await client.post("/api/libraries", json={"name": "other"})
         answer = (await client.ask()).json()
-        before = (await client.get(f"/api/runs/{answer['run']}/events")).text
+        path = f"/api/runs/{answer['run']}"
+        before = (await client.get(f"{path}/events")).text
     async with serve() as client:
         libraries = (await client.get("/api/libraries")).json()
         assert [each["name"] for each in libraries] == ["default", "other"]
         (run,) = await client.listed("runs")
         assert run["found"] is True
-        assert (await client.get(f"/api/runs/{run['id']}")).json()["answer"] == answer
-        assert (await client.get(f"/api/runs/{run['id']}/events")).text == before
-
-
-async def test_a_run_that_a_killed_server_left_is_listed_as_cancelled(serve, tmp_path):
-    async with serve(files=RULES) as client:
-        run = (await client.ask()).json()["run"]
-    summary = tmp_path / "papers" / "runs" / f"{run}.json"
+        assert (await client.get(path)).json()["answer"] == answer
+        assert (await client.get(f"{path}/events")).text == before
+    summary = tmp_path / "papers" / "runs" / f"{answer['run']}.json"
     kept = json.loads(summary.read_text())
     del kept["answer"]
     summary.write_text(json.dumps(kept | {"state": "running", "found": None}))
@@ -305,8 +283,8 @@ async def test_a_run_that_a_killed_server_left_is_listed_as_cancelled(serve, tmp
     async with serve() as client:
         (found,) = await client.listed("runs")
         assert found["state"] == "cancelled"
-        assert "problem" in (await client.get(f"/api/runs/{run}")).json()
-        assert '"event": "retrieved"' in (await client.get(f"/api/runs/{run}/events")).text
+        assert "problem" in (await client.get(path)).json()
+        assert '"event": "retrieved"' in (await client.get(f"{path}/events")).text
 
 
 async def test_the_last_runs_are_kept(serve, tmp_path):
@@ -314,32 +292,3 @@ async def test_the_last_runs_are_kept(serve, tmp_path):
         ids = [(await client.ask()).json()["run"] for _ in range(3)]
         assert [run["id"] for run in await client.listed("runs")] == ids[:0:-1]
         assert len(list((tmp_path / "papers" / "runs").iterdir())) == 4
-
-
-# Strategies of other packages.
-
-
-async def test_a_strategy_from_outside_is_listed_and_its_events_have_lines(serve, tmp_path):
-    with installed(tmp_path / "site", TOY_STRATEGY, TOY_ENTRY_POINTS):
-        async with serve(files={**RULES, "attic.md": "# Attic\n\nTrunks.\n"}) as client:
-            strategies = (await client.get("/api/about")).json()["strategies"]
-            (toy,) = [each for each in strategies if each["name"] == "toy"]
-            assert toy["summary"] == "Name the first document"
-            assert toy["runs"] is True
-            (parameter,) = toy["parameters"]
-            assert parameter["name"] == "backwards"
-            assert parameter["description"] == "begin with the last title"
-            models = (await client.get("/v1/models")).json()["data"]
-            assert "colligate/toy" in {model["id"] for model in models}
-            response = await client.ask(strategy="toy", stream=True, parameters={"backwards": True})
-            streamed = parse_events(response.text)
-            (event,) = [data for _, data in streamed if data.get("event") == "sorted"]
-            assert event["line"] == "titles in order: 2"
-            assert len(event["spans"]) == 2
-            name, answer = streamed[-1]
-            assert (name, answer["answer"]) == ("answer", "Rules")
-    async with serve() as client:  # not installed any more: its runs still replay
-        (run,) = await client.listed("runs")
-        replayed = await client.events(f"/api/runs/{run['id']}/events")
-        assert event in [data for _, data in replayed]
-        assert (await client.ask(strategy="toy")).status_code == 422

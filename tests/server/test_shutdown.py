@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from colligate.cli import main
+from colligate.server.tokens import Right, TokenFile
 from support.http_server import DEFAULT, QUESTION, RULES, Command, form_of, until
 
 
@@ -49,11 +50,11 @@ async def test_a_run_that_takes_too_long_is_recorded_as_cancelled(serve, held):
 
 @contextmanager
 def answering(
-    serving: Command, openai_server: Any
+    serving: Command, openai_server: Any, token: str = "none"
 ) -> Iterator[tuple[httpx2.Client, Iterator[str]]]:
     """The lines of a stream whose model is being asked and does not reply yet."""
     body = {"question": QUESTION, "stream": True}
-    with serving.client() as client:
+    with serving.client(Authorization=f"Bearer {token}") as client:
         job = client.post(f"{DEFAULT}/files", files=form_of(RULES)).json()["job"]
         assert "event: done" in client.get(f"/api/jobs/{job}/events").text
         openai_server.hold()
@@ -63,14 +64,27 @@ def answering(
             yield client, lines
 
 
-def test_the_command_serves_and_stops_once_the_answer_is_out(command, openai_server):
-    serving = command()
-    with answering(serving, openai_server) as (_, lines):
+def test_the_command_serves_and_stops_once_the_answer_is_out(command, openai_server, tmp_path):
+    tokens = TokenFile(tmp_path / "tokens.json")
+    ana = tokens.make("ana", [Right.ADMIN])
+    serving = command("--host", "0.0.0.0", "--tokens", str(tokens.path))
+    with answering(serving, openai_server, ana) as (client, lines):
+        assert httpx2.get(client.base_url.join("api/about"), trust_env=False).status_code == 401
         serving.process.send_signal(signal.SIGTERM)
         openai_server.release()
         assert any(line.startswith("event: answer") for line in lines)
     assert serving.stop() == 0, serving.said
     assert "Traceback" not in serving.said
+    assert "ana POST '/api/libraries/default/ask' 200" in serving.said
+
+
+def test_beyond_this_machine_a_token_is_made_and_shown_once(command):
+    serving = command("--host", "0.0.0.0")
+    token = serving.line(r"token: (\S+)")
+    with serving.client(Authorization=f"Bearer {token}") as client:
+        assert client.get("/api/about").status_code == 200
+    assert serving.stop() == 0
+    assert serving.said.count(token) == 1
 
 
 def test_a_second_signal_ends_the_waiting(command, openai_server, tmp_path):
@@ -90,17 +104,6 @@ def refuses(url: httpx2.URL) -> bool:
     except httpx2.NetworkError:
         return True
     return False
-
-
-def test_beyond_this_machine_a_token_is_made_and_shown_once(command):
-    serving = command("--host", "0.0.0.0")
-    token = serving.line(r"token: (\S+)")
-    with serving.client() as client:
-        assert client.get("/api/about").status_code == 401
-        right = {"Authorization": f"Bearer {token}"}
-        assert client.get("/api/about", headers=right).status_code == 200
-    assert serving.stop() == 0
-    assert serving.said.count(token) == 1
 
 
 @pytest.mark.parametrize(

@@ -19,19 +19,6 @@ from support.models import one_by_one
 BODY = {"question": QUESTION, "stream": True}
 
 
-async def test_events_come_while_the_model_is_still_asked(serve, held):
-    async with serve(held, RULES, socket=True) as client:
-        seen: list[str] = []
-        async with client.stream("POST", f"{DEFAULT}/ask", json=BODY) as response:
-            async for line in response.aiter_lines():
-                if line.startswith("data: "):
-                    seen.append(json.loads(line[6:]).get("event", ""))
-                if "asking" in seen and not held.gate.is_set():
-                    assert held.now == 1
-                    held.gate.set()
-        assert seen[-2] == "answered"
-
-
 async def test_a_stream_counts_what_is_written(serve, monkeypatch):
     monkeypatch.setattr("colligate.core.run._SECONDS_BETWEEN_COUNTS", 0.0)
     async with serve(None, RULES) as client:
@@ -77,30 +64,22 @@ async def test_a_run_asks_its_client_for_consent(serve, monkeypatch, decision):
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_a_client_that_hangs_up_frees_its_run(serve, held, streamed):
+@pytest.mark.parametrize("detached", [True, False])
+async def test_a_client_that_hangs_up_ends_its_run_unless_it_is_detached(
+    serve, held, streamed, detached
+):
     async with serve(held, RULES, socket=True, runs=1) as client:
-        asking = client.begin(stream=streamed)
-        await until(lambda: held.now == 1)
-        asking.cancel()
-        await until(lambda: held.now == 0)
-        (run,) = client.server.runs.list_runs("default")
-        await until(lambda: run.ended)
-        assert run.state == "cancelled"
-        held.gate.set()
-        assert (await client.ask()).status_code == 200
-
-
-async def test_a_detached_run_continues_without_its_client(serve, held):
-    async with serve(held, RULES, socket=True) as client:
-        asking = client.begin(query="?detached=true", stream=True)
+        asking = client.begin(query=f"?detached={detached}", stream=streamed)
         await until(lambda: held.now == 1)
         asking.cancel()
         await asyncio.wait([asking])
+        if not detached:
+            await until(lambda: held.now == 0)
         held.gate.set()
         (run,) = client.server.runs.list_runs("default")
         await until(lambda: run.ended)
-        assert run.state == "done"
-        assert (await client.events(f"/api/runs/{run.id}/events"))[-1][0] == "answer"
+        assert run.state == ("done" if detached else "cancelled")
+        assert (await client.ask()).status_code == 200
 
 
 async def test_a_follower_that_hangs_up_leaves_the_run_alone(serve, held):
@@ -116,18 +95,20 @@ async def test_a_follower_that_hangs_up_leaves_the_run_alone(serve, held):
         assert (await asking).status_code == 200
 
 
-async def test_a_silent_stream_is_kept_alive(serve, held, monkeypatch):
+async def test_events_and_pings_come_while_the_model_is_still_asked(serve, held, monkeypatch):
     monkeypatch.setattr(EventStream, "DEFAULT_PING_INTERVAL", 0.01)
     async with serve(held, RULES, socket=True) as client:
-        pings = 0
+        pings, steps = 0, []
         async with client.stream("POST", f"{DEFAULT}/ask", json=BODY) as response:
             async for line in response.aiter_lines():
-                pings += line.startswith(": ping")
+                if line.startswith("data: "):
+                    steps.append(json.loads(line[6:]).get("event", ""))
+                pings += "asking" in steps and line.startswith(": ping")
                 if pings == 3:
+                    assert held.now == 1
                     held.gate.set()
-                if line.startswith("event: answer"):
-                    break
         assert pings >= 3
+        assert steps[-2] == "answered"
 
 
 async def test_a_stream_outlives_the_signal_to_stop_until_its_run_ends(monkeypatch):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -188,16 +186,6 @@ async def listening(app: FastAPI) -> AsyncIterator[str]:
         await task
 
 
-class _Server(uvicorn.Server):
-    """A server whose `loop` can be looked at from outside."""
-
-    loop: asyncio.AbstractEventLoop
-
-    async def serve(self, sockets: Any = None) -> None:
-        self.loop = asyncio.get_running_loop()
-        await super().serve(sockets)
-
-
 @contextmanager
 def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
     """A server in a thread, over the library `folder`/papers; yields its URL, which ends in /."""
@@ -213,7 +201,9 @@ def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
         )
 
     app = create_app(ServerConfig(**config), make_engine)
-    server = _Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=2))
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=2)
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -225,23 +215,7 @@ def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
         server.should_exit = True
         thread.join(60)
         if thread.is_alive():
-            tasks = "\n".join(map(_describe, asyncio.all_tasks(server.loop)))
-            with tempfile.TemporaryFile("w+") as stacks:
-                faulthandler.dump_traceback(stacks)
-                stacks.seek(0)
-                threads = stacks.read()
-            pytest.fail(f"the server does not stop; what it waits for:\n{tasks}\n{threads}")
-
-
-def _describe(task: asyncio.Task[Any]) -> str:
-    """Return where a waiting task stands, the outermost call first."""
-    lines, waits = [task.get_name()], cast("Any", task.get_coro())
-    while waits is not None:
-        frame = getattr(waits, "cr_frame", None) or getattr(waits, "gi_frame", None)
-        where = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else repr(waits)
-        lines.append(f"  {where}")
-        waits = getattr(waits, "cr_await", None) or getattr(waits, "gi_yieldfrom", None)
-    return "\n".join(lines)
+            pytest.fail("the server does not stop")
 
 
 def _url(server: uvicorn.Server) -> str:

@@ -45,7 +45,6 @@ from colligate.server.connections import (
     log_to_stderr,
 )
 from colligate.server.errors import PROBLEM_RESPONSES, Busy, NotHere, Refused, error_response
-from colligate.server.metrics import RequestMetrics
 from colligate.server.routes import about, documents, libraries, runs
 from colligate.server.state import SECONDS_TO_CLOSE, ServerState
 from colligate.server.stream import AsciiJSONResponse
@@ -99,7 +98,7 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
         app.mount("/assets", _Assets(directory=PAGE / "assets"), name="assets")
     # The middleware added last runs first.
     app.add_middleware(BodyLimits, config=config)
-    app.add_middleware(Guard, config=config)
+    app.add_middleware(Guard, config=config, metrics=server.metrics)
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -107,7 +106,6 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
         )
-    app.add_middleware(RequestMetrics, metrics=server.metrics)
     return app
 
 

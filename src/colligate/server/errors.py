@@ -6,11 +6,13 @@ import json
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NotRequired
 
 from fastapi.exceptions import RequestValidationError
+from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from colligate.errors import (
     BudgetExceeded,
@@ -181,21 +183,20 @@ def _openai_status(problem: Mapping[str, Any]) -> int:
     return 400 if problem["status"] == 422 else int(problem["status"])
 
 
-_PROBLEM_SCHEMA = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "What happened, and why."},
-        "hint": {"type": "string", "description": "What to do about it."},
-    },
-}
+class Problem(TypedDict):
+    """What happened and why (`detail`), and what to do about it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    hint: NotRequired[str]
+
+
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     "default": {
         "description": "An error, as an RFC 9457 problem.",
-        "content": {_MEDIA_TYPE: {"schema": _PROBLEM_SCHEMA}},
+        "content": {_MEDIA_TYPE: {"schema": TypeAdapter(Problem).json_schema()}},
     }
 }
 """Problems in the OpenAPI document."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from pydantic import Field
@@ -48,6 +49,11 @@ try:
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
 except ImportError as error:
     raise MissingExtra.of(error, "the MCP server needs mcp", "mcp") from error
+
+if TYPE_CHECKING:
+    from colligate.server.state import ServerState
+
+AnswerService: TypeAlias = "SingleLibrary | ServerState"
 
 _INSTRUCTIONS = """\
 Answers questions over the user's own documents; every citation is a place in one of them.
@@ -95,24 +101,9 @@ def make_http_endpoint(
     return StreamableHTTPASGIApp(server.session_manager), server.session_manager.run()
 
 
-class AnswerService(Protocol):
-    """Libraries by name, and questions answered over them."""
-
-    def unread(self, library: str = DEFAULT_LIBRARY) -> int:
-        """Return how many files are still to be read; calls are answered without them."""
-
-    async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
-        """Return what one library holds."""
-
-    async def answer(
-        self, request: AskRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
-    ) -> dict[str, Any]:
-        """Return the object of `ask --json`; the run stops when the caller is cancelled."""
-
-
 @dataclass
 class SingleLibrary:
-    """An `AnswerService` over the library of one engine: the files in `paths`, or all of it.
+    """The library of one engine, for a client of its own: the files in `paths`, or all of it.
 
     The paths are read again each time, so that files added or changed meanwhile are seen. A call
     waits `patience` seconds for that, then is answered over what has been read so far.
@@ -133,6 +124,7 @@ class SingleLibrary:
         return self._reading
 
     def unread(self, library: str = DEFAULT_LIBRARY) -> int:
+        """Return how many files are still to be read; calls are answered without them."""
         if self._reading is None or self._reading.done():
             return 0
         return max(1, self._unread)  # the last one is read and not indexed yet
@@ -163,6 +155,7 @@ class SingleLibrary:
         return reading.result().document_ids
 
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
+        """Return what the library holds."""
         _require_default(library)
         documents = await self._find_documents()
         opened = await self.engine.open_library()
@@ -171,6 +164,7 @@ class SingleLibrary:
     async def answer(
         self, request: AskRequest, library: str = DEFAULT_LIBRARY, on_event: OnEvent | None = None
     ) -> dict[str, Any]:
+        """Return the object of `ask --json`; the run stops when the caller is cancelled."""
         _require_default(library)
         parameters = [f"{name}={value}" for name, value in request.parameters.items()]
         answer = await self.engine.ask(
@@ -208,11 +202,24 @@ Offset = Annotated[int, Field(ge=0)]
 
 
 def _tool(server: MCPServer[None], title: str) -> Callable[[Tool], Tool]:
-    """Add a tool that only reads; its docstring is the description that a model gets."""
+    """Add a tool that only reads; its docstring is the description that a model gets.
+
+    colligate's own errors are sent to the client's model as results.
+    """
 
     def add(tool: Tool) -> Tool:
+        @wraps(tool)
+        async def answer(*given: Any, **named: Any) -> Any:
+            try:
+                return await tool(*given, **named)
+            except Exception as error:
+                found = cause(error)  # of strategies whose tasks failed together
+                if isinstance(found, ColligateError):
+                    raise ToolError(str(found)) from error
+                raise
+
         description = cleandoc(tool.__doc__ or "")
-        server.add_tool(tool, title=title, description=description, annotations=_READS)
+        server.add_tool(answer, title=title, description=description, annotations=_READS)
         return tool
 
     return add
@@ -241,9 +248,6 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
         Takes from seconds to minutes. When the documents do not hold the answer it says so.
         """
 
-        async def report(seen: int, line: str) -> None:
-            await context.report_progress(seen, message=line)
-
         asked = AskRequest(
             question=question,
             strategy=strategy,
@@ -252,9 +256,8 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
             yes=yes,
             history=history,
         )
-        with _as_tool_errors():
-            async with forward_progress(report) as on_event:
-                answer = await service.answer(asked, library, on_event)
+        async with forward_progress(context) as on_event:
+            answer = await service.answer(asked, library, on_event)
         if left := service.unread(library):
             them = "it" if left == 1 else "them"
             missing = f"{pluralize(left, 'file')} not read yet: ask again later to include {them}"
@@ -283,15 +286,14 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
 
         Files that are `unread` were not searched yet. The `uri` of a passage is its text.
         """
-        with _as_tool_errors():
-            sources = await service.open_sources(library)
-            if documents is not None:
-                infos = await sources.documents()
-                documents = [find_document(each, infos) for each in documents]
-            if where:
-                met = await select_documents(sources, where)
-                documents = [each for each in met if documents is None or each in documents]
-            hits = await sources.search(query, k=k, mode=SearchMode(mode), documents=documents)
+        sources = await service.open_sources(library)
+        if documents is not None:
+            infos = await sources.documents()
+            documents = [find_document(each, infos) for each in documents]
+        if where:
+            met = await select_documents(sources, where)
+            documents = [each for each in met if documents is None or each in documents]
+        hits = await sources.search(query, k=k, mode=SearchMode(mode), documents=documents)
         return {
             "passages": [
                 {**describe_passage(hit), "uri": _uri(hit.passage.span, library)} for hit in hits
@@ -319,20 +321,19 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
 
         The result lists the sections below, and where to continue reading (`next` as `start`).
         """
-        with _as_tool_errors():
-            sources = await service.open_sources(library)
-            try:
-                source = await sources.document(document)
-            except UnknownDocument:
-                named = find_document(document, await sources.documents())
-                source = await sources.document(named)
-            node = _find_section(source, headings) if headings else source.tree.root
-            begin = node.span.start if start is None else start
-            if not node.span.start <= begin <= node.span.end:
-                raise UsageError(f"character {begin} is outside", f"the section is {node.span}")
-            if end is not None:
-                most = min(most, source.span(begin, end).end - begin)
-            return _section_text(source, node, begin, most, library)
+        sources = await service.open_sources(library)
+        try:
+            source = await sources.document(document)
+        except UnknownDocument:
+            named = find_document(document, await sources.documents())
+            source = await sources.document(named)
+        node = _find_section(source, headings) if headings else source.tree.root
+        begin = node.span.start if start is None else start
+        if not node.span.start <= begin <= node.span.end:
+            raise UsageError(f"character {begin} is outside", f"the section is {node.span}")
+        if end is not None:
+            most = min(most, source.span(begin, end).end - begin)
+        return _section_text(source, node, begin, most, library)
 
     @_tool(server, "List the documents")
     async def list_documents(
@@ -344,8 +345,7 @@ def _add_tools(server: MCPServer[None], service: AnswerService) -> None:
 
         `next` is the offset of more; `unread` files are still to be read.
         """
-        with _as_tool_errors():
-            infos = await (await service.open_sources(library)).documents()
+        infos = await (await service.open_sources(library)).documents()
         end = offset + limit
         return {
             "documents": [
@@ -387,22 +387,8 @@ def _add_resources(server: MCPServer[None], service: AnswerService) -> None:
         return await text(library, document, start, end)
 
 
-@contextmanager
-def _as_tool_errors() -> Iterator[None]:
-    """Send colligate's own errors to the client's model as results."""
-    try:
-        yield
-    except Exception as error:
-        found = cause(error)  # of strategies whose tasks failed together
-        if isinstance(found, ColligateError):
-            raise ToolError(str(found)) from error
-        raise
-
-
 @asynccontextmanager
-async def forward_progress(
-    report: Callable[[int, str], Awaitable[None]],
-) -> AsyncIterator[OnEvent]:
+async def forward_progress(context: Context[None]) -> AsyncIterator[OnEvent]:
     """Yield a listener whose events are reported as (how many so far, the newest one's line).
 
     Events that come during a report are skipped except for the newest, so a slow client delays
@@ -422,7 +408,7 @@ async def forward_progress(
     async def forward() -> None:
         while await arrived.wait():
             arrived.clear()
-            await report(len(lines), lines[-1])
+            await context.report_progress(len(lines), message=lines[-1])
 
     forwarding = asyncio.create_task(forward())
     try:

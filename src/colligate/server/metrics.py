@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
@@ -47,6 +46,13 @@ class Metrics:
         self.jobs = Counter("jobs", "Sets of files that were read.", ("state",), **made)
         self.uploaded = Counter("uploaded_bytes", "Bytes of files stored.", **made)
 
+    def count_request(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count a request by its route: the path would hold names of documents."""
+        route = _route_of(scope)
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self.requests.labels(method, route, str(status)).inc()
+        self.request_seconds.labels(route).observe(seconds)
+
     def count_usage(self, usage: Mapping[str, Any]) -> None:
         """Count what a run cost; `usage` is that of its answer."""
         for role, sums in usage["by_role"].items():
@@ -57,37 +63,6 @@ class Metrics:
     def render(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
         return generate_latest(self.registry)
-
-
-class RequestMetrics:
-    """ASGI middleware that counts and times requests.
-
-    The label is the route and not the path, which holds names of documents.
-    """
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await self._app(scope, receive, send)
-        status = 499  # the client hung up
-
-        async def watch(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        began = time.perf_counter()
-        try:
-            await self._app(scope, receive, watch)
-        finally:
-            route = _route_of(scope)
-            method = scope["method"] if scope["method"] in _METHODS else "other"
-            self._metrics.requests.labels(method, route, str(status)).inc()
-            self._metrics.request_seconds.labels(route).observe(time.perf_counter() - began)
 
 
 def _route_of(scope: Scope) -> str:

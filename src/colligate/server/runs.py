@@ -459,7 +459,7 @@ class RunFiles:
             lines = file.readlines(_BATCH)
         if lines and not lines[-1].endswith(b"\n"):
             lines.pop()  # it is being written
-        return lines, at + sum(map(len, lines))
+        return [line.rstrip(b"\n") for line in lines], at + sum(map(len, lines))
 
     def hold(self, documents: Collection[str]) -> bool:
         """Return whether they name one of these documents, or were erased already."""

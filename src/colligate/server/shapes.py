@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -121,7 +121,7 @@ class Decision(BaseModel):
 
 
 class AnswerShape(TypedDict):
-    """The object that `colligate ask --json` prints."""
+    """The object that `colligate ask --json` prints; over HTTP with its run and its seconds."""
 
     question: str
     strategy: str
@@ -134,13 +134,8 @@ class AnswerShape(TypedDict):
     evidence: list[dict[str, Any]]
     usage: dict[str, Any]
     warnings: list[str]
-
-
-class RunAnswerShape(AnswerShape):
-    """An answer with the id of its run and its seconds."""
-
-    run: str
-    seconds: float
+    run: NotRequired[str]
+    seconds: NotRequired[float]
 
 
 class RunShape(Work):
@@ -164,12 +159,6 @@ class LibraryShape(TypedDict):
     documents: int
     pages: int
     passages: int
-
-
-class JobStarted(TypedDict):
-    """The job that reads the files."""
-
-    job: str
 
 
 class FileProblem(TypedDict):

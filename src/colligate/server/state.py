@@ -36,7 +36,7 @@ SECONDS_TO_CLOSE = 5
 class ServerState:
     """The parts of a running server; `libraries`, `runs` and `jobs` exist inside `open`.
 
-    It is the `AnswerService` of the MCP endpoint.
+    The tools of MCP use `unread`, `open_sources` and `answer`.
     """
 
     libraries: Libraries

@@ -68,7 +68,7 @@ class UploadJobs:
 
     def start(self, job: UploadJob) -> None:
         """Read its files into the library."""
-        job.begin(self._read(job), lambda: job.stop(unread=self._closing))
+        job.begin(self._read(job), lambda: job.update(state="cancelled", unread=self._closing))
 
     async def discard(self, job: UploadJob) -> None:
         """Forget a job that was not started, and delete the files stored for it."""
@@ -173,10 +173,6 @@ class UploadJob(JobShape):
         for name, value in changes.items():
             setattr(self, name, value)
         self.wake()
-
-    def stop(self, *, unread: bool) -> None:
-        """End it before anything was read."""
-        self.update(state="cancelled", unread=unread)
 
     def show_progress(self, progress: Progress) -> None:
         """Take over the progress of ingestion."""

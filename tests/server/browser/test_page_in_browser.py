@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,10 +11,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Route, expect
 
-from colligate.models import ChatRequest
 from colligate.testing import ScriptedModel
 from support.http_server import RULES, threaded
-from support.models import NOT_FOUND, one_by_one
+from support.models import one_by_one
 from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.real]
@@ -30,7 +28,7 @@ def squeezed(text: str | None) -> str:
     return " ".join((text or "").split())
 
 
-async def test_files_are_uploaded_listed_and_removed(page, served, upload):
+async def test_files_and_libraries_are_added_listed_and_removed(page, served, upload):
     files = {"yard.md": b"# Yard\n\nBicycles stand in the yard.\n", "broken.pdf": b"%PDF-1.7 no"}
     await upload(page, served, "house", files)
     await expect(page.locator(".arrival b").first).to_have_text("1 document ready")
@@ -40,20 +38,10 @@ async def test_files_are_uploaded_listed_and_removed(page, served, upload):
     await row.get_by_role("button", name="Remove Yard").dblclick()  # confirms nothing
     await row.get_by_role("button", name="Confirm").click()
     await expect(page.get_by_role("row", name="Yard")).to_have_count(0)
-
-
-async def test_a_library_is_removed_and_made_again(page, served, upload):
-    await upload(page, served, "brief", {"yard.md": b"# Yard\n\nBicycles stand in the yard.\n"})
-    rows = page.locator(".documents tbody tr", has_text="Yard")
-    await expect(rows).to_have_count(1)
-    await page.get_by_role("button", name="Remove the library brief").click()
+    await page.get_by_role("button", name="Remove the library house").click()
     await page.get_by_role("button", name="Confirm").click()
     await expect(page.get_by_role("heading", name="Library", exact=True)).to_be_visible()
     await expect(page.get_by_role("alert")).to_have_count(0)
-    await page.get_by_label("New library").fill("brief")
-    await page.get_by_role("button", name="Create").click()
-    await expect(page.locator(".library-head")).to_contain_text("brief0 documents")
-    await expect(rows).to_have_count(0)
 
 
 async def test_the_first_screen_suggests_questions_and_takes_files(page, served, upload, tmp_path):
@@ -89,16 +77,6 @@ async def test_the_first_screen_suggests_questions_and_takes_files(page, served,
     await page.get_by_label("Folder to add").set_input_files(tmp_path)
     await expect(newest).to_have_text("Cellar")
     await expect(page.locator(".welcome")).to_contain_text("4 documents")
-    (tmp_path / "under" / "cellar.md").rename(tmp_path / ".cellar.md")
-    (tmp_path / "under" / "loft.md").write_text("# Loft\n\nHay lies in the loft.\n")
-    box = await page.locator(".drop").bounding_box()
-    browser = await page.context.new_cdp_session(page)
-    for kind in ("dragEnter", "dragOver", "drop"):
-        data = {"items": [], "files": [str(tmp_path)], "dragOperationsMask": 1}
-        at = {"x": box["x"] + 9, "y": box["y"] + 9}
-        await browser.send("Input.dispatchDragEvent", {"type": kind, "data": data, **at})
-    await expect(newest).to_have_text("Loft")
-    await expect(page.locator(".welcome")).to_contain_text("5 documents")
 
 
 async def test_a_citation_leads_to_its_highlight(page, filled, ask):
@@ -125,66 +103,47 @@ async def test_a_citation_leads_to_its_highlight(page, filled, ask):
     await expect(page.locator("mark.main")).not_to_be_in_viewport()
 
 
-async def test_a_follow_up_is_completed_and_the_turn_before_is_kept(page, filled, ask):
-    await ask(page, filled, DAYS)
-    await page.get_by_label("Follow-up").fill("And under the Mozilla Public License?")
-    await page.locator(".follow-up").get_by_role("button", name="Ask").click()
-    whole = f"{DAYS} And under the Mozilla Public License?"
-    await expect(page.locator(".asked-as")).to_contain_text(f"Asked as: {whole}")
-    await expect(page.locator(".outcome[aria-busy=false] .said")).to_be_visible()
-    earlier = page.locator(".earlier details")
-    await expect(earlier).to_have_count(1)
-    await earlier.get_by_text(DAYS).click()
-    await expect(earlier.locator(".said")).to_be_visible()
-    await page.get_by_role("button", name="Edit").click()
-    await expect(page.get_by_label("Question", exact=True)).to_have_value(whole)
-    # A question in the box at the top begins another conversation.
-    await page.get_by_role("button", name="Ask").first.click()
-    await expect(earlier).to_have_count(0)
+async def test_a_follow_up_keeps_its_history_and_what_it_may_read(page, filled):
+    field, earlier = page.get_by_label("Follow-up"), page.locator(".earlier details")
 
-
-async def test_a_follow_up_keeps_its_history_and_what_it_may_read(page, filled, upload, ask):
-    await upload(page, filled, "aside", {"yard.md": b"# Yard\n\nBicycles stand in the yard.\n"})
-    choice, libraries = page.locator(".documents-choice"), page.locator(".library-choice select")
-    field = page.get_by_label("Follow-up")
-
-    async def follow_up(question: str) -> dict[str, Any]:
-        await field.fill(question)
+    async def sent_by(act: Awaitable[None]) -> dict[str, Any]:
         async with page.expect_request("**/libraries/default/ask") as waiting:
-            await field.press("Enter")
+            await act
         return (await waiting.value).post_data_json
 
     await page.goto(f"{filled}#/ask")
     await page.get_by_text("Settings").click()
-    await choice.get_by_label("Yard").check()
-    await libraries.select_option("default")
-    await choice.get_by_label("Mozilla").check()
-    await page.get_by_label("only documents that meet").fill("language=en")
+    await page.locator(".documents-choice").get_by_label("Mozilla").check()
+    conditions = page.get_by_label("only documents that meet")
+    await conditions.fill("title!=rent; costs; größe!=1;language=en;")
+    await page.get_by_text("For researchers").click()
+    preset = page.get_by_label(re.compile("^preset"))
+    await expect(preset).to_have_count(0)
+    await page.get_by_label("Strategy").select_option("duquad")
+    await preset.select_option("paper")
     await page.get_by_label("Question").fill(DAYS)
-    async with page.expect_request("**/ask") as waiting:
-        await page.get_by_role("button", name="Ask").click()
-    first = (await waiting.value).post_data_json
-    assert (len(first["documents"]), first["where"]) == (1, ["language=en"])
-    await field.wait_for()
-    await expect(page).to_have_url(re.compile("#/run/"))
-    answered = page.url
-    await libraries.select_option("aside")
-    await expect(choice.get_by_label("Yard")).to_be_checked()
+    first = await sent_by(page.get_by_role("button", name="Ask").click())
+    assert len(first["documents"]) == 1
+    assert first["where"] == ["title!=rent; costs", "größe!=1", "language=en"]
+    assert first["parameters"] == {"preset": "paper"}
     stopped = "And do you never reply about Mozilla?"
-    sent = [await follow_up(stopped)]
+    await field.fill(stopped)
+    sent = [await sent_by(field.press("Enter"))]
     await page.get_by_role("button", name="Stop").click()
     await expect(field).to_have_value(stopped)
-    sent.append(await follow_up("And how many at most?"))
-    await expect(page.locator(".outcome[aria-busy=false] .said")).to_be_visible()
-    await expect(page.locator(".earlier details")).to_have_count(1)
-    other = re.compile(rf"#/run/(?!{re.escape(answered.rpartition('/')[2])})")
-    await expect(page).to_have_url(other)  # before that, the page would go on to its last run
-    await page.goto(answered)
-    await page.reload()  # the run is one of a page that knows nothing of the conversation
-    sent.append(await follow_up("And how many at least?"))
+    await field.fill("And under the Mozilla Public License?")
+    sent.append(await sent_by(field.press("Enter")))
     for each in sent:
         assert [turn["question"] for turn in each["history"]] == [DAYS]
         assert (each["documents"], each["where"]) == (first["documents"], first["where"])
+    whole = f"{DAYS} And under the Mozilla Public License?"
+    await expect(page.locator(".asked-as")).to_contain_text(f"Asked as: {whole}")
+    await expect(earlier).to_have_count(1)
+    await earlier.get_by_text(DAYS).click()
+    await expect(earlier.locator(".said")).to_be_visible()
+    # A question in the box at the top begins another conversation.
+    await page.get_by_role("button", name="Ask").first.click()
+    await expect(earlier).to_have_count(0)
 
 
 async def test_an_answer_is_copied_downloaded_and_sent(look, filled, ask):
@@ -236,57 +195,22 @@ async def test_pages_and_characters_beyond_the_basic_plane(page, served, upload)
     await expect(page.locator(".page-mark")).to_have_text(["page 1", "page 2"])
 
 
-async def test_later_text_is_shown_once_and_in_its_own_document(look, served, upload):
-    looked = await look()
-    page = looked.page
+async def test_later_text_of_a_document_is_shown_once(page, served, upload):
     lines = [f"Line {n:04} of the record." for n in range(200)]
-    other = "# Hall\n\nShoes stand in the hall.\n"
-    files = {"record.txt": "\n\n".join(lines).encode(), "hall.md": other.encode()}
-    await upload(page, served, "record", files)
-    found = await page.evaluate(
+    await upload(page, served, "record", {"record.txt": "\n\n".join(lines).encode()})
+    (record,) = await page.evaluate(
         "async () => (await fetch('api/libraries/record/documents')).json()"
     )
-    hall, record = (each["id"] for each in sorted(found, key=lambda each: each["characters"]))
-    text, button = page.locator(".text"), page.locator(".more-text")
-    later = re.compile(r"/documents/.*\?start=2000&")
-    asked, release = asyncio.Event(), asyncio.Event()
 
     async def shorten(route: Route) -> None:
         await route.continue_(url=route.request.url.replace("end=160000", "end=2000"))
 
     await page.route("**/documents/*?start=0&end=160000", shorten)
-
-    async def wait(route: Route) -> None:
-        asked.set()
-        await release.wait()
-        await route.continue_()
-
-    await page.goto(f"{served}#/document/record/{record}")
-    await page.route(later, wait)
-    await button.click()
-    await asked.wait()
-    await page.goto(f"{served}#/document/record/{hall}")
-    await expect(text).to_contain_text("Shoes stand")
-    async with page.expect_response(later) as waiting:
-        release.set()
-    await (await waiting.value).finished()
-    await page.unroute(later)
-    await expect(text).not_to_contain_text("Line")
-
-    async def fail(route: Route) -> None:
-        await route.fulfill(status=503, body="")
-
-    await page.goto(f"{served}#/document/record/{record}")
-    await page.route(later, fail)
-    await button.click()
-    await expect(text.get_by_role("alert")).to_contain_text("503")
-    await page.unroute(later)
+    await page.goto(f"{served}#/document/record/{record['id']}")
+    button = page.locator(".more-text")
     await button.dblclick()
     await expect(button).to_have_count(0)
-    await expect(text.get_by_role("alert")).to_have_count(0)
-    assert await text.locator("p").all_text_contents() == lines
-    assert ["503" in each for each in looked.complaints] == [True]
-    looked.complaints.clear()
+    assert await page.locator(".text p").all_text_contents() == lines
 
 
 async def test_html_in_documents_is_text(page, served, upload, ask):
@@ -355,25 +279,15 @@ async def test_a_strategy_shows_how_it_works(page, filled, ask, strategy):
     part = "files" if strategy == "spd-rag" else "search"
     await expect(page.locator(".split")).to_contain_text(part)
     await expect(page.locator(".step.end")).to_contain_text("Answered with")
-    if strategy == "duquad":
-        await ask(page, filled, DAYS, strategy, threshold="1.5")
-        await expect(page.locator(".duquad .pruned .why").first).to_have_text("pruned: below 1.5")
 
 
-async def test_a_strategy_from_outside_is_shown_with_its_lines(page, ask, tmp_path):
+async def test_a_strategy_from_outside_is_shown_with_its_lines(page, ask, upload, tmp_path):
     with (
         installed(tmp_path / "site", TOY_STRATEGY, TOY_ENTRY_POINTS),
         threaded(tmp_path) as url,
     ):
-        await page.goto(url)
-        rules = {
-            "name": "rules.md",
-            "mimeType": "text/markdown",
-            "buffer": RULES["rules.md"].encode(),
-        }
-        await page.get_by_label("Files to add").set_input_files([rules])
-        await page.get_by_text("1 document,").wait_for()
-        await ask(page, url, "Which is first?", "toy")
+        await upload(page, url, "own", {"rules.md": RULES["rules.md"].encode()})
+        await ask(page, f"{url}#/ask", "Which is first?", "toy")
         await expect(page.locator(".said")).to_have_text("Rules")
         # Nothing cited says who wrote it, or when.
         await expect(page.get_by_role("button", name="Download as BibTeX")).to_have_count(0)
@@ -383,25 +297,6 @@ async def test_a_strategy_from_outside_is_shown_with_its_lines(page, ask, tmp_pa
         await expect(step).to_contain_text("Titles in order: 1")
         await step.locator("summary").click()
         await expect(step.get_by_role("link")).to_have_text("Rules")
-
-
-async def test_what_is_set_is_sent(page, filled):
-    await page.goto(filled)
-    await page.get_by_label("Question").fill(DAYS)
-    await page.get_by_text("Settings").click()
-    conditions = page.get_by_label("only documents that meet")
-    await conditions.fill("title!=rent; costs; größe!=1;language=en;")
-    await page.get_by_text("For researchers").click()
-    preset = page.get_by_label(re.compile("^preset"))
-    await expect(preset).to_have_count(0)
-    await page.get_by_label("Strategy").select_option("duquad")
-    await preset.select_option("paper")
-    async with page.expect_request("**/ask") as waiting:
-        await page.get_by_role("button", name="Ask").click()
-    sent = (await waiting.value).post_data_json
-    assert sent["where"] == ["title!=rent; costs", "größe!=1", "language=en"]
-    assert sent["parameters"] == {"preset": "paper"}
-    await expect(page.locator(".said")).to_contain_text("prior to")
 
 
 async def test_three_efforts_say_what_they_take_and_a_method_replaces_them(page, filled):
@@ -444,26 +339,6 @@ async def test_all_documents_are_read_once_the_person_consents(page, ask, upload
         await page.goto("about:blank")  # it asks for nothing while the server ends
 
 
-async def test_documents_stay_ticked_until_they_are_removed(page, served, upload):
-    files = {"yard.md": b"# Yard\n\nBicycles.\n", "hall.md": b"# Hall\n\nShoes.\n"}
-    await upload(page, served, "ticked", files)
-    ticked = page.locator(".documents-choice legend")
-    views = page.get_by_role("navigation")
-    await views.get_by_text("Ask").click()
-    await page.get_by_text("Settings").click()
-    for name in ("Yard", "Hall"):
-        await page.locator(".documents-choice").get_by_label(name).check()
-    await views.get_by_text("Library").click()
-    row = page.get_by_role("row", name="Yard")
-    await row.get_by_role("button", name="Remove Yard").click()
-    await row.get_by_role("button", name="Confirm").click()
-    await expect(row).to_have_count(0)
-    await views.get_by_text("Ask").click()
-    await page.get_by_text("Settings").click()
-    await expect(ticked).to_contain_text("Read only 1 document")
-    await expect(page.locator(".documents-choice").get_by_label("Hall")).to_be_checked()
-
-
 async def test_what_an_answer_rests_on_is_said(page, filled, ask):
     await ask(page, filled)
     await expect(page.locator(".ground")).to_have_text("From the documents")
@@ -487,56 +362,24 @@ async def test_what_an_answer_rests_on_is_said(page, filled, ask):
         await expect(page.locator(".source .head").first).to_have_text("Licence; in days")
 
 
-async def test_what_was_located_can_be_opened_before_the_answer_is_there(page, filled):
+async def test_what_was_located_is_shown_until_the_run_is_stopped(look, filled):
+    page = (await look(viewport=PHONE)).page
     await page.goto(filled)
     await page.get_by_label("Question").fill("Please never reply about a violation")
     await page.get_by_role("button", name="Ask").click()
     located = page.locator(".located li")
     await expect(located.first).to_contain_text("iolat")
-    await expect(page.locator(".passages")).to_have_count(0)  # they are shown once
     await located.first.get_by_role("link").click()
     await expect(page.get_by_role("dialog").locator("mark.main").first).to_be_in_viewport()
     await page.keyboard.press("Escape")
-    await expect(page.locator(".reading")).to_have_text(
-        re.compile(r"^The model reads [\d,]+ tokens")
-    )
-    await page.get_by_role("button", name="Stop").click()
-    await expect(page.locator(".run .state")).to_have_text("Stopped")
-    await expect(page.locator(".said")).to_have_count(0)
+    await page.locator(".outcome").get_by_role("button", name="Stop").click()
+    await expect(page.locator(".outcome")).to_contain_text("The run was stopped.Found before")
     await page.goto(f"{filled}#/runs")
+    await page.reload()
     stopped = page.locator(".run-list li", has_text="Please never reply")
     await expect(stopped).to_contain_text("cancelled")
-    await page.reload()
     await stopped.get_by_role("link").click()
     await expect(page.locator(".run-head")).to_contain_text("Stopped")
-    await expect(page.get_by_role("alert")).to_have_count(0)
-
-
-class Writer(ScriptedModel):
-    """Writes a little, and never ends."""
-
-    async def chat(self, request: ChatRequest, on_token: Any = None) -> Any:
-        on_token("Bicycles stand in the yard. " * 9)
-        await asyncio.Event().wait()
-
-
-async def test_what_is_written_is_counted_until_it_is_there(page, tmp_path, monkeypatch):
-    monkeypatch.setattr("colligate.core.run._SECONDS_BETWEEN_COUNTS", 0.0)
-    with threaded(tmp_path, Writer(lambda _: NOT_FOUND)) as url:
-        await page.goto(url)
-        files = [
-            {"name": n, "mimeType": "text/plain", "buffer": b.encode()} for n, b in RULES.items()
-        ]
-        await page.get_by_label("Files to add").set_input_files(files)
-        await page.get_by_text("1 document,").wait_for()
-        await page.get_by_label("Question").fill(DAYS)
-        await page.get_by_role("button", name="Ask").click()
-        said = page.locator(".reading")
-        await expect(said).to_have_text(re.compile(r"^The model has written about \d+ tokens$"))
-        written = page.locator(".figure", has_text="written").locator("b")
-        await expect(written).to_have_text(re.findall(r"\d+", await said.inner_text())[0])
-        await page.get_by_role("button", name="Stop").click()
-        await expect(page.locator(".run-head")).to_contain_text("Stopped")
 
 
 async def test_a_kept_run_is_opened_and_followed_up(page, filled, ask):
@@ -550,12 +393,6 @@ async def test_a_kept_run_is_opened_and_followed_up(page, filled, ask):
     await expect(page.locator(".run-head")).to_contain_text("Answered")
     await page.reload()
     await expect(page.locator(".said")).to_have_text(said or "")
-    quote = squeezed(await page.locator(".source q").first.text_content())
-    place = await page.locator(".source small").first.text_content()
-    cited = page.locator(".passages li.cited", has_text=quote[1:100])
-    await expect(cited.locator("small").first).to_have_text((place or "").split(" · ")[0])
-    await expect(page.locator(".figure", has_text="model call")).to_have_text("2 model calls")
-    await expect(page.locator(".steps .check")).to_have_text("Show 2 model calls")
     await page.get_by_label("Follow-up").fill("And under the Mozilla Public License?")
     await page.keyboard.press("Enter")
     await expect(page.locator(".asked-as")).to_contain_text("kept violation")
@@ -584,72 +421,34 @@ async def test_a_connection_that_breaks_during_the_answer_is_reported(page, fill
     await expect(page.get_by_role("alert")).to_contain_text("The run was interrupted")
 
 
-async def test_a_run_is_stopped_where_it_is_seen_on_a_phone(look, filled):
+async def test_a_long_library_is_folded_sorted_and_searched(look, served, upload):
     page = (await look(viewport=PHONE)).page
-    await page.goto(filled)
-    await page.get_by_label("Question").fill("Could you never reply about violations?")
-    await page.get_by_role("button", name="Ask").click()
-    await page.locator(".located").wait_for()
-    stop = page.locator(".outcome").get_by_role("button", name="Stop")
-    await expect(stop).to_be_in_viewport()
-    await stop.click()
-    await expect(page.locator(".outcome")).to_contain_text("The run was stopped.Found before")
-
-
-async def test_a_long_library_is_folded_and_searched(look, page, served, upload):
-    files = {f"note-{n:03}.md": f"# Note {n:03}\n\nIt is short.\n".encode() for n in range(160)}
+    files = {f"note-{n:03}.md": f"# Note {n:03}\n\nIt is short.\n".encode() for n in range(60)}
     await upload(page, served, "long", files)
     rows = page.locator(".documents tbody tr th")
-    await expect(rows).to_have_count(50)
-    await page.get_by_role("button", name="Show 100 more of 110").click()
-    await expect(rows).to_have_count(150)
-    await page.get_by_role("button", name="Show 10 more").click()
-    await expect(rows).to_have_count(160)
+    await expect(rows).to_have_count(5)
+    assert await page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    await page.get_by_role("button", name="Show 55 more").click()
+    await expect(rows).to_have_count(60)
     head = page.get_by_role("columnheader", name="Document")
-    for order, first in (("ascending", "Note 000"), ("descending", "Note 159")):
+    for order, first in (("ascending", "Note 000"), ("descending", "Note 059")):
         await head.get_by_role("button").click()
         await expect(head).to_have_attribute("aria-sort", order)
         await expect(rows.first).to_contain_text(first)
-    await page.get_by_role("button", name="Characters").click()
-    await expect(head).not_to_have_attribute("aria-sort", re.compile("."))
-    await page.get_by_label("Search documents").fill("note-15")
-    await expect(rows).to_have_count(10)
-    await expect(page.locator(".library").get_by_role("status").last).to_have_text("10 of 160")
-    await page.get_by_label("Search documents").fill("xylophone")
-    await expect(page.locator(".library").get_by_role("status").last).to_have_text("Nothing found")
-
-    await page.goto(f"{served}#/ask")
-    await page.get_by_text("Settings").click()
-    choice = page.locator(".documents-choice")
-    await expect(choice.get_by_role("checkbox")).to_have_count(50)
-    await choice.get_by_label("Search documents").fill("note 159")
-    await choice.get_by_label("Note 159").check()
-    await choice.get_by_label("Search documents").fill("")
-    await expect(choice.locator("legend")).to_contain_text("Read only 1 document")
-    await choice.get_by_role("button", name="Untick all").click()
-    await expect(choice.locator("legend")).to_contain_text("Read all documents")
-
-    phone = (await look(viewport=PHONE)).page
-    await phone.goto(f"{served}#/library")
-    await phone.locator(".libraries").get_by_role("button", name="long", exact=True).click()
-    await expect(phone.locator(".documents tbody tr th")).to_have_count(5)
-    await expect(phone.get_by_role("button", name="Show 100 more of 155")).to_be_visible()
-    assert await phone.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    for words, told in (("note-05", "10 of 60"), ("xylophone", "Nothing found")):
+        await page.get_by_label("Search documents").fill(words)
+        status = page.locator(".library").get_by_role("status").last
+        await expect(status).to_have_text(told)
 
 
-async def test_an_answer_in_no_document_is_not_found(page, filled, ask):
-    await ask(page, filled, "Who discovered xylophonic zirconium?")
-    await expect(page.locator(".answer.not-found")).to_contain_text("Not in these documents")
-    await expect(page.get_by_role("status").filter(has_text="Not found")).to_be_visible()
-    await expect(page.locator(".sources")).to_have_count(0)
-
-
-async def test_an_error_is_shown(look, filled, ask):
+async def test_an_answer_in_no_document_and_an_error_are_shown(look, filled, ask):
     looked = await look()
     page = looked.page
+    await ask(page, filled, "Who discovered xylophonic zirconium?")
+    await expect(page.locator(".answer.not-found")).to_contain_text("Not in these documents")
+    await expect(page.locator(".sources")).to_have_count(0)
     await ask(page, filled, "How many days?", k="many")
-    problem = page.get_by_role("alert")
-    await expect(problem).to_contain_text("many")
+    await expect(page.get_by_role("alert")).to_contain_text("many")
     assert "Failed to load resource" in looked.complaints.pop()  # Chromium says so of any 4xx
 
 
@@ -667,19 +466,6 @@ async def test_a_server_that_is_gone_is_reported(look, filled):
     await page.get_by_role("button", name="Try again").click()
     await expect(page.get_by_role("alert")).to_have_count(0)
     await expect(page.locator(".welcome")).to_contain_text("documents")
-    await page.get_by_role("link", name="Library", exact=True).click()
-    await expect(page.locator(".documents tbody tr")).to_have_count(4)
-
-    async def busy(route: Route) -> None:
-        await route.fulfill(status=503, json={"title": "Busy"})
-
-    await page.route("**/documents", busy)
-    await page.reload()
-    await expect(page.get_by_role("alert")).to_contain_text("Busy")
-    await page.unroute("**/documents")
-    await page.get_by_role("button", name="Try again").click()
-    await expect(page.get_by_role("alert")).to_have_count(0)
-    await expect(page.locator(".documents tbody tr")).to_have_count(4)
     looked.complaints.clear()  # the requests that went nowhere
 
 

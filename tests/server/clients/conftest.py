@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +47,7 @@ A note on pets.
 
 
 class Talker(ScriptedModel):
-    """Quotes the yard's rule and repeats the question's number; some questions make it fail.
+    """Quotes the yard's rule; some questions make it fail.
 
     "fail" in a question raises what a broken endpoint does. "stall" never comes back: `stalled`
     is set when it has been asked, `freed` once it was cancelled.
@@ -77,11 +76,8 @@ class Talker(ScriptedModel):
             return ServerFailed("the model failed", "for this test", "do not worry")
         if "nowhere" in question:
             return NOT_FOUND
-        number = re.search(r"number (\d+)", question)
-        short = f"number {number[1]}" if number else "in the yard"
         quote = "Bicycles stand in the yard, never in the hall."
-        said = f"Bicycles, {short}, stand in the yard." if number else "Bicycles stand in the yard."
-        return statement_reply(quote, said, short)
+        return statement_reply(quote, "Bicycles stand in the yard.", "in the yard")
 
 
 @pytest.fixture(scope="module")

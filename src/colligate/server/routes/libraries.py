@@ -13,7 +13,6 @@ from colligate.library.sources import SearchMode, select_documents
 from colligate.server.libraries import NAME
 from colligate.server.shapes import (
     JobShape,
-    JobStarted,
     LibraryShape,
     PassageShape,
     describe_passage,
@@ -84,8 +83,8 @@ def upload_router(max_files: int) -> APIRouter:
     return route
 
 
-async def upload_files(name: str, files: list[UploadFile], server: State) -> JobStarted:
-    """Accept files of any kind that colligate reads; uploads are read one after another."""
+async def upload_files(name: str, files: list[UploadFile], server: State) -> dict[str, str]:
+    """Accept files of any kind that colligate reads; the `job` reads them, one after another."""
     server.libraries.folder(name)
     job = server.jobs.open(name)
     try:

@@ -13,7 +13,7 @@ from colligate.concurrency import in_thread
 from colligate.export import FORMATS
 from colligate.server.errors import Conflict
 from colligate.server.runs import RecordedRun
-from colligate.server.shapes import AskRequest, Decision, RunAnswerShape, RunShape
+from colligate.server.shapes import AnswerShape, AskRequest, Decision, RunShape
 from colligate.server.state import ServerState, State
 from colligate.server.stream import (
     AsciiJSONResponse,
@@ -31,7 +31,7 @@ router = APIRouter(prefix="/api", tags=["runs"])
 @router.post(
     "/libraries/{name}/ask",
     summary="Ask a question",
-    responses={200: {"model": RunAnswerShape, "content": {"text/event-stream": {}}}},
+    responses={200: {"model": AnswerShape, "content": {"text/event-stream": {}}}},
 )
 async def ask_library(
     name: str,
