@@ -78,11 +78,11 @@ class Statement(Quote):
         return (self,)
 
 
-class Joined(BaseModel):
+class ComputedStatement(BaseModel):
     """One sentence of the answer and the words it rests on, of several passages together.
 
-    A single quote next to the sentence, as in a `Statement`, is accepted too. A sentence without a
-    quote quotes itself.
+    It may name how its number follows from quoted ones. A single quote next to the sentence, as in
+    a `Statement`, is accepted too. A sentence without a quote quotes itself.
     """
 
     model_config = ConfigDict(
@@ -93,21 +93,15 @@ class Joined(BaseModel):
         default_factory=list, json_schema_extra={"minItems": 1, "maxItems": MOST_QUOTES}
     )
     sentence: str = Field(json_schema_extra={"maxLength": 600})
+    calculations: list[Calculation] = Field(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod
     def _single(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "quotes" not in value and "quote" in value:
-            return {**value, "quotes": [{k: value[k] for k in ("passage", "quote") if k in value}]}
         if isinstance(value, dict) and not value.get("quotes") and "sentence" in value:
-            return {**value, "quotes": [{"quote": value["sentence"]}]}
+            words = value.get("quote") or value["sentence"]
+            return {**value, "quotes": [{"passage": value.get("passage", 0), "quote": words}]}
         return value
-
-
-class ComputedStatement(Joined):
-    """A statement that may name how its number follows from quoted ones."""
-
-    calculations: list[Calculation] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -126,13 +120,18 @@ class Cited:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A sentence with its places: what is judged, and why quotes or values were not found."""
+    """A sentence with its places: what is judged, and a quote and values that were not found."""
 
     claim: Claim
     places: tuple[Place, ...] = ()
     calculations: tuple[Calculation, ...] = ()
-    problem: str = ""
+    lost: str = ""
     missing: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        """Why the sentence has no place."""
+        return f"a citation was dropped: no passage holds the quote “{_cut(self.lost)}”"
 
     def state(self) -> Stated:
         """Return the statement; without all its numbers and dates its places are unclear."""
@@ -144,7 +143,7 @@ class _Placed:
 
 async def cite(
     question: str,
-    statements: Sequence[Statement | Joined],
+    statements: Sequence[Statement | ComputedStatement],
     passages: Mapping[int, Passage],
     run: Run,
     *,
@@ -170,13 +169,13 @@ async def cite(
         claims={one: each.claim for one, each in stated.items() if each.places},
         calculations=[calculation for each in placed for calculation in each.calculations],
     )
-    lost = tuple(f"a citation was dropped: {each.problem}" for each in placed if not each.places)
+    lost = tuple(each.problem for each in placed if not each.places)
     return replace(cited, dropped=(*lost, *cited.dropped))
 
 
 async def locate_statements(
     question: str,
-    statements: Sequence[Statement | Joined],
+    statements: Sequence[Statement | ComputedStatement],
     passages: Sequence[Passage],
     run: Run,
 ) -> list[Stated]:
@@ -187,7 +186,7 @@ async def locate_statements(
     placed = await _place(question, statements, dict(enumerate(passages, 1)), run)
     for each in placed:
         if not each.places:
-            run.emit(Noted(f"a citation was dropped: {each.problem}"))
+            run.emit(Noted(each.problem))
     return [each.state() for each in placed if each.places]
 
 
@@ -324,7 +323,7 @@ async def documents_of(stated: Sequence[Stated], run: Run) -> dict[str, Document
 
 async def _place(
     question: str,
-    statements: Sequence[Statement | Joined],
+    statements: Sequence[Statement | ComputedStatement],
     passages: Mapping[int, Passage],
     run: Run,
 ) -> list[_Placed]:
@@ -335,7 +334,7 @@ async def _place(
 
 def _place_all(
     question: str,
-    statements: Sequence[Statement | Joined],
+    statements: Sequence[Statement | ComputedStatement],
     passages: Mapping[int, Passage],
     documents: Mapping[str, Document],
 ) -> list[_Placed]:
@@ -345,15 +344,15 @@ def _place_all(
         sentence = remove_model_marks(statement.sentence)
         if not sentence:
             continue
-        located = _locate_all(statement.quotes, passages, documents)
-        places = [place for place in located if place is not None]
-        lost = [q for q, place in zip(statement.quotes, located, strict=True) if place is None]
+        located = [(each.quote, _locate(each, passages, documents)) for each in statement.quotes]
+        places = [place for _, place in located if place is not None]
+        lost = [quote for quote, place in located if place is None]
         known = found.get(sentence, _Placed(Claim(sentence, (), question)))
         found[sentence] = replace(
             known,
             places=tuple(dict.fromkeys([*known.places, *places])),
             calculations=(*known.calculations, *getattr(statement, "calculations", ())),
-            problem=known.problem or (_explain(lost[0], passages) if lost else ""),
+            lost=known.lost or (lost[0] if lost else ""),
         )
     return [_find_missing(each, documents, passages) for each in found.values()]
 
@@ -378,33 +377,6 @@ def _find_missing(
         language=documents[placed.places[0].span.document_id].language,
     )
     return replace(placed, claim=claim, missing=tuple(missing))
-
-
-def _explain(quoted: Quote, passages: Mapping[int, Passage]) -> str:
-    quote = f"the quote “{_cut(quoted.quote)}”"
-    if not quoted.passage:
-        return f"no passage holds {quote}"
-    if quoted.passage not in passages:
-        return f"passage {quoted.passage} does not exist"
-    return f"passage {quoted.passage} does not hold {quote}"
-
-
-def _locate_all(
-    quotes: Sequence[Quote],
-    passages: Mapping[int, Passage],
-    documents: Mapping[str, Document],
-) -> list[Place | None]:
-    """Return the places of the quotes of one statement.
-
-    Words that stand in several passages, as "(in thousands)", are those beside its other quotes.
-    """
-    located = [_locate(each, passages, documents) for each in quotes]
-    spans = [place.span for place in located if place is not None]
-    if len(spans) in (0, len(quotes)):
-        return located
-    beside = {n: p for n, p in passages.items() if any(map(p.span.contains, spans))}
-    pairs = zip(quotes, located, strict=True)
-    return [place or _locate(each, beside, documents) for each, place in pairs]
 
 
 def _locate(
