@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from colligate.core import Answer, Calls, Needs, Run
-from colligate.errors import MissingCapability, UsageError
+from colligate.errors import UsageError
 from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message
 from colligate.testing import (
     ScriptedModel,
@@ -24,7 +24,7 @@ from colligate.testing import (
     reranker_suite,
     strategy_suite,
 )
-from support.models import HELLO, ask, likelihood
+from support.models import HELLO, ask
 
 
 async def test_replies_come_in_turn_and_requests_are_kept():
@@ -53,25 +53,6 @@ async def test_functions_add_capabilities():
     assert await model.likelihoods([("a", "b c"), ("aa", "b")]) == [[-1.0, -1.0], [-2.0]]
     assert await model.labels(HELLO, ["yes"], forced="[") == LabelOdds({"yes": 1.0}, 0.5, ("[",))
     assert await model.attention("text", [(0, 3)]) == [3]
-
-
-async def test_without_functions_it_refuses():
-    model = ScriptedModel()
-    assert model.capabilities == {Capability.CHAT}
-    for call in (
-        likelihood(model, "a", "b"),
-        model.labels(HELLO, ["yes"]),
-        model.attention("a", []),
-    ):
-        with pytest.raises(MissingCapability):
-            await call
-
-
-async def test_its_counts_agree():
-    model = ScriptedModel()
-    text = "Four words are here."
-    assert await model.count_tokens(text) == len(await model.token_spans(text)) == 5
-    assert await model.count_prompt([Message("system", text), Message("user", text)]) == 2 * (5 + 4)
 
 
 class Talkative(ScriptedModel):

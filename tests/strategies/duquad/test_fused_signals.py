@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from colligate.documents import Span
-from colligate.errors import ContextTooSmall, MissingCapability
+from colligate.errors import ContextTooSmall
 from colligate.library.in_memory import InMemorySources
 from colligate.strategies.duquad import Signal, contrast, fuse_signals
-from colligate.strategies.duquad.signals import Weighted
 from support.documents import make
-from support.runs import events
 
 QUESTION = "How long is the notice?"
 WEIGHTS = {Signal.SIMILARITY: 0.5, Signal.LIKELIHOOD: 1.0, Signal.ATTENTION: 0.5}
@@ -40,11 +38,6 @@ def scored(documents, passages, make_run, minilm):
     return ask
 
 
-def weighted(run) -> Weighted:
-    [event] = events(run, Weighted)
-    return event
-
-
 async def test_all_three_count_with_the_papers_weights(scored):
     fused, run, _ = await scored(likelihood=likelihood, attention=attention)
     assert fused.signals["likelihood"] == (-1.5, -4.0)
@@ -66,15 +59,6 @@ async def test_without_attention_the_others_weigh_more(scored):
     assert sum(fused.scores) == pytest.approx(2.0)
 
 
-async def test_a_server_that_turns_out_to_give_no_likelihood_is_said(scored):
-    def refuses(prefix, continuation):
-        raise MissingCapability("it gives none after all")
-
-    fused, run, _ = await scored(likelihood=refuses, attention=attention)
-    assert fused.missing == (Signal.LIKELIHOOD,)
-    assert run.warnings == ("likelihood is not used: it gives none after all",)
-
-
 async def test_a_scorer_with_too_small_a_window_is_done_without(scored):
     def too_small(prompt, spans):
         raise ContextTooSmall("the prompt does not fit scripted")
@@ -82,12 +66,6 @@ async def test_a_scorer_with_too_small_a_window_is_done_without(scored):
     fused, run, _ = await scored(likelihood=likelihood, attention=too_small)
     assert fused.missing == (Signal.ATTENTION,)
     assert run.warnings == ("attention is not used: the prompt does not fit scripted",)
-
-
-async def test_with_nothing_to_go_by_all_score_alike_in_their_order(scored):
-    fused, _, _ = await scored(embedder=None)
-    assert fused.scores == (0.0, 0.0)
-    assert set(fused.missing) == set(WEIGHTS)
 
 
 LONG = "The mill is old and grey. " * 60
