@@ -185,14 +185,6 @@ async def test_a_short_answer_that_what_is_cited_contradicts_is_left_out(cited):
     assert isinstance(judge.asked[0], Claim)
 
 
-async def test_a_short_answer_is_judged_again_by_what_is_left(cited):
-    judge = Judge(Dogs=Verdict.CONTRADICTED)
-    rent = said(1, PAYS, "One pays 900 euros each month.")
-    found = await cited(rent, said(1, PAYS, "Dogs pay nothing."), short="Nothing", check=judge)
-    assert (judge.calls, found.short) == (2, "Nothing")
-    assert judge.asked[-1].quotes[0].text == "One pays 900 euros each month."
-
-
 async def test_a_row_of_a_table_is_judged_and_cited_under_its_head(make_run):
     rows = "\n".join(f"| Line {n} | {n},100 | {n},500 |" for n in range(1, 40))
     table = make(

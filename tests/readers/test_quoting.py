@@ -181,13 +181,3 @@ async def test_a_reply_leaves_two_thirds_of_a_small_window_or_budget(make_run, d
     assert answer.found
     assert "<log>" in model.calls[0].prompt
     assert run.warnings == ()
-
-
-async def test_a_piece_of_a_table_has_the_head_of_the_table(make_run):
-    rows = "\n".join(f"| Line {n} | {n},000 | {n},500 |" for n in range(40))
-    table = make(f"# Accounts\n\n| Item | 2023 | 2022 |\n| --- | --- | --- |\n{rows}\n")
-    piece = table.passage(Span("d", table.text.index("| Line 30"), table.text.index("| Line 32")))
-    async with InMemorySources([table]) as sources:
-        run, model = make_run(sources, [said("", found=False)])
-        await run.read("What was line 31 in 2022?", [Shown(piece)])
-    assert 'section="Accounts › Item | 2023 | 2022"' in model.calls[0].prompt

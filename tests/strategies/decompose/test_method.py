@@ -211,12 +211,6 @@ async def test_a_small_model_is_shown_the_examples_that_are_likest_last(make_run
     assert len(asked) == 6
 
 
-async def test_a_plan_that_cannot_be_read_leaves_the_question(make_run):
-    run, _ = make_run([], ["no plan", "none"])
-    assert await split_question(BORN, run, 5) == [BORN]
-    assert any("not split" in warning for warning in run.warnings)
-
-
 @pytest.mark.parametrize(
     ("reply", "steps"),
     [

@@ -11,7 +11,6 @@ from colligate.core.events import Asked, Retrieved
 from colligate.core.parameters import set_parameters
 from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
-from colligate.errors import ServerFailed
 from colligate.lab.bench.outcome import collect_counts
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
@@ -240,12 +239,6 @@ async def test_the_reader_sees_the_outline_and_only_the_passages_behind_it(ask):
     assert "“Silver Harbour”" in answer.evidence[0].reason
 
 
-async def test_of_passages_beyond_its_tokens_the_reader_sees_the_sentences(ask):
-    answer, _, model = await ask(reader_tokens=1)
-    assert list(passages_in(model.calls[-1].prompt).values()) == list(FACTS)
-    assert sorted(c.quote for c in answer.citations) == sorted(FACTS)
-
-
 @pytest.mark.parametrize("summary", [{"statements": []}, "hm, hard to say", {"statements": 3}])
 async def test_an_empty_outline_is_a_refusal(ask, summary):
     answer, run, model = await ask(World(Summary=summary))
@@ -321,17 +314,6 @@ async def test_a_summary_that_cannot_be_read_leaves_the_others(learn):
     readable = {event.entity: event.readable for event in events(run, Summarised)}
     assert readable == {"Ada Mercer": True, "Lund": False}
     assert any("Lund" in warning for warning in run.warnings)
-
-
-async def test_a_summary_that_fails_leaves_those_beside_it(learn):
-    def summary(call):
-        if "<entity>Ada Mercer" in call.prompt:
-            return ServerFailed("down", "", "")
-        return {"statements": facts_in(call.prompt)}
-
-    knowledge, run, _ = await learn(World(Entities=TWO, Summary=summary))
-    assert list(knowledge.outline.entities) == ["Lund"]
-    assert any("down" in warning for warning in run.warnings)
 
 
 class Reranker:

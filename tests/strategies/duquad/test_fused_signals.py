@@ -99,11 +99,3 @@ async def test_a_text_longer_than_the_scorers_window_takes_no_signal_from_the_ot
     assert run.warnings == (
         "attention is taken to the beginnings of long texts: scripted holds no more",
     )
-
-
-async def test_what_has_no_weight_is_not_asked_for(scored):
-    weights = {Signal.SIMILARITY: 1.0, Signal.LIKELIHOOD: 0.0}
-    fused, run, _ = await scored(likelihood=likelihood, attention=attention, weights=weights)
-    assert fused.weights == {Signal.SIMILARITY: 1.0}
-    assert run.meter.report().scoring_passes == 0
-    assert fused.missing == ()

@@ -210,19 +210,6 @@ async def test_the_sequence_of_calls_is_that_of_algorithm_1(make_run, settings, 
     assert run.warnings == ()
 
 
-async def test_both_agents_are_asked_before_one_has_answered(make_run):
-    begun, replies = [], Saying()
-
-    def says(call):
-        begun.append(len(model.calls))
-        return replies(call)
-
-    async with InMemorySources(DOCUMENTS) as sources:
-        run, model = make_run(sources, says, likelihood=BEST_FIRST)
-        await TWO.answer(QUESTION, run)
-    assert begun == [2, 2, 3, 4]
-
-
 async def test_the_judge_sees_scores_sentences_and_both_logs_and_no_form_of_reply(make_run):
     strategy = replace(TWO, sentences=1)
     replies = Saying(local=named(4, 2, said="It is 700 euros, says [DOC 4]."))

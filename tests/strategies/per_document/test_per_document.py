@@ -192,13 +192,6 @@ async def test_findings_of_all_documents_are_judged_together(make_run):
     assert any("'Lease 14': its quotes contradict" in warning for warning in run.warnings)
 
 
-async def test_figures_that_cannot_be_compared_are_listed(ask):
-    asked = {"operation": "within", "least": "soon", "figures": figures((1, 2))}
-    answer, run, _ = await ask(STRATEGY, "Which end soon?", leases(1, 2), models(asked))
-    assert cited(answer) == ["l01", "l02"]
-    assert "what was found in the documents cannot be compared: it is listed" in run.warnings
-
-
 async def test_a_reader_that_cites_nothing_is_compared_too(make_run):
     asked = {"operation": "within", "most": "2026-12-31", "figures": figures((2, 3))}
     rest = models(asked)

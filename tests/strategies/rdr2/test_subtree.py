@@ -50,17 +50,6 @@ TREE = made()
 WORDS = " ".join(f"word{i}" for i in range(500))
 
 
-def test_all_headings_and_the_content_beside_are_shown() -> None:
-    shown = build_subtree(TREE, [4])
-    assert shown.text == (
-        "-1: Park\n\t0: ==Introduction==\n\t2: ==History==\n\t\t3: ===Construction===\n"
-        "\t\t\t4: Built in a year.\n\t\t\t5: Opened in 1961.\n\t6: ==Records==\n\t13: ==Later=="
-    )
-    assert shown.highlighted == (4,)
-    assert shown.visible == HEADINGS | {4, 5}
-    assert shown.omitted == frozenset()
-
-
 @pytest.mark.parametrize(
     ("highlighted", "options", "visible"),
     [
