@@ -106,11 +106,7 @@ class ComputedStatement(BaseModel):
 
 @dataclass(frozen=True)
 class Cited:
-    """An answer text with numbered marks, the citations behind them, and what was dropped.
-
-    `short` is the answer in a few words, or empty: it is dropped if the cited text contradicts it
-    or lacks its numbers.
-    """
+    """An answer text with numbered marks, its citations, what was dropped, and the short answer."""
 
     text: str
     citations: tuple[Citation, ...]
@@ -179,10 +175,7 @@ async def locate_statements(
     passages: Sequence[Passage],
     run: Run,
 ) -> list[Stated]:
-    """Return the statements of an earlier step whose quotes are located; the trace names others.
-
-    They are notes of the method: only what the reader states at the end is judged.
-    """
+    """Return the statements of an earlier step that have places: notes, which are not judged."""
     placed = await _place(question, statements, dict(enumerate(passages, 1)), run)
     for each in placed:
         if not each.places:
@@ -235,10 +228,7 @@ async def write_checked(
 async def judge_stated(
     question: str, stated: Sequence[Stated], run: Run
 ) -> tuple[list[Stated], tuple[str, ...]]:
-    """Return statements of earlier steps as an answer may have them, and why others are dropped.
-
-    What was judged before is not judged again.
-    """
+    """Return statements of earlier steps that an answer may have, and why others are dropped."""
     documents = await documents_of(stated, run)
     claims = {
         each: Claim(each.sentence, _quote_places(each.places, documents), question)

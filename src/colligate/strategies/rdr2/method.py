@@ -1,17 +1,13 @@
-"""RDR2: retrieve, route each document's heading tree, read (Xu et al. 2025).
-
-The method in the order of the paper (symbols as there):
+"""RDR2: retrieve, route each document's heading tree, read (Xu et al. 2025; symbols as there).
 
 1. Retrieve the k best chunks c_i with their documents d_i (equation 1).
-2. S_0, the first routing state of a document, is the subtree around the nodes of a chunk: all
-   headings, and the content around what was found (equation 3, Algorithm 1; `tree.py`).
+2. S_0 of a document: all headings, and the content around a chunk (equation 3, Algorithm 1;
+   `tree.py`).
 3. The router sees S_t and replies with actions A_t: ANSWER with a block, EXPAND a heading, or
-   refuse (equation 2; `router.py`).
-4. Each EXPAND of a heading v gives another S_t, in which the content under v replaces the content
-   seen before (equation 4), until no heading is left or a document had its number of expansions.
-5. The blocks with ANSWER, from all rounds (P_d, equation 5), are the routed passage of the
-   document, in its order and under its headings (p_d, equation 6).
-6. A reader answers from the routed passages (equation 7); without any there is no answer.
+   refuse (equation 2; `router.py`). Each EXPAND of v gives another S_t, with the content under v
+   in place of the content before (equation 4), up to a number of expansions for a document.
+4. The blocks with ANSWER of all rounds (P_d, equation 5) are the routed passage, in the document's
+   order and under its headings (p_d, equation 6). A reader answers from those (equation 7).
 """
 
 from __future__ import annotations
@@ -130,10 +126,7 @@ class RDR2:
     async def route(
         self, question: str, run: Run, hits: Sequence[Hit] | None = None
     ) -> list[Routing]:
-        """Route the documents of these passages, or of those that a search finds, concurrently.
-
-        Documents come in the order of their best passages.
-        """
+        """Route the documents of these passages, or of a search, in the order of the best."""
         router = await run.with_adapter(Role.WORKER, self.router_adapter)
         found = await self._retrieve(question, run) if hits is None else hits
         routings = await self._open(run, found)
@@ -276,10 +269,7 @@ class RDR2:
         return _FORMS[self.reply][0](question, shown)
 
     def _assemble(self, hits: Sequence[Hit], routings: Sequence[Routing]) -> list[_RoutedPassage]:
-        """Return the routed passages p_d, equal ones once.
-
-        Without a router there is one for each chunk, as in the released code.
-        """
+        """Return the routed passages p_d once each; without a router, as in the code, of chunks."""
         ranked = {each.tree.document.id: (at, each) for at, each in enumerate(routings, 1)}
         chosen = [(*each, tuple(each[1].answers)) for each in ranked.values()]
         if self.no_router:

@@ -43,11 +43,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class RouterDecision:
-    """The router's decision about one subtree.
-
-    `refused`: nothing helps, and nothing else in the reply counts. `dropped` are lines
-    that are not actions.
-    """
+    """The decision about one subtree; `dropped` are lines of the reply that are no actions."""
 
     actions: tuple[Action, ...] = ()
     rejected: tuple[Rejected, ...] = ()
@@ -231,11 +227,7 @@ def parse_enclosed_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
 
 
 def check_action(tag: Tag, node: int, subtree: SubTree) -> str:
-    """Return the rule that an action breaks; empty if it is legal.
-
-    Only visible nodes may be chosen; only paragraphs answer; only a heading none of whose
-    paragraphs is visible expands.
-    """
+    """Return the rule that an action breaks; empty if it is legal."""
     if node not in subtree.visible:
         return "no such node is shown"
     structure = subtree.tree.nodes[node].structure

@@ -94,10 +94,7 @@ class StructureTree:
         return tuple(found)
 
     def extract_passages(self, answers: Collection[int]) -> tuple[Passage, ...]:
-        """Return the content among these nodes, and the content it hangs on, in document order.
-
-        Neighbours in one section, with only blanks between, are one passage.
-        """
+        """Return the content among these nodes, neighbours in one section as one passage."""
         runs: list[tuple[int, Span]] = []  # section, stretch
         text = self.document.text
         for node in self._with_ancestors(answers):
@@ -216,10 +213,7 @@ class _StructureTreeBuilder:
         return self._add(False, text, own, parent, own)
 
     def _place_lead(self, span: Span) -> int:
-        """Return the introduction, widened to hold `span`; the root after other sections.
-
-        Front matter and the text below the title share one.
-        """
+        """Return the introduction, widened to hold `span`; the root after other sections."""
         children = self._children[self._root]
         if not children:
             self._lead = self._add(True, INTRODUCTION, span, self._root)
