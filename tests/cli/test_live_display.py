@@ -196,7 +196,7 @@ def test_events_that_are_not_shown_are_ignored(capsys: Any) -> None:
         ),
         (Escalated("nothing found", "read on"), "nothing found: reading the next passages"),
         (Scored("minilm", (SPAN,), (0.5,)), "compared 1 passage with the question (minilm)"),
-        (Routed("d", 0, None, (), "", (), "refused", (), (), ()), "routing d: refused"),
+        (Routed("d", 0, None, (), "", "refused", (), (), ()), "routing d: refused"),
         (Structured("d", "model", 12), "structured d: 12 parts from model"),
         (Weighed("d", 0.5, (), (SCORE, SCORE)), "weighed 2 parts of d"),
         (Selected((SPAN,), 1900, 2048, 3), "kept 1,900 of 2,048 tokens from 3 documents"),

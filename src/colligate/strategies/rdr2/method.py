@@ -22,12 +22,12 @@ from typing import Any, ClassVar, Literal
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Evidence, Form
 from colligate.core.events import Assembled
+from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage, Span
-from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 from colligate.readers.lookup import reserve_for_answer
@@ -40,6 +40,7 @@ from colligate.strategies.rdr2.router import (
     router_messages,
 )
 from colligate.strategies.rdr2.tree import (
+    StructureNode,
     StructureTree,
     SubTree,
     build_structure_tree,
@@ -201,20 +202,34 @@ class RDR2:
         content: bool = True,
     ) -> SubTree:
         """Build the subtree around some nodes, as much of it as the router's window holds."""
-        limit: int | None = None
-        while True:
-            view = build_subtree(
-                tree, nodes, structure=not self.no_structure, content=content, most_tokens=limit
+        structure = not self.no_structure
+        view = build_subtree(tree, nodes, structure=structure, content=content)
+        messages = self._make_prompt(question, view.text)
+        room = await run.room(Role.WORKER, messages, self.reply_tokens)
+        if room is None or room >= 0:
+            return view
+
+        async def narrow(structure: bool) -> SubTree:
+            """Build it around the first nodes that fit, without what is only beside them."""
+
+            def build(found: Sequence[StructureNode]) -> SubTree:
+                ids = [node.id for node in found]
+                return build_subtree(tree, ids, structure=structure, content=content, beside=False)
+
+            fitting = await fit_window(
+                [tree.nodes[node] for node in nodes],
+                lambda found: self._make_prompt(question, build(found).text),
+                run,
+                Room(self.reply_tokens, Role.WORKER),
+                least=0,
+                warning=warning,
             )
-            prompt = self._make_prompt(question, view.text)
-            room = await run.room(Role.WORKER, prompt, self.reply_tokens)
-            if room is None or room >= 0 or not view.visible:
-                break
-            limit = (estimate_tokens(view.text) + room) * 3 // 4  # estimates may be too low
-        if limit is not None:
-            name = run.model(Role.WORKER).name
-            run.warn(f"the window of {name} holds only a part of {tree.document.title!r} at once")
-        return view
+            return build(fitting)
+
+        warning = f"the router's window holds only a part of {tree.document.title!r} at once"
+        run.warn(warning)
+        view = await narrow(structure)
+        return view if view.highlighted else await narrow(False)
 
     async def _ask(
         self, question: str, run: Run, view: SubTree, round_: int, heading: int | None
@@ -232,7 +247,6 @@ class RDR2:
                 expanded=heading,
                 highlighted=view.highlighted,
                 shown=view.text,
-                omitted=tuple(sorted(view.omitted)),
                 verdict=decision.verdict,
                 actions=decision.actions,
                 rejected=decision.rejected,

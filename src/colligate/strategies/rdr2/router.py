@@ -77,8 +77,8 @@ class Routed(Event):
 
     `round` is 0 for a subtree of the search and n for the document's n-th expansion, which opens
     the heading `expanded`. `highlighted` are the nodes that the subtree was built around, `shown`
-    is its text, `omitted` are nodes that its token limit left out. `verdict` is "routed",
-    "refused", or "collapsed" if nothing in the reply could be used. `cut`: the reply has no end.
+    is its text. `verdict` is "routed", "refused", or "collapsed" if nothing in the reply could be
+    used. `cut`: the reply has no end.
     """
 
     document: str
@@ -86,7 +86,6 @@ class Routed(Event):
     expanded: int | None
     highlighted: tuple[int, ...]
     shown: str
-    omitted: tuple[int, ...]
     verdict: str
     actions: tuple[Action, ...]
     rejected: tuple[Rejected, ...]
