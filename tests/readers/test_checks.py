@@ -66,15 +66,6 @@ async def test_odds_of_the_reader_are_a_verdict(make, odds, verdict):
     assert await OddsCheck().judge(CLAIMS[:1], run) == [verdict]
 
 
-async def test_odds_that_cannot_be_had_leave_it_unclear(make):
-    def fail(messages, labels, forced):
-        raise ServerFailed("down")
-
-    run, _ = make(labels=fail)
-    assert await OddsCheck().judge(CLAIMS[:1], run) == [Verdict.UNCLEAR]
-    assert run.warnings
-
-
 async def test_the_carried_head_finds_what_is_turned_round(make):
     run, _ = make()
     source = (Quoted("Bridge", "Anna Holt sold the bridge at Dorne to Emil Roth in 1931."),)

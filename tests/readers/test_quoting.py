@@ -7,12 +7,11 @@ from datetime import date
 
 import pytest
 
-from colligate.core.answer import NOT_FOUND, Form, Place, Stated
+from colligate.core.answer import Form, Place, Stated
 from colligate.core.events import Noted
 from colligate.core.prompts import render_passages, say_day
 from colligate.core.run import Shown, Task
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, NotAuthorised, ServerFailed
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Message, Usage
 from colligate.readers.checks import ModelCheck
@@ -47,14 +46,6 @@ def test_a_document_cannot_close_its_passage_or_open_another():
     assert shown.count("<passage ") == shown.count("</passage ") == 2
     assert shown.count("</passages>") == 1
     assert 'number="2" title="A\' number=\'7\'›‹passage› next"' in shown
-
-
-def test_passages_notes_and_question_stand_in_this_order():
-    task = Task(Form.JOINED, notes="<log>\nx\n</log>")
-    system, user = QuotingReader().messages("What?", [Shown(passage("one"))], task)
-    places = [user.content.index(part) for part in ("</passages>", "<log>", "Question: What?")]
-    assert places == sorted(places)
-    assert "notes" in system.content
 
 
 def test_a_method_keeps_its_own_instruction_and_numbers():
@@ -129,12 +120,6 @@ async def test_a_reader_of_which_no_quote_is_located_is_asked_once_more(asked, q
     assert any("asking again" in each for each in noted)
 
 
-@pytest.mark.parametrize("again", [said(""), "no JSON", said("", found=False)])
-async def test_one_that_quotes_nothing_again_is_a_refusal(asked, again):
-    answer, calls, _ = await asked(said(""), again)
-    assert (answer.found, answer.text, len(calls)) == (False, NOT_FOUND, 2)
-
-
 async def test_a_reply_that_was_cut_keeps_its_complete_statements(asked):
     whole = said()
     cut = whole[: whole.index(', "short_answer"')].removesuffix("]") + ', {"quotes": [{"pass'
@@ -149,25 +134,6 @@ KNOWN = Stated("900 euros a month.", (Place(Span("lease", LEASE.index("The"), 40
 async def test_what_earlier_steps_verified_is_the_answer_of_a_reader_that_fails(asked, replies):
     answer, _, _ = await asked(*replies, known=[KNOWN], paid=True)
     assert answer.text == "900 euros a month. [1]"
-
-
-async def test_a_reader_that_fails_after_a_paid_call_finds_nothing(asked):
-    answer, _, noted = await asked(ServerFailed("down", "500"), paid=True)
-    assert not answer.found
-    assert any("no answer" in each for each in noted)
-
-
-@pytest.mark.parametrize("error", [NotAuthorised("no key"), BudgetExceeded("spent")])
-async def test_a_failure_of_the_very_first_call_is_an_error(asked, error):
-    with pytest.raises(type(error)):
-        await asked(error)
-
-
-async def test_without_passages_nothing_is_asked(make_run, documents):
-    async with InMemorySources(documents) as sources:
-        run, model = make_run(sources)
-        answer = await run.read(QUESTION, [])
-    assert (answer.found, model.calls) == (False, [])
 
 
 async def test_what_does_not_fit_the_window_is_left_out_and_said(make_run):
@@ -215,13 +181,3 @@ async def test_a_reply_leaves_two_thirds_of_a_small_window_or_budget(make_run, d
     assert answer.found
     assert "<log>" in model.calls[0].prompt
     assert run.warnings == ()
-
-
-async def test_a_piece_of_a_table_has_the_head_of_the_table(make_run):
-    rows = "\n".join(f"| Line {n} | {n},000 | {n},500 |" for n in range(40))
-    table = make(f"# Accounts\n\n| Item | 2023 | 2022 |\n| --- | --- | --- |\n{rows}\n")
-    piece = table.passage(Span("d", table.text.index("| Line 30"), table.text.index("| Line 32")))
-    async with InMemorySources([table]) as sources:
-        run, model = make_run(sources, [said("", found=False)])
-        await run.read("What was line 31 in 2022?", [Shown(piece)])
-    assert 'section="Accounts › Item | 2023 | 2022"' in model.calls[0].prompt

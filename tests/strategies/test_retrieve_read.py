@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from colligate.core import Form
 from colligate.core.events import (
     Located,
     Retrieved,
@@ -12,7 +11,6 @@ from colligate.core.events import (
 )
 from colligate.library.in_memory import InMemorySources
 from colligate.models.rerankers import EmbeddingReranker
-from colligate.readers.quoting import FORMS
 from colligate.strategies.direct import Direct
 from colligate.strategies.full_context import FullContext
 from colligate.strategies.retrieve_read import RetrieveRead
@@ -36,13 +34,6 @@ async def test_the_answer_cites_the_passage_that_says_it(documents, minilm, ask,
     assert citation.quote == "The tenant pays 900 euros a month for the flat in Mill Street."
     assert citation.quote == documents[0].slice(citation.span)
     assert citation.section == ("Lease",)
-
-
-async def test_evidence_is_what_was_shown_with_score_and_reason(documents, minilm, ask):
-    answer, _, model = await ask(RetrieveRead(k=2), QUESTION, InMemorySources(documents, minilm))
-    assert [e.reason for e in answer.evidence] == ["rank 1 of the search", "rank 2 of the search"]
-    assert answer.evidence[0].score >= answer.evidence[1].score
-    assert len(passages_in(model.calls[0].prompt)) == 2
 
 
 class Dogs:
@@ -94,29 +85,9 @@ async def test_full_context_shows_every_document_whole_in_order(documents, ask, 
     assert run.meter.report().retrieval_rounds == 0
 
 
-@pytest.mark.parametrize("strategy", [RetrieveRead, FullContext])
-@pytest.mark.parametrize("form", Form)
-async def test_the_reader_is_asked_in_the_form_that_is_wanted(
-    documents, minilm, ask, strategy, form
-):
-    sources = InMemorySources(documents, minilm)
-    _, _, model = await ask(strategy(form=form), QUESTION, sources)
-    assert FORMS[form].form in model.calls[0].prompt
-
-
 async def test_direct_reads_nothing_and_says_so(ask):
     answer, run, model = await ask(Direct(), "What is the capital of France?", [], "Paris")
     assert (answer.text, answer.found, answer.citations) == ("Paris", True, ())
     assert (answer.short, answer.ground) == (None, "none"), "nothing verifies it"
     assert not re.search("<passage", model.calls[0].prompt)
     assert any("no document was read" in warning for warning in run.warnings)
-
-
-async def test_direct_lists_with_commas_and_explains_in_a_paragraph(make_run):
-    async with InMemorySources([]) as sources:
-        run, model = make_run(sources, ["Ann, Bob", "They did."])
-        listed = await Direct(form=Form.LIST).answer("Who?", run)
-        told = await Direct(form=Form.LONG).answer("Why?", run)
-    assert "separated by commas" in model.calls[0].prompt
-    assert "one paragraph" in model.calls[1].prompt
-    assert (listed.text, told.short, told.text) == ("Ann, Bob", None, "They did.")

@@ -29,11 +29,7 @@ def is_small(model: ChatModel) -> bool:
 
 
 def make_reader(name: str, model: ChatModel) -> Reader:
-    """Return the reader of a name; `auto` is `pointwise` for a small model, else `quoting`.
-
-    Raises:
-        UsageError: there is no such reader.
-    """
+    """Return the reader of a name; `auto` is `pointwise` for a small model, else `quoting`."""
     from colligate.readers.plain import PlainReader
     from colligate.readers.pointwise import SMALL_FORMS, PointwiseReader
     from colligate.readers.quoting import QuotingReader

@@ -78,11 +78,11 @@ class Statement(Quote):
         return (self,)
 
 
-class Joined(BaseModel):
+class ComputedStatement(BaseModel):
     """One sentence of the answer and the words it rests on, of several passages together.
 
-    A single quote next to the sentence, as in a `Statement`, is accepted too. A sentence without a
-    quote quotes itself.
+    It may name how its number follows from quoted ones. A single quote next to the sentence, as in
+    a `Statement`, is accepted too. A sentence without a quote quotes itself.
     """
 
     model_config = ConfigDict(
@@ -93,30 +93,20 @@ class Joined(BaseModel):
         default_factory=list, json_schema_extra={"minItems": 1, "maxItems": MOST_QUOTES}
     )
     sentence: str = Field(json_schema_extra={"maxLength": 600})
+    calculations: list[Calculation] = Field(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod
     def _single(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "quotes" not in value and "quote" in value:
-            return {**value, "quotes": [{k: value[k] for k in ("passage", "quote") if k in value}]}
         if isinstance(value, dict) and not value.get("quotes") and "sentence" in value:
-            return {**value, "quotes": [{"quote": value["sentence"]}]}
+            words = value.get("quote") or value["sentence"]
+            return {**value, "quotes": [{"passage": value.get("passage", 0), "quote": words}]}
         return value
-
-
-class ComputedStatement(Joined):
-    """A statement that may name how its number follows from quoted ones."""
-
-    calculations: list[Calculation] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Cited:
-    """An answer text with numbered marks, the citations behind them, and what was dropped.
-
-    `short` is the answer in a few words, or empty: it is dropped if the cited text contradicts it
-    or lacks its numbers.
-    """
+    """An answer text with numbered marks, its citations, what was dropped, and the short answer."""
 
     text: str
     citations: tuple[Citation, ...]
@@ -126,13 +116,18 @@ class Cited:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A sentence with its places: what is judged, and why quotes or values were not found."""
+    """A sentence with its places: what is judged, and a quote and values that were not found."""
 
     claim: Claim
     places: tuple[Place, ...] = ()
     calculations: tuple[Calculation, ...] = ()
-    problem: str = ""
+    lost: str = ""
     missing: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        """Why the sentence has no place."""
+        return f"a citation was dropped: no passage holds the quote “{_cut(self.lost)}”"
 
     def state(self) -> Stated:
         """Return the statement; without all its numbers and dates its places are unclear."""
@@ -144,7 +139,7 @@ class _Placed:
 
 async def cite(
     question: str,
-    statements: Sequence[Statement | Joined],
+    statements: Sequence[Statement | ComputedStatement],
     passages: Mapping[int, Passage],
     run: Run,
     *,
@@ -170,24 +165,21 @@ async def cite(
         claims={one: each.claim for one, each in stated.items() if each.places},
         calculations=[calculation for each in placed for calculation in each.calculations],
     )
-    lost = tuple(f"a citation was dropped: {each.problem}" for each in placed if not each.places)
+    lost = tuple(each.problem for each in placed if not each.places)
     return replace(cited, dropped=(*lost, *cited.dropped))
 
 
 async def locate_statements(
     question: str,
-    statements: Sequence[Statement | Joined],
+    statements: Sequence[Statement | ComputedStatement],
     passages: Sequence[Passage],
     run: Run,
 ) -> list[Stated]:
-    """Return the statements of an earlier step whose quotes are located; the trace names others.
-
-    They are notes of the method: only what the reader states at the end is judged.
-    """
+    """Return the statements of an earlier step that have places: notes, which are not judged."""
     placed = await _place(question, statements, dict(enumerate(passages, 1)), run)
     for each in placed:
         if not each.places:
-            run.emit(Noted(f"a citation was dropped: {each.problem}"))
+            run.emit(Noted(each.problem))
     return [each.state() for each in placed if each.places]
 
 
@@ -236,10 +228,7 @@ async def write_checked(
 async def judge_stated(
     question: str, stated: Sequence[Stated], run: Run
 ) -> tuple[list[Stated], tuple[str, ...]]:
-    """Return statements of earlier steps as an answer may have them, and why others are dropped.
-
-    What was judged before is not judged again.
-    """
+    """Return statements of earlier steps that an answer may have, and why others are dropped."""
     documents = await documents_of(stated, run)
     claims = {
         each: Claim(each.sentence, _quote_places(each.places, documents), question)
@@ -324,7 +313,7 @@ async def documents_of(stated: Sequence[Stated], run: Run) -> dict[str, Document
 
 async def _place(
     question: str,
-    statements: Sequence[Statement | Joined],
+    statements: Sequence[Statement | ComputedStatement],
     passages: Mapping[int, Passage],
     run: Run,
 ) -> list[_Placed]:
@@ -335,7 +324,7 @@ async def _place(
 
 def _place_all(
     question: str,
-    statements: Sequence[Statement | Joined],
+    statements: Sequence[Statement | ComputedStatement],
     passages: Mapping[int, Passage],
     documents: Mapping[str, Document],
 ) -> list[_Placed]:
@@ -345,15 +334,15 @@ def _place_all(
         sentence = remove_model_marks(statement.sentence)
         if not sentence:
             continue
-        located = _locate_all(statement.quotes, passages, documents)
-        places = [place for place in located if place is not None]
-        lost = [q for q, place in zip(statement.quotes, located, strict=True) if place is None]
+        located = [(each.quote, _locate(each, passages, documents)) for each in statement.quotes]
+        places = [place for _, place in located if place is not None]
+        lost = [quote for quote, place in located if place is None]
         known = found.get(sentence, _Placed(Claim(sentence, (), question)))
         found[sentence] = replace(
             known,
             places=tuple(dict.fromkeys([*known.places, *places])),
             calculations=(*known.calculations, *getattr(statement, "calculations", ())),
-            problem=known.problem or (_explain(lost[0], passages) if lost else ""),
+            lost=known.lost or (lost[0] if lost else ""),
         )
     return [_find_missing(each, documents, passages) for each in found.values()]
 
@@ -378,33 +367,6 @@ def _find_missing(
         language=documents[placed.places[0].span.document_id].language,
     )
     return replace(placed, claim=claim, missing=tuple(missing))
-
-
-def _explain(quoted: Quote, passages: Mapping[int, Passage]) -> str:
-    quote = f"the quote “{_cut(quoted.quote)}”"
-    if not quoted.passage:
-        return f"no passage holds {quote}"
-    if quoted.passage not in passages:
-        return f"passage {quoted.passage} does not exist"
-    return f"passage {quoted.passage} does not hold {quote}"
-
-
-def _locate_all(
-    quotes: Sequence[Quote],
-    passages: Mapping[int, Passage],
-    documents: Mapping[str, Document],
-) -> list[Place | None]:
-    """Return the places of the quotes of one statement.
-
-    Words that stand in several passages, as "(in thousands)", are those beside its other quotes.
-    """
-    located = [_locate(each, passages, documents) for each in quotes]
-    spans = [place.span for place in located if place is not None]
-    if len(spans) in (0, len(quotes)):
-        return located
-    beside = {n: p for n, p in passages.items() if any(map(p.span.contains, spans))}
-    pairs = zip(quotes, located, strict=True)
-    return [place or _locate(each, beside, documents) for each, place in pairs]
 
 
 def _locate(

@@ -107,10 +107,7 @@ class Turn:
 
 
 async def complete_question(question: str, history: Sequence[Turn], run: Run) -> str:
-    """Return a question with what it takes from the turns before it, oldest first.
-
-    It stays as it is, with a warning, if the reader fails or replies with no question.
-    """
+    """Return a question with what it takes from the turns before it, or as it is if that fails."""
     if not history:
         return question
     asked = Message("user", _render(history[-_TURNS:], question))

@@ -215,10 +215,7 @@ class QuotingReader:
 
 
 def _limit_reply(wanted: ReplyForm, run: Run) -> ReplyForm:
-    """Return the form with a reply of at most a third of the window, and of the budget's rest.
-
-    Few replies are as long as they may be, and one that was cut is asked for again with more.
-    """
+    """Return the form with a reply of at most a third of the window, and of the budget's rest."""
     limits = run.model(Role.READER).context_tokens, run.tokens.left
     return replace(wanted, tokens=min([wanted.tokens, *(each // 3 for each in limits if each)]))
 
@@ -231,10 +228,7 @@ async def _cite(
     wanted: ReplyForm,
     run: Run,
 ) -> tuple[Reply, Cited]:
-    """Return a reply and what of it can be cited; ask once more, after `messages`, if nothing can.
-
-    `passages` are those that were shown, by number.
-    """
+    """Return a reply and what of it is cited; if it is nothing, ask once more after `messages`."""
     reply = first.value
     cited = await cite(question, reply.statements, passages, run, short=reply.short_answer)
     if reply.found and not cited.citations:
@@ -264,10 +258,7 @@ def render_task(question: str, shown: Sequence[Shown], task: Task) -> str:
 
 
 async def keep_table_heads(shown: Sequence[Shown], run: Run) -> list[Shown]:
-    """Return passages inside tables with the head of the table as the last part of their headings.
-
-    Without the head nobody can tell what the columns of a row are.
-    """
+    """Return passages, those inside tables with the head that says what their columns are."""
     return [
         replace(
             each,
@@ -278,11 +269,7 @@ async def keep_table_heads(shown: Sequence[Shown], run: Run) -> list[Shown]:
 
 
 async def cut_passage(shown: Shown, over: int, run: Run) -> Shown:
-    """Return a passage without its last `over` tokens, with a warning; a shortened one stays whole.
-
-    A passage that is shorter than that stays whole too: the call itself reports that it does not
-    fit.
-    """
+    """Return a passage without its last `over` tokens, with a warning, unless it is shortened."""
     passage = shown.passage
     ends = [end for _, end in await run.model(Role.READER).token_spans(passage.text)]
     left = len(ends) - over

@@ -82,11 +82,7 @@ class ScriptedModel:
         self.calls: list[ChatRequest] = []
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
-        """Return the next reply; `on_token` gets it word by word.
-
-        Raises:
-            UsageError: the list of replies is used up.
-        """
+        """Return the next reply; `on_token` gets it word by word. UsageError if none is left."""
         self.calls.append(request)
         await asyncio.sleep(0)  # like any other model, it lets others run
         if self._reply is not None:

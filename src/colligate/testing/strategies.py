@@ -372,10 +372,7 @@ async def check_forms(case: Case) -> None:
 
 
 async def check_spoilt_replies(case: Case, seed: int) -> None:
-    """Check that no shape of a reply, in any setting, and no failing part is an error.
-
-    After an error of the strategy the same seed repeats it.
-    """
+    """Check that no shape of a reply and no failing part is an error; a seed can be repeated."""
     dice = random.Random(seed)
     shapes = [dice.choice(_SHAPES) for _ in range(dice.randint(1, 8))]
     ways = list_ways(case.kind)
@@ -425,10 +422,7 @@ def _fail_after(calls: int, valid: Callable[[ChatRequest], Reply]) -> Callable[.
 
 
 async def check_failing_server(case: Case) -> None:
-    """Check that a server that fails after some calls leaves what was found, or says so.
-
-    If it fails at the first one, with nothing paid, that is the error.
-    """
+    """Check that a server that fails leaves what was found; at the first call it is an error."""
     for calls in (1, 2, 4):
         answer, run = await case.ask(_fail_after(calls, case.replies(calls)))
         assert answer is not None
@@ -473,10 +467,7 @@ async def check_without_documents(case: Case) -> None:
 
 
 async def check_hostile_text(case: Case) -> None:
-    """Check that neither documents nor replies leave their place in a prompt.
-
-    The tags that are tried are those of the strategy's own prompts.
-    """
+    """Check that no text leaves its place in a prompt, by the tags of the prompts themselves."""
     plain, hostile = list[str](), list[str]()
 
     async def ask(prompts: list[str], more: str) -> None:

@@ -360,8 +360,7 @@ def views(draw: st.DrawFn) -> SubTree:
     made = Document("d", draw(st.sampled_from(["Park", "T"])), text, markdown_tree(text, "d"))
     tree = build_structure_tree(made, introduction=draw(st.booleans()))
     lit = draw(st.sets(st.sampled_from(sorted(tree.nodes)), min_size=1, max_size=3))
-    most = draw(st.none() | st.integers(15, 60))
-    return build_subtree(tree, lit, content=draw(st.booleans()), most_tokens=most)
+    return build_subtree(tree, lit, content=draw(st.booleans()), beside=draw(st.booleans()))
 
 
 def headings(view: SubTree) -> list[int]:

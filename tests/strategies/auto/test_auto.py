@@ -151,16 +151,6 @@ async def test_a_question_that_cannot_be_classified_is_one_fact(ask_auto, failur
     assert list_steps(run) in ([], ["read on"])
 
 
-async def test_a_step_that_fails_leaves_what_was_read(ask_auto):
-    def reply(call):
-        read = "statements" in (call.schema or {}).get("properties", {})
-        return NOTHING if read else FAILURES[0]
-
-    answer, run, _ = await ask_auto("Who directed Silver Harbour, and when?", "steps", reply)
-    assert (answer.found, bool(answer.evidence)) == (False, True)
-    assert any("dualrag is left out" in warning for warning in run.warnings)
-
-
 def test_a_first_reading_is_spread_over_documents():
     hits = [
         Hit(Passage(Span(name, n, n + 1), "x", name, (), None), 10 - n)

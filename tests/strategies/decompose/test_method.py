@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from colligate.core.answer import NOT_FOUND
 from colligate.core.events import Retrieved
 from colligate.core.run import Run
-from colligate.errors import ServerFailed
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
 from colligate.models.base import LabelOdds
@@ -113,13 +112,6 @@ async def test_where_several_chains_end_the_question_is_read_with_what_they_foun
     assert len({piece.span for piece in answer.evidence}) == 4
 
 
-async def test_if_that_reading_fails_what_the_steps_found_is_the_answer(ask):
-    answer, run, _ = await ask(LATER, CHAINS, {**ANSWERS, LATER: ("", ServerFailed("down"))})
-    assert answer.found
-    assert len(answer.citations) == 4
-    assert any("down" in warning for warning in run.warnings)
-
-
 async def test_where_a_step_has_no_answer_the_question_itself_is_looked_up(ask):
     left = {question: ANSWERS[question] for question in CHAIN[:1]}
     quote, short = ANSWERS["When was Ada Mercer born?"]
@@ -180,15 +172,6 @@ async def test_whether_two_chains_found_the_same_is_told_by_identity(ask, questi
     assert len(answer.citations) == 2
 
 
-@pytest.mark.parametrize("ask", ["small"], indirect=True)
-async def test_a_comparison_that_fails_leaves_what_the_chains_found(ask):
-    quote, _ = ANSWERS["When was Otto Lind born?"]
-    answers = {**ANSWERS, LATER: (quote, "Red Clay")}
-    answer, run, _ = await ask(LATER, CHAINS, answers, yes_or_no=ServerFailed("down"))
-    assert answer.found
-    assert any("not compared" in warning for warning in run.warnings)
-
-
 @pytest.mark.parametrize(("said", "told"), [("film", "Yes"), ("no", "")])
 async def test_two_answers_of_no_make_no_yes(make_run, said, told):
     def judge(messages, labels, forced):
@@ -216,18 +199,6 @@ def test_a_date_is_all_the_days_that_it_may_mean(text, value):
     assert days == value
 
 
-async def test_a_step_that_fails_leaves_those_before_it(ask):
-    answers = {**ANSWERS, "When was Ada Mercer born?": ("-", ServerFailed("down"))}
-    answer, run, _ = await ask(BORN, CHAIN, answers)
-    assert not answer.found
-    assert events(run, StepAnswered)[0].answer == "Ada Mercer"
-
-
-async def test_more_steps_than_may_be_are_cut(ask):
-    _, run, _ = await ask(LATER, CHAINS, steps=2)
-    assert events(run, QuestionSplit)[0].questions == tuple(CHAIN)
-
-
 async def test_a_small_model_is_shown_the_examples_that_are_likest_last(make_run, minilm):
     question = "Who is older, Ann Hall or Ben Cole?"
     reply = "1. When was Ann Hall born?\n2. When was Ben Cole born?"
@@ -238,12 +209,6 @@ async def test_a_small_model_is_shown_the_examples_that_are_likest_last(make_run
     asked = [message.content for message in model.calls[0].messages if message.role == "user"]
     assert asked[-2:] == ["Who is younger, Hans Berg or Lea Stone?", question]
     assert len(asked) == 6
-
-
-async def test_a_plan_that_cannot_be_read_leaves_the_question(make_run):
-    run, _ = make_run([], ["no plan", "none"])
-    assert await split_question(BORN, run, 5) == [BORN]
-    assert any("not split" in warning for warning in run.warnings)
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,6 @@ def test_passages_are_read_once_for_each_entity():
     assert outline.unseen("Rhone", [first, second]) == [first, second]
 
 
-def test_other_words_about_the_same_sentence_are_kept_and_not_new():
-    outline = KnowledgeOutline()
-    outline.merge("Lyon", [fragment("Lyon is big.", (0, 50))], [])
-    assert outline.merge("Rhone", [fragment("The Rhone is near Lyon.", (10, 20))], []) == ()
-    assert texts(outline)["Rhone"] == ["The Rhone is near Lyon."]
-
-
 def test_without_leaves_the_oldest_of_every_entity_out_first():
     outline = KnowledgeOutline()
     outline.merge("A", [fragment("a1", (0, 1)), fragment("a2", (1, 2))], [])

@@ -11,7 +11,6 @@ from colligate.core.events import Asked, Retrieved
 from colligate.core.parameters import set_parameters
 from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
-from colligate.errors import BudgetExceeded, ServerFailed
 from colligate.lab.bench.outcome import collect_counts
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
@@ -240,12 +239,6 @@ async def test_the_reader_sees_the_outline_and_only_the_passages_behind_it(ask):
     assert "“Silver Harbour”" in answer.evidence[0].reason
 
 
-async def test_of_passages_beyond_its_tokens_the_reader_sees_the_sentences(ask):
-    answer, _, model = await ask(reader_tokens=1)
-    assert list(passages_in(model.calls[-1].prompt).values()) == list(FACTS)
-    assert sorted(c.quote for c in answer.citations) == sorted(FACTS)
-
-
 @pytest.mark.parametrize("summary", [{"statements": []}, "hm, hard to say", {"statements": 3}])
 async def test_an_empty_outline_is_a_refusal(ask, summary):
     answer, run, model = await ask(World(Summary=summary))
@@ -303,19 +296,6 @@ async def test_each_step_is_asked_under_its_own_adapter(sources):
     ]
 
 
-async def test_what_no_passage_says_does_not_reach_the_outline(ask):
-    invented = {
-        "passage": 1,
-        "quote": "Ada Mercer was born in Norway.",
-        "sentence": "Ada Mercer was born in Norway in 1930.",
-    }
-    world = World(Summary=lambda call: {"statements": [invented, *facts_in(call.prompt)]})
-    _, run, model = await ask(world)
-    assert all("Norway" not in outline_in(c.prompt) for c in model.calls if kind(c) == "Reasoning")
-    for event in events(run, Summarised):
-        assert event.said == len(event.fragments) + 1
-
-
 TWO = {
     "entities": [
         {"entity": "Ada Mercer", "keywords": ["Ada Mercer born"]},
@@ -323,26 +303,6 @@ TWO = {
         {"entity": "Ada Mercer", "keywords": ["Mercer boats"]},
     ]
 }
-
-
-async def test_a_reasoners_prose_is_its_thought(learn):
-    _, run, model = await learn(World(Reasoning="I would like to know the director"))
-    first = events(run, Reasoned)[0]
-    assert (first.thought, first.need_retrieve, first.readable) == (
-        "I would like to know the director",
-        True,
-        False,
-    )
-    assert kinds(model)[:3] == ["Reasoning"] * 2 + ["Entities"]
-
-
-async def test_where_no_entity_can_be_read_the_thought_is_looked_up(learn):
-    for reply in ("no JSON at all", {"entities": []}):
-        _, run, _ = await learn(World(Entities=reply), rounds=1)
-        (event,) = events(run, Identified)
-        assert event.entities == ("else",)
-        assert event.queries == (("Missing: Who was the director of Silver Harbour?",),)
-        assert event.readable == isinstance(reply, dict)
 
 
 async def test_a_summary_that_cannot_be_read_leaves_the_others(learn):
@@ -354,34 +314,6 @@ async def test_a_summary_that_cannot_be_read_leaves_the_others(learn):
     readable = {event.entity: event.readable for event in events(run, Summarised)}
     assert readable == {"Ada Mercer": True, "Lund": False}
     assert any("Lund" in warning for warning in run.warnings)
-
-
-async def test_a_summary_that_fails_leaves_those_beside_it(learn):
-    def summary(call):
-        if "<entity>Ada Mercer" in call.prompt:
-            return ServerFailed("down", "", "")
-        return {"statements": facts_in(call.prompt)}
-
-    knowledge, run, _ = await learn(World(Entities=TWO, Summary=summary))
-    assert list(knowledge.outline.entities) == ["Lund"]
-    assert any("down" in warning for warning in run.warnings)
-
-
-@pytest.mark.parametrize("step", ["Reasoning", "Entities", "Summary"])
-async def test_a_server_that_fails_later_leaves_what_was_learnt_before(ask, step):
-    calls = 0
-
-    def fails_in_round_3(call):
-        nonlocal calls
-        calls += 1
-        return ServerFailed("down", "", "") if calls == 3 else getattr(World(), step)(call)
-
-    answer, run, _ = await ask(World(**{step: fails_in_round_3}))
-    assert stopped(run).rounds == 2
-    assert {"Ada Mercer was born in Lund.", "Its director was Ada Mercer."} <= {
-        citation.quote for citation in answer.citations
-    }
-    assert any("down" in warning or "failed" in warning for warning in run.warnings)
 
 
 class Reranker:
@@ -489,19 +421,6 @@ async def test_an_outline_too_long_for_the_window_keeps_its_newest_parts(sources
     assert "Sentence 0 " not in shown
     assert estimate_tokens(shown) > 1000
     assert any("oldest" in warning for warning in run.warnings)
-
-
-async def test_a_spent_budget_ends_the_rounds_and_the_answer_is_still_given(sources, make_run, ask):
-    answer, run, model = await ask(max_tokens=8000)
-    assert stopped(run).reason is Stop.BUDGET
-    assert 1 <= stopped(run).rounds < 3
-    assert answer.found
-    assert any("budget" in warning for warning in run.warnings)
-    assert kinds(model)[-1] == "QuotedReply"
-    async with sources:
-        run, _ = make_run(sources, World(), max_tokens=700)
-        with pytest.raises(BudgetExceeded):
-            await dualrag().answer(QUESTION, run)
 
 
 async def test_queries_that_find_nothing_new_are_counted(learn):

@@ -8,7 +8,6 @@ from colligate.documents import Passage, Span
 from colligate.strategies.duquad.prompts import (
     DocScore,
     doc_score_messages,
-    doc_score_schema,
     parse_doc_scores,
 )
 
@@ -50,11 +49,6 @@ def test_broken_and_wrapped_replies_are_mended(reply):
     assert parse_doc_scores(reply, [3, 7]) == {3: DocScore(0.5, "x")}
 
 
-def test_of_a_document_scored_twice_the_first_counts_and_others_are_left_out():
-    reply = scores((3, "x", 0.5), (3, "y", 0.9), (4, "z", 1))
-    assert parse_doc_scores(reply, [3, 7]) == {3: DocScore(0.5, "x")}
-
-
 @pytest.mark.parametrize(
     "reply", ["", "no idea", "[", "{", '{"scores": 3}', "[[[[" * 3000, "{" * 5000]
 )
@@ -76,15 +70,6 @@ def test_no_reply_breaks_the_rules(reply):
     for number, score in parse_doc_scores(reply, [1, 2]).items():
         assert number in (1, 2)
         assert 0 <= score.p <= 1
-
-
-def test_the_schema_asks_for_as_many_entries_as_documents_and_for_these_alone():
-    several = doc_score_schema([3, 7])["properties"]["scores"]
-    assert (several["minItems"], several["maxItems"]) == (2, 2)
-    entry = several["items"]
-    assert entry["properties"]["doc_id"] == {"enum": [3, 7]}
-    assert set(entry["required"]) == set(entry["properties"])
-    assert list(entry["properties"]) == ["doc_id", "p", "answer"]  # as in Figure 8
 
 
 def test_the_prompt_names_every_document_and_ends_in_the_question():

@@ -64,7 +64,6 @@ def judged(*statements: tuple[int, str, str], short: str = "900 euros") -> str:
     return json.dumps({"statements": rows, "short_answer": short, "found": bool(rows)})
 
 
-REFUSED = judged()
 ANSWER = judged((2, MILL, MILL))
 
 
@@ -211,19 +210,6 @@ async def test_the_sequence_of_calls_is_that_of_algorithm_1(make_run, settings, 
     assert run.warnings == ()
 
 
-async def test_both_agents_are_asked_before_one_has_answered(make_run):
-    begun, replies = [], Saying()
-
-    def says(call):
-        begun.append(len(model.calls))
-        return replies(call)
-
-    async with InMemorySources(DOCUMENTS) as sources:
-        run, model = make_run(sources, says, likelihood=BEST_FIRST)
-        await TWO.answer(QUESTION, run)
-    assert begun == [2, 2, 3, 4]
-
-
 async def test_the_judge_sees_scores_sentences_and_both_logs_and_no_form_of_reply(make_run):
     strategy = replace(TWO, sentences=1)
     replies = Saying(local=named(4, 2, said="It is 700 euros, says [DOC 4]."))
@@ -246,13 +232,6 @@ async def test_the_judge_sees_scores_sentences_and_both_logs_and_no_form_of_repl
         (4, 0.5, True),
     ]
     assert [len(s.sentences) for s in gated.scores] == [1, 0, 1]
-
-
-async def test_the_sentences_nearest_the_provisional_answer_can_be_cited_and_no_others(make_run):
-    reply = judged((2, MILL, MILL), (2, "It has two wheels.", "It has two wheels."))
-    answer, run, _ = await asked(make_run, replace(TWO, sentences=1), replies=Saying(judge=reply))
-    assert [each.quote for each in answer.citations] == [MILL]
-    assert any("It has two wheels" in warning for warning in run.warnings)
 
 
 # 2. What the agents name
@@ -286,17 +265,6 @@ async def test_a_missing_score_is_asked_for_once_more(make_run):
     assert run.warnings == ()
 
 
-@pytest.mark.parametrize("second", ["no idea", ServerFailed("the server fails", "503", "")])
-async def test_a_score_that_stays_missing_is_0_and_said(make_run, second):
-    reply = scores(d2=(0.9, "900 euros"))
-    _, run, model = await asked(make_run, replies=Saying(score=[reply, second]))
-    (gated,) = events(run, Gated)
-    assert gated.missing == (1, 4)
-    assert [s.p for s in gated.scores] == [0.9, 0, 0]
-    assert any("2 of 3 documents got no score" in warning for warning in run.warnings)
-    assert len(model.calls) == 5
-
-
 @pytest.mark.parametrize("score", ["no idea", ServerFailed("the server fails", "503", "")])
 async def test_without_any_score_all_documents_are_kept_and_whole(make_run, score):
     answer, run, model = await asked(make_run, replies=Saying(score=score))
@@ -325,16 +293,6 @@ async def test_where_no_score_reaches_tau_the_judge_decides_from_the_logs(make_r
     assert any("no document reached the threshold of 0.4" in w for w in run.warnings)
 
 
-async def test_logs_that_quote_nothing_are_the_plain_judges_only_material(make_run):
-    replies = Saying(score=LOW, judge="So the final answer is: 900 euros")
-    answer, _, model = await asked(make_run, replies=replies, reader=PlainReader())
-    assert passages_in(model.calls[3].prompt) == {}
-    assert (answer.short, answer.evidence) == ("900 euros", ())
-    answer, _, model = await asked(make_run, replies=Saying(score=LOW))
-    assert not answer.found
-    assert len(model.calls) == 3  # nothing could be cited
-
-
 # 5. The judge
 
 
@@ -354,12 +312,6 @@ async def test_what_an_agent_quoted_is_the_answer_if_the_judges_reply_is_of_no_u
     assert any("earlier steps found and checked" in warning for warning in run.warnings)
 
 
-async def test_only_what_is_quoted_of_a_document_that_was_kept_is_known(make_run):
-    said = named(2, 1, said=f'"Carp live in the lake." [DOC 1] and "{MILL}" [DOC 2]')
-    answer, *_ = await asked(make_run, replies=Saying(global_=said, judge=UNUSABLE[0]))
-    assert [each.quote for each in answer.citations] == [MILL]
-
-
 # What fails is left out
 
 
@@ -376,23 +328,6 @@ async def test_an_agent_that_fails_is_left_out(make_run, agent):
     assert any("agent is left out: the server fails" in warning for warning in run.warnings)
 
 
-async def test_without_an_agent_the_best_documents_by_fused_score_are_scored_and_judged(make_run):
-    replies = Saying(global_=DOWN, local=DOWN)
-    answer, _, model = await asked(make_run, replies=replies)
-    assert answer.found
-    assert numbers(model.calls[2]) == [4, 2, 3]
-    assert "<log" not in model.calls[3].prompt
-
-
-async def test_a_signal_that_fails_is_left_out(make_run):
-    def down(prefix, continuation):
-        raise DOWN
-
-    answer, run, _ = await asked(make_run, **(SIGNALS | {"likelihood": down}))
-    assert answer.found
-    assert any("likelihood is not used: the server fails" in w for w in run.warnings)
-
-
 async def test_a_model_without_numbers_answers_all_the_same(make_run):
     answer, run, model = await asked(make_run, likelihood=None, embedder=None)
     assert answer.found
@@ -401,12 +336,6 @@ async def test_a_model_without_numbers_answers_all_the_same(make_run):
     assert view(run, "local").shown == (1, 2)
     assert len(model.calls) == 4
     assert "the documents keep their order: no model gives a signal to rank them by" in run.warnings
-
-
-QUOTING = {
-    "global_": named(2, said=f'900 euros: "{MILL}" [DOC 2]'),
-    "local": named(2, said=f'"{MILL}" [DOC 2]'),
-}
 
 
 # Ablations

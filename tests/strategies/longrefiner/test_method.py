@@ -80,16 +80,6 @@ async def test_the_budget_is_never_exceeded(make_run, budget):
     assert (selected.tokens, selected.budget) == (refined.tokens, budget)
 
 
-async def test_everything_kept_is_a_slice_of_its_document_in_its_order(make_run):
-    refined, _, _ = await refine(make_run, sparse(budget=400))
-    places = [p.span for p in refined.passages]
-    assert places == sorted(places)
-    for passage in refined.passages:
-        assert passage.text == TEXT[passage.span.start : passage.span.end]
-        assert passage.text in refined.text
-    assert refined.text.startswith("# The Mill\n\n")
-
-
 async def test_a_chosen_title_weighs_as_much_as_the_question_is_broad(make_run):
     kept = {}
     for scope in (0.0, 1.0):
@@ -101,22 +91,6 @@ async def test_a_chosen_title_weighs_as_much_as_the_question_is_broad(make_run):
         kept[scope] = {node.title for node in weighed.nodes if node.kept and node.title}
     assert "Machines" in kept[1.0]
     assert "Machines" not in kept[0.0]
-
-
-@pytest.mark.parametrize(
-    ("documents", "kept"),
-    [
-        ([], ""),
-        ([make("")], ""),
-        ([make("Harper built it.")], "Harper built it."),
-    ],
-)
-async def test_a_text_of_one_paragraph_at_most_is_not_worth_a_call(make_run, documents, kept):
-    refined, run, model = await refine(make_run, sparse(), documents=documents)
-    assert refined.text.removeprefix("# d\n\n") == kept
-    assert bool(refined.passages) == bool(refined.tokens) == bool(kept)
-    assert model.calls == []
-    assert not events(run, Measured)
 
 
 async def test_a_reranker_scores_every_leaf(make_run):
@@ -232,21 +206,6 @@ async def test_all_three_models_are_asked_by_the_prompts_of_a_users_file(make_ru
     assert refined.budget == 77
 
 
-async def test_a_prompt_of_ones_own_is_never_replaced_by_ours(make_run, tmp_path):
-    """A server that cannot begin a reply is asked for the label itself, by the same prompt."""
-    (tmp_path / "prompts.toml").write_text(OWN.replace("structuring=model", "structuring=auto"))
-
-    def label(messages, labels, forced):
-        raise MissingCapability("it cannot begin a reply")
-
-    def say(call):
-        return "[Global]" if call.messages[0].content == "Analyse it." else "['Machines']"
-
-    strategy = sparse(prompts=str(tmp_path / "prompts.toml"))
-    refined, _, _ = await refine(make_run, strategy, say, labels=label)
-    assert refined.scope == 1.0
-
-
 OUTLINE = "Title: The Mill\nSection1: History\nSection2: Machines\nSection3: Visitors"
 
 
@@ -329,14 +288,6 @@ async def test_a_long_text_is_structured_in_parts_and_resumes_where_it_was(make_
     _, again, _ = await refine(make_run, refiner, write(calls), documents=[BOOK], store=run.store)
     assert len(calls) == len(set(calls)) > 3
     assert events(again, Structured)[0].coverage > 0.99
-
-
-async def test_own_headings_can_be_ignored_and_a_model_too(make_run):
-    _, _, model = await refine(make_run, sparse(structuring="model"), choose("History"))
-    assert any(structures(call) for call in model.calls)
-    _, run, model = await refine(make_run, sparse(structuring="headings"), documents=[BOOK])
-    assert events(run, Structured)[0].basis == "chunks"
-    assert not any(structures(call) for call in model.calls)
 
 
 # The strategy
@@ -434,17 +385,3 @@ async def test_who_scores_paragraphs_does_not_change_which_documents_are_found(
 async def test_scores_by_a_reranker_need_one(make_run):
     with pytest.raises(UsageError, match="no reranker"):
         await refine(make_run, sparse(scored_by="reranker"))
-
-
-async def test_a_choice_of_titles_that_fails_leaves_the_scores_of_the_text(make_run, reply):
-    def say(call):
-        if task_of(call.messages) != "reader":
-            return ServerFailed("it fell over")
-        number = next(i for i, text in enumerate(bodies(call.prompt), 1) if "Harper" in text)
-        return reply((number, "built in 1788 by the Harper brothers", "They built it in 1788."))
-
-    async with InMemorySources([MILL]) as sources:
-        run, _ = make_run(sources, say, labels=odds(0.1))
-        answer = await LongRefiner(mode="sparse").answer(QUESTION, run)
-    assert answer.found
-    assert any("by the scores of their text alone: it fell over" in w for w in run.warnings)

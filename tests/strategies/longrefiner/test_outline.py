@@ -8,7 +8,6 @@ from colligate.strategies.longrefiner.selection import (
     list_titles,
     parse_titles,
     render_outline,
-    selection_messages,
 )
 from colligate.strategies.longrefiner.structuring import build_article
 from support.documents import make
@@ -86,13 +85,6 @@ def test_no_reply_selects_what_is_not_there(reply):
     assert list(chosen) == sorted(set(chosen))
 
 
-def test_the_prompt_shows_the_outline_alone():
-    (message,) = selection_messages("When did she die?", ADA)
-    assert "Ada was a mathematician." in message.content
-    assert "She died in 1852." not in message.content
-    assert message.content.endswith("Question: When did she die?\n\nTitles:")
-
-
 FIRM = """# Acme
 
 Intro.
@@ -153,10 +145,3 @@ def test_names_that_are_not_titles_are_found():
     assert find_unknown_titles(named, ADA) == ("Sources",)
     assert find_unknown_titles("[]", ADA) == ()
     assert find_unknown_titles("None of it helps.", ADA) == ("None of it helps.",)
-
-
-def test_a_title_may_begin_as_the_outline_numbers_its_sections():
-    text = "# Act\n\n## Section 1: Scope\n\nx\n\n## Section 2: Terms\n\ny\n"
-    act = build_article(make(text, "Act"))
-    for named in ("['Section 2: Terms']", "['Section2: Section 2: Terms']"):
-        assert list_titles(act, parse_titles(named, act)) == ("Section 2: Terms",)

@@ -12,7 +12,6 @@ from colligate.strategies.longrefiner.method import (
     compute_global_scores,
     compute_local_scores,
     normalise_scores,
-    parse_scope,
     scope_from_odds,
     scope_messages,
     score_leaves,
@@ -28,20 +27,6 @@ from support.documents import make
 )
 def test_the_scope_is_the_share_of_global(local: float, global_: float, scope: float) -> None:
     assert scope_from_odds({"Local": local, "Global": global_}) == pytest.approx(scope)
-
-
-@pytest.mark.parametrize(
-    ("reply", "scope"),
-    [
-        ("[Global]", 1.0),
-        ("local", 0.0),
-        ("[Local], not [Global]", 0.0),
-        ("I do not know", None),
-        ("", None),
-    ],
-)
-def test_a_word_for_a_scope(reply: str, scope: float | None) -> None:
-    assert parse_scope(reply) == scope
 
 
 def test_the_question_comes_last_and_the_reply_begins_with_its_bracket() -> None:
@@ -102,17 +87,6 @@ async def test_a_paragraph_scores_the_root_of_its_share(
     scores = await scored(make_run, (found, 0.8))
     assert scores[LONG] == pytest.approx(0.8 * sqrt(share))
     assert scores[LAST] == 0
-
-
-async def test_a_paragraph_scores_by_the_best_passage_not_the_first_or_the_last(
-    make_run: Any,
-) -> None:
-    first = ("aaaa bbbb\n\n# A\n\ncccc", 0.9)  # the highest score, but a small share
-    assert await scored(make_run, first, (LONG, 0.7), ("dddd", 0.5)) == {
-        FIRST: pytest.approx(0.9),
-        LONG: pytest.approx(0.7),
-        LAST: 0,
-    }
 
 
 # LS, GS and their sum.

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -103,17 +102,6 @@ def shown(found: list[list[Passage]]) -> list[list[str]]:
     return [[passage.text for passage in each] for each in found]
 
 
-def test_neighbours_of_one_section_are_one_passage() -> None:
-    assert shown(extract_passages([TOWER, SEA], everything(TOWER, SEA))) == [
-        ["one two\n\nthree four", "five six", "seven eight\n\nnine ten"],
-        ["alpha beta\n\ngamma delta"],
-    ]
-    kept = Selection(((1, 4, 7), ()), 0)
-    found = extract_passages([TOWER, SEA], kept)
-    assert shown(found) == [["one two", "five six", "nine ten"], []]
-    assert [passage.section for passage in found[0]] == [(), ("A",), ("A", "B")]
-
-
 def test_the_best_paragraph_is_cut_to_a_small_budget() -> None:
     scores = [[0.9, 0.1, 0.2, 0.9, 0.3, 0, 0, 0.3], [1.0, 0.1, 0.3]]
     found = cut_best_paragraph([TOWER, SEA], scores, 1)
@@ -125,21 +113,6 @@ def test_the_best_paragraph_is_cut_to_a_small_budget() -> None:
     assert whole.text == "five six"
     assert cut_best_paragraph([TOWER, SEA], scores, 0) is None
     assert cut_best_paragraph([], [], 10) is None
-
-
-def test_three_thousand_paragraphs_are_chosen_from_at_once() -> None:
-    text = "\n\n".join(
-        f"# {a}\n\n" + "\n\n".join(f"## {a} {b}\n\none two\n\nthree four" for b in range(5))
-        for a in range(60)
-    )
-    articles = [made(text, name=f"d{n}") for n in range(5)]
-    assert sum(len(each.leaves) for each in articles) == 3000
-    scores = [[(7 * i) % 31 / 31 for i in range(len(each.nodes))] for each in articles]
-    tokens = {piece: words(piece) for each in articles for piece in list_pieces(each)}
-    begun = time.perf_counter()
-    kept = select_nodes(articles, scores, 2048, tokens.__getitem__)
-    assert time.perf_counter() - begun < 10
-    assert 2020 < kept.tokens <= 2048
 
 
 BLOCK = st.sampled_from(

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colligate.documents import Basis, Document, Kind
-from colligate.lab.training.skeletons import write_skeleton
 from colligate.strategies.longrefiner.skeleton import Recovered, recover
 from support.documents import make
 
@@ -139,13 +138,6 @@ def test_a_paragraph_that_comes_twice_is_found_twice() -> None:
     ]
 
 
-def test_a_paragraph_written_twice_is_found_once() -> None:
-    piece = "Emma, Ravi and Zuri...nearby forest."
-    given_back = recover(f"<section: A>{piece}<section: B>{piece}", document())
-    assert outline(given_back, document())[1:] == [("A", [SUMMER])]
-    assert given_back.lost == (piece,)
-
-
 def test_what_was_made_up_is_lost() -> None:
     made_up = "The pilot was filmed...in the studio lot."
     given_back = recover(
@@ -182,12 +174,6 @@ def test_a_piece_is_found_though_it_is_not_exact(pieces: str, stretches: list[st
     assert read(f"<section: A>{pieces}")[-1] == ("A", stretches)
 
 
-def test_likeness_tells_where_a_paragraph_begins_and_ends_within_a_line() -> None:
-    text = TEXT.replace("\n\n", " ")
-    piece = "Emma, Ravi und Zuri spend the summer...a creature that lived in the nearby forests."
-    assert read(f"<section: A>{piece}", text)[-1] == ("A", [SUMMER])
-
-
 def test_an_end_that_is_far_off_is_of_another_paragraph() -> None:
     begins = "Emma, Ravi and Zuri"
     text = f"{begins} left.\n\n" + "Much else happened in between. " * 450 + f"\n\n{SUMMER}\n"
@@ -202,25 +188,6 @@ def test_headings_are_neither_found_nor_counted_nor_run_over() -> None:
     )
     assert given_back.coverage == 1
     assert outline(given_back, source) == [("A", [SUMMER, "Plot twist!", CAST])]
-
-
-def test_the_text_before_what_is_found_first_is_the_abstract() -> None:
-    text = f"# Title\n\n{INTRODUCTION}\n\n{SUMMER}\n\n## Cast\n\n{CAST}\n"
-    source = make(text)
-    given_back = recover("<section: Cast>A few cast...Christina Ross.", source)
-    assert outline(given_back, source) == [
-        ("abstract", [f"{INTRODUCTION}\n\n{SUMMER}"]),
-        ("Cast", [CAST]),
-    ]
-
-
-@pytest.mark.parametrize("text", ["", " \n", TEXT])
-@pytest.mark.parametrize("skeleton", ["", "no tags at all", "<section: A></section: A>", "<br>..."])
-def test_of_nothing_nothing_is_recovered(skeleton: str, text: str) -> None:
-    given_back = recover(skeleton, document(text))
-    assert len(given_back.tree.nodes) == 1
-    assert (given_back.coverage, given_back.lost) == (0, ())
-    assert given_back.tree.structure.basis is Basis.MODEL
 
 
 _MARKUP = st.sampled_from(
@@ -278,16 +245,3 @@ def test_a_hostile_skeleton_takes_seconds_at_most(skeleton: str) -> None:
     began = time.perf_counter()
     recover(skeleton, document(LONG))
     assert time.perf_counter() - began < 8
-
-
-def test_time_grows_with_the_text_about_linearly() -> None:
-    def seconds(paragraphs: int) -> float:
-        text = "\n\n".join(_made_up(i, 60) for i in range(paragraphs))
-        source = document(text)
-        began = time.process_time()
-        assert recover(write_skeleton(source), source).coverage == 1
-        return time.process_time() - began
-
-    seconds(50)
-    # Twelve times as much text; a square would take 144 times as long on any machine and try.
-    assert any(seconds(1_200) < 40 * max(seconds(100), 0.01) for _ in range(3))

@@ -164,12 +164,6 @@ def test_a_long_text_without_headings_is_one_section_of_six_sentences_each(flat:
     assert drawn(made) == ["section: Lighthouse", *(f"  - {six}" for six in sixes)]
 
 
-def test_six_sentences_that_never_end_are_cut() -> None:
-    made = build_article(lighthouse("light " * 1000), least_words=100, most_words=250)
-    assert len(made.leaves) == 4
-    assert all(len(made.nodes[leaf].span) < 1500 for leaf in made.leaves)
-
-
 def model_tree(text: str, rows: list[tuple[str | None, str, int | None]]) -> Tree:
     """A tree as a model makes one: titles that the text does not have, and spans with gaps."""
     builder = TreeBuilder("d")

@@ -14,8 +14,8 @@ from colligate.models import Role
 from colligate.readers.checks import ModelCheck
 from colligate.readers.plain import PlainReader
 from colligate.strategies.per_document import PerDocument
-from colligate.strategies.per_document.figures import Source, compute, is_stated, read_value
-from colligate.strategies.per_document.prompts import Combination, question_messages
+from colligate.strategies.per_document.figures import Source, compute, is_stated
+from colligate.strategies.per_document.prompts import Combination
 from support.runs import document
 
 ASKED = "When does the lease end?"
@@ -129,14 +129,6 @@ async def test_a_sum_is_computed_and_short_only_if_every_document_has_a_figure(s
     assert ("nothing was found in Lease 3" in run.warnings) == bool(silent)
 
 
-async def test_the_documents_that_meet_the_question_are_named_without_a_figure(ask):
-    say = models({"operation": "none", "documents": [3, 1, 99], "short_answer": "Leases 3 and 1"})
-    answer, *_ = await ask(STRATEGY, "Which leases are it?", leases(1, 2, 3), say)
-    assert cited(answer) == ["l01", "l03"]
-    assert answer.text.startswith("Lease 3: The lease ends")
-    assert answer.ground == "documents"
-
-
 @pytest.mark.parametrize(
     ("asked", "short"),
     [
@@ -200,20 +192,6 @@ async def test_findings_of_all_documents_are_judged_together(make_run):
     assert any("'Lease 14': its quotes contradict" in warning for warning in run.warnings)
 
 
-@pytest.mark.parametrize("failure", [ServerFailed("the server failed"), "no JSON"])
-async def test_where_the_last_call_fails_what_was_found_is_listed(failure, ask):
-    answer, run, _ = await ask(STRATEGY, "Which end?", leases(1, 2), models(failure))
-    assert cited(answer) == ["l01", "l02"]
-    assert any("what was found is listed" in warning for warning in run.warnings)
-
-
-async def test_figures_that_cannot_be_compared_are_listed(ask):
-    asked = {"operation": "within", "least": "soon", "figures": figures((1, 2))}
-    answer, run, _ = await ask(STRATEGY, "Which end soon?", leases(1, 2), models(asked))
-    assert cited(answer) == ["l01", "l02"]
-    assert "what was found in the documents cannot be compared: it is listed" in run.warnings
-
-
 async def test_a_reader_that_cites_nothing_is_compared_too(make_run):
     asked = {"operation": "within", "most": "2026-12-31", "figures": figures((2, 3))}
     rest = models(asked)
@@ -229,12 +207,6 @@ async def test_a_reader_that_cites_nothing_is_compared_too(make_run):
         answer = await STRATEGY.answer("Which end by 2026?", run)
     assert (answer.found, answer.short, answer.citations) == (True, "Lease 3", ())
     assert "Lease 3: The lease ends on 25 June 2026." in answer.text
-
-
-async def test_one_document_is_asked_the_question_itself(ask):
-    answer, _, model = await ask(STRATEGY, "Does the lease end?", [lease(1)], models({}))
-    assert answer.found
-    assert [who(call) for call in model.calls] == ["reader"]
 
 
 async def test_more_documents_than_allowed_need_consent(make_run):
@@ -299,13 +271,6 @@ def test_a_value_is_taken_only_if_the_document_says_it(text, source, stated):
     assert is_stated(text, Source((source,))) is stated
 
 
-def test_dates_are_ranges_of_days():
-    year, month = read_value("2026", dates=True), read_value("2026-02", dates=True)
-    assert (year.high - year.low, month.high - month.low) == (364, 27)
-    assert read_value("2026-13", dates=True) is None
-    assert read_value("about ten") is None
-
-
 def test_equal_values_share_the_place_and_part_of_a_year_is_not_sure():
     asked = Combination(
         operation="highest",
@@ -318,9 +283,3 @@ def test_equal_values_share_the_place_and_part_of_a_year_is_not_sure():
     )
     result = compute(asked, [Source(("in 2026",))])
     assert (result.chosen, result.unsure) == ((), (0,))
-
-
-def test_the_question_for_each_document_is_shown_by_examples():
-    messages = question_messages(" Which leases end this year?<|im_end|> ")
-    assert messages[-1].content == "Which leases end this year?‹|im_end|>"
-    assert len(messages) == 2 + 2 * 18

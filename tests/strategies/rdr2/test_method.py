@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from colligate.core.answer import NOT_FOUND
 from colligate.core.parameters import set_parameters
 from colligate.documents import Hit
 from colligate.errors import UsageError
@@ -12,7 +11,6 @@ from colligate.lab.bench.metrics.evidence import PASSAGES
 from colligate.lab.bench.outcome import observe
 from colligate.lab.bench.question import Question, QuestionReading
 from colligate.library.in_memory import InMemorySources
-from colligate.models import Completion
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.router import Routed
 from support.prompts import bodies, task_of, titles
@@ -165,22 +163,6 @@ async def test_the_papers_settings_search_by_meaning_and_skip_ten_sections(make_
     assert answer.citations[0].quote == "In 2003 the park opened the Superman tower."
 
 
-async def test_an_expansion_shows_what_is_under_the_heading_and_nothing_else(sources, make_run):
-    say = follow(("EXPAND", "===Records==="), ("ANSWER", "SkyScreamer"))
-    (routing,), (first, second), _ = await route(sources, make_run, say)
-    assert (first.round, first.expanded, first.verdict) == (0, None, "routed")
-    assert "In 2003 the park" in first.shown
-    assert "SkyScreamer" not in first.shown
-    assert (second.round, second.expanded, second.highlighted) == (1, 7, (8,))
-    assert "SkyScreamer" in second.shown
-    assert "In 2003 the park" not in second.shown
-    assert (routing.answers, routing.expanded) == ({8: 1}, {7: 1})
-    (passage,) = routing.passages
-    assert passage.text.startswith("The Texas SkyScreamer is 400 feet")
-    assert routing.rounds_of(passage.span) == (1,)
-    assert routing.to_json()["passages"][0]["section"] == ["Six Flags", "Rides", "Records"]
-
-
 # Which headings are expanded
 
 
@@ -188,20 +170,6 @@ async def test_headings_are_expanded_in_the_order_of_discovery(sources, make_run
     replies = ["[EXPAND] 11\n[EXPAND] 0", "[EXPAND] 5", "Cannot answer", "Cannot answer"]
     (routing,), _, _ = await route(sources, make_run, replies)
     assert opened(routing) == ["Prices", "Introduction", "Rides"]
-
-
-async def test_a_heading_that_was_partly_seen_is_not_expanded(sources, make_run):
-    """`Rides` is legal to expand from the subtree of `Prices`, but its record was seen before."""
-    say = follow(("EXPAND", "==Prices=="), ("EXPAND", "==Rides=="))
-    (routing,), routed, _ = await route(sources, make_run, say, RECORD)
-    assert 5 in {action.node for action in routed[1].actions}
-    assert opened(routing) == ["Prices"]
-
-
-async def test_a_heading_named_from_two_subtrees_is_expanded_once(sources, make_run):
-    say = follow(("EXPAND", "==Prices=="))
-    _, routed, _ = await route(sources, make_run, say, TOWER, RECORD)
-    assert [event.round for event in routed] == [0, 0, 1]
 
 
 @pytest.mark.parametrize("expansions", [0, 1, 2])
@@ -227,14 +195,6 @@ async def test_a_small_window_gets_a_small_subtree(make_run):
     assert "The Superman tower." in model.calls[0].prompt
     assert "Paragraph 90" not in model.calls[0].prompt
     assert any("holds only a part of 'Six Flags'" in warning for warning in run.warnings)
-
-
-async def test_of_a_reply_that_was_cut_the_whole_lines_count(sources, make_run):
-    reply = Completion("[ANSWER] 3: In 2003 the park\n[EXPAND] 1", finish_reason="length")
-    _, (event,), _ = await route(sources, make_run, lambda call: reply, no_expand=True)
-    assert event.cut
-    assert [action.node for action in event.actions] == [3]
-    assert event.rejected == event.dropped == ()
 
 
 # Ablations
@@ -323,14 +283,6 @@ async def test_a_page_routed_to_eight_sections_is_one_passage_of_the_paper(make_
     measures = PASSAGES.compute(Question("q", QUESTION, readings=readings), outcome)
     words = len(passage.split())
     assert measures == {"p_em": 1.0, "p_hit": 1.0, "p_score": 0.2, "p_len": words / 5}
-
-
-async def test_nothing_accepted_is_not_in_the_documents(sources, make_run):
-    run, model = make_run(sources, refuse)
-    answer = await RDR2(k=2, mode="sparse").answer(QUESTION, run)
-    assert (answer.found, answer.text, answer.evidence) == (False, NOT_FOUND, ())
-    assert any("the router accepted nothing" in warning for warning in run.warnings)
-    assert all("<document>" in call.prompt for call in model.calls)
 
 
 async def test_without_the_router_each_chunk_is_a_passage(make_run):

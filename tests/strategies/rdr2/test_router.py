@@ -3,8 +3,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.strategies.rdr2.router import (
-    Action,
-    Tag,
     parse_enclosed_router_reply,
     parse_router_reply,
 )
@@ -33,7 +31,6 @@ There are forty rides.
 # 7 Rides, 8 There are forty rides.
 TREE = build_structure_tree(make(PARK, "Park"))
 HISTORY = build_subtree(TREE, [3])  # shows 3 and 4; 5 and 7 are collapsed headings
-RECORDS = build_subtree(TREE, [6])
 
 
 def test_actions_are_read_and_nothing_is_left_over():
@@ -72,16 +69,6 @@ def test_what_is_accepted_of_tagged_lines(reply, answers):
     assert parse_router_reply(reply, HISTORY).answers == answers
 
 
-def test_several_actions_in_one_line_as_in_the_paper():
-    made = parse_router_reply("[ANSWER] 3 [EXPAND] 7", HISTORY)
-    assert (made.answers, made.expansions) == ((3,), (7,))
-
-
-def test_words_after_the_colon_are_the_documents_and_no_action():
-    made = parse_router_reply("[ANSWER] 3: It opened [EXPAND] 7: ==Rides==", HISTORY)
-    assert made.actions == (Action(Tag.ANSWER, 3),)
-
-
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
@@ -110,21 +97,6 @@ def test_a_refusal_overrides_everything_else(reply):
     assert made.refused
     assert made.actions == ()
     assert made.verdict == "refused"
-
-
-@pytest.mark.parametrize(
-    ("reply", "dropped"),
-    [
-        ("The park opened in 1961.", ("The park opened in 1961.",)),
-        ("", ()),
-    ],
-)
-def test_a_reply_without_any_action_is_collapsed(reply, dropped):
-    made = parse_router_reply(reply, HISTORY)
-    assert made.collapsed
-    assert not made.refused
-    assert made.dropped == dropped
-    assert made.verdict == "collapsed"
 
 
 LINES = st.lists(

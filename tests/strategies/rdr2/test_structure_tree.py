@@ -160,13 +160,6 @@ def test_pages(text: str, title: str, expected: list[str]) -> None:
     assert lines_of(text, title, skipped=[WIKIPEDIA]) == expected
 
 
-@pytest.mark.parametrize("text", ["one\n\ntwo\n", "# D\n\none\n\ntwo\n"])
-def test_a_document_without_headings_has_an_introduction(text: str) -> None:
-    tree = build_structure_tree(make(text, "D"))
-    assert lines(tree) == ["-1: D", "  0: ==Introduction==", "    1: one", "    2: two"]
-    assert tree.document.slice(tree.nodes[0].span) == "one\n\ntwo"
-
-
 def test_a_text_without_known_blocks_is_cut_at_blank_lines() -> None:
     it = make("one\nline\n \t\ntwo \n\n\n  three   \n", "", flat=True)
     made = build_structure_tree(it)
@@ -204,23 +197,7 @@ def test_a_span_is_mapped_to_nodes(start: str, end: str, ids: tuple[int, ...]) -
     assert TREE.map_span(span_of(start, end)) == ids
 
 
-def test_an_empty_document_is_its_root() -> None:
-    tree = build_structure_tree(make("", "D"))
-    assert tree.map_span(Span("d", 0, 0)) == (-1,)
-    assert tree.render_routed(()) == ""
-
-
 # What was accepted
-
-
-def test_neighbours_in_one_section_are_one_passage() -> None:
-    passages = TREE.extract_passages([5, 1, 4, 9])
-    assert [passage.text for passage in passages] == [
-        "A theme park\nin   Texas.",
-        "Angus Wynne built it in a year.\n\nVisitors came from the first day on.",
-        "- Tallest swing",
-    ]
-    assert passages[1].section == ("Six Flags", "History", "Construction")
 
 
 def test_the_routed_passage_shows_its_blocks_and_their_headings_alone() -> None:

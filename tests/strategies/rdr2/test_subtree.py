@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.documents.tokens import estimate_tokens
 from colligate.strategies.rdr2.tree import StructureTree, build_structure_tree, build_subtree
 from support.documents import make
 
@@ -50,17 +49,6 @@ TREE = made()
 WORDS = " ".join(f"word{i}" for i in range(500))
 
 
-def test_all_headings_and_the_content_beside_are_shown() -> None:
-    shown = build_subtree(TREE, [4])
-    assert shown.text == (
-        "-1: Park\n\t0: ==Introduction==\n\t2: ==History==\n\t\t3: ===Construction===\n"
-        "\t\t\t4: Built in a year.\n\t\t\t5: Opened in 1961.\n\t6: ==Records==\n\t13: ==Later=="
-    )
-    assert shown.highlighted == (4,)
-    assert shown.visible == HEADINGS | {4, 5}
-    assert shown.omitted == frozenset()
-
-
 @pytest.mark.parametrize(
     ("highlighted", "options", "visible"),
     [
@@ -73,6 +61,7 @@ def test_all_headings_and_the_content_beside_are_shown() -> None:
         ([4, 5, 6, 7], {"structure": False}, {-1, 2, 3, 4, 5, 6, 7}),
         ([4, 9], {"content": False}, HEADINGS),
         ([4], {"structure": False, "content": False}, {-1, 2, 3}),
+        ([9], {"beside": False}, HEADINGS | {8, 9}),
     ],
 )
 def test_what_is_visible(
@@ -81,26 +70,6 @@ def test_what_is_visible(
     shown = build_subtree(TREE, highlighted, **options)
     assert shown.visible == visible
     assert shown.highlighted == tuple(sorted(highlighted))
-
-
-def test_a_small_window_holds_what_was_found_then_headings_then_what_is_near() -> None:
-    tree = made(f"# Park\n\n## A\n\na\n\nb\n\n{WORDS}\n\n## B\n\nc\n")
-    (node,) = (i for i, each in tree.nodes.items() if each.text == "b")
-    shown = build_subtree(tree, [node], most_tokens=100)
-    assert shown.visible == {-1, 0, 1, 2, 4}
-    assert shown.omitted == {3}
-    assert estimate_tokens(shown.text) <= 100
-
-
-def test_many_neighbours_take_no_time() -> None:
-    items = "\n".join(f"- item {i} of a long list" for i in range(3000))
-    tree = made(f"# Park\n\n{items}\n\n## B\n\nb\n")
-    kids = tree.content_children(0)
-    assert len(build_subtree(tree, kids).visible) == 3003
-    near = build_subtree(tree, [kids[1500]], most_tokens=500).visible
-    assert kids[1490] in near
-    assert kids[1510] in near
-    assert kids[1000] not in near
 
 
 def by_the_book(tree: StructureTree, highlighted: Collection[int]) -> set[int]:
@@ -149,18 +118,3 @@ def test_without_a_limit_all_is_shown_that_the_algorithm_shows(
     assert parsed == [
         ("\t" * tree.nodes[i].depth, str(i), tree.nodes[i].text) for i in sorted(shown.visible)
     ]
-
-
-@given(trees(), st.integers(0, 150), st.booleans(), st.booleans(), st.data())
-def test_under_a_limit(
-    tree: StructureTree, limit: int, structure: bool, content: bool, data: st.DataObject
-) -> None:
-    highlighted = data.draw(st.sets(st.sampled_from(sorted(tree.nodes))))
-    free = build_subtree(tree, highlighted, structure=structure, content=content)
-    held = build_subtree(tree, highlighted, structure=structure, content=content, most_tokens=limit)
-    assert estimate_tokens(held.text) <= limit
-    assert held.visible | held.omitted == free.visible
-    assert not held.visible & held.omitted
-    assert all(tree.nodes[i].parent in (None, *held.visible) for i in held.visible)
-    if estimate_tokens(free.text) + len(free.visible) <= limit:
-        assert held == free

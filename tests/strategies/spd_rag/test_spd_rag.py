@@ -150,7 +150,6 @@ class Stations:
 
 
 SPD = SPDRAG(mode="sparse")
-SEARCHING = SPDRAG(mode="sparse", whole=False)
 
 
 # The algorithm
@@ -214,19 +213,6 @@ async def test_every_document_is_read_and_every_finding_reaches_the_answer(make_
     assert [e.done for e in events(run, Progressed)] == [0, 1, 2, 3, 4]
     assert {(e.status, e.searches, e.turns) for e in events(run, AgentEnded)} == {("read", 0, 1)}
     assert all(e.sources[0].document_id == e.document for e in events(run, AgentEnded))
-
-
-async def test_the_last_prompt_has_directive_reports_and_the_words_they_quote(make_run):
-    async with InMemorySources([station(1), station(2)]) as sources:
-        run, model = make_run(sources, unless("Station 2", NOT_THERE))
-        await SEARCHING.answer(QUESTION, run)
-    prompt = model.calls[-1].prompt
-    assert "<directive>\nList every station.\n</directive>" in prompt
-    assert "Document: Station 1\nFindings:\n1. Found: Station 1 recorded 11" in prompt
-    assert "Passages: 1\n" in prompt
-    assert "Document: Station 2\nFindings:\n1. Not found in this document." in prompt
-    assert [title for _, title, _ in shown(prompt)] == ["Station 1"]
-    assert prompt.endswith(f"Question: {QUESTION}")
 
 
 @pytest.mark.parametrize("reaches", [True, False])
@@ -380,17 +366,6 @@ async def test_quotes_of_a_report_are_located_and_the_others_counted(long, make_
     assert len(shown(model.calls[-1].prompt)) == 1
 
 
-async def test_a_report_that_quotes_nothing_rests_on_the_best_passage_of_each_search(
-    long, make_run
-):
-    run, model = make_run(
-        long, agent_says(search("rain"), search("snow"), finalize("Found: much", relevance=0.5))
-    )
-    answer = await ONE.answer(QUESTION, run)
-    assert answer.found
-    assert len(shown(model.calls[-1].prompt)) == 2
-
-
 async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said(long, make_run):
     run, reader = make_run(long, gauges)
     worker = ScriptedModel(
@@ -408,16 +383,6 @@ async def test_passages_that_do_not_fit_the_workers_window_are_left_out_and_said
     assert any("windows were full" in warning for warning in run.warnings)
 
 
-async def test_a_window_that_no_passage_fits_is_a_failure(long, make_run):
-    run, reader = make_run(long, gauges)
-    worker = ScriptedModel(
-        [search("rain")], "small", capabilities=reader.capabilities, context_tokens=1000
-    )
-    run.models = {**run.models, Role.WORKER: worker}
-    await SPDRAG(mode="sparse", agent_tokens=300).answer(QUESTION, run)
-    assert any("not one passage fits the agent's window" in warning for warning in run.warnings)
-
-
 # Failures
 
 
@@ -430,18 +395,6 @@ async def test_one_agent_failing_sinks_no_other_and_is_said(make_run):
     assert run.warnings == (
         "1 of 3 documents could not be read: 'Station 1': the server failed: 503; try again later",
     )
-
-
-async def test_a_coordinator_that_gives_no_plan_leaves_the_question_as_the_task(make_run):
-    async with InMemorySources([station(1)]) as sources:
-        run, model = make_run(sources, lambda c: "no" if who(c) == "coordinator" else gauges(c))
-        answer = await SPD.answer(QUESTION, run)
-    assert answer.found
-    assert any(f"1. {QUESTION}" in call.prompt for call in model.calls)
-    assert any("not split into tasks" in warning for warning in run.warnings)
-
-
-# What is in view
 
 
 # The synthesis, level by level
@@ -462,17 +415,6 @@ async def test_hundreds_of_reports_go_through_levels_and_keep_their_places(make_
     # No document is lost on the way, nor is what it rests on.
     assert {c.span.document_id for c in answer.citations} == {f"s{n:04}" for n in range(200)}
     assert len(answer.evidence) == 200
-
-
-async def test_an_embedder_that_fails_costs_no_finding(make_run):
-    class Broken:
-        async def embed(self, texts, kind="passage"):
-            raise ServerFailed("the embedder is down")
-
-    run, _ = make_run(Stations(20), gauges, embedder=Broken())
-    answer = await SPDRAG(merge_tokens=500).answer(QUESTION, run)
-    assert len(answer.citations) == 20
-    assert any("grouped in their order" in warning for warning in run.warnings)
 
 
 async def test_a_forced_group_beyond_the_window_keeps_the_most_relevant_and_says_so(make_run):
@@ -506,19 +448,6 @@ async def test_a_synthesis_that_fails_loses_no_findings(make_run):
     assert any("a synthesis failed" in warning for warning in run.warnings)
 
 
-async def test_a_merged_text_rests_on_what_it_quotes(make_run):
-    def say(call):
-        if who(call) == "synthesis" and "Station 0" in call.prompt:
-            return "Station 8: “Station 8 recorded 18 millimetres”"
-        return gauges(call)
-
-    run, _ = make_run(Stations(16), say, embedder=ByWords())
-    answer = await SPDRAG(merge_tokens=250).answer(QUESTION, run)
-    cited = {citation.span.document_id for citation in answer.citations}
-    assert "s0000" not in cited
-    assert {"s0001", "s0008"} <= cited
-
-
 # Budget
 
 
@@ -536,21 +465,6 @@ async def test_a_budget_gives_a_clear_partial_result_with_the_synthesis_done(mak
     assert run.meter.tokens <= 60_000
     # Once an agent was refused its first call, the others are not begun.
     assert by_role(model)["agent"] <= 2 * (ended["read"] + 4)
-
-
-async def test_a_tight_budget_keeps_the_reports_in_the_last_prompt(make_run):
-    def say(call):
-        if who(call) != "agent":
-            return gauges(call)
-        said = json.loads(gauges(call))
-        return json.dumps({**said, "findings": said["findings"] + "\n2. Found: " + "much " * 300})
-
-    for budget in (4500, 6000, 9000):
-        run, model = make_run(Stations(5), say, max_tokens=budget)
-        answer = await SPDRAG(concurrency=1, agent_tokens=600).answer(QUESTION, run)
-        read = sum(event.status == "read" for event in events(run, AgentEnded))
-        assert len(answer.citations) == model.calls[-1].prompt.count("Document: ") == read > 0
-        assert run.meter.tokens <= budget
 
 
 # Interruption

@@ -130,7 +130,7 @@ def shown_subtree(shown: str, headings: Collection[int]) -> SubTree:
         depth, text = visible.get(node, (_HIDDEN, ""))
         nodes[node] = StructureNode(node, node in headings, depth, text, span, None, ())
     tree = StructureTree(nothing, nodes, root)
-    return SubTree(tree, (), frozenset(visible), shown, frozenset())
+    return SubTree(tree, (), frozenset(visible), shown)
 
 
 _LINE = re.compile(r"(\t*)(-?\d+): ?(.*)", re.DOTALL)

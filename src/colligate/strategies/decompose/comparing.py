@@ -52,10 +52,7 @@ class Value:
 
 
 async def compare(question: str, one: End, other: End, run: Run) -> str:
-    """Return the thing that a question asks for, or Yes or No; nothing if it cannot be told.
-
-    The reader must give label odds.
-    """
+    """Return the thing that a question asks for, or Yes or No, by label odds; or nothing."""
     found = f"{one.question} {one.answer}\n{other.question} {other.answer}"
     messages = build_messages(_ANSWER, enclose("facts", found), render_question(question))
     asked = await run.labels(messages, ["Yes", "No"], role=Role.READER)

@@ -30,7 +30,7 @@ from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
-from colligate.readers.citing import finish, write_answer, write_checked
+from colligate.readers.citing import documents_of, finish, write_answer, write_checked
 from colligate.readers.lookup import reserve_for_answer, try_structured
 from colligate.strategies.decompose.comparing import End, compare
 from colligate.strategies.decompose.prompts import (
@@ -112,9 +112,9 @@ class Decompose:
         referred = {number for step in plan for number in list_references(step)}
         ends = [number for number in range(1, len(plan) + 1) if number not in referred]
         if len(ends) == 1:  # every step but the last leads to another
-            return await _join(question, taken, run)
+            return await _conclude(question, taken, run)
         if len(ends) == 2 and (short := await _compare(question, plan, taken, ends, run)):
-            return await _conclude(question, taken, ends, short, run)
+            return await _conclude(question, taken, run, short, ends)
         return await self._read_together(question, taken, run)
 
     async def _take(self, plan: Sequence[str], run: Run) -> list[Answer]:
@@ -189,16 +189,6 @@ async def split_question(question: str, run: Run, most: int) -> list[str]:
     return check_plan(read_lines(reply.text), question, most)
 
 
-async def _join(question: str, taken: Sequence[Answer], run: Run) -> Answer:
-    """Return the last step's answer, after the statements of the steps that lead to it."""
-    stated = dict.fromkeys(each for answer in taken for each in split_answer(answer))
-    if not stated:  # a reader that cites nothing
-        return replace(taken[-1], question=question)
-    cited = await write_checked(question, list(stated), run, taken[-1].short or "")
-    evidence = tuple(_find_evidence(taken))
-    return finish(Answer(question, "", NOT_FOUND, False, evidence=evidence), cited, run)
-
-
 async def _compare(
     question: str, plan: Sequence[str], taken: Sequence[Answer], ends: Sequence[int], run: Run
 ) -> str:
@@ -222,24 +212,30 @@ async def _compare(
 
 
 async def _conclude(
-    question: str, taken: Sequence[Answer], ends: Sequence[int], short: str, run: Run
+    question: str, taken: Sequence[Answer], run: Run, short: str = "", ends: Sequence[int] = ()
 ) -> Answer:
-    """Return what follows from the ends of two chains, after the statements of all steps."""
+    """Return the last step's answer after the statements of the steps that lead to it.
+
+    With `ends`, the numbers of two steps, it is what follows from comparing them: `short`.
+    """
     stated: dict[Stated, None] = {}
-    compared: list[Place] = []
+    compared: dict[Place, None] = {}
     for number, answer in enumerate(taken, 1):
         for each in split_answer(answer):
             if number in ends:
                 each = replace(each, places=tuple(replace(p, how=COMPUTED) for p in each.places))
-                compared += each.places
+                compared |= dict.fromkeys(each.places)
             stated[each] = None
-    if not compared:  # a reader that cites nothing
-        return replace(taken[-1], question=question, text=short, short=short)
-    last = Stated(f"{short}.", tuple(dict.fromkeys(compared)))
-    documents = {
-        p.span.document_id: await run.document(p.span.document_id) for e in stated for p in e.places
-    }
-    cited = replace(write_answer([*stated, last], documents), short=short)
+    if not stated:  # a reader that cites nothing
+        last = taken[-1]
+        said = short or last.text
+        return replace(last, question=question, text=said, short=short or last.short)
+    if compared:
+        last = Stated(f"{short}.", tuple(compared))
+        cited = write_answer([*stated, last], await documents_of(list(stated), run))
+        cited = replace(cited, short=short)
+    else:
+        cited = await write_checked(question, list(stated), run, taken[-1].short or "")
     evidence = tuple(_find_evidence(taken))
     return finish(Answer(question, "", NOT_FOUND, False, evidence=evidence), cited, run)
 

@@ -219,10 +219,7 @@ _REFERENCE = re.compile(r"#(\d+)")
 
 
 def read_lines(reply: str) -> list[str]:
-    """Return the simple questions of a numbered list, up to the first line that is none.
-
-    If the reply ends inside a step there is no plan.
-    """
+    """Return the simple questions of a numbered list, up to a line that is none."""
     steps: list[str] = []
     for line in reply.splitlines():
         found = _STEP.fullmatch(line)
@@ -233,10 +230,7 @@ def read_lines(reply: str) -> list[str]:
 
 
 def check_plan(steps: Sequence[str], question: str, most: int) -> list[str]:
-    """Return the first `most` steps, or the question alone if they are no plan.
-
-    Each step may refer to earlier ones, and the first is simpler than the question.
-    """
+    """Return the first `most` steps, or the question alone if they are no plan."""
     steps = [" ".join(step.split()) for step in steps[:most]]
     for number, step in enumerate(steps, 1):
         if not step or any(not 0 < each < number for each in list_references(step)):

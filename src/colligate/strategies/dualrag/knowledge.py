@@ -43,11 +43,7 @@ class Entity:
 
 @dataclass
 class KnowledgeOutline:
-    """The knowledge of one run: entities by name, in the order they were first known.
-
-    It only grows. Each fragment keeps the spans it came from, so everything in the outline leads
-    back into the documents.
-    """
+    """The knowledge of one run by entity, in the order they were first known; it only grows."""
 
     entities: dict[str, Entity] = field(default_factory=dict)
 
@@ -99,10 +95,7 @@ class KnowledgeOutline:
 
     @property
     def entries(self) -> list[tuple[str, Fragment]]:
-        """All fragments with their entities, the first of every entity before the second of any.
-
-        So every entity keeps some if not all can be shown.
-        """
+        """All fragments with their entities, the first of every entity before the second of any."""
         turns = zip_longest(*([(n, f) for f in e.fragments] for n, e in self.entities.items()))
         return [entry for turn in turns for entry in turn if entry is not None]
 

@@ -152,10 +152,7 @@ class DualRAG:
             )
 
     async def learn(self, question: str, run: Run) -> Knowledge:
-        """Reason, look up and summarise in rounds, with tokens reserved for the answer.
-
-        A budget that ends, or a model that fails, before a first thought raises the error.
-        """
+        """Reason, look up and summarise in rounds, with tokens reserved for the answer."""
         adapters = (self.reasoner_adapter, self.identifier_adapter, self.summarizer_adapter)
         runs = [await run.with_adapter(Role.READER, adapter) for adapter in adapters]
         knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)  # K_0
@@ -183,10 +180,7 @@ class DualRAG:
     # 1. Reasoning-augmented querying
 
     async def _reason(self, knowledge: Knowledge, run: Run) -> bool:
-        """Add r_t to the thoughts and return f_t (equation 3).
-
-        A reply that cannot be read does not end the rounds.
-        """
+        """Add r_t to the thoughts and return f_t (equation 3); true if the reply cannot be read."""
         question, thoughts = knowledge.question, knowledge.thoughts
         readable = True
         with run.meter.step("reasoner"):
@@ -392,10 +386,7 @@ async def write_statements(
 async def write_freely(
     question: str, passages: Sequence[Passage], messages: Sequence[Message], run: Run
 ) -> tuple[int, list[Fragment]]:
-    """Return the sentences of a summary in free words; those that are copied have their place.
-
-    None is no sentence.
-    """
+    """Return the sentences of a free summary; those that are copied have their place."""
     text = (await run.chat(messages, max_tokens=SUMMARY_TOKENS)).text.strip()
     if re.fullmatch(r"\W*(?:none|null)?\W*", text, re.IGNORECASE):
         return 0, []
@@ -495,10 +486,7 @@ class Gathered(Event):
 
 @dataclass(frozen=True)
 class Summarised(Event):
-    """The new passages of an entity were summarised.
-
-    The model made `said` statements; `fragments` are those that went into the outline.
-    """
+    """New passages were summarised: the model made `said` statements, these are in the outline."""
 
     round: int
     entity: str

@@ -107,10 +107,7 @@ with JSON: "query" is one search query for the missing fact, which can be unders
 
 
 class Wanted(BaseModel):
-    """An entity and the queries for what is missing of it; without any, its name is the query.
-
-    Lengths are limits for decoders: a longer reply is valid.
-    """
+    """An entity and the queries for what is missing of it; without any, its name is the query."""
 
     model_config = ConfigDict(
         extra="ignore", json_schema_extra={"required": ["entity", "keywords"]}
@@ -242,10 +239,7 @@ def summarizer_messages(
     free: bool = False,
     template: PromptTemplate | None = None,
 ) -> list[Message]:
-    """Return the Knowledge Summarizer's prompt: passages, then what they are read for.
-
-    `sought` is an entity e with its queries Q_e.
-    """
+    """Return the Knowledge Summarizer's prompt; `sought` is an entity e with its queries Q_e."""
     entity, queries = sought
     if template:
         texts = (f"#### {passage.full_title}\n\n{passage.text}" for passage in passages)

@@ -1,21 +1,14 @@
-"""DuQUAD: dual-view reading with quality-aware evidence pruning.
-
-Algorithm 1 of the paper, in its order (symbols as there):
+"""DuQUAD: dual-view reading with quality-aware evidence pruning (Algorithm 1, symbols as there).
 
 1. Fuse three signals of each document D_i into its Structural Fusion Score Phi_i (`signals.py`,
    equations 1 to 3); the m best are D_local.
-2. Two agents read in parallel: the global one D_1 ... D_N in their order, the local one D_local,
-   best first. Each writes a log, H_G or H_L, and names up to three important documents; D_imp is
-   their union (equation 4).
+2. Two agents read in parallel: D_1 ... D_N in their order, and D_local, best first. Each writes a
+   log, H_G or H_L, and names up to three important documents; D_imp is their union (equation 4).
 3. Score each document of D_imp by how likely it answers the question alone: p_i, with a
    provisional answer a_i. D_keep are those with p_i >= tau (equation 5).
 4. S are the two sentences of each kept document that share most words with a_i.
-5. A judge answers from S, p, H_G and H_L (equation 6).
-
-The reader shows S before p and the logs; Figure 7 has p first. Where the paper says nothing:
-without a score of at least tau the judge sees what the logs quote; what an agent quotes of a kept
-document is known, should the judge's reply not be usable; a signal, an agent or scores that fail
-are left out, with a warning.
+5. A judge answers from S, p, H_G and H_L (equation 6); without a kept document, from what the
+   logs quote. The reader shows S before p and the logs; Figure 7 has p first.
 """
 
 from __future__ import annotations
@@ -182,10 +175,7 @@ class DuQUAD:
     async def _read_views(
         self, question: str, ranked: Sequence[NumberedDocument], run: Run
     ) -> list[Viewed]:
-        """Let both agents read in parallel: all documents in their order, and the m best.
-
-        Of documents that do not fit the window those with the lowest scores are left out.
-        """
+        """Let both agents read in parallel: all documents in their order, and the m best."""
         agents: list[tuple[Agent, Sequence[NumberedDocument]]] = []
         if not self.no_global:
             fit = await self._fit(question, "global", ranked, run)
@@ -463,10 +453,7 @@ class DocumentScore:
 
 @dataclass(frozen=True)
 class Gated(Event):
-    """The candidates were scored and compared with the threshold.
-
-    `missing` are those that got no score, though the model was asked twice.
-    """
+    """The candidates were scored and compared with the threshold; `missing` got no score."""
 
     threshold: float
     scores: tuple[DocumentScore, ...]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from colligate.core.prompts import (
 )
 from colligate.documents import Document, Span
 from colligate.documents.sentences import sentence_spans
-from colligate.documents.tokens import CJK
+from colligate.library.bm25 import split_words
 from colligate.models import Message
 from colligate.models.structured import repair_json
 
@@ -251,9 +250,6 @@ def render_debate(kept: Mapping[int, float], logs: Sequence[tuple[str, str]]) ->
 # Evidence sentences of a kept document (section 3.3)
 
 _ARTICLES = frozenset(("a", "an", "the"))
-_WORD = re.compile(rf"[{CJK}]|[^\s{CJK}]+")
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_IN_NUMBER = re.compile(r"(?<=\d)[.,](?=\d)|(?<![\w.)])-(?=[$€£¥]?\d)")
 
 
 def find_evidence_sentences(
@@ -261,8 +257,8 @@ def find_evidence_sentences(
 ) -> list[Span]:
     """Return the `most` sentences with most of the answer's distinct words, in document order.
 
-    The paper does not define overlap: words are those of SQuAD's normalisation. Of equal sentences
-    the earlier one is taken; if no sentence shares a word, the first ones are.
+    The paper does not define overlap: words are those of the search, without articles. Of equal
+    sentences the earlier one is taken; if no sentence shares a word, the first ones are.
     """
     wanted = distinct_words(answer)
     sentences = sentence_spans(document, within)
@@ -272,17 +268,5 @@ def find_evidence_sentences(
 
 
 def distinct_words(text: str) -> set[str]:
-    """Return the words of a text as SQuAD compares them: lower case, no punctuation, no articles.
-
-    Characters of scripts without blanks count one by one. A number keeps its sign and its decimals.
-
-    >>> sorted(distinct_words("The U.S. and an atlas, -1.5"))
-    ['-1.5', 'and', 'atlas', 'us']
-    """
-    folded = unicodedata.normalize("NFKC", text).lower().replace("\N{MINUS SIGN}", "-")
-    folded = _THOUSANDS.sub("", folded)
-    marks = {match.start() for match in _IN_NUMBER.finditer(folded)}
-    bare = "".join(
-        c for at, c in enumerate(folded) if at in marks or unicodedata.category(c)[0] not in "PS"
-    )
-    return set(_WORD.findall(bare)) - _ARTICLES
+    """Return the words of a text in lower case, without articles."""
+    return {word.casefold() for word in split_words(text)} - _ARTICLES

@@ -19,9 +19,9 @@ from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability, ModelError
 from colligate.library.ranking import standardise
-from colligate.models import Capability, Message, Role
+from colligate.models import Capability, Role
 
-_SPARE = 8  # tokens of the scorer's window for what a model adds: marks of beginning and end
+_SPARE = 12  # tokens beside a document: our words around it, and marks that a model adds
 
 
 class Signal(StrEnum):
@@ -80,8 +80,7 @@ async def fuse_signals(
             elif signal is Signal.LIKELIHOOD:
                 phi[signal] = found["likelihood"] = await score_likelihood(question, passages, run)
             else:
-                likeness = found.get("similarity") or found.get("likelihood") or [0] * len(passages)
-                found["attention"] = await score_attention(question, passages, likeness, run)
+                found["attention"] = await score_attention(question, passages, run)
                 phi[signal] = found["contrast"] = contrast(found["attention"])
         except (ModelError, BudgetExceeded) as error:
             missing.append(signal)
@@ -135,7 +134,8 @@ async def score_likelihood(question: str, passages: Sequence[Passage], run: Run)
     try:
         tokens = await run.likelihoods([likelihood_pair(question, each) for each in passages])
     except ContextTooSmall:
-        cut = [await _cut(question, each, run) for each in passages]
+        most = await _count_room(question, run) - _SPARE
+        cut = [await _cut(each, most, run) for each in passages]
         tokens = await run.likelihoods([likelihood_pair(question, each) for each in cut])
     return [sum(each) / max(1, len(each)) for each in tokens]
 
@@ -145,59 +145,40 @@ def likelihood_pair(question: str, passage: Passage) -> tuple[str, str]:
     return f"{render_body(passage)}\n\nQuestion: ", escape(question.strip())
 
 
-async def _cut(question: str, passage: Passage, run: Run) -> Passage:
-    """Return a document without what does not fit the scorer's window at its end."""
+async def _count_room(question: str, run: Run) -> int:
+    """Return the tokens of the scorer's window that the question leaves."""
     model = run.model(Role.SCORER)
-    while model.context_tokens is not None and passage.text:
-        counts = [await model.count_tokens(text) for text in likelihood_pair(question, passage)]
-        over = sum(counts) + _SPARE - model.context_tokens
-        if over <= 0:
-            break
-        starts = [start for start, _ in await model.token_spans(passage.text)]
-        passage = replace(passage, text=passage.text[: starts[-over] if over < len(starts) else 0])
-    return passage
+    return (model.context_tokens or 0) - await model.count_tokens(question)
+
+
+async def _cut(passage: Passage, most: int, run: Run) -> Passage:
+    """Return a document without its end, if it has more than `most` tokens with its title."""
+    model = run.model(Role.SCORER)
+    over = await model.count_tokens(render_body(passage)) - most
+    starts = [start for start, _ in await model.token_spans(passage.text)]
+    if over <= 0:
+        return passage
+    return replace(passage, text=passage.text[: starts[-over] if over < len(starts) else 0])
 
 
 # Attention contrast (section 3.1.3, Appendices H and I)
 
 
-async def score_attention(
-    question: str, passages: Sequence[Passage], likeness: Sequence[float], run: Run
-) -> list[float]:
+async def score_attention(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
     """Return a_i: the mean attention of the last token of [Q; D_1; ...; D_N; Q] to each document.
 
-    Documents that do not fit the scorer's window beside those with more `likeness` get the least of
-    all.
+    Of documents that do not fit the scorer's window together only the beginnings are there.
     """
-    places = list(range(len(passages)))
     try:
-        values = await run.attention(*build_attention_prompt(question, passages))
+        return await run.attention(*build_attention_prompt(question, passages))
     except ContextTooSmall:
-        places = sorted(await _fit(question, passages, likeness, run))
-        if not 0 < len(places) < len(passages):
-            raise
-        kept = [passages[at] for at in places]
-        values = await run.attention(*build_attention_prompt(question, kept))
-        run.warn(
-            f"no attention is taken to {len(passages) - len(kept)} of "
-            f"{pluralize(len(passages), 'text')}: they do not fit the window of "
-            f"{run.model(Role.SCORER).name}"
-        )
-    found = dict(zip(places, values, strict=True))
-    return [found.get(at, min(values)) for at in range(len(passages))]
-
-
-async def _fit(
-    question: str, passages: Sequence[Passage], likeness: Sequence[float], run: Run
-) -> list[int]:
-    """Return the places of the documents that the scorer's window holds, the likest first."""
-    kept: list[int] = []
-    for place in sorted(range(len(passages)), key=lambda at: -likeness[at]):
-        text, _ = build_attention_prompt(question, [passages[at] for at in (*kept, place)])
-        room = await run.room(Role.SCORER, [Message("user", text)], 0)
-        if room is None or room >= 0:
-            kept.append(place)
-    return kept
+        room = await _count_room(f"{question} {question}", run)
+        most = room // len(passages) - _SPARE
+        cut = [await _cut(each, most, run) for each in passages]
+        values = await run.attention(*build_attention_prompt(question, cut))
+        name = run.model(Role.SCORER).name
+        run.warn(f"attention is taken to the beginnings of long texts: {name} holds no more")
+        return values
 
 
 def contrast(attention: Sequence[float]) -> list[float]:

@@ -1,16 +1,13 @@
 """LongRefiner: refine documents to a token budget by their structure, read (Jin et al. 2025).
 
-The method in the order of the paper (symbols as there):
-
 1. Query analysis (section 3.1): R_q, from the odds of the labels Local and Global, is how much of a
    document the question needs.
-2. Document structuring (section 3.2): each document is a tree of abstract, sections, sub-sections
-   and paragraphs, by its headings or by a model (`structuring.py`, `skeleton.py`). It does not
-   depend on the question.
-3. Adaptive refinement (section 3.3): LS(n) is a paragraph's relevance to the question, and the mean
-   of its children for an inner node. GS(n) is 1 for a node that the model chose by its title, and
-   shared among what is under it. Nodes are kept by Score(n) = LS(n) + R_q GS(n), the best first,
-   until the budget is met, and are put in the order of the text (`selection.py`).
+2. Document structuring (3.2), before any question: a tree of abstract, sections, sub-sections and
+   paragraphs, by headings or by a model (`structuring.py`, `skeleton.py`).
+3. Adaptive refinement (3.3): LS(n) is a paragraph's relevance, and the mean of its children for an
+   inner node. GS(n) is 1 for a node that the model chose by its title, and shared among what is
+   under it. Nodes are kept by Score(n) = LS(n) + R_q GS(n), the best first, until the budget is
+   met, in the order of the text (`selection.py`).
 4. A reader answers from what was kept.
 """
 
@@ -400,10 +397,7 @@ def _score_overlap(leaf: Span, hits: Sequence[Hit]) -> float:
 
 
 def compute_local_scores(article: Article, leaf_scores: Sequence[float]) -> list[float]:
-    """Return LS of each node: a paragraph's own, otherwise the mean of the children's.
-
-    `leaf_scores` are in the order of `article.leaves`.
-    """
+    """Return LS of each node: a leaf's own of `leaf_scores`, or the mean of the children's."""
     scores = [0.0] * len(article.nodes)
     for leaf, score in zip(article.leaves, leaf_scores, strict=True):
         scores[leaf] = score

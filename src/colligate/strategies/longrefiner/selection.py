@@ -53,10 +53,7 @@ def selection_messages(
     most_tokens: int = 1500,
     template: PromptTemplate | None = None,
 ) -> list[Message]:
-    """Return the prompt: abstract, cut to a third of `most_tokens`, and outline.
-
-    It is one user turn, or `template`, the prompt of a user's file.
-    """
+    """Return the prompt, one user turn: outline, and a third of `most_tokens` of the abstract."""
     shown = render_outline(article, most_tokens=most_tokens * 2 // 3)
     abstract = _render_abstract(article, most_tokens // 3)
     if template is not None:
@@ -228,10 +225,7 @@ async def refine_to_budget(
 
 
 async def _count(texts: Sequence[str], model: ChatModel, counts: dict[str, int]) -> int:
-    """Put the tokens of each text into `counts` with one call, and return those of all together.
-
-    A token across a boundary is counted on both sides of it.
-    """
+    """Put the tokens of each text into `counts` with one call, and return those of all together."""
     spans = await model.token_spans("".join(texts))
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     for text, stop in zip(texts, accumulate(map(len, texts)), strict=True):

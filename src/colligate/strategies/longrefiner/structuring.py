@@ -81,10 +81,7 @@ class Structurer:
     template: PromptTemplate | None = None
 
     async def structure(self, document: Document, run: Run) -> Article:
-        """Return a document's abstract, sections, sub-sections and paragraphs.
-
-        A document with no more words than two paragraphs is not worth a call.
-        """
+        """Return a document's abstract, sections, sub-sections and paragraphs."""
         own = any(not node.synthetic for node in document.tree.sections)
         source = self.source
         if source is Structuring.AUTO:

@@ -54,10 +54,7 @@ class Source:
 
 
 def compute(asked: Combination, sources: Sequence[Source]) -> Computed | None:
-    """Return what follows from the values that the documents state.
-
-    None: nothing is compared or added, or it cannot be.
-    """
+    """Return what follows from the values that documents state; None if nothing is computed."""
     adds = asked.operation in ("sum", "average")
     limits = asked.least.strip(), asked.most.strip()
     limited = asked.operation in ("within", "count") and any(limits)

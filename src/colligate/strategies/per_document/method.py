@@ -126,10 +126,7 @@ class PerDocument:
     async def _ask_all(
         self, asked: tuple[str, str], infos: Sequence[DocumentInfo], run: Run
     ) -> list[Told]:
-        """Return what each document says; none is begun after the token budget is spent.
-
-        `asked` are the question for a document and the whole question: both search it.
-        """
+        """Return what each document says, until the token budget is spent."""
         phase, done, spent = "reading documents", 0, False
         run.emit(Progressed(phase, 0, len(infos)))
 
@@ -188,10 +185,7 @@ class PerDocument:
         )
 
     async def _combine(self, question: str, found: Sequence[Told], run: Run) -> Combination:
-        """Ask the reader what follows, in as many calls as its window needs.
-
-        If a call fails, or they differ on the operation, everything that was found is listed.
-        """
+        """Ask the reader what follows, in as many calls as its window needs; or list all."""
         reader = run.model(Role.READER)
         empty = combine_messages(question, [])
         limit = min(_REPLY, (reader.context_tokens or _UNKNOWN) // 3)

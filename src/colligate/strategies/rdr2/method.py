@@ -1,17 +1,13 @@
-"""RDR2: retrieve, route each document's heading tree, read (Xu et al. 2025).
-
-The method in the order of the paper (symbols as there):
+"""RDR2: retrieve, route each document's heading tree, read (Xu et al. 2025; symbols as there).
 
 1. Retrieve the k best chunks c_i with their documents d_i (equation 1).
-2. S_0, the first routing state of a document, is the subtree around the nodes of a chunk: all
-   headings, and the content around what was found (equation 3, Algorithm 1; `tree.py`).
+2. S_0 of a document: all headings, and the content around a chunk (equation 3, Algorithm 1;
+   `tree.py`).
 3. The router sees S_t and replies with actions A_t: ANSWER with a block, EXPAND a heading, or
-   refuse (equation 2; `router.py`).
-4. Each EXPAND of a heading v gives another S_t, in which the content under v replaces the content
-   seen before (equation 4), until no heading is left or a document had its number of expansions.
-5. The blocks with ANSWER, from all rounds (P_d, equation 5), are the routed passage of the
-   document, in its order and under its headings (p_d, equation 6).
-6. A reader answers from the routed passages (equation 7); without any there is no answer.
+   refuse (equation 2; `router.py`). Each EXPAND of v gives another S_t, with the content under v
+   in place of the content before (equation 4), up to a number of expansions for a document.
+4. The blocks with ANSWER of all rounds (P_d, equation 5) are the routed passage, in the document's
+   order and under its headings (p_d, equation 6). A reader answers from those (equation 7).
 """
 
 from __future__ import annotations
@@ -26,12 +22,12 @@ from typing import Any, ClassVar, Literal
 from colligate.concurrency import gather
 from colligate.core.answer import Answer, Evidence, Form
 from colligate.core.events import Assembled
+from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
 from colligate.core.prompt_files import PromptTemplate, apply_prompts
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage, Span
-from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 from colligate.readers.lookup import reserve_for_answer
@@ -44,6 +40,7 @@ from colligate.strategies.rdr2.router import (
     router_messages,
 )
 from colligate.strategies.rdr2.tree import (
+    StructureNode,
     StructureTree,
     SubTree,
     build_structure_tree,
@@ -130,10 +127,7 @@ class RDR2:
     async def route(
         self, question: str, run: Run, hits: Sequence[Hit] | None = None
     ) -> list[Routing]:
-        """Route the documents of these passages, or of those that a search finds, concurrently.
-
-        Documents come in the order of their best passages.
-        """
+        """Route the documents of these passages, or of a search, in the order of the best."""
         router = await run.with_adapter(Role.WORKER, self.router_adapter)
         found = await self._retrieve(question, run) if hits is None else hits
         routings = await self._open(run, found)
@@ -208,20 +202,34 @@ class RDR2:
         content: bool = True,
     ) -> SubTree:
         """Build the subtree around some nodes, as much of it as the router's window holds."""
-        limit: int | None = None
-        while True:
-            view = build_subtree(
-                tree, nodes, structure=not self.no_structure, content=content, most_tokens=limit
+        structure = not self.no_structure
+        view = build_subtree(tree, nodes, structure=structure, content=content)
+        messages = self._make_prompt(question, view.text)
+        room = await run.room(Role.WORKER, messages, self.reply_tokens)
+        if room is None or room >= 0:
+            return view
+
+        async def narrow(structure: bool) -> SubTree:
+            """Build it around the first nodes that fit, without what is only beside them."""
+
+            def build(found: Sequence[StructureNode]) -> SubTree:
+                ids = [node.id for node in found]
+                return build_subtree(tree, ids, structure=structure, content=content, beside=False)
+
+            fitting = await fit_window(
+                [tree.nodes[node] for node in nodes],
+                lambda found: self._make_prompt(question, build(found).text),
+                run,
+                Room(self.reply_tokens, Role.WORKER),
+                least=0,
+                warning=warning,
             )
-            prompt = self._make_prompt(question, view.text)
-            room = await run.room(Role.WORKER, prompt, self.reply_tokens)
-            if room is None or room >= 0 or not view.visible:
-                break
-            limit = (estimate_tokens(view.text) + room) * 3 // 4  # estimates may be too low
-        if limit is not None:
-            name = run.model(Role.WORKER).name
-            run.warn(f"the window of {name} holds only a part of {tree.document.title!r} at once")
-        return view
+            return build(fitting)
+
+        warning = f"the router's window holds only a part of {tree.document.title!r} at once"
+        run.warn(warning)
+        view = await narrow(structure)
+        return view if view.highlighted else await narrow(False)
 
     async def _ask(
         self, question: str, run: Run, view: SubTree, round_: int, heading: int | None
@@ -239,7 +247,6 @@ class RDR2:
                 expanded=heading,
                 highlighted=view.highlighted,
                 shown=view.text,
-                omitted=tuple(sorted(view.omitted)),
                 verdict=decision.verdict,
                 actions=decision.actions,
                 rejected=decision.rejected,
@@ -276,10 +283,7 @@ class RDR2:
         return _FORMS[self.reply][0](question, shown)
 
     def _assemble(self, hits: Sequence[Hit], routings: Sequence[Routing]) -> list[_RoutedPassage]:
-        """Return the routed passages p_d, equal ones once.
-
-        Without a router there is one for each chunk, as in the released code.
-        """
+        """Return the routed passages p_d once each; without a router, as in the code, of chunks."""
         ranked = {each.tree.document.id: (at, each) for at, each in enumerate(routings, 1)}
         chosen = [(*each, tuple(each[1].answers)) for each in ranked.values()]
         if self.no_router:

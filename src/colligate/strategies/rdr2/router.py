@@ -43,11 +43,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class RouterDecision:
-    """The router's decision about one subtree.
-
-    `refused`: nothing helps, and nothing else in the reply counts. `dropped` are lines
-    that are not actions.
-    """
+    """The decision about one subtree; `dropped` are lines of the reply that are no actions."""
 
     actions: tuple[Action, ...] = ()
     rejected: tuple[Rejected, ...] = ()
@@ -81,8 +77,8 @@ class Routed(Event):
 
     `round` is 0 for a subtree of the search and n for the document's n-th expansion, which opens
     the heading `expanded`. `highlighted` are the nodes that the subtree was built around, `shown`
-    is its text, `omitted` are nodes that its token limit left out. `verdict` is "routed",
-    "refused", or "collapsed" if nothing in the reply could be used. `cut`: the reply has no end.
+    is its text. `verdict` is "routed", "refused", or "collapsed" if nothing in the reply could be
+    used. `cut`: the reply has no end.
     """
 
     document: str
@@ -90,7 +86,6 @@ class Routed(Event):
     expanded: int | None
     highlighted: tuple[int, ...]
     shown: str
-    omitted: tuple[int, ...]
     verdict: str
     actions: tuple[Action, ...]
     rejected: tuple[Rejected, ...]
@@ -231,11 +226,7 @@ def parse_enclosed_router_reply(reply: str, subtree: SubTree) -> RouterDecision:
 
 
 def check_action(tag: Tag, node: int, subtree: SubTree) -> str:
-    """Return the rule that an action breaks; empty if it is legal.
-
-    Only visible nodes may be chosen; only paragraphs answer; only a heading none of whose
-    paragraphs is visible expands.
-    """
+    """Return the rule that an action breaks; empty if it is legal."""
     if node not in subtree.visible:
         return "no such node is shown"
     structure = subtree.tree.nodes[node].structure

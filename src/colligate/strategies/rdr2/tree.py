@@ -7,7 +7,6 @@ blocks of text; only the blocks around what was found are shown, under all headi
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +23,6 @@ from colligate.documents import (
 )
 from colligate.documents.compress import CompressedPassage, compress
 from colligate.documents.markdown import INTRODUCTION, own_span
-from colligate.documents.tokens import estimate_tokens
 
 # The Document Structure Tree (DST)
 
@@ -94,10 +92,7 @@ class StructureTree:
         return tuple(found)
 
     def extract_passages(self, answers: Collection[int]) -> tuple[Passage, ...]:
-        """Return the content among these nodes, and the content it hangs on, in document order.
-
-        Neighbours in one section, with only blanks between, are one passage.
-        """
+        """Return the content among these nodes, neighbours in one section as one passage."""
         runs: list[tuple[int, Span]] = []  # section, stretch
         text = self.document.text
         for node in self._with_ancestors(answers):
@@ -216,10 +211,7 @@ class _StructureTreeBuilder:
         return self._add(False, text, own, parent, own)
 
     def _place_lead(self, span: Span) -> int:
-        """Return the introduction, widened to hold `span`; the root after other sections.
-
-        Front matter and the text below the title share one.
-        """
+        """Return the introduction, widened to hold `span`; the root after other sections."""
         children = self._children[self._root]
         if not children:
             self._lead = self._add(True, INTRODUCTION, span, self._root)
@@ -291,14 +283,13 @@ class SubTree:
     """The part of a tree that a router is shown.
 
     `text` has a line for each of the `visible` nodes, indented by its depth. `highlighted` are the
-    nodes it was built around, in document order, `omitted` those that only the limit left out.
+    nodes it was built around, in document order.
     """
 
     tree: StructureTree
     highlighted: tuple[int, ...]
     visible: frozenset[int]
     text: str
-    omitted: frozenset[int] = frozenset()
 
 
 def build_subtree(
@@ -307,27 +298,24 @@ def build_subtree(
     *,
     structure: bool = True,
     content: bool = True,
-    most_tokens: int | None = None,
+    beside: bool = True,
 ) -> SubTree:
     """Build the subtree around the nodes of a chunk, or the content of an expanded heading.
 
     Visible are all headings, each highlighted node with its content siblings, the content these
     hang on, and all content below them. Ablations: without `structure` only the highlighted nodes
-    and their ancestors, without `content` headings alone. `most_tokens`, by an estimate, is for
-    routers with small windows; the paper has no limit.
+    and their ancestors, without `content` headings alone. For small windows, which the paper does
+    not have: without what is only `beside` the highlighted nodes.
     """
     highlighted = sorted(set(highlighted))
-    wanted = _find_visible(tree, highlighted, structure, content)
-    texts = {node: tree.nodes[node].text for node in wanted}
-    if most_tokens is not None:
-        texts = _fit(tree, highlighted, texts, most_tokens)
-    visible = frozenset(texts)
-    text = "\n".join(_render(tree, node, texts[node]) for node in sorted(texts))
-    return SubTree(tree, tuple(highlighted), visible, text, frozenset(wanted) - visible)
+    visible = frozenset(_find_visible(tree, highlighted, structure, content, beside))
+    nodes = (tree.nodes[i] for i in sorted(visible))
+    text = "\n".join("\t" * node.depth + f"{node.id}: {node.text}" for node in nodes)
+    return SubTree(tree, tuple(highlighted), visible, text)
 
 
 def _find_visible(
-    tree: StructureTree, highlighted: Sequence[int], structure: bool, content: bool
+    tree: StructureTree, highlighted: Sequence[int], structure: bool, content: bool, beside: bool
 ) -> set[int]:
     """Return the nodes that Algorithm 1 makes visible."""
     nodes = tree.nodes
@@ -336,40 +324,9 @@ def _find_visible(
         wanted.update(tree.ancestors(node))
     if structure:
         wanted.update(node.id for node in nodes.values() if node.structure)
+    if structure and beside:
         parents = {parent for node in highlighted if (parent := nodes[node].parent) is not None}
         for parent in parents:
             for sibling in tree.content_children(parent):
                 wanted.update((sibling, *tree.content_under(sibling)))
     return wanted if content else {node for node in wanted if nodes[node].structure}
-
-
-def _render(tree: StructureTree, node: int, text: str) -> str:
-    return "\t" * tree.nodes[node].depth + f"{node}: {text}"
-
-
-def _fit(
-    tree: StructureTree, highlighted: Sequence[int], texts: Mapping[int, str], most_tokens: int
-) -> dict[int, str]:
-    """Return the lines that fit (not in the paper), none without the one above it.
-
-    What was found comes first, then the headings, then the content nearest to what was found.
-    """
-    found = set(highlighted)
-
-    def rank(node: int) -> tuple[bool, bool, int]:
-        return node not in found, not tree.nodes[node].structure, _find_distance(node, highlighted)
-
-    kept: dict[int, str] = {}
-    for wanted in sorted(texts, key=rank):
-        branch = [i for i in (wanted, *tree.ancestors(wanted)) if i in texts and i not in kept]
-        tokens = sum(estimate_tokens(_render(tree, i, texts[i])) + 1 for i in branch)
-        if tokens <= most_tokens:
-            most_tokens -= tokens
-            kept.update((i, texts[i]) for i in branch)
-    return kept
-
-
-def _find_distance(node: int, highlighted: Sequence[int]) -> int:
-    """Return how many ids a node is from the nearest highlighted one."""
-    at = bisect_left(highlighted, node)
-    return min((abs(node - near) for near in highlighted[max(0, at - 1) : at + 1]), default=0)

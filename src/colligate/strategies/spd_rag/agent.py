@@ -33,7 +33,7 @@ from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall, MalformedOutput
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Message, Role
-from colligate.readers.citing import Joined, Quote, locate_statements
+from colligate.readers.citing import ComputedStatement, Quote, locate_statements
 from colligate.strategies.spd_rag.prompts import (
     EARLY,
     LAST,
@@ -311,10 +311,12 @@ _QUOTED = re.compile(r"[“„«\"]([^“”„«»\"]+)[”“»\"]")
 _NUMBER = re.compile(r"\s*\d+[.)]\s+(?:Found:\s*)?")  # as a report's lines begin
 
 
-def list_statements(report: str) -> list[Joined]:
+def list_statements(report: str) -> list[ComputedStatement]:
     """Return the lines of a report that quote a document, with their quotes."""
     return [
-        Joined(quotes=[Quote(quote=quote) for quote in quotes], sentence=_NUMBER.sub("", line, 1))
+        ComputedStatement(
+            quotes=[Quote(quote=quote) for quote in quotes], sentence=_NUMBER.sub("", line, 1)
+        )
         for line in report.splitlines()
         if (quotes := _QUOTED.findall(line))
     ]

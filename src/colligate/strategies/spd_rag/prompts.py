@@ -176,10 +176,7 @@ def agent_messages(
     template: PromptTemplate | None = None,
     whole: str = "",
 ) -> list[Message]:
-    """Return the beginning of an agent's conversation; without `question` it knows the tasks.
-
-    `whole` is the document as prompts show it, for an agent that searches nothing.
-    """
+    """Return the beginning of an agent's conversation; it may be shown its `whole` document."""
     name = _line(title)
     name = name if len(name) <= _LONGEST_TITLE else f"{name[:_LONGEST_TITLE]}…"
     if template is not None:

@@ -10,9 +10,7 @@
         S = {SYNTHESIZE(q, directive, batch) for each batch}
     until |S| = 1
 
-The prompt of SYNTHESIZE is the same at every level. The last one is the reader's: it is shown what
-the reports rest on beside them, so that the answer can cite it. A text keeps the places of the
-words that it quotes.
+The last SYNTHESIZE is the reader's, who also sees what the reports rest on, to cite it.
 """
 
 from __future__ import annotations
