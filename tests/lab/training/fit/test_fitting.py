@@ -294,10 +294,10 @@ def test_nobody_is_told(monkeypatch: pytest.MonkeyPatch, train: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("bundled", "only models that transformers loads"),
-        ("openai:gpt-x", "only models that transformers loads"),
+        ("bundled", "only a model that transformers loads"),
+        ("openai:gpt-x", "only a model that transformers loads"),
         ("hf:no/such/folder", "does not exist"),
-        ("hf:tiny+adapter", "it names an adapter"),
+        ("hf:tiny+adapter", "without an adapter"),
     ],
 )
 def test_a_base_that_cannot_be_trained(data: Path, tmp_path: Path, name: str, why: str) -> None:
