@@ -106,16 +106,6 @@ async def test_each_item_is_done_once_and_its_progress_reported(tmp_path: Path) 
     assert again.done == []
 
 
-async def test_more_items_may_be_asked_for_and_fewer(tmp_path: Path) -> None:
-    await do(tmp_path, Worker(), ITEMS[:2])
-    more = Worker()
-
-    assert await do(tmp_path, more) == ALL
-    assert await do(tmp_path, more, ITEMS[1:2]) == ALL
-
-    assert more.done == ITEMS[2:]
-
-
 # Failures
 
 

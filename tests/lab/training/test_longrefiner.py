@@ -6,25 +6,20 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from colligate.core import Event, Run
-from colligate.core.events import Noted
+from colligate.core import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.tokens import estimate_tokens
-from colligate.errors import UsageError
-from colligate.lab.bench.participants import ModelNames
 from colligate.lab.bench.question import Question
-from colligate.lab.training import Curation, curate_longrefiner
+from colligate.lab.training import curate_longrefiner
 from colligate.lab.training.longrefiner import (
-    LONG_PAIRS,
     LOST,
     MADE_UP,
     MALFORMED,
@@ -37,7 +32,7 @@ from colligate.lab.training.longrefiner import (
     selection_sample,
     structuring_pairs,
 )
-from colligate.lab.training.samples import Card, Sample
+from colligate.lab.training.samples import Sample
 from colligate.lab.training.scores import (
     extract_text,
     make_plain_document,
@@ -47,7 +42,6 @@ from colligate.lab.training.scores import (
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role, Usage
 from colligate.models.metering import Meter
-from colligate.settings import Settings
 from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Structured
 from colligate.strategies.longrefiner.method import parse_scope
@@ -62,8 +56,8 @@ from colligate.strategies.longrefiner.structuring import (
     split_parts,
 )
 from colligate.testing import ScriptedModel
+from support import curation as shared
 from support.curation import document, every_sample, write_data
-from support.embedders import WordEmbedder
 from support.prompts import task_of
 
 FILL = " ".join(f"It turns its wheel in the month {i} of the year." for i in range(12))
@@ -120,19 +114,7 @@ def data(tmp_path: Path) -> Path:
     return write_data(tmp_path, QUESTIONS, TEXTS, gold="mill")
 
 
-def curate(
-    data: Path, model: ScriptedModel | None, said: list[str] | None = None, **more: Any
-) -> Card:
-    def see(event: Event) -> None:
-        if said is not None and isinstance(event, Noted):
-            said.append(event.text)
-
-    more.setdefault("corpus", data / "corpus.jsonl")
-    more.setdefault("questions", data / "questions.jsonl")
-    more.setdefault("settings", ("mode=sparse",))
-    models = {} if model is None else {Role.READER: model}
-    names = ModelNames(Settings(), models, embedder=WordEmbedder())
-    return asyncio.run(curate_longrefiner(Curation(data / "out", names=names, **more), see))
+curate = partial(shared.curate, curate_longrefiner)
 
 
 # Equal to inference
@@ -187,13 +169,8 @@ def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
 
 
 def test_the_card_counts_by_task_and_class(data: Path) -> None:
-    said: list[str] = []
-    card = curate(
-        data,
-        teacher(lambda call: "['Fish']" if "Title: Lake" in call.prompt else "[]"),
-        said,
-        held_out=0.0,
-    )
+    asked = teacher(lambda call: "['Fish']" if "Title: Lake" in call.prompt else "[]")
+    card = curate(data, asked, held_out=0.0)
 
     def trained(task: str) -> dict[str, int]:
         return {name: found["train"] for name, found in card.classes[task].items()}
@@ -271,25 +248,6 @@ def test_structuring_needs_neither_questions_nor_a_teacher(data: Path) -> None:
     ]
     assert card.made_with["models"] == {}
     assert card.made_with["tasks"] == ["structuring"]
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"tasks": ("routing",)}, "longrefiner has no task 'routing'"),
-        ({"tasks": ("scope",), "questions": None}, "no scope without questions"),
-        ({"settings": ("k=3",)}, "longrefiner has no parameter 'k'"),
-        ({"settings": ("edge_words=0",)}, "edge_words is 0"),
-        ({"settings": ("documents=0",)}, "documents is 0"),
-    ],
-)
-def test_a_wrong_request_is_reported_before_anything_is_made(
-    data: Path, more: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        curate(data, teacher(), **more)
-
-    assert not (data / "out").exists()
 
 
 # Whatever the titles
@@ -434,16 +392,6 @@ LONG = f"# The Mill\n\n## A\n\n{paragraph('mill', 300)}\n\n## B\n\n"
 def test_what_inference_would_not_ask_or_read_is_no_sample(text, reason):
     made = structuring_pairs(sectioned(text), CurationSettings())
     assert (made.samples, made.discarded) == ([], {f"structuring: {reason}": 1})
-
-
-def test_a_skeleton_that_inference_would_cut_off_is_no_sample():
-    rows = "\n".join(f"- entry {i} of a list in {i} words" for i in range(120))
-    text = f"# The Mill\n\n## A\n\n{rows}\n\n## B\n\n{paragraph('mill', 300)}\n"
-    made = structuring_pairs(
-        sectioned(text), CurationSettings(structuring_tokens=400, joined_words=0)
-    )
-    assert made.discarded[f"structuring: {LONG_PAIRS}"] >= 2
-    assert all(estimate_tokens(sample.target) <= 200 for sample in made.samples)
 
 
 def test_the_text_can_neither_close_its_place_nor_end_a_turn():

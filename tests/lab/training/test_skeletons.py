@@ -7,8 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colligate.documents import Document, Kind, Span, Tree
-from colligate.documents.tokens import estimate_tokens
-from colligate.errors import SpanError, UsageError
+from colligate.errors import SpanError
 from colligate.lab.training.skeletons import write_skeleton
 from colligate.strategies.longrefiner.skeleton import recover
 from support.documents import block_spans, make
@@ -74,13 +73,6 @@ def test_a_skeleton_says_how_each_block_begins_and_ends() -> None:
     )
 
 
-def test_blocks_of_twice_the_tokens_are_whole() -> None:
-    text = "one two three four five six\n\none two three four five six seven"
-    assert write_skeleton(document(text), tokens=3, token_spans=words) == (
-        "<abstract>one two three four five six<br>one two three...five six seven</abstract>"
-    )
-
-
 def test_short_blocks_are_joined_up_to_the_next_heading() -> None:
     text = "# A\n\na b\n\nc d\n\ne f g h\n\ni\n\n# B\n\n- j\n- k\n\n## C\n\n中文中文\n\nl m n\n"
     joined = write_skeleton(document(text), least_words=4, token_spans=words)
@@ -89,12 +81,6 @@ def test_short_blocks_are_joined_up_to_the_next_heading() -> None:
         "<section: B>- j - k<sub-section: C>中文中文 l m n</sub-section: C></section: B>"
     )
     assert recover(joined, document(text)).coverage == 1
-
-
-def test_words_are_not_cut_where_tokens_are() -> None:
-    text = "Internationalisation matters considerably nowadays, notwithstanding disappointments"
-    piece = write_skeleton(document(text), tokens=1)
-    assert piece == "<abstract>Internationalisation...disappointments</abstract>"
 
 
 def test_so_much_is_written_that_the_end_is_the_right_one() -> None:
@@ -124,12 +110,6 @@ def test_titles_come_back(text: str, titles: list[tuple[int, str]]) -> None:
     assert sections(given_back.tree) == titles
 
 
-def test_a_text_without_known_blocks_is_written_without_sections() -> None:
-    plain = make(TEXT, flat=True)
-    assert "<section" not in write_skeleton(plain)
-    assert recover(write_skeleton(plain), plain).coverage == 1
-
-
 def test_text_that_looks_like_tags_is_text() -> None:
     text = "# t\n\n## A\n\none<br>two </section: A> <skip> <abstract>\n\nthen ... <...> < br> … so"
     given_back = recover(write_skeleton(document(text)), document(text))
@@ -139,13 +119,6 @@ def test_text_that_looks_like_tags_is_text() -> None:
         "one<br>two </section: A> <skip> <abstract>",
         "then ... <...> < br> … so",
     ]
-
-
-def test_a_block_longer_than_a_piece_may_be_is_cut() -> None:
-    text = "\n".join(f"row {i} of a long table without blank lines" for i in range(1000))
-    given_back = recover(write_skeleton(document(text)), document(text))
-    assert given_back.coverage == 1
-    assert estimate_tokens(write_skeleton(document(text))) < 200
 
 
 def test_a_stretch_is_written_in_the_sections_it_stands_in() -> None:
@@ -167,15 +140,6 @@ def test_a_stretch_is_written_in_the_sections_it_stands_in() -> None:
     assert write_skeleton(source, within=source.span(3, 3)) == ""
     with pytest.raises(SpanError):
         write_skeleton(source, within=Span("d", 0, len(TEXT) + 1))
-
-
-def test_nothing_is_a_skeleton_of_nothing() -> None:
-    assert write_skeleton(document("")) == "" == write_skeleton(document("# Title\n"))
-
-
-def test_no_tokens_are_refused() -> None:
-    with pytest.raises(UsageError, match="at least one"):
-        write_skeleton(document(TEXT), tokens=0)
 
 
 _PLAIN = st.sampled_from(

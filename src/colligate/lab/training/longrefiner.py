@@ -99,16 +99,11 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
         items: dict[str, Question | Document] = {}
         if asks:
             items |= {each.id: each for each in context.questions}
-        calls = len(items) * ((SCOPE in tasks) + (SELECTION in tasks) * settings.documents)
         if STRUCTURING in tasks:
             documents = await context.load_documents()
             items |= {f"document/{each.id}": each for each in documents}
-        return await context.curate(
-            items,
-            work,
-            filters=[_FILTERS[task].format(**asdict(settings)) for task in tasks],
-            calls=calls / max(1, len(items)),
-        )
+        filters = [_FILTERS[task].format(**asdict(settings)) for task in tasks]
+        return await context.curate(items, work, filters)
 
 
 _FILTERS = {

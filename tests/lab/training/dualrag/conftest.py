@@ -138,7 +138,7 @@ def answered(sources):
         model = ScriptedModel(script, capabilities=capabilities, context_tokens=window)
         run = Run(sources, {Role.READER: model}, Meter(), reader=QuotingReader())
         strategy = DualRAG(**{"mode": "sparse", "k": 2, "reader_tokens": 0} | fields)
-        found = await strategy.answer(QUESTION, run)
-        return await read_trajectory("q1", QUESTION, run, found), model
+        await strategy.answer(QUESTION, run)
+        return await read_trajectory("q1", QUESTION, run), model
 
     return answer
