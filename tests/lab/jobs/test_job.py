@@ -215,28 +215,6 @@ async def test_when_the_budget_is_spent_it_ends_and_resumes_later(tmp_path: Path
     assert rich.done == ["q0", *ITEMS[2:]]
 
 
-async def test_an_interrupt_loses_nothing_that_was_done(tmp_path: Path) -> None:
-    begun = asyncio.Event()
-
-    async def work(item: str) -> Doubled:
-        if item == "q3":
-            begun.set()
-            await asyncio.Event().wait()
-        return Doubled(2 * item)
-
-    task = asyncio.create_task(do(tmp_path, work))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    assert finished(tmp_path) == ["q0", "q1", "q2"]
-    assert RECORD.read(tmp_path).sessions[0].ended
-    worker = Worker()
-    await do(tmp_path, worker)
-    assert worker.done == ITEMS[3:]
-
-
 KILLED = """
 import asyncio, importlib.util, os, signal, sys
 from pathlib import Path

@@ -182,16 +182,6 @@ def test_a_larger_share_holds_out_what_a_smaller_one_does(
     assert not is_held_out(what, 0.0, seed)
 
 
-def test_a_warning_says_that_nothing_is_held_out(data: Path) -> None:
-    said: list[Event] = []
-    curate(request(data, limit=1, held_out=1e-9), said=said)
-
-    [warning] = [e.text for e in said if isinstance(e, Noted) and e.warning]
-    assert (
-        warning == "nothing is held out of 1 items: take more items (--limit), or raise --held-out"
-    )
-
-
 # Who takes part
 
 

@@ -26,7 +26,6 @@ from colligate.lab.training.longrefiner import (
     SHORT,
     TAKEN_OUT,
     UNSECTIONED,
-    WITHOUT_PARTS,
     CurationSettings,
     remove_headings,
     selection_sample,
@@ -40,7 +39,7 @@ from colligate.lab.training.scores import (
     score_reply,
 )
 from colligate.library.in_memory import InMemorySources
-from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role, Usage
+from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role
 from colligate.models.metering import Meter
 from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Structured
@@ -168,31 +167,6 @@ def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
 # What is left out
 
 
-def test_the_card_counts_by_task_and_class(data: Path) -> None:
-    asked = teacher(lambda call: "['Fish']" if "Title: Lake" in call.prompt else "[]")
-    card = curate(data, asked, held_out=0.0)
-
-    def trained(task: str) -> dict[str, int]:
-        return {name: found["train"] for name, found in card.classes[task].items()}
-
-    assert trained("scope") == {"Global": 1, "Local": 2}
-    assert trained("selection") == {"titles": 3, "nothing": 3}
-    assert trained("structuring") == {"markup": 1}
-    assert card.discarded == {
-        f"selection: {WITHOUT_PARTS}": 3,
-        f"structuring: {UNSECTIONED}": 1,
-        f"structuring: {SHORT}": 1,
-    }
-    assert card.items == {"asked": 6, "done": 6, "failed": 0}
-    assert len(card.filters) == 3
-    assert "99%" in card.filters[1]
-    assert card.usage["calls"] == 3 + 6
-    assert {name.split("/")[-1] for name in card.made_with["prompts"]} >= {
-        "quoting.py",
-        "longrefiner.py",
-    }
-
-
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
@@ -221,10 +195,6 @@ def test_made_up_titles_are_taken_out_and_so_is_what_is_no_label(data: Path) -> 
     assert card.discarded[f"selection: {MADE_UP}"] == 3  # of the lake
     assert card.discarded[f"scope: {MALFORMED}"] == 3
     assert card.items["failed"] == 0
-
-
-def completion(text: str, finish_reason: str = "stop") -> Completion:
-    return Completion(text, Usage(1, 1), "teacher", finish_reason=finish_reason)  # type: ignore[arg-type]
 
 
 # Documents alone
@@ -275,7 +245,7 @@ def test_titles_that_are_kept_are_read_again(titles: list[str], data: st.DataObj
     reply = json.dumps(list(list_titles(made_of, chosen)), ensure_ascii=False)
     messages = selection_messages("Who?", made_of)
 
-    made = selection_sample(Question("q", "Who?"), made_of, messages, completion(reply))
+    made = selection_sample(Question("q", "Who?"), made_of, messages, Completion(reply))
 
     for sample in made.samples:
         assert parse_titles(sample.target, made_of) == parse_titles(reply, made_of)
@@ -320,8 +290,8 @@ BOOK = f"""# The Mill
 """
 
 
-def sectioned(text: str, name: str = "mill", title: str = "The Mill") -> Document:
-    return Document(name, title, text, markdown_tree(text, name), language="en")
+def sectioned(text: str) -> Document:
+    return Document("mill", "The Mill", text, markdown_tree(text, "mill"), language="en")
 
 
 def visible(text: str) -> str:
@@ -347,9 +317,7 @@ def test_the_model_reads_the_text_without_headings_and_writes_the_skeleton_of_th
         " ends.<br>- The small wheel begins here, and ... 7 words, until the small wheel ends."
         "</section: Machines>"
     )
-    assert sample.target.count("...") == 7
     assert len(sample.target) < len(BOOK) / 2
-    assert sample.task == "structuring"
 
 
 @pytest.mark.parametrize("most_tokens", [22_000, 200])

@@ -19,8 +19,7 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.lab.training import curate_rdr2
 from colligate.lab.training.rdr2 import format_reply
-from colligate.lab.training.samples import TRAIN, read_samples
-from colligate.lab.training.scores import score_reply, shown_subtree
+from colligate.lab.training.scores import shown_subtree
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.models.metering import Meter
@@ -149,30 +148,7 @@ def test_a_teacher_that_encloses_gives_the_reply_that_adapters_give(data: Path) 
     assert REFUSAL in replies
 
 
-def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
-    curate(data, ScriptedModel(TEACHER))
-
-    for sample in every_sample(data / "out"):
-        perfect = score_reply(sample, sample.target)
-        assert all(perfect.get(name, 1.0) == 1.0 for name in ("ans_f1", "exp_pre", "ref_acc"))
-        assert (perfect["xpl_avg"], perfect["col_rate"]) == (0.0, 0.0)
-
-
 # What is left out
-
-
-def test_what_a_teacher_chose_is_counted_by_class(data: Path) -> None:
-    card = curate(data, ScriptedModel(TEACHER), held_out=0.0)
-
-    samples = list(read_samples(data / "out" / TRAIN))
-    assert card.samples == {"router": {"train": len(samples), "held_out": 0}}
-    classes = {name: found["train"] for name, found in card.classes["router"].items()}
-    assert sum(classes.values()) == len(samples)
-    assert set(classes) == {"answer", "expand", "refuse"}
-    for sample in samples:
-        kinds = {"answer": "[ANSWER]", "expand": "[EXPAND]", "refuse": REFUSAL}
-        assert sample.target.startswith(kinds[sample.meta["class"]])
-    assert len({sample.id for sample in samples}) == len(samples)
 
 
 @pytest.mark.parametrize(

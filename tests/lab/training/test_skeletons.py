@@ -46,15 +46,6 @@ def document(text: str) -> Document:
     return make(text, "Treaty of Ghent")
 
 
-def words(text: str) -> list[tuple[int, int]]:
-    spans, place = [], 0
-    for word in text.split():
-        place = text.index(word, place)
-        spans.append((place, place + len(word)))
-        place += len(word)
-    return spans
-
-
 def visible(text: str) -> int:
     return len("".join(text.split()))
 
@@ -64,7 +55,7 @@ def sections(tree: Tree) -> list[tuple[int, str]]:
 
 
 def test_a_skeleton_says_how_each_block_begins_and_ends() -> None:
-    assert write_skeleton(document(TEXT), tokens=3, token_spans=words) == (
+    assert write_skeleton(document(TEXT), edge_words=3) == (
         "<abstract>The Treaty of...had ratified it.</abstract>"
         "<section: Background>After the abdication...the United States."
         "<sub-section: Aims & claims>Short one.<br>The senior American...that very week."
@@ -75,7 +66,7 @@ def test_a_skeleton_says_how_each_block_begins_and_ends() -> None:
 
 def test_short_blocks_are_joined_up_to_the_next_heading() -> None:
     text = "# A\n\na b\n\nc d\n\ne f g h\n\ni\n\n# B\n\n- j\n- k\n\n## C\n\n中文中文\n\nl m n\n"
-    joined = write_skeleton(document(text), least_words=4, token_spans=words)
+    joined = write_skeleton(document(text), least_words=4)
     assert joined == (
         "<section: A>a b c d<br>e f g h i</section: A>"
         "<section: B>- j - k<sub-section: C>中文中文 l m n</sub-section: C></section: B>"
@@ -85,7 +76,7 @@ def test_short_blocks_are_joined_up_to_the_next_heading() -> None:
 
 def test_so_much_is_written_that_the_end_is_the_right_one() -> None:
     text = "a b c d e f and so on c d e f then a b c d e f"
-    written = write_skeleton(document(text), tokens=2, token_spans=words)
+    written = write_skeleton(document(text), edge_words=2)
     assert written == "<abstract>a b c d e f and so...f then a b c d e f</abstract>"
     assert [n.span.end for n in recover(written, document(text)).tree.leaves] == [len(text)]
 
@@ -125,7 +116,7 @@ def test_a_stretch_is_written_in_the_sections_it_stands_in() -> None:
     source = document(TEXT)
     cuts = [0, TEXT.index("Short one."), TEXT.index("The senior"), len(TEXT)]
     parts = [
-        write_skeleton(source, tokens=3, token_spans=words, within=source.span(start, end))
+        write_skeleton(source, edge_words=3, within=source.span(start, end))
         for start, end in pairwise(cuts)
     ]
     assert parts[1] == (
@@ -182,9 +173,11 @@ def texts(draw: st.DrawFn) -> str:
 @given(texts(), st.integers(1, 9), st.sampled_from([0, 5, 20]))
 @example("a b ... c d\n\n" * 3, 1, 0)
 @example("x x x x x x x x x x x x x x x x\n\n# x\n\nx x", 1, 0)
-def test_a_skeleton_brings_a_document_back(text: str, tokens: int, least_words: int) -> None:
+def test_a_skeleton_brings_a_document_back(text: str, edge_words: int, least_words: int) -> None:
     source = document(text)
-    given_back = recover(write_skeleton(source, tokens=tokens, least_words=least_words), source)
+    given_back = recover(
+        write_skeleton(source, edge_words=edge_words, least_words=least_words), source
+    )
     wanted = [s for s in block_spans(source) if all(s != n.heading for n in source.tree.sections)]
     found = [node.span for node in given_back.tree.leaves]
     assert given_back.coverage >= 0.99 or not any(visible(source.slice(s)) for s in wanted)
@@ -197,8 +190,8 @@ def test_a_skeleton_brings_a_document_back(text: str, tokens: int, least_words: 
 
 @settings(max_examples=60)
 @given(st.text(max_size=400), st.integers(1, 4))
-def test_any_text_without_structure_comes_back(text: str, tokens: int) -> None:
+def test_any_text_without_structure_comes_back(text: str, edge_words: int) -> None:
     source = make(text, flat=True)
-    assert recover(write_skeleton(source, tokens=tokens), source).coverage == (
+    assert recover(write_skeleton(source, edge_words=edge_words), source).coverage == (
         1 if text.strip() else 0
     )

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, UsageError
+from colligate.errors import UsageError
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.training import Curation, curate_dualrag
 from colligate.lab.training.dualrag import TitleMatching, contains_answer, draw_role_samples
@@ -119,17 +119,6 @@ async def test_a_judge_says_what_is_right_where_one_is_named(curate, records, wo
     assert {sample.meta["question"] for sample in every_sample(tmp_path / "out")} == {"b"}
     assert card.usage["calls"] == 2 * 11 + len(judge.calls)
     assert "judge says" in card.filters[0]
-
-
-async def test_the_same_command_resumes_and_another_is_refused(curate, records, world):
-    both = [records("a", "Sweden"), records("b", "Sweden")]
-    with pytest.raises(BudgetExceeded):
-        await curate(both, world(), max_tokens_total=9000)
-    card, teacher = await curate(both, world())
-    assert card.items == {"asked": 2, "done": 2, "failed": 0}
-    assert len(teacher.calls) < 2 * 11
-    with pytest.raises(UsageError, match="k was 2 and is 1"):
-        await curate(both, world(), settings=("mode=sparse", "k=1"))
 
 
 async def test_what_cannot_be_curated_is_reported(curate, records, world, tmp_path):
