@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, read_samples
+from colligate.lab.bench.participants import ModelNames
+from colligate.lab.training import Curation
+from colligate.lab.training.samples import HELD_OUT, TRAIN, Card, Sample, read_samples
+from colligate.models import Role
+from colligate.settings import Settings
+from colligate.testing import ScriptedModel
+from support.embedders import WordEmbedder
 from support.runs import document as document
 
 
@@ -44,3 +51,21 @@ def write_data(folder: Path, questions: Iterable[str], texts: Mapping[str, str],
 def every_sample(out: Path, task: str = "") -> list[Sample]:
     tasks = [task] if task else []
     return [sample for name in (TRAIN, HELD_OUT) for sample in read_samples(out / name, tasks)]
+
+
+def curate(
+    kind: Callable[..., Coroutine[Any, Any, Card]],
+    data: Path,
+    teacher: ScriptedModel | None,
+    **more: Any,
+) -> Card:
+    """The card of a curation over the files of `write_data`, into `out` if no other is named."""
+    defaults = {
+        "out": data / "out",
+        "corpus": data / "corpus.jsonl",
+        "questions": data / "questions.jsonl",
+        "settings": ("mode=sparse",),
+    }
+    models = {} if teacher is None else {Role.READER: teacher}
+    names = ModelNames(Settings(), models, embedder=WordEmbedder())
+    return asyncio.run(kind(Curation(names=names, **{**defaults, **more}), lambda event: None))

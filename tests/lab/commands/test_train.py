@@ -187,20 +187,6 @@ def test_a_teacher_that_is_not_there_is_a_fault_and_the_folder_goes_on(
     assert done.returncode == 0, done.stderr
 
 
-def test_a_recipe_is_exported_for_another_trainer(
-    colligate: Any, curating: Any, tmp_path: Path
-) -> None:
-    assert colligate.here(*curating(tmp_path / "out")).returncode == 0
-    done = colligate.here(
-        *("train", "fit", "rdr2-router", "--data", tmp_path / "out", "--base", "hf:org/base"),
-        *("--out", tmp_path / "theirs", "--set", "rank=4", "--export", "llama-factory"),
-    )
-    assert done.returncode == 0, done.stderr
-    file = Path(done.stdout.strip())
-    assert file.parent == tmp_path / "theirs"
-    assert "lora_rank: 4" in file.read_text("utf-8")
-
-
 def test_recipes_are_listed(colligate: Any) -> None:
     lines = colligate.here("train", "recipes").stdout.splitlines()
     assert ["rdr2-router", "lora", "router"] in [line.split()[:3] for line in lines]

@@ -106,16 +106,6 @@ async def test_each_item_is_done_once_and_its_progress_reported(tmp_path: Path) 
     assert again.done == []
 
 
-async def test_more_items_may_be_asked_for_and_fewer(tmp_path: Path) -> None:
-    await do(tmp_path, Worker(), ITEMS[:2])
-    more = Worker()
-
-    assert await do(tmp_path, more) == ALL
-    assert await do(tmp_path, more, ITEMS[1:2]) == ALL
-
-    assert more.done == ITEMS[2:]
-
-
 # Failures
 
 
@@ -223,28 +213,6 @@ async def test_when_the_budget_is_spent_it_ends_and_resumes_later(tmp_path: Path
     rich = Worker()
     assert await do(tmp_path, rich) == ALL
     assert rich.done == ["q0", *ITEMS[2:]]
-
-
-async def test_an_interrupt_loses_nothing_that_was_done(tmp_path: Path) -> None:
-    begun = asyncio.Event()
-
-    async def work(item: str) -> Doubled:
-        if item == "q3":
-            begun.set()
-            await asyncio.Event().wait()
-        return Doubled(2 * item)
-
-    task = asyncio.create_task(do(tmp_path, work))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    assert finished(tmp_path) == ["q0", "q1", "q2"]
-    assert RECORD.read(tmp_path).sessions[0].ended
-    worker = Worker()
-    await do(tmp_path, worker)
-    assert worker.done == ITEMS[3:]
 
 
 KILLED = """

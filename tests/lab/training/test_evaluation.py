@@ -13,7 +13,6 @@ import pytest
 from colligate.core import Event
 from colligate.core.events import Progressed
 from colligate.errors import (
-    BudgetExceeded,
     ContextTooSmall,
     EndpointUnreachable,
     MissingCapability,
@@ -185,16 +184,6 @@ async def test_what_was_interrupted_goes_on_and_nothing_is_asked_twice(evaluated
     assert measure(again, "accuracy", "good-2").adapted == 1
     same, _ = await evaluated(Student(), adapters=["good"])
     assert measure(same, "accuracy", "good") == whole
-
-
-async def test_a_budget_ends_it_and_the_next_goes_on(evaluated: Any) -> None:
-    model = Student()
-    with pytest.raises(BudgetExceeded):
-        await evaluated(model, max_tokens_total=1000, concurrency=1)
-    assert 0 < len(model.log) < QUESTIONS
-    report, _ = await evaluated(model)
-    assert len(model.log) == QUESTIONS
-    assert measure(report, "accuracy").base == 0.5
 
 
 async def test_a_prompt_that_does_not_fit_counts_as_an_empty_reply(

@@ -6,38 +6,32 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from colligate.core import Event, Run
-from colligate.core.events import Noted
+from colligate.core import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.tokens import estimate_tokens
-from colligate.errors import UsageError
-from colligate.lab.bench.participants import ModelNames
 from colligate.lab.bench.question import Question
-from colligate.lab.training import Curation, curate_longrefiner
+from colligate.lab.training import curate_longrefiner
 from colligate.lab.training.longrefiner import (
-    LONG_PAIRS,
     LOST,
     MADE_UP,
     MALFORMED,
     SHORT,
     TAKEN_OUT,
     UNSECTIONED,
-    WITHOUT_PARTS,
     CurationSettings,
     remove_headings,
     selection_sample,
     structuring_pairs,
 )
-from colligate.lab.training.samples import Card, Sample
+from colligate.lab.training.samples import Sample
 from colligate.lab.training.scores import (
     extract_text,
     make_plain_document,
@@ -45,9 +39,8 @@ from colligate.lab.training.scores import (
     score_reply,
 )
 from colligate.library.in_memory import InMemorySources
-from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role, Usage
+from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role
 from colligate.models.metering import Meter
-from colligate.settings import Settings
 from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.method import parse_scope
 from colligate.strategies.longrefiner.selection import (
@@ -62,8 +55,8 @@ from colligate.strategies.longrefiner.structuring import (
     split_parts,
 )
 from colligate.testing import ScriptedModel
+from support import curation as shared
 from support.curation import document, every_sample, write_data
-from support.embedders import WordEmbedder
 from support.prompts import task_of
 
 FILL = " ".join(f"It turns its wheel in the month {i} of the year." for i in range(12))
@@ -120,19 +113,7 @@ def data(tmp_path: Path) -> Path:
     return write_data(tmp_path, QUESTIONS, TEXTS, gold="mill")
 
 
-def curate(
-    data: Path, model: ScriptedModel | None, said: list[str] | None = None, **more: Any
-) -> Card:
-    def see(event: Event) -> None:
-        if said is not None and isinstance(event, Noted):
-            said.append(event.text)
-
-    more.setdefault("corpus", data / "corpus.jsonl")
-    more.setdefault("questions", data / "questions.jsonl")
-    more.setdefault("settings", ("mode=sparse",))
-    models = {} if model is None else {Role.READER: model}
-    names = ModelNames(Settings(), models, embedder=WordEmbedder())
-    return asyncio.run(curate_longrefiner(Curation(data / "out", names=names, **more), see))
+curate = partial(shared.curate, curate_longrefiner)
 
 
 # Equal to inference
@@ -186,36 +167,6 @@ def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
 # What is left out
 
 
-def test_the_card_counts_by_task_and_class(data: Path) -> None:
-    said: list[str] = []
-    card = curate(
-        data,
-        teacher(lambda call: "['Fish']" if "Title: Lake" in call.prompt else "[]"),
-        said,
-        held_out=0.0,
-    )
-
-    def trained(task: str) -> dict[str, int]:
-        return {name: found["train"] for name, found in card.classes[task].items()}
-
-    assert trained("scope") == {"Global": 1, "Local": 2}
-    assert trained("selection") == {"titles": 3, "nothing": 3}
-    assert trained("structuring") == {"markup": 1}
-    assert card.discarded == {
-        f"selection: {WITHOUT_PARTS}": 3,
-        f"structuring: {UNSECTIONED}": 1,
-        f"structuring: {SHORT}": 1,
-    }
-    assert card.items == {"asked": 6, "done": 6, "failed": 0}
-    assert len(card.filters) == 3
-    assert "99%" in card.filters[1]
-    assert card.usage["calls"] == 3 + 6
-    assert {name.split("/")[-1] for name in card.made_with["prompts"]} >= {
-        "quoting.py",
-        "longrefiner.py",
-    }
-
-
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
@@ -246,10 +197,6 @@ def test_made_up_titles_are_taken_out_and_so_is_what_is_no_label(data: Path) -> 
     assert card.items["failed"] == 0
 
 
-def completion(text: str, finish_reason: str = "stop") -> Completion:
-    return Completion(text, Usage(1, 1), "teacher", finish_reason=finish_reason)  # type: ignore[arg-type]
-
-
 # Documents alone
 
 
@@ -271,25 +218,6 @@ def test_structuring_needs_neither_questions_nor_a_teacher(data: Path) -> None:
     ]
     assert card.made_with["models"] == {}
     assert card.made_with["tasks"] == ["structuring"]
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"tasks": ("routing",)}, "longrefiner has no task 'routing'"),
-        ({"tasks": ("scope",), "questions": None}, "no scope without questions"),
-        ({"settings": ("k=3",)}, "longrefiner has no parameter 'k'"),
-        ({"settings": ("edge_words=0",)}, "edge_words is 0"),
-        ({"settings": ("documents=0",)}, "documents is 0"),
-    ],
-)
-def test_a_wrong_request_is_reported_before_anything_is_made(
-    data: Path, more: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        curate(data, teacher(), **more)
-
-    assert not (data / "out").exists()
 
 
 # Whatever the titles
@@ -317,7 +245,7 @@ def test_titles_that_are_kept_are_read_again(titles: list[str], data: st.DataObj
     reply = json.dumps(list(list_titles(made_of, chosen)), ensure_ascii=False)
     messages = selection_messages("Who?", made_of)
 
-    made = selection_sample(Question("q", "Who?"), made_of, messages, completion(reply))
+    made = selection_sample(Question("q", "Who?"), made_of, messages, Completion(reply))
 
     for sample in made.samples:
         assert parse_titles(sample.target, made_of) == parse_titles(reply, made_of)
@@ -362,8 +290,8 @@ BOOK = f"""# The Mill
 """
 
 
-def sectioned(text: str, name: str = "mill", title: str = "The Mill") -> Document:
-    return Document(name, title, text, markdown_tree(text, name), language="en")
+def sectioned(text: str) -> Document:
+    return Document("mill", "The Mill", text, markdown_tree(text, "mill"), language="en")
 
 
 def visible(text: str) -> str:
@@ -389,9 +317,7 @@ def test_the_model_reads_the_text_without_headings_and_writes_the_skeleton_of_th
         " ends.<br>- The small wheel begins here, and ... 7 words, until the small wheel ends."
         "</section: Machines>"
     )
-    assert sample.target.count("...") == 7
     assert len(sample.target) < len(BOOK) / 2
-    assert sample.task == "structuring"
 
 
 @pytest.mark.parametrize("most_tokens", [22_000, 200])
@@ -434,16 +360,6 @@ LONG = f"# The Mill\n\n## A\n\n{paragraph('mill', 300)}\n\n## B\n\n"
 def test_what_inference_would_not_ask_or_read_is_no_sample(text, reason):
     made = structuring_pairs(sectioned(text), CurationSettings())
     assert (made.samples, made.discarded) == ([], {f"structuring: {reason}": 1})
-
-
-def test_a_skeleton_that_inference_would_cut_off_is_no_sample():
-    rows = "\n".join(f"- entry {i} of a list in {i} words" for i in range(120))
-    text = f"# The Mill\n\n## A\n\n{rows}\n\n## B\n\n{paragraph('mill', 300)}\n"
-    made = structuring_pairs(
-        sectioned(text), CurationSettings(structuring_tokens=400, joined_words=0)
-    )
-    assert made.discarded[f"structuring: {LONG_PAIRS}"] >= 2
-    assert all(estimate_tokens(sample.target) <= 200 for sample in made.samples)
 
 
 def test_the_text_can_neither_close_its_place_nor_end_a_turn():

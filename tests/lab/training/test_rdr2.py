@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from colligate.core import Event, Run
-from colligate.core.events import Noted
+from colligate.core import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import UsageError
-from colligate.lab.bench.participants import ModelNames
-from colligate.lab.training import Curation, curate_rdr2
+from colligate.lab.training import curate_rdr2
 from colligate.lab.training.rdr2 import format_reply
-from colligate.lab.training.samples import TRAIN, Card, read_samples
-from colligate.lab.training.scores import score_reply, shown_subtree
+from colligate.lab.training.scores import shown_subtree
 from colligate.library.in_memory import InMemorySources
-from colligate.models import ChatRequest, Completion, Message, Role
+from colligate.models import ChatRequest, Message, Role
 from colligate.models.metering import Meter
-from colligate.settings import Settings
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, check_action, parse_router_reply
 from colligate.strategies.rdr2.tree import SubTree, build_structure_tree, build_subtree
 from colligate.testing import ScriptedModel
+from support import curation as shared
 from support.curation import document, every_sample, write_data
-from support.embedders import WordEmbedder
 
 PARK = """# Six Flags
 
@@ -91,23 +87,7 @@ def data(tmp_path: Path) -> Path:
     return write_data(tmp_path, questions, {"park": PARK, "lake": LAKE}, gold="park")
 
 
-def request(data: Path, teacher: ScriptedModel, **more: Any) -> Curation:
-    more.setdefault("corpus", data / "corpus.jsonl")
-    more.setdefault("questions", data / "questions.jsonl")
-    more.setdefault("settings", ("mode=sparse",))
-    names = ModelNames(Settings(), {Role.READER: teacher}, embedder=WordEmbedder())
-    more.setdefault("out", data / "out")
-    return Curation(names=names, **more)
-
-
-def curate(data: Path, teacher: ScriptedModel, said: list[str] | None = None, **more: Any) -> Card:
-    def see(event: Event) -> None:
-        if said is not None and isinstance(event, Noted):
-            said.append(event.text)
-
-    return asyncio.run(curate_rdr2(request(data, teacher, **more), see))
-
-
+curate = partial(shared.curate, curate_rdr2)
 TEACHER = choosing(("ANSWER", "In 2003 the park"), ("EXPAND", "==Prices=="), ("ANSWER", "Carp"))
 
 
@@ -168,30 +148,7 @@ def test_a_teacher_that_encloses_gives_the_reply_that_adapters_give(data: Path) 
     assert REFUSAL in replies
 
 
-def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
-    curate(data, ScriptedModel(TEACHER))
-
-    for sample in every_sample(data / "out"):
-        perfect = score_reply(sample, sample.target)
-        assert all(perfect.get(name, 1.0) == 1.0 for name in ("ans_f1", "exp_pre", "ref_acc"))
-        assert (perfect["xpl_avg"], perfect["col_rate"]) == (0.0, 0.0)
-
-
 # What is left out
-
-
-def test_what_a_teacher_chose_is_counted_by_class(data: Path) -> None:
-    card = curate(data, ScriptedModel(TEACHER), held_out=0.0)
-
-    samples = list(read_samples(data / "out" / TRAIN))
-    assert card.samples == {"router": {"train": len(samples), "held_out": 0}}
-    classes = {name: found["train"] for name, found in card.classes["router"].items()}
-    assert sum(classes.values()) == len(samples)
-    assert set(classes) == {"answer", "expand", "refuse"}
-    for sample in samples:
-        kinds = {"answer": "[ANSWER]", "expand": "[EXPAND]", "refuse": REFUSAL}
-        assert sample.target.startswith(kinds[sample.meta["class"]])
-    assert len({sample.id for sample in samples}) == len(samples)
 
 
 @pytest.mark.parametrize(
@@ -216,16 +173,6 @@ def test_what_cannot_be_used_is_left_out_by_reason(
     assert card.items == {"asked": 3, "done": 3, "failed": 0}
 
 
-def test_a_reply_that_was_cut_off_teaches_nothing(data: Path) -> None:
-    def say(call: ChatRequest) -> Completion:
-        return Completion(TEACHER(call), finish_reason="length")
-
-    card = curate(data, ScriptedModel(say))
-
-    assert card.discarded == {"the teacher's reply was cut off": card.counts["subtrees shown"]}
-    assert every_sample(data / "out") == []
-
-
 def test_illegal_actions_are_left_out_and_the_legal_ones_stay(data: Path) -> None:
     def say(call: ChatRequest) -> str:
         here = shown(call)
@@ -238,21 +185,6 @@ def test_illegal_actions_are_left_out_and_the_legal_ones_stay(data: Path) -> Non
     assert sample.target == "[ANSWER] 3: In 2003 the park opened"
     assert card.counts["actions left out: no such node is shown"] > 0
     assert card.counts["lines of replies that are no actions"] > 0
-
-
-def test_refusals_are_all_of_the_same_words(data: Path) -> None:
-    curate(data, ScriptedModel(lambda _: "Sorry: I CANNOT ANSWER this.\n[ANSWER] 3: x"))
-
-    assert {sample.target for sample in every_sample(data / "out")} == {REFUSAL}
-
-
-def test_each_subtree_of_a_question_is_one_sample(data: Path) -> None:
-    card = curate(data, ScriptedModel(lambda _: REFUSAL), settings=("mode=sparse", "k=20"))
-
-    samples = every_sample(data / "out")
-    prompts = [sample.prompt for sample in samples]
-    assert len(set(prompts)) == len(prompts)
-    assert card.counts["subtrees shown"] == len(samples)
 
 
 def test_expansions_can_be_samples_too(data: Path) -> None:
@@ -272,24 +204,6 @@ def test_expansions_can_be_samples_too(data: Path) -> None:
 
 
 # Stopped and resumed
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"tasks": ("scope",)}, "rdr2 has no task 'scope'"),
-        ({"questions": None}, "no questions are named"),
-        ({"settings": ("no_router=true",)}, "cannot curate with no_router"),
-        ({"settings": ("depth=3",)}, "rdr2 has no parameter 'depth'"),
-    ],
-)
-def test_a_wrong_request_is_reported_before_anything_is_made(
-    data: Path, more: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        curate(data, ScriptedModel([]), **more)
-
-    assert not (data / "out").exists()
 
 
 # Text that would be more than text

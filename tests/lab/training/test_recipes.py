@@ -229,7 +229,7 @@ def test_the_configuration_for_all_parameters(tmp_path: Path, data: Path) -> Non
     "base", ["bundled", "openai:gpt-x", "gguf:a.gguf", "hf:a.gguf", "hf:smollm2-135m", "hf:a+b"]
 )
 def test_a_base_that_it_cannot_train(data: Path, tmp_path: Path, base: str) -> None:
-    with pytest.raises(UsageError, match="cannot export for"):
+    with pytest.raises(UsageError, match=r"cannot (export for|train)"):
         export_llama_factory("rdr2-router", data, base, tmp_path / "out")
 
 

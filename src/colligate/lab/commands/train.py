@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, FAULT, INTERRUPTED, command
 from colligate.cli.display import make_table, note, print_json, print_result, warn
-from colligate.lab.commands import pick
+from colligate.lab.commands import pick, record_options
 
 if TYPE_CHECKING:
-    from colligate.lab.training.evaluation import EvaluationReport, Measure
+    from colligate.lab.training.evaluation import EvaluationReport
     from colligate.lab.training.samples import Card
 
 app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG, rerankers and verifiers.")
@@ -181,24 +181,11 @@ def train_curate_command(
         if given.judge is not None:
             raise UsageError("--judge has no effect here", f"{system} has no answers to judge")
         settings = replace(settings, judge=None)
-    arguments = {
-        "system": system.value,
-        **options.collect_given(
-            given,
-            *("teacher", "questions", "format", "library", "corpus", "tasks", "limit", "seed"),
-            *("held_out", "judge", "embedder", "reranker", "concurrency", "max_tokens_total"),
-            "timeout",
-        ),
-    }
-    if given.parameters is not None:
-        arguments["set"] = given.parameters
-    if given.retry_failed:
-        arguments["retry_failed"] = True
     chosen = {
         "names": ModelNames(settings),
         "tasks": options.split_names(given.tasks),
         "settings": tuple(given.parameters or ()),
-        "arguments": arguments,
+        "arguments": {"system": system.value, **record_options(given)},
     }
     request = Curation(**{**pick(given, Curation), **chosen})
     curate = getattr(import_module(f"colligate.lab.training.{system}"), f"curate_{system}")
@@ -296,8 +283,12 @@ def train_fit_command(
     if given.as_json:
         print_json(fitted.to_json())
     else:
-        rows = [(n, _format_value(v)) for n, v in fitted.to_json().items() if n != "out"]
-        print_result(make_table(["", str(given.out)], [row for row in rows if row[1]]))
+        found = {name: value for name, value in fitted.to_json().items() if value is not None}
+        rows = [
+            (name, f"{value:.4g}" if isinstance(value, float) else str(value))
+            for name, value in found.items()
+        ]
+        print_result(make_table(["", "value"], rows))
     if not fitted.finished:
         note(f"stopped after step {fitted.step:,} of {fitted.steps:,}; the same command resumes")
     return status
@@ -350,16 +341,6 @@ def train_head_command(
         made = train_head(kind.value, data, out, parameters or (), watcher.see)
     print_result(str(made / "model.onnx"))
     return ANSWERED
-
-
-def _format_value(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @command(app, "recipes")
@@ -457,9 +438,7 @@ def train_evaluate_command(
         "names": ModelNames(Settings.load(given.config).override(reader=given.model)),
         "adapters": tuple(given.adapter or ()),
         "tasks": options.split_names(given.tasks),
-        "arguments": options.collect_given(
-            given, "model", "adapter", "tasks", "limit", "split", "seed"
-        ),
+        "arguments": record_options(given),
     }
     request = Evaluation(**{**pick(given, Evaluation), **chosen})
     report = run_resumable(lambda see: evaluate(request, see), given.out)
@@ -491,39 +470,24 @@ def show_card(card: Card) -> None:
 
 def show_report(report: EvaluationReport) -> None:
     """Print a line for each metric and adapter."""
-    if not any(measure.adapter for measure in report.measures):
-        rows = [_format_base(each) for each in report.measures]
-        print_result(make_table(["task", "metric", "samples", "base"], rows))
-        return
-    rows = [[*_format_base(each), *_format_comparison(each)] for each in report.measures]
-    headings = ["task", "metric", "samples", "base", "adapted", "difference", "95% interval", "p"]
-    headings += ["", "adapter"]
-    if len(report.models) == 2:  # the base and one adapter, which needs no name
-        headings, rows = headings[:-1], [row[:-1] for row in rows]
-    print_result(make_table(headings, rows))
-
-
-def _format_base(measure: Measure) -> list[str]:
     from colligate.lab.training.scores import LOWER_IS_BETTER
 
-    less = " (lower is better)" if measure.metric in LOWER_IS_BETTER else ""
-    metric = f"{measure.metric}{less}"
-    return [measure.task, metric, f"{measure.samples:,}", _format_number(measure.base)]
+    def number(value: float | None, form: str = ".3f") -> str:
+        return "" if value is None else f"{value:{form}}"
 
-
-def _format_comparison(measure: Measure) -> list[str]:
-    found = measure.difference
-    if found is None:
-        return [_format_number(measure.adapted), "", "", "", "", measure.adapter]
-    return [
-        _format_number(measure.adapted),
-        f"{found.mean:+.3f}",
-        f"{found.low:+.3f} to {found.high:+.3f}",
-        f"{found.p:.4f}",
-        found.stars,
-        measure.adapter,
-    ]
-
-
-def _format_number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    rows = []
+    for each in report.measures:
+        less = " (lower is better)" if each.metric in LOWER_IS_BETTER else ""
+        row = [each.task, f"{each.metric}{less}", f"{each.samples:,}", number(each.base)]
+        if each.adapter:
+            found = each.difference
+            row += [number(each.adapted), number(found.mean if found else None, "+.3f")]
+            row += (
+                [f"{found.low:+.3f} to {found.high:+.3f}", f"{found.p:.4f}"] if found else ["", ""]
+            )
+            row += [found.stars if found else "", each.adapter]
+        rows.append(row)
+    headings = ["task", "metric", "samples", "base", "adapted", "difference", "95% interval", "p"]
+    headings += ["", "adapter"]
+    width = min(len(rows[0]), 9 if len(report.models) == 2 else 10)  # one adapter needs no name
+    print_result(make_table(headings[:width], [row[:width] for row in rows]))

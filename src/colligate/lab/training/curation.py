@@ -35,7 +35,7 @@ from colligate.lab.jobs.identity import (
     versions,
 )
 from colligate.lab.jobs.job import IdentityRecord, Job, RecordFile
-from colligate.lab.jobs.spending import MANY_CALLS, PaidJudge, SharedTokenBudget, Spending
+from colligate.lab.jobs.spending import PaidJudge, SharedTokenBudget, Spending
 from colligate.lab.training.samples import (
     HELD_OUT,
     TRAIN,
@@ -218,15 +218,12 @@ class CurationContext:
         self,
         items: Mapping[str, I],
         work: Callable[[I], Awaitable[CuratedItem]],
-        *,
         filters: Sequence[str] = (),
-        calls: float = 1.0,
     ) -> Card:
         """Do the work on the items that are not done yet, then write samples and card.
 
         `items` are by id. `filters` are sentences for the card: what is left out or changed, and
-        why. `calls` is about how many model calls an item takes. Finished items are also written if
-        the work ends early; see `Job.run`.
+        why. Finished items are also written if the work ends early; see `Job.run`.
         """
         request = self.request
         job: Job[str, CuratedItem, IdentityRecord] = Job(
@@ -246,10 +243,6 @@ class CurationContext:
             if len(missing) < len(items):
                 done = len(items) - len(missing)
                 self.trace.emit(Noted(f"{done:,} of {len(items):,} items are done"))
-            if len(missing) * calls > MANY_CALLS:
-                about = round(len(missing) * calls, -2)
-                text = f"{len(missing):,} items to come: about {about:,.0f} model calls"
-                self.trace.emit(Noted(text))
             try:
                 await job.run(missing, work)
             except ColligateError as error:
@@ -289,9 +282,8 @@ class CurationContext:
         return run
 
     def judge_of(self, run: Run) -> ChatModel:
-        """Return the judge, whose calls count in the meter of a run; UsageError without one."""
-        if self.judge is None:
-            raise UsageError("no judge is named", "the work is to be judged", "name a --judge")
+        """Return the judge that is named, whose calls count in the meter of a run."""
+        assert self.judge is not None
         return PaidJudge(self.judge, self.spending, run.meter)
 
     def usage_of(self, run: Run) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from colligate.concurrency import in_thread
+from colligate.core.answer import Answer
 from colligate.core.events import Listener, Trace
 from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.prompts import Reasoning
@@ -28,7 +29,7 @@ from colligate.core.run import Run
 from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import UnknownDocument, UsageError
-from colligate.lab.bench.metrics.answers import normalise_squad
+from colligate.lab.bench.metrics.answers import normalise_squad, remove_citation_marks
 from colligate.lab.bench.metrics.judging import implies
 from colligate.lab.bench.question import Question
 from colligate.lab.training.curation import CuratedMethod, Curation, CurationContext, open_curation
@@ -88,19 +89,21 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
             async with context.sources(question) as sources:
                 run = context.start_run(sources)
                 answer = await strategy.answer(question.text, run)
-                steps = await read_trajectory(question.id, question.text, run, answer)
+                found = await read_trajectory(question.id, question.text, run)
                 golds, unseen = await _load_golds(question, run)
-            right = answer.found and await _is_right(question, steps, context, run)
+            right = answer.found and await _is_right(question, answer, context, run)
             usage = context.usage_of(run)
             await in_thread(_write_run, request.out, run.trace, question, right)
-            if right:
-                made = await draw_role_samples(
-                    steps, golds, tasks=tasks, score_titles=score_titles, over=over
-                )
-            else:
+            if not right:
                 made = CuratedItem.without("a run whose answer was not right")
+            elif found.warnings:  # then prompts were cut, or replies could not be read
+                made = CuratedItem.without(f"a run that warned: {found.warnings[0]}")
+            else:
+                made = await draw_role_samples(
+                    found, golds, tasks=tasks, score_titles=score_titles, over=over
+                )
             made.counts.update([f"runs, {'right' if right else 'wrong'}"])
-            made.counts.update([f"runs ended: {steps.stop}"])
+            made.counts.update([f"runs ended: {found.stop}"])
             made.counts["gold documents that are not in view"] += unseen
             made.usage = usage
             return made
@@ -109,10 +112,8 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
         match = (_BY_WORDS if score_titles is None else _BY_RERANKER).format(name=name, over=over)
         judged = _CONTAINED if context.judge is None else _JUDGED
         filters = (judged, *(each.format(match=match) for each in _FILTERS))
-        calls = 2.0 + 2 * (2 + 2)  # about two rounds of two entities
-        return await context.curate(
-            {each.id: each for each in context.questions}, work, filters=filters, calls=calls
-        )
+        items = {each.id: each for each in context.questions}
+        return await context.curate(items, work, filters)
 
 
 _JUDGED = "A run is used if the judge says that its answer implies a right one."
@@ -135,8 +136,7 @@ _FILTERS = (
     "Summarizer: of an entity that means a gold document, what was found is kept; if nothing was "
     "found, it is the gold's first named sentence or, if none is named, its first passage, if it "
     "was read. Of another entity only what rests on a gold document is kept.",
-    "A prompt of the Reasoner, or of an Identifier that was used as it was, is one that the "
-    "teacher was sent; if its window did not hold the whole outline there is no sample.",
+    "A run in which a prompt was cut to the window, or that warned of something, has no samples.",
 )
 
 
@@ -202,14 +202,12 @@ async def _load_golds(question: Question, run: Run) -> tuple[list[GoldDocument],
     return golds, unseen
 
 
-async def _is_right(
-    question: Question, steps: Trajectory, context: CurationContext, run: Run
-) -> bool:
+async def _is_right(question: Question, answer: Answer, context: CurationContext, run: Run) -> bool:
     """Whether the answer is right: by the judge if there is one, otherwise by its words."""
+    said, short = map(remove_citation_marks, (answer.text, answer.short or ""))
     if context.judge is None:
-        return any(contains_answer(steps.answer, steps.short, gold) for gold in question.answers)
-    judge = context.judge_of(run)
-    return bool(await implies(judge, question.text, steps.answer, question.answers))
+        return any(contains_answer(said, short, gold) for gold in question.answers)
+    return bool(await implies(context.judge_of(run), question.text, said, question.answers))
 
 
 def contains_answer(answer: str, short: str, gold: str) -> bool:
@@ -316,7 +314,6 @@ def _draw_reasoner(
         all_known = bool(golds) and all(gold.id in known for gold in golds)
         faults = {
             "its reply could not be read": not step.readable,
-            "it was not shown the whole outline": not trajectory.was_asked(messages, Reasoning),
             "no thought": not step.thought,
             "a thought that it had before": step.thought in state.before,
             "more wanted though all gold documents were known": step.need_retrieve and all_known,
@@ -357,8 +354,6 @@ def _draw_identifier(
                 asked.setdefault(name, []).extend(looked.queries)
         if not step.identified:
             found.discarded["identifier: its reply could not be read"] += 1
-        elif not linked and not trajectory.was_asked(messages, Entities):
-            found.discarded["identifier: it was not shown the whole outline"] += 1
         elif not asked:
             found.discarded["identifier: no entity of a gold document that was missing"] += 1
         else:

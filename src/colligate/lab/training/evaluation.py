@@ -20,7 +20,6 @@ from typing import Any
 from colligate.concurrency import in_thread, map_concurrent
 from colligate.core.events import Event, Listener, Noted, Progressed, Trace
 from colligate.core.run import Run
-from colligate.documents.tokens import estimate_tokens
 from colligate.errors import (
     ContextTooSmall,
     MalformedOutput,
@@ -34,7 +33,7 @@ from colligate.lab.bench.question import draw_sample
 from colligate.lab.bench.significance import Difference, paired_bootstrap
 from colligate.lab.jobs.files import lock_folder, write_whole
 from colligate.lab.jobs.identity import hardware, model_records, versions
-from colligate.lab.jobs.spending import MANY_CALLS, SharedTokenBudget, Spending
+from colligate.lab.jobs.spending import SharedTokenBudget, Spending
 from colligate.lab.training.samples import Sample, read_samples
 from colligate.lab.training.scores import STEPS, average_values, score_reply
 from colligate.library.in_memory import InMemorySources
@@ -103,10 +102,12 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
         stack.enter_context(lock_folder(request.out))
         session = await stack.enter_async_context(request.names.session())
         tasks = tuple(dict.fromkeys(sample.task for sample in samples))
-        base = await _open_base(session, tasks, trace)
+        base = (await session.open_models(trace, [Role.READER]))[Role.READER]
+        if "scope" in tasks and session.find_unprobed(base):
+            await session.probe(base)  # does it give odds of labels?
         made_with = {
             "base": asdict((await model_records({Role.READER: base}, None, None))["reader"]),
-            "samples": {"file": str(_samples_file(request)), "sha256": digest},
+            "samples": {"file": str(request.data / f"{request.split}.jsonl"), "sha256": digest},
             "versions": await in_thread(versions),
             "hardware": await in_thread(hardware),
             "arguments": dict(request.arguments),
@@ -140,13 +141,9 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
     return report
 
 
-def _samples_file(request: Evaluation) -> Path:
-    return request.data / f"{request.split}.jsonl"
-
-
 def _load_samples(request: Evaluation) -> tuple[list[Sample], str]:
     """Return the samples that are asked, task by task, and the digest of their file. Blocks."""
-    file = _samples_file(request)
+    file = request.data / f"{request.split}.jsonl"
     if not file.is_file():
         why = f"it has no {file.name}"
         hint = "colligate train curate --out makes one"
@@ -168,13 +165,6 @@ def _load_samples(request: Evaluation) -> tuple[list[Sample], str]:
         )
         raise UsageError(f"{file} holds no samples", why, "curate more, or hold more of them out")
     return found, hash_file(file)
-
-
-async def _open_base(session: Session, tasks: Sequence[str], trace: Trace) -> ChatModel:
-    base = (await session.open_models(trace, [Role.READER]))[Role.READER]
-    if "scope" in tasks and session.find_unprobed(base):
-        await session.probe(base)  # does it give odds of labels?
-    return base
 
 
 def _start_run(model: ChatModel, spending: Spending, trace: Trace) -> Run:
@@ -209,7 +199,10 @@ async def _open_side(
     if given == BASE:
         why = f"the report calls the model without an adapter {BASE}"
         raise UsageError(f"--adapter {given}", why, f"give a folder of that name as ./{given}")
-    if await in_thread(_is_full_model, adapter):
+    files = await in_thread(
+        lambda: {each.name for each in Path(adapter).expanduser().glob("*.json")}
+    )
+    if "config.json" in files and "adapter_config.json" not in files:  # a model trained whole
         model = await session.open_model(NamedModel(f"hf:{adapter}"))
         side = copy(run)  # budget and meter are the same ones
         side.models = {Role.READER: CachedChat(model, cache)}
@@ -218,20 +211,11 @@ async def _open_side(
     return _Side(given, (task,) if task else tuple(tasks), side)
 
 
-def _is_full_model(adapter: str) -> bool:
-    """Whether it is the folder of a model, not of an adapter. Blocks."""
-    place = Path(adapter).expanduser()
-    return (place / "config.json").is_file() and not (place / "adapter_config.json").is_file()
-
-
 async def _ask_all(
     samples: Sequence[Sample], sides: Sequence[_Side], concurrency: int, trace: Trace
 ) -> list[ScoredReply]:
     """Return the reply of each side to each sample of its tasks, with its values."""
     wanted = [(sample, side) for sample in samples for side in sides if sample.task in side.tasks]
-    if len(wanted) > MANY_CALLS:
-        tokens = sum(estimate_tokens(m.content) for each, _ in wanted for m in each.messages)
-        trace.emit(Noted(f"at most {len(wanted):,} calls, about {tokens:,} tokens"))
     done = 0
 
     async def ask(asked: tuple[Sample, _Side]) -> ScoredReply:

@@ -23,12 +23,18 @@ from types import FrameType
 from typing import Any
 
 from colligate.core.events import Listener, Noted, Trace
-from colligate.errors import UnknownModel, UsageError
+from colligate.errors import UsageError
 from colligate.lab.bench.charts import Chart, Panel, Point, Series, draw_lines
 from colligate.lab.jobs.files import lock_folder, make_folder
 from colligate.lab.jobs.identity import check_same, versions, weights_digest
 from colligate.lab.jobs.job import Invocation, RecordFile, utc_now
-from colligate.lab.training.recipes import Recipe, apply_settings, list_launch_files, read_recipe
+from colligate.lab.training.recipes import (
+    Recipe,
+    apply_settings,
+    list_launch_files,
+    locate_base,
+    read_recipe,
+)
 from colligate.lab.training.samples import HELD_OUT, TRAIN, read_samples, require_train_file
 from colligate.lab.training.trainer import (
     MARK,
@@ -47,7 +53,6 @@ from colligate.lab.training.trainer import (
     transformers,
 )
 from colligate.models.hf.loading import find_source, load_tokenizer, read_sizes
-from colligate.models.names import split_adapter, split_name
 from colligate.models.weights import PINNED, hash_file, pull
 from colligate.reporting import report_pull
 
@@ -261,7 +266,10 @@ def draw_curve(curve: Sequence[Mapping[str, Any]], title: str) -> str:
 
 def _prepare(recipe: Recipe, data: Path, base: str, emit: Listener) -> TrainingInputs:
     require_train_file(data)
-    source = find_source(_locate_base(base, emit))
+    place = locate_base(base)
+    if place in PINNED and not Path(place).exists():
+        place = str(pull(place, report_pull(Trace([emit])))["model"])
+    source = find_source(place)
     tokenizer = load_tokenizer(source)
     encoder = Encoder(tokenizer, base)
     if not encoder.prompts.has_template:
@@ -292,21 +300,6 @@ def _prepare(recipe: Recipe, data: Path, base: str, emit: Listener) -> TrainingI
     return TrainingInputs(
         recipe, base, source, tokenizer, train, held_out, digests, computation, emit
     )
-
-
-def _locate_base(base: str, emit: Listener) -> str:
-    """Return a folder, a GGUF file or a hub name; pinned weights are pulled."""
-    plain, adapter = split_adapter(base)
-    kind, rest = split_name(plain)
-    if kind != "hf" or not rest:
-        why = "only models that transformers loads can be trained"
-        raise UnknownModel(f"cannot train {base}", why, "give --base hf:NAME-OR-PATH")
-    if adapter is not None:
-        why = "it names an adapter, and a new one is trained on a base alone"
-        raise UnknownModel(f"cannot train {base}", why, f"give --base {plain}")
-    if rest in PINNED and not Path(rest).exists():
-        return str(pull(rest, report_pull(Trace([emit])))["model"])
-    return rest
 
 
 def _encode(

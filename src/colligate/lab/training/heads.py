@@ -69,24 +69,35 @@ RECORD, CURVE, CHECKPOINT = "fit.json", "curve.jsonl", "checkpoint.pt"
 Kind = Literal["reranker", "verifier"]
 
 
-class Group(RecordModel):
-    """A question, passages that answer it, and others, the hardest first.
+class Pairs(RecordModel):
+    """What is learnt from; it comes `weight` times in a pass."""
 
-    It comes `weight` times in a pass over the groups.
-    """
+    weight: float = Field(default=1.0, gt=0)
+
+    @property
+    def length(self) -> int:
+        """About how long its texts are."""
+        return 0
+
+
+class Group(Pairs):
+    """A question, passages that answer it, and others, the hardest first."""
 
     question: str
     right: tuple[str, ...] = Field(min_length=1)
     wrong: tuple[str, ...] = Field(min_length=1)
-    weight: float = Field(default=1.0, gt=0)
 
 
-class Claim(RecordModel):
+class Claim(Pairs):
     """A claim, a text, and what the text does with the claim."""
 
     claim: str
     evidence: str
     label: Literal["supports", "contradicts", "neither"]
+
+    @property
+    def length(self) -> int:
+        return len(self.claim) + len(self.evidence)
 
 
 LABELS: tuple[str, ...] = get_args(Claim.model_fields["label"].annotation)
@@ -94,39 +105,14 @@ LABELS: tuple[str, ...] = get_args(Claim.model_fields["label"].annotation)
 
 
 @dataclass(frozen=True)
-class HeadFit:
+class RerankerFit:
     """The numbers of a training.
 
     The rates are of AdamW, for the layers and for the head: they rise over the first `warmup` of
     the steps, then fall to zero. The attention between the two texts, of which the second has at
     most `tokens` tokens, begins `closed` (added to its logits) and opens over the first `opening`
-    of the steps. A step learns from `batch` records.
-    """
-
-    steps: int
-    batch: int
-    tokens: int
-    rate: float
-    head_rate: float
-    opening: float
-    warmup: float = 0.06
-    closed: float = -6.0
-    seed: int = 0
-    save_every: int = 50
-
-    def __post_init__(self) -> None:
-        require_min(self, steps=1, batch=1, tokens=8, save_every=1)
-        if not 0 <= self.warmup < 1:
-            raise UsageError(f"warmup is {self.warmup}", "it must be 0 or more, and below 1")
-        if not 0 <= self.opening <= 1:
-            raise UsageError(f"opening is {self.opening}", "it must be from 0 to 1")
-
-
-@dataclass(frozen=True)
-class RerankerFit(HeadFit):
-    """Of each question one right passage and `distractors` wrong ones are learnt from.
-
-    For a share `unanswered` of them the right one is left out.
+    of the steps. A step learns from `batch` records: of each question one right passage and
+    `distractors` wrong ones; for a share `unanswered` of them the right one is left out.
     """
 
     steps: int = 1300
@@ -135,19 +121,23 @@ class RerankerFit(HeadFit):
     rate: float = 8e-5
     head_rate: float = 6e-4
     opening: float = 0.15
+    warmup: float = 0.06
+    closed: float = -6.0
     distractors: int = 7
     unanswered: float = 0.2
+    seed: int = 0
+    save_every: int = 50
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require_min(self, distractors=1)
-        if not 0 <= self.unanswered < 1:
-            raise UsageError(f"unanswered is {self.unanswered}", "it must be 0 or more, below 1")
+        require_min(self, steps=1, batch=1, tokens=8, save_every=1, distractors=1)
+        for name in ("opening", "warmup", "unanswered"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}", "it must be 0 to below 1")
 
 
 @dataclass(frozen=True)
-class VerifierFit(HeadFit):
-    """The numbers of the verifier."""
+class VerifierFit(RerankerFit):
+    """The same with other numbers; a verifier has no passages to draw."""
 
     steps: int = 800
     batch: int = 64
@@ -185,7 +175,7 @@ def train_head(
         torch.manual_seed(numbers.seed)
         head = load_head(folder, lesson.network)
         store = StateStore(head, read_tokenizer(folder), numbers.tokens)
-        batches = lesson.iterate(train, numbers)
+        batches = _iterate(train, numbers, lesson.alike)
         _train(head, numbers, batches, partial(lesson.loss, store, numbers), out, on_event)
         head.eval()
         with torch.no_grad():
@@ -200,7 +190,7 @@ def _read(file: Path, record: type[RecordModel]) -> list[Any]:
     return list(parse_records(file, lambda each: validate(record, each)))
 
 
-def _check_record(base: Path, data: Path, numbers: HeadFit, out: Path) -> None:
+def _check_record(base: Path, data: Path, numbers: RerankerFit, out: Path) -> None:
     """Write what a training is made of, or check that it is the same as before."""
     files = [data / name for name in (TRAIN, HELD_OUT) if (data / name).exists()]
     now = {
@@ -218,7 +208,7 @@ def _check_record(base: Path, data: Path, numbers: HeadFit, out: Path) -> None:
 
 def _train(
     head: Trunk,
-    numbers: HeadFit,
+    numbers: RerankerFit,
     batches: Iterable[Any],
     loss_of: Callable[[Any, int], Tensor],
     out: Path,
@@ -256,12 +246,35 @@ def _train(
                 curve.write(json_line(point))
 
 
-def _rate(step: int, numbers: HeadFit) -> float:
+def _iterate(train: Sequence[Pairs], numbers: RerankerFit, alike: int) -> Iterator[list[Pairs]]:
+    """Yield batches without end; records of like length come together among `alike` batches."""
+    passes = 0
+    while True:
+        passes += 1
+        drawn = random.Random(f"{numbers.seed} {passes}")
+        order = [
+            each
+            for each in train
+            for _ in range(int(each.weight) + (drawn.random() < each.weight % 1))
+        ]
+        drawn.shuffle(order)
+        size, span = numbers.batch, alike * numbers.batch
+        for at in range(0, len(order), span):
+            order[at : at + span] = sorted(order[at : at + span], key=lambda each: each.length)
+        batches = [order[at : at + size] for at in range(0, len(order) - size + 1, size)]
+        if not batches:
+            why = f"a step takes {size}, and there are {len(order)}"
+            raise UsageError("too few records to train on", why, "label more, or set batch")
+        drawn.shuffle(batches)
+        yield from batches
+
+
+def _rate(step: int, numbers: RerankerFit) -> float:
     rising, falling = numbers.warmup * numbers.steps, (1 - numbers.warmup) * numbers.steps
     return min((step + 1) / max(1.0, rising), max(0.0, (numbers.steps - step) / falling))
 
 
-def _closed_at(step: int, numbers: HeadFit) -> float:
+def _closed_at(step: int, numbers: RerankerFit) -> float:
     """Return what is added to the logits of attention between the two texts in a step."""
     return numbers.closed * max(0.0, 1 - step / max(1.0, numbers.opening * numbers.steps))
 
@@ -287,30 +300,6 @@ def _resume(out: Path, parts: dict[str, Any]) -> int:
 # them", whose logit is zero. So a score says something alone: below zero, rather none.
 
 _SPREAD = 8.0  # wrong passages are drawn with weight 1 / (1 + place / 8): the hardest more often
-
-
-def _iterate_groups(train: Sequence[Group], numbers: RerankerFit) -> Iterator[list[Group]]:
-    """Yield batches without end."""
-    passes = 0
-    while True:
-        passes += 1
-        drawn = random.Random(f"{numbers.seed} {passes}")
-        order = [
-            group
-            for group in train
-            for _ in range(int(group.weight) + (drawn.random() < group.weight % 1))
-        ]
-        drawn.shuffle(order)
-        yield from _split(order, numbers.batch)
-
-
-def _split(order: Sequence[Any], size: int) -> list[Any]:
-    """Return the whole batches of an order; UsageError if there is none."""
-    found = [order[at : at + size] for at in range(0, len(order) - size + 1, size)]
-    if not found:
-        why = f"a step takes {size}, and there are {len(order)}"
-        raise UsageError("too few records to train on", why, "label more, or set batch")
-    return found
 
 
 def _rank_loss(store: StateStore, numbers: RerankerFit, batch: list[Group], step: int) -> Tensor:
@@ -354,36 +343,15 @@ def _judge_reranker(store: StateStore, groups: Sequence[Group]) -> str:
 
 # The verifier: cross-entropy over its labels.
 
-_SORTED = 16  # batches whose pairs are sorted by length: less padding
 _SMOOTH = 0.05
 _AT_ONCE = 32  # claims that are judged together
-
-
-def _iterate_claims(train: Sequence[Claim], numbers: VerifierFit) -> Iterator[list[Claim]]:
-    """Yield batches without end, of pairs of like length."""
-    passes = 0
-    while True:
-        passes += 1
-        drawn = random.Random(f"{numbers.seed} {passes}")
-        order = drawn.sample(train, len(train))
-        span = _SORTED * numbers.batch
-        alike = [
-            claim
-            for start in range(0, len(order), span)
-            for claim in sorted(
-                order[start : start + span], key=lambda each: len(each.evidence) + len(each.claim)
-            )
-        ]
-        batches = _split(alike, numbers.batch)
-        drawn.shuffle(batches)
-        yield from batches
 
 
 def _claim_logits(store: StateStore, claims: Sequence[Claim], closed: float = 0.0) -> Tensor:
     return store.score([(each.claim, each.evidence) for each in claims], closed)
 
 
-def _claim_loss(store: StateStore, numbers: VerifierFit, batch: list[Claim], step: int) -> Tensor:
+def _claim_loss(store: StateStore, numbers: RerankerFit, batch: list[Claim], step: int) -> Tensor:
     logits = _claim_logits(store, batch, _closed_at(step, numbers))
     labels = torch.tensor([LABELS.index(each.label) for each in batch])
     return F.cross_entropy(logits, labels, label_smoothing=_SMOOTH)
@@ -414,19 +382,17 @@ def _share(found: Sequence[bool]) -> float:
 class _Lesson(NamedTuple):
     """What is read, trained, learnt from and measured for one kind of head."""
 
-    record: type[RecordModel]
-    numbers: type[HeadFit]
+    record: type[Pairs]
+    numbers: type[RerankerFit]
     network: type[Trunk]
-    iterate: Callable[..., Iterator[list[Any]]]
+    alike: int  # batches whose records are sorted by length: less padding
     loss: Callable[..., Tensor]
     judge: Callable[..., str]
 
 
 _LESSONS: dict[Kind, _Lesson] = {
-    "reranker": _Lesson(Group, RerankerFit, PairHead, _iterate_groups, _rank_loss, _judge_reranker),
-    "verifier": _Lesson(
-        Claim, VerifierFit, ClaimHead, _iterate_claims, _claim_loss, _judge_verifier
-    ),
+    "reranker": _Lesson(Group, RerankerFit, PairHead, 1, _rank_loss, _judge_reranker),
+    "verifier": _Lesson(Claim, VerifierFit, ClaimHead, 16, _claim_loss, _judge_verifier),
 }
 
 

@@ -26,7 +26,7 @@ from colligate.core.strategy import Needs
 from colligate.core.units import rank_documents
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.sentences import MOST_WORDS, word_spans
+from colligate.documents.sentences import MOST_WORDS
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MalformedOutput, UsageError
 from colligate.lab.bench.question import Question
@@ -99,16 +99,11 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
         items: dict[str, Question | Document] = {}
         if asks:
             items |= {each.id: each for each in context.questions}
-        calls = len(items) * ((SCOPE in tasks) + (SELECTION in tasks) * settings.documents)
         if STRUCTURING in tasks:
             documents = await context.load_documents()
             items |= {f"document/{each.id}": each for each in documents}
-        return await context.curate(
-            items,
-            work,
-            filters=[_FILTERS[task].format(**asdict(settings)) for task in tasks],
-            calls=calls / max(1, len(items)),
-        )
+        filters = [_FILTERS[task].format(**asdict(settings)) for task in tasks]
+        return await context.curate(items, work, filters)
 
 
 _FILTERS = {
@@ -316,9 +311,8 @@ def _between_headings(document: Document) -> Iterator[Span]:
 def _write_reply(document: Document, within: Span, settings: CurationSettings) -> str:
     written = write_skeleton(
         document,
-        tokens=settings.edge_words,
+        edge_words=settings.edge_words,
         least_words=settings.joined_words,
-        token_spans=word_spans,
         within=within,
     )
     return escape(written)  # as the model sees the text; a reply must not end a turn

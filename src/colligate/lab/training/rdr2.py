@@ -51,10 +51,7 @@ async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
         async def work(question: Question) -> CuratedItem:
             return await _curate_question(question, strategy, context)
 
-        calls = strategy.k * (1 + strategy.expansions / 2)
-        return await context.curate(
-            {each.id: each for each in context.questions}, work, filters=_FILTERS, calls=calls
-        )
+        return await context.curate({each.id: each for each in context.questions}, work, _FILTERS)
 
 
 _FILTERS = (
@@ -129,7 +126,8 @@ def draw_router_samples(
         if prompt in asked:
             drawn.discarded["the same subtree came before"] += 1
             continue
-        kind = _classify(event.actions)
+        tags = {action.tag for action in event.actions}
+        kind = next((tag.value for tag in (Tag.ANSWER, Tag.EXPAND) if tag in tags), "refuse")
         drawn.counts.update(f"actions: {action.tag.value}" for action in event.actions)
         asked.add(prompt)
         sample = Sample(
@@ -193,8 +191,3 @@ def _find_fault(event: Routed, wanted: str, view: SubTree, reply_tokens: int) ->
     read = parse_router_reply(wanted, view)
     same = set(read.actions) == set(event.actions) and not (read.rejected or read.dropped)
     return "" if same and read.refused == (not event.actions) else "the reply does not read back"
-
-
-def _classify(actions: Collection[Action]) -> str:
-    tags = {action.tag for action in actions}
-    return next((tag.value for tag in (Tag.ANSWER, Tag.EXPAND) if tag in tags), "refuse")

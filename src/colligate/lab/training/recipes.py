@@ -195,7 +195,12 @@ def export_llama_factory(
         why = f"it cannot be computed {recipe.device_batch} at a time"
         hint = "change --set global_batch or --set device_batch"
         raise UsageError(f"global_batch: {recipe.global_batch}", why, hint)
-    model = _parse_base(base)
+    model = locate_base(base)
+    if model.endswith(".gguf") or (model in PINNED and not Path(model).exists()):
+        why = "LLaMA-Factory trains a model of the hub, or a folder that transformers loads"
+        raise UnknownModel(f"cannot export for {base}", why, "give --base hf:NAME-OR-PATH")
+    if (folder := Path(model).expanduser()).is_dir():
+        model = str(folder.resolve())
     require_train_file(data)
     make_folder(out)
     name = f"colligate_{recipe.name}".replace("-", "_")
@@ -215,15 +220,14 @@ def export_llama_factory(
     return file
 
 
-def _parse_base(base: str) -> str:
+def locate_base(base: str) -> str:
+    """Return the hub name, or the path, of a base that transformers loads; UnknownModel if none."""
     plain, adapter = split_adapter(base)
     kind, rest = split_name(plain)
-    pinned = rest in PINNED and not Path(rest).exists()
-    if kind != "hf" or not rest or adapter is not None or pinned or rest.endswith(".gguf"):
-        why = "LLaMA-Factory trains a model of the hub, or a folder that transformers loads"
-        raise UnknownModel(f"cannot export for {base}", why, "give --base hf:NAME-OR-PATH")
-    folder = Path(rest).expanduser()
-    return str(folder.resolve()) if folder.is_dir() else rest
+    if kind != "hf" or not rest or adapter is not None:
+        why = "only a model that transformers loads can be trained, without an adapter"
+        raise UnknownModel(f"cannot train {base}", why, "give --base hf:NAME-OR-PATH")
+    return rest
 
 
 def _write_messages(recipe: Recipe, source: Path, file: Path) -> int:

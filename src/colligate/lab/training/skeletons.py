@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from colligate.documents import Document, Span
-from colligate.documents.tokens import CJK, token_spans
+from colligate.documents.sentences import word_spans
 from colligate.documents.tree import Kind, Node
-from colligate.errors import UsageError
 from colligate.strategies.longrefiner.skeleton import (
     ABSTRACT,
     LONGEST,
@@ -27,8 +26,6 @@ from colligate.strategies.longrefiner.skeleton import (
 _LONGEST_PIECE = LONGEST - 2000  # so that it is found again even with marks cut off
 _LONGEST_TITLE = 300
 _BLOCK = re.compile(r"\S.*(?:\n(?!\s*\n).*)*")
-_COUNTED = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")  # words, or characters that stand for them
-_LETTERS = re.compile(rf"(?:(?![{CJK}])\w){{0,30}}")
 _TITLE_MARKUP = re.compile(r"[<>]|&(?=(?:amp|lt|gt);)")
 
 _Path = tuple[tuple[int, str], ...]  # (node, the text of its tags), the outermost first
@@ -37,20 +34,15 @@ _Block = tuple[_Path, int, int]
 
 
 def write_skeleton(
-    document: Document,
-    *,
-    tokens: int = 8,
-    least_words: int = 0,
-    token_spans: Callable[[str], Sequence[tuple[int, int]]] = token_spans,
-    within: Span | None = None,
+    document: Document, *, edge_words: int = 8, least_words: int = 0, within: Span | None = None
 ) -> str:
     """Write a document as `<abstract>`, `<section: T>`, `<sub-section: T>`, `<br>` between blocks.
 
-    Of a block of more than twice `tokens` tokens only that many of its first and last are written,
-    with "..." between; more of them, or all, if it could not be told from another text.
-    `token_spans` gives the offsets of a text's tokens. Blocks are joined with those after them, up
-    to the next heading, until they have `least_words` words: 20 in the paper's labels; with 100, as
-    long as LongRefiner's leaves, a skeleton is about a tenth of the text.
+    Of a block of more than twice `edge_words` words only that many of its first and last are
+    written, with "..." between; more of them, or all, if it could not be told from another text.
+    Blocks are joined with those after them, up to the next heading, until they have `least_words`
+    words: 20 in the paper's labels; with 100, as long as LongRefiner's leaves, a skeleton is about
+    a tenth of the text.
 
     The text before the first heading is the abstract. The document's title is left out: a lone
     section at the top that has others in it, or the document's name. Text under deeper headings
@@ -60,10 +52,6 @@ def write_skeleton(
     With `within` only that part of the text is written, in the sections of the whole: the skeletons
     of a document's parts are together one of the document.
     """
-    if tokens < 1:
-        raise UsageError(
-            f"tokens must be at least one, got {tokens}", "each end of a paragraph is written"
-        )
     within = within or document.span(0, len(document))
     document.slice(within)  # fails if it is outside the text
     finder = PieceFinder(document)
@@ -82,7 +70,7 @@ def write_skeleton(
         for _, start, end in group:
             line = " ".join(document.text[start:end].split())
             place = (reached, start, end)
-            pieces.append(_leave_middle_out(line, token_spans(line), tokens, finder, place))
+            pieces.append(_leave_middle_out(line, edge_words, finder, place))
             reached = end
         written.append("<br>".join(pieces))
     written += [f"</{tag}>" for _, tag in reversed(around)]
@@ -90,25 +78,17 @@ def write_skeleton(
 
 
 def _leave_middle_out(
-    line: str,
-    spans: Sequence[tuple[int, int]],
-    tokens: int,
-    finder: PieceFinder,
-    place: tuple[int, int, int],
+    line: str, edge_words: int, finder: PieceFinder, place: tuple[int, int, int]
 ) -> str:
     """Return a block on one line without its middle, as long as it takes to find it again."""
     reached, start, end = place
-    spans = [span for span in spans if span[1] > span[0]]  # not marks that a tokenizer adds
-    while 2 * tokens < len(spans):
-        head_end = _find_word_end(line, spans[tokens - 1][1])
-        tail_start = len(line) - _find_word_end(line[::-1], len(line) - spans[-tokens][0])
-        if head_end >= tail_start:
-            break
-        head, tail = line[:head_end].rstrip(), line[tail_start:].lstrip()
+    spans = word_spans(line)
+    while 2 * edge_words < len(spans):
+        head, tail = line[: spans[edge_words - 1][1]], line[spans[-edge_words][0] :]
         piece = f"{defuse_tags(head)}...{defuse_tags(tail)}"
         if finder.find_exact(piece, reached, len(finder.text)) == (start, end):
             return piece
-        tokens *= 2
+        edge_words *= 2
     return defuse_tags(line)
 
 
@@ -144,7 +124,7 @@ def _join_short(text: str, blocks: Sequence[_Block], least_words: int) -> list[_
     joined: list[_Block] = []
 
     def is_short(start: int, end: int) -> bool:
-        return len(_COUNTED.findall(text[start:end])) < least_words
+        return len(word_spans(text, start, end)) < least_words
 
     for path, start, end in blocks:
         if joined and end - joined[-1][1] <= _LONGEST_PIECE and is_short(*joined[-1][1:]):
@@ -190,12 +170,3 @@ def _split_long(text: str, start: int, end: int) -> Iterator[Stretch]:
             stop = next((cut for cut in cuts if cut > 0), stop)
         yield from strip_stretch(text, start, stop)
         start = stop
-
-
-def _find_word_end(line: str, place: int) -> int:
-    """Return the end of the word that is cut at a place."""
-    inside = _LETTERS.match(line[place - 1 : place]) if place else None
-    if not (inside and inside.group()):
-        return place
-    rest = _LETTERS.match(line, place)
-    return rest.end() if rest else place

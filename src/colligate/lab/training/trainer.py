@@ -77,12 +77,6 @@ class ReplyTrainer(SFTTrainer):  # type: ignore[misc]
     def create_model_card(self, *_: Any, **__: Any) -> None:
         pass
 
-    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self.args.use_cpu or "shift_labels" in inputs:
-            return super().compute_loss(model, inputs, *args, **kwargs)
-        with score_replies_only(self.accelerator.unwrap_model(model), inputs) as fewer:
-            return super().compute_loss(model, fewer, *args, **kwargs)
-
     def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         loss, *rest = super().prediction_step(model, inputs, *args, **kwargs)
         learnt = int((inputs["labels"][:, 1:] != IGNORED).sum())
@@ -99,26 +93,6 @@ class ReplyTrainer(SFTTrainer):  # type: ignore[misc]
         nats, tokens = self.accelerator.gather(own).view(-1, 2).sum(dim=0).tolist()
         found.metrics["eval_loss"] = nats / tokens
         return found
-
-
-@contextmanager
-def score_replies_only(model: Any, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Change a batch so that the model scores the vocabulary only where something is learnt.
-
-    On a GPU TRL does this itself. On a processor it does not, and the prompts, nine tenths of the
-    tokens, would cost a quarter of the time for nothing.
-    """
-    labels = inputs["labels"][:, 1:]
-    learnt = (labels != IGNORED).any(dim=0).nonzero().flatten()
-
-    def keep(module: Any, args: Any, output: Any) -> Any:
-        output.last_hidden_state = output.last_hidden_state[:, learnt]
-        return output
-
-    causal = model.get_base_model() if hasattr(model, "get_base_model") else model
-    with causal.base_model.register_forward_hook(keep):
-        rest = {name: value for name, value in inputs.items() if name != "labels"}
-        yield {**rest, "shift_labels": labels[:, learnt]}
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """The steps of a run of DualRAG, and which gold documents its entities mean.
 
-Nothing of a run is recorded twice: the code that built the outline builds it again from the events,
-and the calls show what the model was asked.
+Nothing of a run is recorded twice: the code that built the outline builds it again from the events.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections import Counter
 from collections.abc import (
     Awaitable,
     Callable,
-    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -21,16 +19,10 @@ from collections.abc import (
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pydantic import BaseModel
-
-from colligate.core.answer import Answer
-from colligate.core.events import Asked, Event
+from colligate.core.events import Event, Noted
 from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.lab.bench.metrics.answers import remove_citation_marks
-from colligate.models import Message
-from colligate.models.structured import json_schema_of, with_schema
 from colligate.strategies.dualrag.knowledge import ELSE, Fragment, KnowledgeOutline
 from colligate.strategies.dualrag.method import (
     Gathered,
@@ -42,15 +34,10 @@ from colligate.strategies.dualrag.method import (
 from colligate.strategies.dualrag.prompts import (
     LONGEST_STATEMENT,
     MOST_STATEMENTS,
-    Summary,
     SummaryStatement,
-    summarizer_messages,
 )
 
 E = TypeVar("E", bound=Event)
-
-Calls = Collection[tuple[Message, ...]]
-"""The messages of every call of a run."""
 
 
 @dataclass(frozen=True)
@@ -98,53 +85,47 @@ class StepState:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A run from its question to its answer (without citation marks).
-
-    `calls` are what the model was asked on the way.
-    """
+    """The rounds of a run, why they ended, and what the run warned of until then."""
 
     id: str
     question: str
     steps: tuple[TrajectoryStep, ...]
     stop: str = ""
-    answer: str = ""
-    short: str = ""
-    calls: Calls = frozenset()
-
-    def was_asked(self, messages: Sequence[Message], schema: type[BaseModel]) -> bool:
-        """Whether the run made exactly this call for a `schema`."""
-        return _was_asked(self.calls, messages, schema)
+    warnings: tuple[str, ...] = ()
 
 
-async def read_trajectory(id_: str, question: str, run: Run, answer: Answer) -> Trajectory:
+async def read_trajectory(id_: str, question: str, run: Run) -> Trajectory:
     """Read the trajectory of a run from its events."""
     events = [event for _, event in run.trace.events]
-    calls = frozenset(event.messages for event in _select(Asked, events))
-    steps: list[TrajectoryStep] = []
-    for reasoned in _select(Reasoned, events):
-        of_round = [each for each in events if getattr(each, "round", None) == reasoned.round]
+    stops = [at for at, event in enumerate(events) if isinstance(event, Stopped)]
+    rounds = events[: stops[0]] if stops else events
+    steps = []
+    for reasoned in _select(Reasoned, rounds):
+        of_round = [each for each in rounds if getattr(each, "round", None) == reasoned.round]
+        summaries = {each.entity: each for each in _select(Summarised, of_round)}
+        looked = []
+        for each in _select(Gathered, of_round):
+            lookup = EntityLookup(each.entity, each.queries)
+            if each.entity in summaries:
+                found = [(await run.document(s.document_id)).passage(s) for s in each.unseen]
+                fragments = summaries[each.entity].fragments
+                lookup = replace(lookup, passages=tuple(found), fragments=fragments)
+            looked.append(lookup)
         step = TrajectoryStep(
             round=reasoned.round,
             thought=reasoned.thought,
             need_retrieve=reasoned.need_retrieve,
             readable=reasoned.readable,
             identified=all(each.readable for each in _select(Identified, of_round)),
+            looked=tuple(looked),
         )
-        *_, state = replay([*steps, step])
-        summaries = {each.entity: each for each in _select(Summarised, of_round)}
-        looked = [
-            await _lookup(question, state.thoughts, each, summaries.get(each.entity), run, calls)
-            for each in _select(Gathered, of_round)
-        ]
-        steps.append(replace(step, looked=tuple(looked)))
+        steps.append(step)
     return Trajectory(
         id=id_,
         question=question,
         steps=tuple(steps),
         stop=next((each.reason.value for each in _select(Stopped, events)), ""),
-        answer=remove_citation_marks(answer.text) if answer.found else "",
-        short=remove_citation_marks(answer.short or "") if answer.found else "",
-        calls=calls,
+        warnings=tuple(each.text for each in _select(Noted, rounds) if each.warning),
     )
 
 
@@ -173,37 +154,6 @@ def replay(
             name = rename(looked.entity)
             if name is not None and looked.fragments:
                 outline.merge(name, looked.fragments, looked.passages)
-
-
-async def _lookup(
-    question: str,
-    thoughts: Sequence[str],
-    gathered: Gathered,
-    summary: Summarised | None,
-    run: Run,
-    calls: Calls,
-) -> EntityLookup:
-    """Return an entity with the passages that the call for its summary shows.
-
-    If not all of them fitted the model's window it was asked about the first.
-    """
-    if summary is None:
-        return EntityLookup(gathered.entity, gathered.queries)
-    passages = [(await run.document(s.document_id)).passage(s) for s in gathered.unseen]
-    while passages:
-        messages = summarizer_messages(
-            question, thoughts, (gathered.entity, gathered.queries), passages
-        )
-        if _was_asked(calls, messages, Summary):
-            break
-        passages.pop()
-    return EntityLookup(gathered.entity, gathered.queries, tuple(passages), summary.fragments)
-
-
-def _was_asked(calls: Calls, messages: Sequence[Message], schema: type[BaseModel]) -> bool:
-    """Whether such a call was made; for a model without structured output it has the schema."""
-    with_it = with_schema(messages, json_schema_of(schema))
-    return tuple(messages) in calls or tuple(with_it) in calls
 
 
 def _select(kind: type[E], events: Iterable[Event]) -> list[E]:

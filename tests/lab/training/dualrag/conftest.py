@@ -1,4 +1,4 @@
-"""A small world for DualRAG: four documents, a question over three of them, a model that hops."""
+"""A small world for DualRAG: the films and a document beside them, and a model that hops."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from colligate.models.metering import Meter
 from colligate.readers.quoting import QuotingReader
 from colligate.strategies.dualrag import DualRAG
 from colligate.testing import ScriptedModel
+from support.films import QUESTION, facts_in, read
 
 TEXTS = {
     "film": "Silver Harbour is a film of 1971. Its director was Ada Mercer.\n",
@@ -29,12 +30,6 @@ TITLES = {
     "mercer": "Ada Mercer",
     "lund": "Lund",
     "boats": "Boats",
-}
-QUESTION = "In which country was the director of Silver Harbour born?"
-FACTS = {
-    "Its director was Ada Mercer.": "The director of Silver Harbour was Ada Mercer.",
-    "Ada Mercer was born in Lund.": "Ada Mercer was born in Lund.",
-    "Lund is a town in Sweden.": "Lund is a town in Sweden.",
 }
 
 
@@ -54,18 +49,6 @@ class World:
     def outline(call) -> str:
         return re.search(r"<outline>\n(.*)\n</outline>", call.prompt, re.DOTALL)[1]
 
-    @staticmethod
-    def facts(call) -> list[dict]:
-        found = re.findall(
-            r'<passage number="(\d+)"[^>]*>\n(.*?)\n</passage', call.prompt, re.DOTALL
-        )
-        return [
-            {"passage": int(number), "quote": quote, "sentence": sentence}
-            for number, text in found
-            for quote, sentence in FACTS.items()
-            if quote in text
-        ]
-
     def hop(self, call) -> tuple[str, str]:
         outline = self.outline(call)
         if "Mercer was born" in outline:
@@ -75,8 +58,7 @@ class World:
         return "Silver Harbour", "Who was the director of Silver Harbour?"
 
     def Reasoning(self, call):
-        outline = self.outline(call)
-        if "Sweden" in outline:
+        if "Sweden" in self.outline(call):
             return {"thought": "Lund is in Sweden.", "need_retrieve": False}
         return {"thought": f"Missing: {self.hop(call)[1]}", "need_retrieve": True}
 
@@ -85,33 +67,16 @@ class World:
         return {"entities": [{"entity": entity, "keywords": [query]}]}
 
     def Summary(self, call):
-        return {"statements": self.facts(call)}
+        return {"statements": facts_in(call.prompt)}
 
     def QuotedReply(self, call):
-        rows = [{"quotes": [fact], "sentence": fact["sentence"]} for fact in self.facts(call)]
-        return {"statements": rows, "short_answer": "Sweden", "found": bool(rows)}
+        return read(call)
 
 
 @pytest.fixture
 def world() -> type[World]:
     """`world(Summary=...)` is the script of a model, with replies of its own for a kind of call."""
     return World
-
-
-@pytest.fixture
-def question() -> str:
-    return QUESTION
-
-
-@pytest.fixture
-def texts() -> dict[str, str]:
-    return TEXTS
-
-
-@pytest.fixture
-def facts() -> dict[str, str]:
-    """What the model of the world states of each sentence."""
-    return FACTS
 
 
 @pytest.fixture
@@ -133,12 +98,12 @@ async def sources():
 def answered(sources):
     """`await answered(script)` is a run of DualRAG: its trajectory and its model."""
 
-    async def answer(script, *, capabilities=(Capability.CHAT, Capability.STRUCTURED), **fields):
-        window = fields.pop("context_tokens", None)
-        model = ScriptedModel(script, capabilities=capabilities, context_tokens=window)
+    async def answer(script, *, context_tokens=None, **fields):
+        capabilities = (Capability.CHAT, Capability.STRUCTURED)
+        model = ScriptedModel(script, capabilities=capabilities, context_tokens=context_tokens)
         run = Run(sources, {Role.READER: model}, Meter(), reader=QuotingReader())
         strategy = DualRAG(**{"mode": "sparse", "k": 2, "reader_tokens": 0} | fields)
-        found = await strategy.answer(QUESTION, run)
-        return await read_trajectory("q1", QUESTION, run, found), model
+        await strategy.answer(QUESTION, run)
+        return await read_trajectory("q1", QUESTION, run), model
 
     return answer

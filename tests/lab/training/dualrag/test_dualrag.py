@@ -4,52 +4,55 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import replace
 
 import pytest
 
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, UsageError
+from colligate.errors import UsageError
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.training import Curation, curate_dualrag
 from colligate.lab.training.dualrag import TitleMatching, contains_answer, draw_role_samples
-from colligate.lab.training.samples import read_samples
 from colligate.lab.training.trajectories import (
     GoldDocument,
     find_gold_statement,
     match_entities,
     quote_statements,
+    replay,
 )
 from colligate.models import Capability, Message, Role
 from colligate.models.structured import parse
 from colligate.strategies.dualrag.knowledge import Fragment
-from colligate.strategies.dualrag.prompts import Entities, Summary
+from colligate.strategies.dualrag.prompts import (
+    SUMMARY_TOKENS,
+    Entities,
+    Summary,
+    identifier_messages,
+    reasoner_messages,
+    summarizer_messages,
+)
 from colligate.testing import ScriptedModel
+from support.curation import every_sample
 from support.embedders import SameEmbedder
+from support.films import QUESTION, TEXTS, facts_in
 
 SETTINGS = ("mode=sparse", "k=2")
 
 
-@pytest.fixture
-def records(question, texts):
-    """Questions as a file has them: the same one, with several golds of answers."""
-
-    def record(id_, *answers, **fields):
-        documents = [
-            {"id": name, "title": name.capitalize(), "text": text} for name, text in texts.items()
-        ]
-        gold = ["film", "mercer", "lund"]
-        whole = {"id": id_, "question": question, "answers": list(answers)}
-        return {**whole, "documents": documents, "gold_document_ids": gold, **fields}
-
-    return record
+def record(id_, *answers, **fields):
+    """The question as a file has it, with these answers."""
+    documents = [
+        {"id": name, "title": name.capitalize(), "text": text} for name, text in TEXTS.items()
+    ]
+    gold = ["film", "mercer", "lund"]
+    whole = {"id": id_, "question": QUESTION, "answers": list(answers)}
+    return {**whole, "documents": documents, "gold_document_ids": gold, **fields}
 
 
 @pytest.fixture
 def curate(tmp_path):
     """`await curate(records, script)` is the card of a curation."""
 
-    async def done(records, script, *, judge=None, events=None, **fields):
+    async def done(records, script, *, judge=None, **fields):
         questions = tmp_path / "questions.jsonl"
         questions.write_text("".join(json.dumps(each) + "\n" for each in records))
         teacher = ScriptedModel(
@@ -69,14 +72,8 @@ def curate(tmp_path):
     return done
 
 
-def every_sample(folder) -> list:
-    return [
-        each for name in ("train", "held_out") for each in read_samples(folder / f"{name}.jsonl")
-    ]
-
-
-async def test_right_runs_are_taught_and_every_run_is_kept(curate, records, world, tmp_path):
-    asked = [records("a", "Sweden"), records("b", "Norway"), records("c", answerable=False)]
+async def test_right_runs_are_taught_and_every_run_is_kept(curate, world, tmp_path):
+    asked = [record("a", "Sweden"), record("b", "Norway"), record("c", answerable=False)]
     card, teacher = await curate(asked, world())
     made = every_sample(tmp_path / "out")
     assert {sample.meta["question"] for sample in made} == {"a"}
@@ -104,32 +101,31 @@ async def test_right_runs_are_taught_and_every_run_is_kept(curate, records, worl
     assert "words are all in its name" in card.filters[1]
 
 
-async def test_a_judge_says_what_is_right_where_one_is_named(curate, records, world, tmp_path):
+async def test_a_run_that_warned_is_not_taught(curate, world, tmp_path):
+    def broken(call):
+        return "no JSON" if "<entity>Lund" in call.prompt else {"statements": facts_in(call.prompt)}
+
+    card, _ = await curate([record("a", "Lund")], world(Summary=broken))
+    assert every_sample(tmp_path / "out") == []
+    [why] = card.discarded
+    assert why.startswith("a run that warned: what was found for “Lund” is not summarised")
+
+
+async def test_a_judge_says_what_is_right_where_one_is_named(curate, world, tmp_path):
     judge = ScriptedModel(lambda call: "Yes" if "Norway" in call.prompt else "No", "judge")
-    card, _ = await curate([records("a", "Sweden"), records("b", "Norway")], world(), judge=judge)
+    card, _ = await curate([record("a", "Sweden"), record("b", "Norway")], world(), judge=judge)
     assert {sample.meta["question"] for sample in every_sample(tmp_path / "out")} == {"b"}
     assert card.usage["calls"] == 2 * 11 + len(judge.calls)
     assert "judge says" in card.filters[0]
 
 
-async def test_the_same_command_resumes_and_another_is_refused(curate, records, world):
-    both = [records("a", "Sweden"), records("b", "Sweden")]
-    with pytest.raises(BudgetExceeded):
-        await curate(both, world(), max_tokens_total=9000)
-    card, teacher = await curate(both, world())
-    assert card.items == {"asked": 2, "done": 2, "failed": 0}
-    assert len(teacher.calls) < 2 * 11
-    with pytest.raises(UsageError, match="k was 2 and is 1"):
-        await curate(both, world(), settings=("mode=sparse", "k=1"))
-
-
-async def test_what_cannot_be_curated_is_reported(curate, records, world, tmp_path):
+async def test_what_cannot_be_curated_is_reported(curate, world, tmp_path):
     with pytest.raises(UsageError, match="no task 'router'"):
-        await curate([records("a", "Sweden")], world(), tasks=("router",))
+        await curate([record("a", "Sweden")], world(), tasks=("router",))
     with pytest.raises(UsageError, match="no parameter 'hops'"):
-        await curate([records("a", "Sweden")], world(), settings=("hops=3",))
+        await curate([record("a", "Sweden")], world(), settings=("hops=3",))
     with pytest.raises(UsageError, match="cannot be set here"):
-        await curate([records("a", "Sweden")], world(), settings=("summaries=free",))
+        await curate([record("a", "Sweden")], world(), settings=("summaries=free",))
     with pytest.raises(UsageError, match="--questions"):
         await curate_dualrag(Curation(out=tmp_path / "none"), lambda event: None)
 
@@ -169,11 +165,9 @@ class Ranked:
     [
         (None, 0.3, None),
         ("embedding", None, None),
-        ("embedding", 0.7, 0.7),
         ("cross-encoder:BAAI/bge-reranker-v2-m3", None, 0.5),
         ("cross-encoder:BAAI/bge-reranker-v2-m3", 0.0, 0.0),
         ("http:rerank@http://localhost:1", None, 0.5),
-        ("likelihood", None, None),
     ],
 )
 def test_only_a_reranker_whose_scores_mean_something_decides_on_titles(name, over, used):
@@ -181,6 +175,39 @@ def test_only_a_reranker_whose_scores_mean_something_decides_on_titles(name, ove
     scored, threshold = TitleMatching(over).scores(reranker)
     assert (scored is not None) == (used is not None)
     assert threshold == (used or 0.0)
+
+
+# What a run was asked is rendered again from its events.
+
+
+async def test_every_call_but_the_readers_is_rendered_again_byte_by_byte(answered, world):
+    found, model = await answered(world())
+    rendered = []
+    for step, state in zip(found.steps, replay(found.steps), strict=True):
+        rendered.append(reasoner_messages(found.question, state.outline, state.before))
+        if step.looked:
+            rendered.append(
+                identifier_messages(found.question, state.outline, state.thoughts, state.names)
+            )
+        for each in step.looked:
+            rendered.append(
+                summarizer_messages(
+                    found.question, state.thoughts, (each.entity, each.queries), each.passages
+                )
+            )
+    assert len(rendered) == 4 + 3 + 3
+    assert [tuple(messages) for messages in rendered] == [
+        call.messages for call in model.calls[:-1]
+    ]
+    assert (found.stop, found.warnings) == ("enough", ())
+
+
+async def test_a_prompt_that_was_cut_to_the_window_is_a_warning(answered, world):
+    _, model = await answered(world())
+    first = next(call for call in model.calls if call.schema["title"] == "Summary")
+    room = await model.count_prompt(first.messages) + SUMMARY_TOKENS
+    short, _ = await answered(world(), context_tokens=room - 1)
+    assert short.warnings
 
 
 # Which samples a run gives.
@@ -315,31 +342,16 @@ async def test_who_wants_more_though_all_is_known_or_repeats_itself_teaches_noth
     assert found.discarded["reasoner: a thought that it had before"] > 1
 
 
-async def test_a_reply_of_the_reasoner_that_cannot_be_read_is_left_out(answered, world, golds):
-    first, _ = await answered(world(Reasoning="hm"), rounds=1)
-    found = await draw_role_samples(first, golds, tasks=["reasoner"])
-    assert not found.samples
-    assert found.discarded == {"reasoner: its reply could not be read": 1}
-
-
-async def test_an_outline_that_was_cut_is_not_taught(answered, world, golds):
-    first, _ = await answered(world())
-    unasked = replace(first, calls=frozenset())
-    found = await draw_role_samples(unasked, golds)
-    assert found.discarded["reasoner: it was not shown the whole outline"] == 4
-    assert found.discarded["identifier: it was not shown the whole outline"] == 3
-
-
-async def test_a_summary_that_missed_the_gold_is_repaired(answered, world, golds, texts):
+async def test_a_summary_that_missed_the_gold_is_repaired(answered, world, golds):
     def blind(call):
-        return {"statements": [] if "<entity>Lund" in call.prompt else world.facts(call)}
+        return {"statements": [] if "<entity>Lund" in call.prompt else facts_in(call.prompt)}
 
     first, _ = await answered(world(Summary=blind), rounds=3)
     found = await draw_role_samples(first, golds, tasks=["summarizer"])
     assert classes(found, "summarizer") == ["as it was", "as it was", "repaired"]
     sample = of(found, "summarizer")["3.1"]
     (stated,) = parse(sample.target, Summary)[0].statements
-    assert stated.quote == stated.sentence == texts["lund"].strip()
+    assert stated.quote == stated.sentence == "Lund is a town in Sweden. It has a cathedral."
     passages = sample.prompt[-1].content.split("</passage number")
     assert stated.quote in passages[stated.passage - 1]
 
@@ -421,18 +433,6 @@ async def test_what_is_known_tells_where_the_name_does_not():
         "birthplace": ("mercer", "knowledge"),
         "Ada Mercer": ("mercer", "words"),
     }
-
-
-async def test_a_reply_that_is_too_long_for_inference_is_left_out(answered, world, golds):
-    first, _ = await answered(world(), rounds=1)
-    (step,) = first.steps
-    (looked,) = step.looked
-    text = " ".join(map(str, range(10**6, 10**6 + 75)))  # each number takes several tokens
-    passage = Passage(Span("film", 0, len(text)), text, "Silver Harbour")
-    long = tuple(Fragment(f"{n}: {text[:590]}", (passage.span,)) for n in range(8))
-    steps = (replace(step, looked=(replace(looked, passages=(passage,), fragments=long),)),)
-    found = await draw_role_samples(replace(first, steps=steps), golds, tasks=["summarizer"])
-    assert found.discarded == {"summarizer: the reply would be longer than a reply may be": 1}
 
 
 def test_quotes_are_as_the_prompt_shows_them_and_no_longer_than_may_be():

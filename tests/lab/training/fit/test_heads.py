@@ -130,7 +130,7 @@ def test_another_training_is_refused_in_the_same_folder(data, base, trained):
         train(data, base, trained, (*SETTINGS, "steps=7"))
 
 
-@pytest.mark.parametrize("setting", ["warmup=1", "opening=1.5", "unanswered=1", "batch=0"])
+@pytest.mark.parametrize("setting", ["warmup=1", "batch=0"])
 def test_a_number_that_none_can_be_is_refused(data, base, tmp_path, setting):
     with pytest.raises(UsageError, match=setting.partition("=")[0]):
         train(data, base, tmp_path, (*SETTINGS, setting))

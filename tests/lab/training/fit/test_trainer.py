@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from colligate.errors import WeightsUnavailable
-from colligate.lab.training import fit, trainer
+from colligate.lab.training import fit
 from colligate.lab.training.recipes import TASKS
 from colligate.lab.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from colligate.lab.training.trainer import (
@@ -141,17 +139,7 @@ def test_a_reply_holds_no_control_token(tiny: Callable[..., Path]) -> None:
     assert tokenizer.decode(learnt[:-1]) == FORGED
 
 
-def test_what_is_too_long_is_left_out_whole(tiny: Callable[..., Path]) -> None:
-    encode = encoder(tiny())
-    short, long = sample(), Sample("long", "router", sample(reply="fish " * 40).messages)
-    length = len(encode.encode(short).ids)
-    made = encode.encode_all([short, long], length)
-    assert [len(each.ids) for each in made.fitting] == [length] == [made.tokens]
-    assert made.too_long == {"long": len(encode.encode(long).ids)}
-    assert not encode.encode_all([short], length - 1).fitting
-
-
-# Losses: of the learnt tokens alone, and no more is computed for them than needed.
+# Losses: of the learnt tokens alone.
 
 
 QUICK = ("global_batch=4", "device_batch=4", "steps=2", "precision=float32", "log_every=1")
@@ -176,37 +164,6 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_samples(folder / TRAIN, made)
     write_samples(folder / HELD_OUT, made[:6])
     return folder
-
-
-def test_only_where_something_is_learnt_the_vocabulary_is_computed(
-    tiny: Callable[..., Path],
-    uneven: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fused: Any = import_module("trl.trainer.utils")
-    scored: list[int] = []
-    apply = fused._ChunkedLogProbFunction.apply
-
-    def counted(hidden: Any, *rest: Any) -> Any:
-        scored.append(len(hidden))
-        return apply(hidden, *rest)
-
-    monkeypatch.setattr(fused._ChunkedLogProbFunction, "apply", counted)
-    quick = (*QUICK, "device_batch=1")
-    fewer = fit("rdr2-router-small", uneven, f"hf:{tiny()}", tmp_path / "fewer", quick)
-    few, scored[:] = sum(scored), []
-
-    @contextmanager
-    def all_of(model: Any, inputs: Any) -> Iterator[Any]:
-        yield inputs
-
-    monkeypatch.setattr(trainer, "score_replies_only", all_of)
-    whole = fit("rdr2-router-small", uneven, f"hf:{tiny()}", tmp_path / "whole", quick)
-    assert few < sum(scored) / 2
-    assert (fewer.loss, fewer.held_out_before, fewer.held_out_after) == pytest.approx(
-        (whole.loss, whole.held_out_before, whole.held_out_after), rel=1e-5
-    )
 
 
 def test_every_token_counts_alike_however_samples_are_put_together(
