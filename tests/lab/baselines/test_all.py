@@ -47,29 +47,6 @@ async def test_what_a_method_must_be_given_is_said(name, parameters, error, word
         )
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "value"),
-    [
-        *((name, "k", 0) for name in "ircot genground agentic-rag flare metarag two-hop".split()),
-        ("toa", "agents", 0),
-        ("main-rag", "documents", 0),
-        ("self-rag", "k", 0),
-        ("asc", "k", 0),
-        ("llmlingua2", "rate", -1),
-        ("recomp", "sentences", 0),
-        ("longllmlingua", "block", 0),
-        ("meta-chunking", "threshold", -1),
-        ("selective-context", "reduce", -0.1),
-        ("semantic-chunking", "percentile", -1),
-        ("reorder-bm25", "b", -1),
-        ("reorder-dense", "documents", 0),
-    ],
-)
-def test_numbers_without_meaning_are_refused(name, field, value):
-    with pytest.raises(UsageError, match=field):
-        load_strategy(name)(**{field: value})
-
-
 LIKELIHOOD = {"likelihood": lambda prefix, text: [-1.0] * estimate_tokens(text)}
 SCORED = {
     "selective-context": ({"units": "documents", "documents": 40}, LIKELIHOOD),

@@ -225,16 +225,6 @@ def t5(tiny_folder: Callable[..., Path], tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_it_writes_the_same_for_the_same_text(t5, opened):
-    model = opened(Seq2Seq, t5)
-    first = await model.write("Who signed the treaty?", max_tokens=5)
-    assert isinstance(first, str)
-    assert await model.write("Who signed the treaty?", max_tokens=5) == first
-    # Text after what is read has no effect.
-    short = await model.write("Who signed", read_tokens=2, max_tokens=5)
-    assert await model.write("Who signed the treaty of 1932?", read_tokens=2, max_tokens=5) == short
-
-
 async def test_the_end_of_a_text_is_read_however_long_the_text(t5, opened):
     model = opened(Seq2Seq, t5)
     read: list[str] = []

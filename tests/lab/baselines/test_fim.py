@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.events import Pruned, Scored
+from colligate.core.events import Pruned
 from colligate.documents.tokens import estimate_tokens
 from colligate.lab.baselines.fim import FiM, place_in_u_shape
 from support.documents import make_all
@@ -46,11 +46,6 @@ async def test_the_bias_of_places_is_taken_off(dummies, ask):
     assert not run.warnings
 
 
-async def test_rank_alone_puts_the_best_first(ask):
-    _, _, model = await ask(FiM(how="rank"), QUESTION, documents(), attention=biased)
-    assert titles(model.calls[0].prompt) == ["gold", "silver", "copper", "iron", "clay"]
-
-
 async def test_a_dummy_is_as_long_as_its_document_and_says_nothing(ask):
     prompts = []
 
@@ -66,13 +61,6 @@ async def test_a_dummy_is_as_long_as_its_document_and_says_nothing(ask):
     assert dummy.endswith(f"Question: {QUESTION}")
     for (a, b), (c, d) in zip(spans, places, strict=True):
         assert abs(estimate_tokens(true[a:b]) - estimate_tokens(dummy[c:d])) <= 2
-
-
-async def test_u_shape_alone_needs_no_attention(ask):
-    _, run, model = await ask(FiM(how="u-shape"), "Where does the clay lie?", documents())
-    assert titles(model.calls[0].prompt)[0] == "clay"
-    assert not run.warnings
-    assert [e.signal for _, e in run.trace.events if isinstance(e, Scored)] == ["bm25"]
 
 
 async def test_without_attention_it_says_what_it_ranked_by(ask):

@@ -76,16 +76,6 @@ async def test_a_better_document_keeps_more(ask):
     assert [e.span.document_id for e in answer.evidence] == ["treaty", "weather", "cattle"]
 
 
-async def test_the_order_given_can_be_kept(ask):
-    _, _, model = await ask(
-        LongLLMLingua(order="given", extra=1000),
-        QUESTION,
-        make_all(TEXTS),
-        likelihood=Scorer(),
-    )
-    assert list(shown_in(model)) == list(TEXTS)
-
-
 async def test_blocks_are_scored_after_what_was_kept_before(ask):
     scorer = Scorer()
     await ask(

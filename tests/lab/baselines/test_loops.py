@@ -71,21 +71,6 @@ async def test_ircot_replaces_the_passages_or_keeps_them_all(make_run, sources):
         assert ("film of 1971" in second) == kept
 
 
-@pytest.mark.parametrize("sentence", ["", "Ada Mercer."])
-async def test_ircot_ends_at_silence_and_at_a_sentence_that_comes_again(
-    make_run, sources, sentence
-):
-    run, model = make_run(sources, read_after("Ada Mercer.", sentence))
-    await IRCoT(mode="sparse").answer(QUESTION, run)
-    assert len(model.calls) == 3
-
-
-async def test_a_temperature_comes_with_a_seed(make_run, sources):
-    run, model = make_run(sources, read_after("So the answer is: x."))
-    await IRCoT(mode="sparse", temperature=0.3, seed=4).answer(QUESTION, run)
-    assert (model.calls[0].temperature, model.calls[0].seed) == (0.3, 4)
-
-
 async def test_the_budget_ends_the_rounds_and_leaves_room_for_the_answer(make_run, sources):
     wide = IRCoT(mode="sparse", iterations=50)
     run, model = make_run(
@@ -148,21 +133,6 @@ async def test_genground_grounds_its_guesses_and_reads_what_grounds_them(make_ru
     assert not deductions
 
 
-async def test_genground_keeps_the_guess_that_no_passage_grounds(make_run, sources):
-    deductions = [deduced("Who is Silver Harbour's director?", "Ingmar Holm."), deduced(QUESTION)]
-    made_up = grounded("Ada.", (1, "These words stand nowhere.", "Ada made it."))
-
-    def says(call):
-        if task_of(call.messages) == "genground.deduce":
-            return deductions.pop(0) if deductions else deduced(QUESTION)
-        return made_up
-
-    run, model = make_run(sources, play(says))
-    answer = await GenGround(mode="sparse").answer(QUESTION, run)
-    assert "Ingmar Holm." in model.calls[-1].prompt
-    assert "film" in shown(answer)  # nothing was grounded: the best that was found is read
-
-
 async def test_genground_goes_on_to_the_end_where_it_is_told_to(make_run, sources):
     def says(call):
         deduces = task_of(call.messages) == "genground.deduce"
@@ -206,12 +176,6 @@ async def test_the_agent_looks_even_where_it_would_answer_from_memory(make_run, 
     assert answer.found
 
 
-async def test_the_agent_ends_when_a_query_comes_again(make_run, sources):
-    run, model = make_run(sources, read_after(step("a", query="Lund"), step("b", query="Lund")))
-    await AgenticRAG(mode="sparse").answer(QUESTION, run)
-    assert len(model.calls) == 3
-
-
 async def test_the_agent_is_told_when_it_named_no_query(make_run, sources):
     replies = [step("a", query="Ada Mercer born"), step("b"), step("c", "answer")]
     run, model = make_run(sources, read_after(*replies))
@@ -247,16 +211,6 @@ async def test_flare_looks_up_the_sentence_without_what_it_is_unsure_of(make_run
     assert "The director was Ada Mercer." in model.calls[-1].prompt
     assert "Rosa" not in model.calls[-1].prompt
     assert answer.found
-
-
-async def test_flare_that_is_unsure_of_everything_looks_the_question_up(make_run, sources):
-    run, _ = make_run(
-        sources,
-        read_after("Rosa.", "Ada Mercer.", "DONE"),
-        likelihood=lambda prefix, continuation: [math.log(0.2)] * len(token_spans(continuation)),
-    )
-    await FLARE(mode="sparse").answer(QUESTION, run)
-    assert queries(run) == [QUESTION]
 
 
 async def test_flare_stops_after_its_rounds_and_tokens(make_run, sources):
@@ -326,12 +280,6 @@ async def test_metarag_plans_by_what_it_and_the_passages_know(
     # What the critic says comes from a model that read an answer: in tags of its own.
     assert "<log>\nFeedback: Name the country.\n</log>" in second[1].prompt
     assert ("Ada Mercer birthplace" in queries(run)) == looks_again
-
-
-async def test_metarag_asks_for_more_steps_where_the_reason_does_not_entail(make_run, sources):
-    run, model = make_run(sources, critic(True, True, entails=False), embedder=Alike())
-    await MetaRAG(mode="sparse", rounds=1).answer(QUESTION, run)
-    assert any("Reason in several steps" in call.prompt for call in model.calls)
 
 
 @pytest.mark.parametrize("said", ["It is not mentioned.", "a word " * 6])

@@ -8,8 +8,7 @@ from colligate.lab.baselines.meta_chunking import (
     merge_chunks,
 )
 from colligate.lab.baselines.token_scores import cut_runs
-from colligate.library.in_memory import InMemorySources
-from colligate.models import Capability, LabelOdds
+from colligate.models import LabelOdds
 from support.documents import make
 from support.prompts import bodies
 
@@ -47,46 +46,6 @@ async def test_a_chunk_ends_where_the_model_is_surprised_least(ask, reply):
     assert answer.citations[0].quote == "Otters sleep afloat."
 
 
-def test_it_needs_what_its_way_of_cutting_asks_for():
-    needs = {how: MetaChunking(how=how).needs.required for how in ("ppl", "msp")}
-    assert needs["ppl"] == {Capability.CHAT, Capability.LIKELIHOOD}
-    assert needs["msp"] == {Capability.CHAT, Capability.LABELS}
-
-
-async def test_small_chunks_are_merged(ask):
-    _, _, model = await ask(MetaChunking(words=100), QUESTION, [otters()], likelihood=likelihood)
-    assert bodies(model.calls[0].prompt) == [TEXT]
-
-
-async def test_a_high_threshold_cuts_nowhere(ask):
-    _, _, model = await ask(
-        MetaChunking(words=1, threshold=9), QUESTION, [otters()], likelihood=likelihood
-    )
-    assert bodies(model.calls[0].prompt) == [TEXT]
-
-
-async def test_the_best_k_or_what_the_budget_holds(make_run, reply):
-    for limit in ({"k": 1, "budget": None}, {"budget": 20}):
-        async with InMemorySources([otters()]) as sources:
-            run, model = make_run(sources, [reply()], likelihood=likelihood)
-            await MetaChunking(words=10, **limit).answer(QUESTION, run)
-        assert bodies(model.calls[0].prompt) == [" ".join(SENTENCES[:3])]
-
-
-async def test_chunks_are_worked_out_once(make_run, reply):
-    async with InMemorySources([otters()]) as sources:
-        run, _ = make_run(sources, [reply()], likelihood=likelihood)
-        await MetaChunking().answer(QUESTION, run)
-        again, _ = make_run(sources, [reply()], likelihood=likelihood)
-        again.store = run.store
-        await MetaChunking().answer("Do bridges rust?", again)
-        other, _ = make_run(sources, [reply()], likelihood=likelihood)
-        other.store = run.store
-        await MetaChunking(threshold=0.1).answer(QUESTION, other)
-    assert again.meter.report().scoring_passes == 0
-    assert other.meter.report().scoring_passes == 1
-
-
 async def test_the_margin_of_two_answers_says_what_belongs_together(ask):
     def labels(messages, names, forced):
         assert (list(names), forced) == (["1", "2"], "")
@@ -114,11 +73,6 @@ def test_a_shallow_minimum_is_none_under_a_threshold():
     assert find_minima([3.0, 2.8, 3.1], 0.5) == []
     assert find_minima([3.0, 2.8, 3.4], 0.5) == [1]
     assert find_minima([3.0, 2.8, 2.8], 0.5) == []
-
-
-def test_the_first_and_the_last_are_no_minima():
-    assert find_minima([1, 2, 1]) == []
-    assert find_minima([]) == []
 
 
 @given(st.integers(0, 30), st.data())

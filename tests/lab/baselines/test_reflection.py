@@ -56,13 +56,6 @@ def test_what_the_model_does_not_judge_is_nothing():
     assert judge_steps("", [], MARKS).likely == 0.0
 
 
-def test_more_is_wanted_where_a_segment_ends_with_the_odds_of_it():
-    odds = dict(zip(MORE, (0.2, 0.5, 0.1), strict=True))
-    wanted = judge_steps("In Lund.", [step(WORD), step(MARKS["[No Retrieval]"], **odds)], MARKS)
-    assert wanted.more == pytest.approx(0.3 / 0.8)
-    assert judge_steps("In Lund.", [step(WORD, **odds)], MARKS).more == 0.0  # it ended otherwise
-
-
 async def test_a_model_without_such_tokens_is_refused(tiny_folder):
     model = ReflectiveModel(str(tiny_folder("llama")))
     with pytest.raises(WeightsUnavailable, match="selfrag"):

@@ -32,11 +32,6 @@ async def test_what_could_be_guessed_is_left_out(level, ask):
     assert body == "noon day rain Anna Keller signed treaty old hall"
 
 
-async def test_of_sentences_the_least_informative_goes(ask):
-    (body,) = await shown(ask, level="sentence", reduce=0.5)
-    assert body == "Anna Keller signed the treaty in the old hall."
-
-
 async def test_each_sentence_is_scored_from_its_own_beginning(ask):
     pairs = []
 

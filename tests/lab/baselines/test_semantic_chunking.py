@@ -1,7 +1,6 @@
 import numpy as np
 
 from colligate.lab.baselines.semantic_chunking import SemanticChunking
-from colligate.library.in_memory import InMemorySources
 from support.documents import make
 from support.prompts import bodies
 
@@ -54,12 +53,3 @@ async def test_meaning_cuts_where_the_subject_changes(ask):
     assert "Otters" not in first
     joined = " ".join(sorted(bodies(model.calls[0].prompt), key=PLAIN.index))
     assert joined == PLAIN
-
-
-async def test_no_chunk_is_longer_than_asked(make_run, reply):
-    for how in ("structure", "meaning"):
-        async with InMemorySources([notes(PLAIN)]) as sources:
-            run, model = make_run(sources, [reply()], embedder=BySubject())
-            await SemanticChunking(how=how, tokens=12).answer(QUESTION, run)
-        assert all(len(body.split()) <= 12 for body in bodies(model.calls[0].prompt))
-        assert len(bodies(model.calls[0].prompt)) >= 3

@@ -41,13 +41,6 @@ def score(make_run):
     return score
 
 
-async def test_each_token_has_its_place_and_its_number(make_run):
-    async with InMemorySources([]) as sources:
-        run, _ = make_run(sources, likelihood=by_place)
-        (tokens,) = await score_tokens(run, [("before", "two words")])
-    assert [(t.start, t.end, t.logprob) for t in tokens] == [(0, 3, -1), (4, 9, -2)]
-
-
 async def test_a_model_whose_tokens_have_no_places_is_refused(make_run):
     async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=lambda prefix, text: [-1.0])
@@ -70,21 +63,6 @@ async def test_a_long_text_is_scored_in_parts_each_after_what_comes_before(score
     assert all(TEXT.index(text) == TEXT.index(before) + len(before) for before, text in seen[1:])
     assert all(before for before, _ in seen[1:])
     assert [TEXT[row[0].start : row[-1].end] for row in rows] == [TEXT[a:b] for a, b in CUTS]
-
-
-async def test_a_stretch_that_nearly_fills_the_window_is_scored_with_less_before_it(score):
-    long = "They swim " * 8
-    text = f"One two. Three four. {long}"
-    cuts = [(0, 8), (9, 20), (21, len(text) - 1)]
-    rows, seen = await score(text, cuts, context_tokens=28)  # 10 before, 10 scored
-    assert [pair for pair in seen if pair[1].strip() == long.strip()] == [
-        ("Three four. ", long[:-1])
-    ]
-    assert len(rows[-1]) == 16
-
-
-async def test_nothing_is_asked_of_an_empty_text(score):
-    assert await score("", []) == ([], [])
 
 
 # Words

@@ -23,10 +23,3 @@ async def test_what_was_found_is_looked_up_in_turn(ask):
     searches = [e for _, e in run.trace.events if isinstance(e, Retrieved)]
     assert [e.query for e in searches] == [QUESTION, "anthem\n" + documents()[0].text]
     assert [e.reason for e in answer.evidence] == ["found for the question", "found for anthem"]
-
-
-async def test_each_passage_is_read_once(ask):
-    _, _, model = await ask(
-        TwoHop(k=3, mode="sparse"), "Orlov, Birch Lane, the anthem", documents()
-    )
-    assert sorted(titles(model.calls[0].prompt)) == ["anthem", "birch", "orlov"]

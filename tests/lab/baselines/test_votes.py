@@ -68,19 +68,6 @@ async def test_the_helpers_parts_are_read_in_every_order(make_run, sources):
     assert len(asked_for(model, "read_on")) == 4 + 4 + 1 + 1
 
 
-async def test_a_useless_part_ends_its_orders(make_run, sources):
-    run, model = make_run(sources, agents(ids=[2, 3], useless=["Ada Mercer was born"]))
-    await TreeOfAgents(agents=4).answer(QUESTION, run)
-    # 1 and 4: part 2 is useless at the beginning, and again after part 3.
-    assert len(asked_for(model, "read_on")) == 3 + 3 + 1 + 1
-
-
-async def test_no_more_helpers_than_allowed(make_run, sources):
-    run, model = make_run(sources, agents(ids=[1, 2, 3, 4]))
-    await TreeOfAgents(agents=4, helpers=1).answer(QUESTION, run)
-    assert len(asked_for(model, "read_on")) == 4
-
-
 async def test_an_order_knows_what_its_beginning_gave_and_no_other(make_run, sources):
     run, model = make_run(sources, agents(ids=[2, 3]))
     await TreeOfAgents(agents=4).answer(QUESTION, run)
@@ -144,13 +131,6 @@ async def test_main_rag_keeps_what_reaches_the_mean_best_first(make_run, sources
     assert [len(passages_in(call.prompt)) for call in model.calls[:4]] == [1] * 4
 
 
-async def test_main_rag_lowers_its_bar_by_deviations(make_run, sources):
-    labels = judged(film=0.7, boats=0.9, cathedral=0.1, notes=0.05)
-    run, _ = make_run(sources, play("Sweden."), labels=labels)
-    answer = await MAINRAG(units="documents", n=1).answer(QUESTION, run)
-    assert shown(answer) == ["mercer", "film", "lund"]
-
-
 @pytest.mark.parametrize("first", [True, False])
 async def test_main_rag_judges_the_others_where_one_document_fits_no_prompt(make_run, first):
     long = {"long": "# Boats\n\n" + "\n\n".join(f"Boat number {n} sailed." for n in range(900))}
@@ -204,13 +184,6 @@ def sentences(*lines):
 LINES = (("director", "Ada Mercer did."), ("born", "In Lund."), ("town", "In Sweden."))
 
 
-async def test_self_rag_reads_the_passage_of_the_best_sentence(make_run, sources):
-    labels = reflecting(relevant=["born", "town"], supported=["town"])
-    run, _ = make_run(sources, sentences(*LINES), likelihood=even, labels=labels)
-    answer = await SelfRAG(mode="sparse").answer("Lund, Ada Mercer, Silver Harbour?", run)
-    assert shown(answer) == ["lund"]
-
-
 async def test_self_rag_weighs_how_likely_its_sentence_is(make_run, sources):
     def likelihood(prefix, continuation):
         return [-0.1 if "Mercer did" in continuation else -5.0]
@@ -258,16 +231,6 @@ async def test_self_rag_weighs_support_and_utility(
     judge = odds_of("In Sweden.", labels, worse, better)
     run, _ = make_run(sources, sentences(*LINES), likelihood=even, labels=judge)
     assert shown(await strategy.answer("Ada Mercer, Silver Harbour, Lund?", run)) != ["lund"]
-
-
-async def test_self_rag_goes_on_in_beams(make_run, sources):
-    run, model = make_run(sources, sentences(*LINES), likelihood=even, labels=reflecting())
-    answer = await SelfRAG(mode="sparse", depth=3, beam=1).answer(
-        "Lund, Ada Mercer, Silver Harbour?", run
-    )
-    assert sorted(shown(answer)) == ["film", "lund", "mercer"]
-    written = model.calls[-1].prompt.split("<log>")[1]
-    assert all(line in written for _, line in LINES)
 
 
 @pytest.mark.parametrize(("more", "bonus", "sentences_"), [(0.1, 0.0, 1), (0.1, 0.2, 3)])

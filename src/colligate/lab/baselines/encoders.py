@@ -200,8 +200,8 @@ def extract_answer(question: str, context: str, tokenizer: Any, model: Any) -> s
     for ids, encoding in zip(windows["input_ids"], windows.encodings, strict=True):
         logits = model(input_ids=torch.tensor([ids], device=model.device))
         allowed = torch.tensor([part == 1 for part in encoding.sequence_ids])
-        ends = (each[0].double().cpu() for each in (logits.start_logits, logits.end_logits))
-        odds, first, last, none = find_best_span(*ends, allowed)
+        starts, ends = (each[0].double().cpu() for each in (logits.start_logits, logits.end_logits))
+        odds, first, last, none = find_best_span(starts, ends, allowed)
         no_answer = min(no_answer, none)
         if odds > best[0]:
             # Whole words, though the span is in tokens.

@@ -17,26 +17,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.prompts import (
-    build_messages,
     enclose,
     escape,
     parse_sentence,
-    render_passages,
-    render_question,
 )
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
-from colligate.lab.baselines.shared import Lookup, LookupMethod, write_step
+from colligate.lab.baselines.shared import Lookup, LookupMethod, make_prompt, write_step
 from colligate.lab.baselines.token_scores import score_tokens
-from colligate.models import Capability, Message, Role
+from colligate.models import Capability, Role
 from colligate.readers.lookup import reserve_for_answer
 
 
@@ -69,47 +65,50 @@ class FLARE(LookupMethod):
     async def answer(self, question: str, run: Run) -> Answer:
         """Write and look up in turn, then read."""
         found = self.look_up(run)
-        text = _Text()
+        said: list[str] = []
         if await found.possible():
-            with reserve_for_answer(run, lambda: text.sentences or found.passages):
-                await self._write(question, text, found)
+            with reserve_for_answer(run, lambda: said or found.passages):
+                await self._write(question, said, found)
         if not found.passages:
             # Nothing was unsure, but without passages nothing can be cited.
-            await found.search(f"{question} {text}".strip())
-        notes = text.render() if text.sentences else ""
+            await found.search(" ".join([question, *said]))
+        notes = _render(said) if said else ""
         shown = found.by_turns(self.paragraphs)
         return await run.read(question, shown, form=self.form, notes=notes)
 
-    async def _write(self, question: str, text: _Text, found: Lookup) -> None:
-        """Add sentences to the text until it is complete."""
+    async def _write(self, question: str, said: list[str], found: Lookup) -> None:
+        """Add sentences to what is said until it is complete."""
         reader = found.run.model(Role.READER)
         for _ in range(self.rounds):
-            if text.sentences and await reader.count_tokens(str(text)) >= self.tokens:
+            if said and await reader.count_tokens(" ".join(said)) >= self.tokens:
                 return
-            sentence = await self._write_sentence(question, text, [], found.run)
+            sentence = await self._write_sentence(question, said, [], found.run)
             if not sentence:
                 return
-            sure, unmasked = await self._mask(question, text, sentence, found.run)
+            sure, unmasked = await self._mask(question, said, sentence, found.run)
             if not sure:
                 query = unmasked if _WORD.search(unmasked) else question
                 found.run.emit(Noted(f"unsure of “{sentence}”: looked up as “{query}”"))
                 if passages := await found.search(query):
-                    sentence = await self._write_sentence(question, text, passages, found.run)
-            if not sentence or sentence in text.sentences:
+                    sentence = await self._write_sentence(question, said, passages, found.run)
+            if not sentence or sentence in said:
                 return
-            text.sentences.append(sentence)
+            said.append(sentence)
 
     async def _write_sentence(
-        self, question: str, text: _Text, passages: Sequence[Passage], run: Run
+        self, question: str, said: Sequence[str], passages: Sequence[Passage], run: Run
     ) -> str:
         """Return the next sentence, from passages or from memory; "" if the text is complete."""
-        prompt = partial(_messages, question, text.render())
+        instruction = _FROM_PASSAGES if passages else _ALONE
+        prompt = make_prompt(instruction, question, _render(said))
         sentence = parse_sentence(await write_step(passages, prompt, run, self.look_ahead)).thought
         return "" if _DONE.fullmatch(sentence) else sentence
 
-    async def _mask(self, question: str, text: _Text, sentence: str, run: Run) -> tuple[bool, str]:
+    async def _mask(
+        self, question: str, said: Sequence[str], sentence: str, run: Run
+    ) -> tuple[bool, str]:
         """Return whether every token of a sentence is likely, and the sentence less the others."""
-        before = escape(f"Question: {question.strip()}\nAnswer: {text}".rstrip())
+        before = escape(f"Question: {question.strip()}\nAnswer: {' '.join(said)}".rstrip())
         continuation = f" {sentence}"
         (tokens,) = await score_tokens(run, [(before, continuation)])
         unlikely = [token for token in tokens if math.exp(token.logprob) <= self.threshold]
@@ -118,17 +117,8 @@ class FLARE(LookupMethod):
         return not unlikely, " ".join("".join(left).split())
 
 
-@dataclass
-class _Text:
-    """The answer as far as it is written."""
-
-    sentences: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return " ".join(self.sentences)
-
-    def render(self) -> str:
-        return enclose("log", str(self) or "Nothing is written yet.")
+def _render(said: Sequence[str]) -> str:
+    return enclose("log", " ".join(said) or "Nothing is written yet.")
 
 
 _ALONE = """\
@@ -146,10 +136,3 @@ write DONE and nothing else."""
 
 _DONE = re.compile(r"\W*DONE\W*", re.IGNORECASE)
 _WORD = re.compile(r"\w")
-
-
-def _messages(question: str, text: str, passages: Sequence[Passage]) -> list[Message]:
-    asked = render_question(question)
-    if not passages:
-        return build_messages(_ALONE, asked, text)
-    return build_messages(_FROM_PASSAGES, render_passages(passages), asked, text)

@@ -19,14 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 from pydantic import Field
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.prompts import build_messages, enclose, render_passages, render_question
+from colligate.core.prompts import build_messages, enclose, render_question
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
@@ -36,8 +35,8 @@ from colligate.lab.baselines.shared import (
     StepReply,
     ask_step,
     find_grounds,
+    make_prompt,
 )
-from colligate.models import Message
 from colligate.readers.citing import Statement, locate_statements
 from colligate.readers.lookup import reserve_for_answer, try_structured
 
@@ -114,11 +113,12 @@ class GenGround(LookupMethod):
         self, asked: Deduced, passages: Sequence[Passage], history: _History, run: Run
     ) -> str:
         """Return the answer revised by the first batch that has words for it; "" if none has."""
+        guessed = enclose("log", f"Guess: {asked.answer or 'none'}")
         for start in range(0, len(passages), self.batch):
             batch = passages[start : start + self.batch]
             reply = await ask_step(
                 batch,
-                partial(_ground_messages, asked),
+                make_prompt(_GROUND, asked.subquestion, guessed),
                 Grounded,
                 run,
                 max_tokens=self.ground_tokens,
@@ -177,12 +177,6 @@ class Grounded(StepReply):
 
     statements: list[Statement] = Field(default_factory=list, json_schema_extra={"maxItems": 1})
     answer: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})
-
-
-def _ground_messages(asked: Deduced, passages: Sequence[Passage]) -> list[Message]:
-    guessed = enclose("log", f"Guess: {asked.answer or 'none'}")
-    question = render_question(asked.subquestion)
-    return build_messages(_GROUND, render_passages(passages), question, guessed)
 
 
 def _shorten(text: str) -> str:

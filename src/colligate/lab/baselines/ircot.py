@@ -15,23 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.fit import Room
 from colligate.core.prompts import (
-    build_messages,
     parse_sentence,
-    render_passages,
-    render_question,
     render_thoughts,
 )
 from colligate.core.run import Run
 from colligate.core.strategy import Calls
 from colligate.documents import Passage
-from colligate.lab.baselines.shared import Lookup, LookupMethod, fit_prompt
-from colligate.models import Message
+from colligate.lab.baselines.shared import Lookup, LookupMethod, fit_prompt, make_prompt
 from colligate.readers.lookup import reserve_for_answer
 
 
@@ -97,7 +92,8 @@ class IRCoT(LookupMethod):
         self, question: str, passages: Sequence[Passage], thoughts: Sequence[str], run: Run
     ) -> tuple[str, bool]:
         """Return the next sentence, and whether it gives the answer."""
-        prompt = partial(_messages, question, thoughts)
+        known = render_thoughts(thoughts) if thoughts else ""
+        prompt = make_prompt(_THINK, question, known)
         reply = await run.chat(
             await fit_prompt(passages, prompt, run, Room(self.sentence_tokens)),
             max_tokens=self.sentence_tokens,
@@ -117,12 +113,3 @@ Write the next sentence of the reasoning, and that one sentence alone. When the 
 thoughts so far give the answer, write "So the answer is: " and the answer."""
 
 _LONGEST = 600  # characters of a sentence
-
-
-def _messages(question: str, thoughts: Sequence[str], passages: Sequence[Passage]) -> list[Message]:
-    return build_messages(
-        _THINK,
-        render_passages(passages),
-        render_question(question),
-        render_thoughts(thoughts) if thoughts else "",
-    )

@@ -22,12 +22,12 @@ from typing import ClassVar
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.events import Noted, Pruned, Scored
-from colligate.core.prompts import build_messages, enclose, render_passages, render_question
+from colligate.core.prompts import enclose
 from colligate.core.run import Run, Shown
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.errors import ContextTooSmall
-from colligate.lab.baselines.shared import DocumentMethod
+from colligate.lab.baselines.shared import DocumentMethod, make_prompt
 from colligate.models import Capability, Role
 from colligate.readers.lookup import reserve_for_answer
 
@@ -80,10 +80,9 @@ class MAINRAG(DocumentMethod):
 
     async def _score(self, question: str, passage: Passage, run: Run) -> float:
         """Return s_i: the log-odds that a document helps with the question."""
-        shown, asked = render_passages([passage]), render_question(question)
-        predict = build_messages(_PREDICT, shown, asked)
+        predict = make_prompt(_PREDICT, question)([passage])
         reply = await run.chat(predict, role=Role.WORKER, max_tokens=self.prediction_tokens)
-        judge = build_messages(_JUDGE, shown, asked, enclose("log", reply.text.strip()))
+        judge = make_prompt(_JUDGE, question, enclose("log", reply.text.strip()))([passage])
         odds = (await run.labels(judge, _LABELS)).odds
         yes, no = (math.log(max(_LEAST, odds[label])) for label in _LABELS)
         return yes - no

@@ -14,14 +14,11 @@ Perception", 2024:
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.events import Noted
 from colligate.core.prompts import build_messages, enclose
 from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
@@ -41,8 +38,7 @@ class MetaChunking(ChunkMethod):
     """Documents cut where a small model sees a thought end; the best chunks are read.
 
     The best chunks are read: as many as `budget` tokens of the reader hold (LongRefiner), or the
-    best `k` (RDR2: `k=5 budget=none threshold=0`). The chunks of a document are computed once and
-    stored.
+    best `k` (RDR2: `k=5 budget=none threshold=0`).
 
     Attributes:
         how: cut after sentences that are easier to predict than their neighbours (ppl), or where
@@ -81,22 +77,14 @@ class MetaChunking(ChunkMethod):
         scorer = run.model(Role.SCORER)
         with reserve_for_answer(run, lambda: self._asked in scorer.capabilities):
             for document in documents:  # one after the other: they share one scorer
-                chunks += await self._chunk(document, run)
+                for start, end in await self._cut(document, run):
+                    chunks.append(document.passage(document.span(start, end)))
         cut = {chunk.document_id for chunk in chunks}
         for document in documents:
             if document.id not in cut:  # the budget ended the scores
                 spans = await asyncio.to_thread(Structural(), document)
                 chunks += [document.passage(span) for span in spans]
         return await self.read_best(question, chunks, run, self.k)
-
-    async def _chunk(self, document: Document, run: Run) -> list[Passage]:
-        """Return the chunks of a document, from the store if they are there."""
-        key = self._hash(document, run)
-        places = await asyncio.to_thread(run.store.get, key)
-        if places is None:
-            places = await self._cut(document, run)
-            await asyncio.to_thread(run.store.put, key, places, [document.id])
-        return [document.passage(document.span(start, end)) for start, end in places]
 
     async def _cut(self, document: Document, run: Run) -> list[tuple[int, int]]:
         """Return the chunks of a document as half-open ranges of its text."""
@@ -108,8 +96,6 @@ class MetaChunking(ChunkMethod):
             surprise = [-sum(token.logprob for token in row) / max(1, len(row)) for row in rows]
             found = cut_runs(len(sentences), find_minima(surprise, self.threshold))
         else:
-            if len(sentences) > _MANY:
-                run.emit(Noted(f"{document.title}: {len(sentences):,} sentences, a call for each"))
             found = await _sample_margins(document.text, sentences, run)
         sizes = [len(word_spans(document.text[start:end])) for start, end in sentences]
         return [
@@ -117,18 +103,10 @@ class MetaChunking(ChunkMethod):
             for first, stop in merge_chunks(found, sizes, self.words)
         ]
 
-    def _hash(self, document: Document, run: Run) -> str:
-        """Return the SHA-256 of what the chunks depend on."""
-        model = run.model(Role.SCORER)
-        version = str(getattr(model, "version", ""))
-        what = [model.name, version, document.digest, self.how, self.threshold, self.words]
-        return hashlib.sha256(json.dumps(["meta-chunking", *what]).encode()).hexdigest()
-
 
 # Perplexity chunking
 
 _LONGEST = 512  # words, here estimated tokens, of a sentence: a longer one is cut
-_MANY = 300  # calls that are reported before they are made
 
 
 def _split(document: Document) -> list[tuple[int, int]]:

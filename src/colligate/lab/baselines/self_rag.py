@@ -21,31 +21,23 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, ClassVar
+from functools import cached_property, lru_cache
+from importlib import import_module
+from typing import ClassVar
 
-from colligate.concurrency import Threads, gather
+from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.prompts import (
-    build_messages,
-    enclose,
-    escape,
-    parse_sentence,
-    render_passages,
-    render_question,
-)
+from colligate.core.prompts import enclose, escape, parse_sentence
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import WeightsUnavailable
-from colligate.lab.baselines.shared import LookupMethod
+from colligate.lab.baselines.encoders import TransformersModel
+from colligate.lab.baselines.shared import LookupMethod, make_prompt, meter_passes
 from colligate.models import Capability, Message, Role, Usage
 from colligate.models.base import blunt
-from colligate.models.hf.loading import HFTokenizer, find_source, load_tokenizer, read_sizes
-from colligate.models.hf.runtime import Runtime
-from colligate.models.prompts import Prompts
 from colligate.readers.lookup import reserve_for_answer
 from colligate.strategies.direct import Direct
 
@@ -54,13 +46,10 @@ from colligate.strategies.direct import Direct
 class SelfRAG(LookupMethod):
     """One sentence from each passage, scored by the model's own judgements; the best beam stays.
 
-    The reader answers from the passages of the best beam, in their order, with its sentences as
-    notes. `reflection` takes a model with reflection tokens, `selfrag/selfrag_llama2_7b`, and needs
-    the extra `local`. Without it the scorer judges, and the warnings report it.
-
-    Something is looked up where the odds of it plus `bonus` exceed `threshold`: after each
-    sentence, and with `always_retrieve` off before the first, without which the answer is given
-    from memory and cites nothing.
+    `reflection` takes a model with reflection tokens, `selfrag/selfrag_llama2_7b`, and needs the
+    extra `local`; without it the scorer judges, with a warning. Something is looked up where the
+    odds of it plus `bonus` exceed `threshold`: after each sentence, and with `always_retrieve` off
+    before the first, without which the answer is given from memory and cites nothing.
 
     Attributes:
         k: passages of the search; each continues the answer
@@ -110,10 +99,8 @@ class SelfRAG(LookupMethod):
             run.warn(f"self-rag has no model with reflection tokens: {scorer} judges in words")
         if not self.always_retrieve and not await self._wants_retrieval(question, run):
             return await Direct(form=self.form).answer(question, run)
-        found = self.look_up(run)
-        passages = await found.search(question)
-        best = _Beam()
-        if passages:
+        found, best = self.look_up(run), _Beam()
+        if passages := await found.search(question):
             with reserve_for_answer(run, lambda: passages):
                 best = await self._search_beams(question, passages, run)
         # If no sentence was written, only the search is left to read.
@@ -126,9 +113,8 @@ class SelfRAG(LookupMethod):
     async def _wants_retrieval(self, question: str, run: Run) -> bool:
         """Return whether the odds of "retrieve" are high enough."""
         if self.reflection is not None:
-            began = time.perf_counter()
-            odds = await get_reflective_model(self.reflection).wants_retrieval(question)
-            _meter(self.reflection, Usage(estimate_tokens(question)), began, run)
+            with meter_passes(self.reflection, run):
+                odds = await get_reflective_model(self.reflection).wants_retrieval(question)
         else:
             odds = (await run.labels(_messages(_RETRIEVE, question), _YES_NO)).odds["Yes"]
         run.emit(Noted(f"retrieval is worth it with odds of {odds:.2f}"))
@@ -166,26 +152,27 @@ class SelfRAG(LookupMethod):
 
     async def _grow(self, question: str, beam: _Beam, passage: Passage, run: Run) -> _Beam:
         """Add a sentence from a passage; return the beam itself if it is complete."""
-        sentence, score, more = await self._continue(question, beam, passage, run)
+        made = await self._continue(question, beam, passage, run)
+        sentence, score = made.text, self._score(made)
         if not sentence or sentence.strip(" .").upper() == "DONE" or sentence in beam.sentences:
             return beam
         if beam.sentences:  # two negative scores must not make a good one
             score = max(0.0, beam.score) * max(0.0, score)
-        return _Beam((*beam.sentences, sentence), (*beam.passages, passage), score, more)
+        return _Beam((*beam.sentences, sentence), (*beam.passages, passage), score, made.more)
 
     # 3. Critique
 
     async def _continue(
         self, question: str, beam: _Beam, passage: Passage, run: Run
-    ) -> tuple[str, float, float]:
-        """Return the next sentence from a passage, its score f(y, d), and the odds of more."""
+    ) -> ReflectedText:
+        """Return the next sentence from a passage, judged."""
         if self.reflection is not None:
             return await self._reflect(self.reflection, question, beam, passage, run)
         messages = _messages(_CONTINUE, question, passage, beam.text)
         reply = await run.chat(messages, max_tokens=self.segment_tokens)
         sentence = parse_sentence(reply.text).thought
         if not sentence:
-            return "", 0.0, 0.0
+            return ReflectedText("")
         before = f"{passage.text.strip()}\n\nQuestion: {question.strip()}\n"
         before = escape(f"{before}Answer: {beam.text}")
         logprobs = (await run.likelihoods([(before.rstrip(), f" {sentence}")]))[0]
@@ -194,27 +181,31 @@ class SelfRAG(LookupMethod):
         relevant = await run.labels(_messages(_RELEVANT, question, passage), _YES_NO)
         supported = await run.labels(_messages(_SUPPORTED, question, passage, sentence), _SUPPORT)
         useful = await run.labels(_messages(_USEFUL, question, said=said), _UTILITY)
-        judged = relevant.odds["Yes"], rate_support(supported.odds), rate_utility(useful.odds)
-        return sentence, self._score(likely, *judged), 0.0
+        support = _weigh(supported.odds, _SUPPORT, SUPPORT_WEIGHTS)
+        utility = _weigh(useful.odds, _UTILITY, UTILITY_WEIGHTS)
+        return ReflectedText(sentence, likely, relevant.odds["Yes"], support, utility)
 
     async def _reflect(
         self, name: str, question: str, beam: _Beam, passage: Passage, run: Run
-    ) -> tuple[str, float, float]:
+    ) -> ReflectedText:
         """Do the same by a model with reflection tokens."""
         text = f"{passage.title}\n{passage.text.strip()}"
         most = estimate_tokens(question + text + beam.text) + self.segment_tokens
         async with run.tokens.hold(most):
             began = time.perf_counter()
-            made = await get_reflective_model(name).continue_answer(
-                question, text, beam.text, self.segment_tokens
+            model = get_reflective_model(name)
+            made = await model.continue_answer(question, text, beam.text, self.segment_tokens)
+            seconds, usage = (
+                time.perf_counter() - began,
+                Usage(made.input_tokens, made.output_tokens),
             )
-            _meter(name, Usage(made.input_tokens, made.output_tokens), began, run)
-        score = self._score(made.likely, made.relevant, made.supported, made.useful)
-        return made.text, score, made.more
+            run.meter.scoring(Role.SCORER, name, passes=1, seconds=seconds, usage=usage)
+        return made
 
-    def _score(self, likely: float, relevant: float, supported: float, useful: float) -> float:
-        judged = self.relevance * relevant + self.support * supported + self.utility * useful
-        return likely + judged
+    def _score(self, made: ReflectedText) -> float:
+        """Return f(y, d)."""
+        judged = self.relevance * made.relevant + self.support * made.supported
+        return made.likely + judged + self.utility * made.useful
 
 
 @dataclass(frozen=True)
@@ -232,23 +223,6 @@ class _Beam:
     @property
     def text(self) -> str:
         return " ".join(self.sentences)
-
-
-def _meter(name: str, usage: Usage, began: float, run: Run) -> None:
-    seconds = time.perf_counter() - began
-    run.meter.scoring(Role.SCORER, name, passes=1, seconds=seconds, usage=usage)
-
-
-def rate_support(odds: Mapping[str, float]) -> float:
-    """Return s_sup in [0, 1]: how far a sentence is supported."""
-    return odds["Fully"] + 0.5 * odds["Partially"]
-
-
-def rate_utility(odds: Mapping[str, float]) -> float:
-    """Return s_use in [-1, 1]: how useful an answer is."""
-    return sum(
-        weight * odds[label] for weight, label in zip(UTILITY_WEIGHTS, _UTILITY, strict=True)
-    )
 
 
 # The prompts: writing, and the reflection tokens as questions
@@ -288,13 +262,8 @@ _UTILITY = ("1", "2", "3", "4", "5")
 def _messages(
     instruction: str, question: str, passage: Passage | None = None, said: str = ""
 ) -> list[Message]:
-    log = enclose("log", said)
-    return build_messages(
-        instruction,
-        render_passages([passage]) if passage else "",
-        render_question(question),
-        f"Answer:\n{log}" if said else "",
-    )
+    answer = f"Answer:\n{enclose('log', said)}" if said else ""
+    return make_prompt(instruction, question, answer)([passage] if passage else [])
 
 
 # The model that the paper trained: it judges its text by reflection tokens that it writes. Prompt
@@ -305,6 +274,7 @@ RETRIEVAL = ("[Retrieval]", "[No Retrieval]")
 RELEVANCE = ("[Relevant]", "[Irrelevant]")
 SUPPORT = ("[Fully supported]", "[Partially supported]", "[No support / Contradictory]")
 UTILITY = tuple(f"[Utility:{number}]" for number in range(1, 6))
+SUPPORT_WEIGHTS = (1.0, 0.5, 0.0)
 UTILITY_WEIGHTS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 """Of the utilities 1 to 5, as in the paper."""
 _ENDS = (*RETRIEVAL, "[Continue to Use Evidence]")
@@ -312,7 +282,7 @@ _PARAGRAPH = ("<paragraph>", "</paragraph>")
 TOKENS = (*_ENDS, *RELEVANCE, *SUPPORT, *UTILITY, *_PARAGRAPH)
 """All the special tokens that such a model must have."""
 
-_WINDOW = 4096  # of Llama 2, if the model does not state its own
+_WINDOW = 4096  # of Llama 2
 
 
 @dataclass(frozen=True)
@@ -325,102 +295,90 @@ class ReflectedText:
     """
 
     text: str
-    likely: float
-    relevant: float
-    supported: float
-    useful: float
+    likely: float = 0.0
+    relevant: float = 0.0
+    supported: float = 0.0
+    useful: float = 0.0
     more: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
 
 
-class ReflectiveModel:
-    """A model trained as Self-RAG's, by folder or hub name, loaded at its first call."""
+class ReflectiveModel(TransformersModel):
+    """A model trained as Self-RAG's, by folder or hub name."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._threads = Threads(name)
-        self._loaded: tuple[Any, Prompts, Runtime, dict[str, int]] | None = None
+    auto_class = "AutoModelForCausalLM"
+    dtype = "auto"
+
+    @cached_property
+    def ids_of(self) -> Mapping[str, int]:
+        """The ids of the reflection tokens; WeightsUnavailable if the model does not have them."""
+        vocabulary: Mapping[str, int] = self.tokenizer.get_vocab()
+        if missing := [mark for mark in TOKENS if mark not in vocabulary]:
+            what, why = f"{self.name} is not a Self-RAG model", f"it has no token {missing[0]}"
+            hint = "use selfrag/selfrag_llama2_7b, or leave reflection out"
+            raise WeightsUnavailable(what, why, hint)
+        return {mark: vocabulary[mark] for mark in TOKENS}
 
     async def wants_retrieval(self, question: str) -> float:
-        """Return the share of [Retrieval] at the beginning of the answer, in [0, 1].
-
-        Raises:
-            MissingExtra: torch or transformers is not installed.
-            UnknownModel, WeightsUnavailable: there is no such model, or it has no such tokens.
-        """
-
-        def ask() -> float:
-            _, prompts, runtime, ids_of = self._load()
-            with runtime.inference():
-                _, logits = runtime.prefill(_encode_prompt(prompts, question, "", ids_of))
-                step = _choose_step(runtime.torch, logits, ids_of)
-            return _weigh(step.probabilities, RETRIEVAL, (1.0, 0.0))
-
-        return await self._threads.run(ask)
+        """Return the share of [Retrieval] at the beginning of the answer, in [0, 1]."""
+        return await self.run(self._ask_retrieval, question)
 
     async def continue_answer(
         self, question: str, passage: str, before: str, max_tokens: int
     ) -> ReflectedText:
         """Write greedily after a passage and the answer so far."""
-        return await self._threads.run(
-            partial(self._continue_answer, question, passage, before, max_tokens)
+        return await self.run(self._continue, question, passage, before, max_tokens)
+
+    def _ask_retrieval(self, question: str) -> float:
+        [step] = self._write(self._encode_prompt(question, ""), 1)
+        return _weigh(step.probabilities, RETRIEVAL, (1.0, 0.0))
+
+    def _continue(self, question: str, passage: str, before: str, most: int) -> ReflectedText:
+        ids, (opening, closing) = self._encode_prompt(question, before), _PARAGRAPH
+        shown = self._encode(passage)[: max(0, self.limit(_WINDOW) - len(ids) - most - 3)]
+        marks = self.ids_of[RETRIEVAL[0]], self.ids_of[opening], self.ids_of[closing]
+        ids += [*marks[:2], *shown, marks[2]]
+        steps = self._write(ids, most)
+        words = [step.token for step in steps if step.token not in self.ids_of.values()]
+        text = self.tokenizer.decode(words, skip_special_tokens=True)
+        return judge_steps(str(text).strip(), steps, self.ids_of, len(ids))
+
+    def _encode_prompt(self, question: str, before: str) -> list[int]:
+        """Encode the prompt, up to where a passage or the rest of the answer begins."""
+        text = f"### Instruction:\n{question.strip()}\n\n### Response:\n{before}"
+        first = self.tokenizer.bos_token_id
+        return [*([] if first is None else [first]), *self._encode(text)]
+
+    def _encode(self, text: str) -> list[int]:
+        """Encode text in which no token is one of the model's marks."""
+        plain = blunt(self.clean(text), self.ids_of)  # some tokenizers do not call them special
+        return list(self.tokenizer(plain, add_special_tokens=False)["input_ids"])
+
+    def _write(self, ids: Sequence[int], most: int) -> list[ReflectionStep]:
+        torch = import_module("torch")
+        read = torch.tensor([ids], device=self.model.device)
+        ends = [self.ids_of[mark] for mark in _ENDS] + [self.tokenizer.eos_token_id]
+        made = self.model.generate(
+            read,
+            attention_mask=torch.ones_like(read),
+            max_new_tokens=most,
+            do_sample=False,
+            eos_token_id=ends,
+            pad_token_id=ends[-1],
+            output_logits=True,
+            return_dict_in_generate=True,
         )
-
-    async def aclose(self) -> None:
-        await self._threads.aclose()
-        self._loaded = None
-
-    def _continue_answer(
-        self, question: str, passage: str, before: str, max_tokens: int
-    ) -> ReflectedText:
-        tokenizer, prompts, runtime, ids_of = self._load()
-        opening, closing = _PARAGRAPH
-        ids = [
-            *_encode_prompt(prompts, question, before, ids_of),
-            ids_of[RETRIEVAL[0]],
-            ids_of[opening],
-            *prompts.encode_literal(blunt(passage, ids_of)),
-            ids_of[closing],
-        ]
-        runtime.check_fits(len(ids) + max_tokens)
-        ends = {ids_of[mark] for mark in _ENDS} | {tokenizer.eos_token_id}
-        steps: list[ReflectionStep] = []
-        with runtime.inference():
-            cache, logits = runtime.prefill(ids)
-            while len(steps) < max_tokens:
-                steps.append(_choose_step(runtime.torch, logits, ids_of))
-                if steps[-1].token in ends:
-                    break
-                logits = runtime.forward([steps[-1].token], cache).logits[0, -1]
-        special = set(ids_of.values()) | ends
-        words = [step.token for step in steps if step.token not in special]
-        text = tokenizer.decode(words, skip_special_tokens=True)
-        return judge_steps(str(text).strip(), steps, ids_of, len(ids))
-
-    def _load(self) -> tuple[Any, Prompts, Runtime, dict[str, int]]:
-        if self._loaded is None:
-            source = find_source(self.name)
-            tokenizer = load_tokenizer(source)
-            ids_of = _find_ids(tokenizer, self.name)
-            window = read_sizes(source)[0] or _WINDOW
-            runtime = Runtime(source, self.name, context=window)
-            prompts = Prompts(HFTokenizer(tokenizer), self.name)
-            self._loaded = tokenizer, prompts, runtime, ids_of
-        return self._loaded
+        steps = []
+        for token, logits in zip(made.sequences[0, len(ids) :].tolist(), made.logits, strict=True):
+            logprobs = logits[0].float().log_softmax(-1)
+            odds = {mark: math.exp(float(logprobs[at])) for mark, at in self.ids_of.items()}
+            steps.append(ReflectionStep(token, float(logprobs[token]), odds))
+        return steps
 
 
 get_reflective_model = lru_cache(maxsize=1)(ReflectiveModel)
 """Return the model of a folder or hub name, one for the whole process."""
-
-
-def _encode_prompt(
-    prompts: Prompts, question: str, before: str, ids_of: Mapping[str, int]
-) -> list[int]:
-    """Encode the prompt, up to where a passage or the rest of the answer begins."""
-    text = f"### Instruction:\n{question.strip()}\n\n### Response:\n{before}"
-    # Some tokenizers do not flag these tokens as special; text must not become one in any case.
-    return prompts.encode_literal(blunt(text, ids_of), beginning=True)
 
 
 @dataclass(frozen=True)
@@ -432,14 +390,6 @@ class ReflectionStep:
     probabilities: Mapping[str, float]
 
 
-def _choose_step(torch: Any, logits: Any, ids_of: Mapping[str, int]) -> ReflectionStep:
-    """Choose the most likely token."""
-    logprobs = torch.log_softmax(logits.float(), dim=-1)
-    token = int(logprobs.argmax())
-    probabilities = {mark: math.exp(float(logprobs[number])) for mark, number in ids_of.items()}
-    return ReflectionStep(token, float(logprobs[token]), probabilities)
-
-
 def judge_steps(
     text: str, steps: Sequence[ReflectionStep], ids_of: Mapping[str, int], input_tokens: int = 0
 ) -> ReflectedText:
@@ -447,49 +397,31 @@ def judge_steps(
 
     `ids_of` are the ids of the reflection tokens.
     """
+
+    def judge(
+        steps: Sequence[ReflectionStep], kind: Sequence[str], weights: Sequence[float]
+    ) -> float:
+        """Weigh the shares of a kind of token where the first of that kind was written."""
+        ids = {ids_of[mark] for mark in kind}
+        first = next((step for step in steps if step.token in ids), None)
+        return _weigh(first.probabilities, kind, weights) if first else 0.0
+
     mean = math.fsum(step.logprob for step in steps) / max(1, len(steps))
     return ReflectedText(
         text,
         math.exp(mean) if steps else 0.0,
         _weigh(steps[0].probabilities, RELEVANCE, (1.0, 0.0)) if steps else 0.0,
-        _judge_kind(steps, ids_of, SUPPORT, (1.0, 0.5, 0.0)),
-        _judge_kind(steps, ids_of, UTILITY, UTILITY_WEIGHTS),
-        _judge_kind(steps[-1:], ids_of, _ENDS, (1.0, 0.0, 1.0)),
+        judge(steps, SUPPORT, SUPPORT_WEIGHTS),
+        judge(steps, UTILITY, UTILITY_WEIGHTS),
+        judge(steps[-1:], _ENDS, (1.0, 0.0, 1.0)),
         input_tokens,
         len(steps),
     )
-
-
-def _judge_kind(
-    steps: Sequence[ReflectionStep],
-    ids_of: Mapping[str, int],
-    kind: Sequence[str],
-    weights: Sequence[float],
-) -> float:
-    """Weigh the shares of a kind of token where the first of that kind was written."""
-    ids = {ids_of[mark] for mark in kind}
-    first = next((step for step in steps if step.token in ids), None)
-    return _weigh(first.probabilities, kind, weights) if first else 0.0
 
 
 def _weigh(
     probabilities: Mapping[str, float], kind: Sequence[str], weights: Sequence[float]
 ) -> float:
     total = math.fsum(probabilities[mark] for mark in kind)
-    weighted = math.fsum(
-        probabilities[mark] * weight for mark, weight in zip(kind, weights, strict=True)
-    )
+    weighted = math.fsum(probabilities[m] * w for m, w in zip(kind, weights, strict=True))
     return weighted / total if total else 0.0
-
-
-def _find_ids(tokenizer: Any, name: str) -> dict[str, int]:
-    """Return the ids of the reflection tokens, or report that the model does not have them."""
-    vocabulary: Mapping[str, int] = tokenizer.get_vocab()
-    missing = [mark for mark in TOKENS if mark not in vocabulary]
-    if missing:
-        raise WeightsUnavailable(
-            f"{name} is not a Self-RAG model",
-            f"it has no token {missing[0]}",
-            "use selfrag/selfrag_llama2_7b, or leave reflection out",
-        )
-    return {mark: vocabulary[mark] for mark in TOKENS}

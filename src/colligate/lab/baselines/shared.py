@@ -15,6 +15,7 @@ from colligate.core.answer import Answer, Form, Stated
 from colligate.core.events import Event, Pruned, pluralize
 from colligate.core.fit import Room, fit_window
 from colligate.core.parameters import require_min
+from colligate.core.prompts import build_messages, render_passages, render_question
 from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run, Shown, show_ranked
 from colligate.core.strategy import Calls, Needs
@@ -318,6 +319,16 @@ class StepReply(BaseModel):
 
 
 Prompt = Callable[[Sequence[Passage]], list[Message]]
+
+
+def make_prompt(instruction: str, question: str, *after: str) -> Prompt:
+    """Return the prompt that shows passages, the question, and what comes `after` it."""
+
+    def prompt(passages: Sequence[Passage]) -> list[Message]:
+        shown = render_passages(passages) if passages else ""
+        return build_messages(instruction, shown, render_question(question), *after)
+
+    return prompt
 
 
 async def fit_prompt(

@@ -33,7 +33,7 @@ from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
 from colligate.lab.baselines.shared import Baseline, StepReply, find_grounds
 from colligate.library.sources import cut_passages
-from colligate.models import Message, Role
+from colligate.models import Role
 from colligate.readers.citing import Statement, locate_statements
 from colligate.readers.lookup import reserve_for_answer, try_structured
 
@@ -65,20 +65,19 @@ class TreeOfAgents(Baseline):
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Perceive, exchange, explore, decide, vote, read."""
-        agents = await self._make_agents(run)
+        agents = await self._make_agents(_Asking(question, run, self.reply_tokens))
         with reserve_for_answer(run, lambda: run.meter.calls):
-            await gather(self._perceive(question, agent, run) for agent in agents)
+            await gather(agent.perceive() for agent in agents)
             if len(agents) > 1 and self.helpers:
-                await gather(self._explore(question, agent, agents, run) for agent in agents)
-            await gather(self._decide(question, agent, run) for agent in agents)
-        winners = await self._elect(question, agents, run)
+                await gather(agent.explore(agents, self.helpers) for agent in agents)
+            await gather(agent.decide() for agent in agents)
+        winners = await _elect(agents, run)
         notes = _render_votes(agents, winners)
         return await run.read(question, _show(winners), form=self.form, notes=notes)
 
-    # 1. The parts
-
-    async def _make_agents(self, run: Run) -> list[_Agent]:
+    async def _make_agents(self, asking: _Asking) -> list[_Agent]:
         """Return an agent for each part of all documents, in their order."""
+        run = asking.run
         passages: list[Passage] = []
         for info in await run.sources.documents():
             document = await run.document(info.id)
@@ -86,108 +85,26 @@ class TreeOfAgents(Baseline):
             passages += [document.passage(span) for span in spans]
         parts = _cut_parts([estimate_tokens(passage.text) for passage in passages], self.agents)
         return [
-            _Agent(number, passages[part.start : part.stop]) for number, part in enumerate(parts, 1)
+            _Agent(number, passages[part.start : part.stop], asking)
+            for number, part in enumerate(parts, 1)
         ]
 
-    # 2. Perception
 
-    async def _perceive(self, question: str, agent: _Agent, run: Run) -> None:
-        """Find evidence and an answer in the agent's own part."""
-        messages = _messages(_PERCEIVE, question, render_passages(agent.part))
-        made = await self._ask(messages, Perception, run)
-        if made is not None:
-            agent.answer = made.answer.strip()
-            agent.findings = await self._locate(question, made.statements, agent.part, agent, run)
+@dataclass(frozen=True)
+class _Asking:
+    """Asks models about one question."""
 
-    # 3. and 4. Exchange and exploration
+    question: str
+    run: Run
+    reply_tokens: int
 
-    async def _explore(
-        self, question: str, agent: _Agent, agents: Sequence[_Agent], run: Run
-    ) -> None:
-        """Name the helpful others, and read their parts in every order."""
-        opinions = _render_opinions("Agent", [each.opinion for each in agents])
-        messages = _messages(_EXCHANGE.format(number=agent.number), question, opinions)
-        made = await self._ask(messages, Helpers, run)
-        others = {each.number: each for each in agents if each is not agent}
-        named = dict.fromkeys(made.ids if made else ())
-        helpers = [others[number] for number in named if number in others][: self.helpers]
-        await self._read_on(question, agent, helpers, 0, agent.opinion, run)
-
-    async def _read_on(
-        self,
-        question: str,
-        agent: _Agent,
-        helpers: Sequence[_Agent],
-        read: int,
-        so_far: Opinion,
-        run: Run,
-    ) -> None:
-        """Read `helpers` in every order, after `read` parts that gave `so_far`."""
-        for helper in helpers:
-            part, known = render_passages(helper.part), _render_opinions("So far", [so_far])
-            messages = _messages(_READ_ON, question, part, known)
-            made = await self._ask(messages, ReadOn, run)
-            if made is None or made.utility == "useless":
-                continue
-            new = await self._locate(question, made.statements, helper.part, agent, run)
-            opinion = [*so_far[0], *new], made.conclusion.strip() or so_far[1]
-            agent.opinions.append((read + 1, opinion))
-            rest = [each for each in helpers if each is not helper]
-            await self._read_on(question, agent, rest, read + 1, opinion, run)
-
-    # 5. Decision
-
-    async def _decide(self, question: str, agent: _Agent, run: Run) -> None:
-        """Let the agent vote, from its longest orders."""
-        longest = max((read for read, _ in agent.opinions), default=0)
-        opinions = [opinion for read, opinion in agent.opinions if read == longest]
-        shown = _render_opinions("Way", opinions or [agent.opinion])
-        made = await self._ask(_messages(_DECIDE, question, shown), FinalDecision, run)
-        agent.result = made.result.strip() if made else ""
-
-    # 6. Vote
-
-    async def _elect(self, question: str, agents: Sequence[_Agent], run: Run) -> list[_Agent]:
-        """Return the agents with the result that most voted for; the judge decides a tie.
-
-        Without votes it is those that found something and whose decision was lost.
-        """
-        tied = count_votes([agent.vote for agent in agents])
-        if not tied:
-            lost = [agent for agent in agents if agent.grounds and not agent.vote]
-            if not lost:
-                run.warn("no agent decides for an answer")
-            return lost
-        chosen = tied[0]
-        if len(tied) > 1:
-            opinions = [(_join_findings(agents, each), agents[each[0]].vote) for each in tied]
-            messages = _messages(_JUDGE, question, _render_opinions("Result", opinions))
-            with reserve_for_answer(run, lambda: tied):
-                made = await self._ask(messages, Judged, run, role=Role.JUDGE)
-                if made is not None and 1 <= made.id <= len(tied):
-                    chosen = tied[made.id - 1]
-        return [agents[place] for place in chosen]
-
-    async def _locate(
-        self,
-        question: str,
-        statements: Sequence[Statement],
-        part: Sequence[Passage],
-        agent: _Agent,
-        run: Run,
-    ) -> list[str]:
-        """Return the statements that a part supports; their passages are the grounds."""
-        located = await locate_statements(question, statements, part, run)
-        agent.grounds += find_grounds(located, part)
-        return [each.sentence for each in located]
-
-    async def _ask(
-        self, messages: Sequence[Message], schema: type[T], run: Run, role: Role = Role.WORKER
+    async def __call__(
+        self, instruction: str, schema: type[T], *shown: str, role: Role = Role.WORKER
     ) -> T | None:
         return await try_structured(
-            messages,
+            build_messages(instruction, *shown, render_question(self.question)),
             schema,
-            run,
+            self.run,
             max_tokens=self.reply_tokens,
             warning="an agent's reply counts for nothing",
             role=role,
@@ -207,6 +124,7 @@ class _Agent:
 
     number: int
     part: list[Passage]
+    ask: _Asking
     findings: list[str] = field(default_factory=list)
     answer: str = ""
     grounds: list[Passage] = field(default_factory=list)
@@ -222,6 +140,71 @@ class _Agent:
     def vote(self) -> str:
         """Its decision; the answer of its own part if it made none."""
         return self.result or self.answer
+
+    async def perceive(self) -> None:
+        """Find evidence and an answer in its own part."""
+        made = await self.ask(_PERCEIVE, Perception, render_passages(self.part))
+        if made is not None:
+            self.answer = made.answer.strip()
+            self.findings = await self._locate(made.statements, self.part)
+
+    async def explore(self, agents: Sequence[_Agent], most: int) -> None:
+        """Name the helpful others, and read their parts in every order."""
+        opinions = _render_opinions("Agent", [each.opinion for each in agents])
+        made = await self.ask(_EXCHANGE.format(number=self.number), Helpers, opinions)
+        others = {each.number: each for each in agents if each is not self}
+        named = dict.fromkeys(made.ids if made else ())
+        helpers = [others[number] for number in named if number in others][:most]
+        await self._read_on(helpers, 0, self.opinion)
+
+    async def _read_on(self, helpers: Sequence[_Agent], read: int, so_far: Opinion) -> None:
+        """Read `helpers` in every order, after `read` parts that gave `so_far`."""
+        for helper in helpers:
+            part, known = render_passages(helper.part), _render_opinions("So far", [so_far])
+            made = await self.ask(_READ_ON, ReadOn, part, known)
+            if made is None or made.utility == "useless":
+                continue
+            new = await self._locate(made.statements, helper.part)
+            opinion = [*so_far[0], *new], made.conclusion.strip() or so_far[1]
+            self.opinions.append((read + 1, opinion))
+            rest = [each for each in helpers if each is not helper]
+            await self._read_on(rest, read + 1, opinion)
+
+    async def decide(self) -> None:
+        """Vote, from its longest orders."""
+        longest = max((read for read, _ in self.opinions), default=0)
+        opinions = [opinion for read, opinion in self.opinions if read == longest]
+        shown = _render_opinions("Way", opinions or [self.opinion])
+        made = await self.ask(_DECIDE, FinalDecision, shown)
+        self.result = made.result.strip() if made else ""
+
+    async def _locate(self, statements: Sequence[Statement], part: Sequence[Passage]) -> list[str]:
+        """Return the statements that a part supports; their passages are the grounds."""
+        located = await locate_statements(self.ask.question, statements, part, self.ask.run)
+        self.grounds += find_grounds(located, part)
+        return [each.sentence for each in located]
+
+
+async def _elect(agents: Sequence[_Agent], run: Run) -> list[_Agent]:
+    """Return the agents with the result that most voted for; the judge decides a tie.
+
+    Without votes it is those that found something and whose decision was lost.
+    """
+    tied = count_votes([agent.vote for agent in agents])
+    if not tied:
+        lost = [agent for agent in agents if agent.grounds and not agent.vote]
+        if not lost:
+            run.warn("no agent decides for an answer")
+        return lost
+    chosen = tied[0]
+    if len(tied) > 1:
+        opinions = [(_join_findings(agents, each), agents[each[0]].vote) for each in tied]
+        shown = _render_opinions("Result", opinions)
+        with reserve_for_answer(run, lambda: tied):
+            made = await agents[0].ask(_JUDGE, Judged, shown, role=Role.JUDGE)
+            if made is not None and 1 <= made.id <= len(tied):
+                chosen = tied[made.id - 1]
+    return [agents[place] for place in chosen]
 
 
 def _cut_parts(tokens: Sequence[int], most: int) -> list[range]:
@@ -357,10 +340,6 @@ class Judged(StepReply):
 
     explanation: str = Field(default="", json_schema_extra={"maxLength": _REASON})
     id: int
-
-
-def _messages(instruction: str, question: str, *shown: str) -> list[Message]:
-    return build_messages(instruction, *shown, render_question(question))
 
 
 def _render_opinions(name: str, opinions: Sequence[Opinion]) -> str:
