@@ -24,9 +24,8 @@ from colligate.errors import (
     NoDocuments,
     UsageError,
 )
-from colligate.lab.bench.datasets import draw_sample
 from colligate.lab.bench.participants import ModelNames
-from colligate.lab.bench.question import Question
+from colligate.lab.bench.question import Question, draw_sample
 from colligate.lab.training import Curation
 from colligate.lab.training.curation import (
     CuratedMethod,
