@@ -33,7 +33,7 @@ SOURCE = ROOT / "src" / "colligate"
 REGISTRIES = (
     ".cli.app",
     ".server.app",
-    ".bench.datasets.formats",
+    ".bench.datasets",
     ".bench.metrics.catalogue",
     ".documents.reading",
     ".models.names",

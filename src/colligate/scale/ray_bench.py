@@ -15,10 +15,9 @@ from typing import Any
 from colligate.core.events import Trace
 from colligate.lab.bench.corpus import CorpusResolver
 from colligate.lab.bench.outcome import Answerer
-from colligate.lab.bench.participants import open_participants
+from colligate.lab.bench.participants import Opening, RemoteAnswer, open_participants
 from colligate.lab.bench.plan import SuiteEntry
 from colligate.lab.bench.question import Question
-from colligate.lab.bench.remote import Opening, RemoteAnswer
 from colligate.lab.bench.suites import Dataset
 from colligate.lab.jobs.spending import Spending
 from colligate.scale.ray_model import RETRIES, ray
@@ -85,17 +84,18 @@ class _Worker:
         return outcome, events, answerer.spending.tokens - before
 
     async def _open(self) -> tuple[Answerer, CorpusResolver]:
-        opening, spending = self._opening, Spending()
+        opening = self._opening
+        answerer = Answerer(Spending(), opening.timeout)
         who, _ = await open_participants(
-            opening.names, opening.plan, spending, self._stack, Trace(keep=False)
+            opening.names, opening.plan, answerer, self._stack, Trace(keep=False)
         )
         corpora = CorpusResolver(
             opening.data,
             opening.indexes,
-            who.embedder,
+            who.answerer.embedder,
             engine="lance",
             is_filled=True,
             chunker=opening.names.chunker,
         )
-        self._opened = who.make_answerer(spending, opening.timeout), corpora
+        self._opened = who.answerer, corpora
         return self._opened

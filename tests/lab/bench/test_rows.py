@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from colligate.errors import FaultyRecord
-from colligate.lab.bench.outcome import ROWS, Key, Outcome, Piece, Row, read_rows
+from colligate.lab.bench.outcome import Outcome, Piece, Row, read_rows
 from support.bench import write_rows
 
 
@@ -37,18 +34,3 @@ def test_a_row_is_read_as_it_was_written_but_for_what_was_only_retrieved(tmp_pat
     expected = replace(row(), outcome=replace(row().outcome, retrieved=(bare,)))
     assert read_rows(tmp_path) == [expected] == [row().bare()]
     assert (str(expected.key), expected.error) == ("towers q1: direct", "")
-
-
-def test_of_rows_with_one_key_the_last_counts_in_the_place_of_the_first(tmp_path: Path) -> None:
-    write_rows(tmp_path, [row("q1"), row("q2"), row("q1", text="Later.")])
-
-    read = read_rows(tmp_path)
-    assert [each.key for each in read] == [Key("towers", q, "direct") for q in ("q1", "q2")]
-    assert read[0].outcome.text == "Later."
-
-
-def test_a_line_that_is_not_a_row_is_named(tmp_path: Path) -> None:
-    (tmp_path / ROWS.name).write_text('{"dataset": "towers"}\n', "utf-8")
-
-    with pytest.raises(FaultyRecord, match=r"line 1 of .*rows.jsonl is not a row: .*question"):
-        read_rows(tmp_path)

@@ -5,51 +5,42 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from colligate.core import Answer, Event, Needs, Run, Trace
+from colligate.core import Answer, Event, Needs, Run
 from colligate.core.events import Noted
-from colligate.documents import Document, Span
+from colligate.documents import Document
 from colligate.documents.reading.text import text_tree
 from colligate.errors import (
     BudgetExceeded,
     MissingCapability,
-    MissingExtra,
     ServerFailed,
     UsageError,
 )
-from colligate.lab.bench.corpus import CorpusResolver
-from colligate.lab.bench.metrics import Backends, MetricGroup
+from colligate.lab.bench.metrics import MetricGroup
 from colligate.lab.bench.metrics.catalogue import all_groups
 from colligate.lab.bench.outcome import (
-    ROWS,
     Answerer,
-    collect_ratings,
-    collect_stages,
     read_rows,
 )
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.bench.plan import SuiteEntry, configure_entries, plan
-from colligate.lab.bench.provenance import RUN, Provenance
+from colligate.lab.bench.provenance import RUN
 from colligate.lab.bench.question import Question
-from colligate.lab.bench.run import Bench, BenchRequest, RunJob, SuiteRun, run_suite
+from colligate.lab.bench.run import BenchRequest, SuiteRun, run_suite
 from colligate.lab.bench.suites import Dataset, Method, Suite, parse_suite
 from colligate.lab.bench.tables import RunResults
 from colligate.lab.bench.totals import read_totals
 from colligate.lab.commands.bench import collect_means
-from colligate.lab.jobs.job import Job
 from colligate.lab.jobs.spending import Spending
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Named, Settings
-from colligate.strategies.duquad.method import DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.full_context import FullContext
 from colligate.testing import ScriptedModel
 from support.embedders import SameEmbedder
@@ -71,11 +62,6 @@ FOUND = json.dumps(
 
 def with_metrics(*names: str) -> str:
     return SUITE.replace('["short", "judge_dual", "cost"]', json.dumps(names))
-
-
-def with_strategies(text: str, *names: str) -> str:
-    entries = (f'{{ name = "{name}", strategy = "full-context" }}' for name in names)
-    return text.replace('{ name = "full-context" }', ", ".join(entries))
 
 
 UNJUDGED = with_metrics("short", "cost")
@@ -123,6 +109,10 @@ def start(
 
     names = ModelNames(Settings(), models)
     return run_suite(BenchRequest(suite(text), data, data / out, names, **more), see)
+
+
+def totals_of(out: Path) -> Any:
+    return read_totals(out, read_rows(out))
 
 
 Ask = Callable[..., SuiteRun]
@@ -173,29 +163,10 @@ def guess(question: str, run: Run) -> Answer:
 async def outcome_of(
     strategy: Any, model: ScriptedModel, spending: Spending | None = None, reader: str = "quoting"
 ) -> Any:
-    answering = Answerer({Role.READER: model}, spending or Spending())
+    answering = Answerer(spending or Spending(), models={Role.READER: model})
     async with InMemorySources([document("a")]) as sources:
         outcome, _ = await answering.answer(strategy, "How high?", sources, reader)
     return outcome
-
-
-async def test_an_answer_keeps_its_citations_evidence_and_cost() -> None:
-    outcome = await outcome_of(FullContext(), ScriptedModel([FOUND]))
-
-    assert (outcome.found, outcome.short, outcome.error) == (True, "41 metres", "")
-    [cited] = outcome.citations
-    assert (cited.document, cited.text, cited.title) == ("a", QUOTE, "a")
-    assert outcome.text[slice(*cited.answer_spans[0])] == QUOTE
-    assert [piece.text for piece in outcome.evidence] == [QUOTE]
-    assert outcome.usage["calls"] == 1
-
-
-async def test_a_refusal_has_no_text_and_no_citation_but_what_was_read() -> None:
-    refusal = json.dumps({"statements": [], "short_answer": "", "found": False})
-    outcome = await outcome_of(FullContext(), ScriptedModel([refusal]))
-
-    assert (outcome.found, outcome.text, outcome.short) == (False, "", "")
-    assert (outcome.citations, len(outcome.evidence)) == ((), 1)
 
 
 async def test_what_the_reader_said_is_kept_whatever_the_checks_make_of_it() -> None:
@@ -267,50 +238,7 @@ async def test_whatever_a_strategy_raises_is_the_outcomes_error_with_what_it_cos
     assert (outcome.found, outcome.usage["calls"]) == (False, 1)
 
 
-# Stages
-
-
-def of(*documents: str) -> tuple[Span, ...]:
-    return tuple(Span(id_, 0, 5) for id_ in documents)
-
-
-def test_the_stages_of_duquad_are_documents_by_what_its_events_number() -> None:
-    scores = (
-        DocumentScore(3, 0.9, "x", True, document="c"),
-        DocumentScore(1, 0.1, "", False, document="a"),
-    )
-    events = [
-        Listed("documents", of("a", "b", "c"), ("A", "B", "C")),
-        Viewed("global", (1, 2, 3), "", (1,), True, ("a", "b", "c")),
-        Viewed("local", (3, 2), "", (3,), True, ("c", "b")),
-        Gated(0.4, scores),
-    ]
-
-    assert collect_stages(events) == {
-        "global": ("a", "b", "c"),
-        "named": ("a", "c"),
-        "local": ("c", "b"),
-        "kept": ("c",),
-    }
-    assert collect_ratings(events) == {"docscore": {"c": 0.9, "a": 0.1}}
-
-
 # Who is asked, and how
-
-
-def test_the_oracle_alone_is_told_the_gold() -> None:
-    @dataclass(frozen=True)
-    class Oracle:
-        gold: tuple[str, ...] = ()
-        sentences: tuple[tuple[str, str], ...] = ()
-        name: ClassVar[str] = "oracle"
-        needs: ClassVar[Needs] = Needs()
-
-    question = Question("q", "?", gold=("a",), gold_texts=(("a", "It is so."),))
-    of = Dataset("d", "d.jsonl")
-    told: Any = SuiteEntry(Method("oracle"), Oracle()).for_question(question, of)  # type: ignore[arg-type]
-
-    assert (told.gold, told.sentences) == (("a",), (("a", "It is so."),))
 
 
 def test_questions_without_documents_are_for_strategies_that_read_none(data: Path) -> None:
@@ -326,23 +254,6 @@ def test_questions_without_documents_are_for_strategies_that_read_none(data: Pat
 # Metrics that ask a model
 
 
-def test_a_metric_that_could_not_be_taken_is_taken_later_and_nothing_else(asked: Ask) -> None:
-    reader = finder()
-    failing = ScriptedModel(lambda _: ServerFailed("the judge is down"))
-    for row in asked(reader, failing, limit=2).rows.values():
-        assert row.unmeasured == {"judge_dual": "ServerFailed: the judge is down"}
-        assert row.metrics["containment"] == 1.0
-        assert "judge_dual" not in str(row.metrics)
-    calls = len(reader.calls)
-
-    second = asked(reader, ScriptedModel(lambda _: "Yes"), limit=2)
-
-    assert (len(reader.calls), second.asked) == (calls, 2)
-    for row in second.rows.values():
-        assert (row.unmeasured, row.attempt) == ({}, 1)
-        assert (row.metrics["judge_dual_max"], row.metrics["containment"]) == (1.0, 1.0)
-
-
 def test_a_metric_needs_its_model_unless_it_is_optional(asked: Ask, data: Path) -> None:
     reader, said = finder(), list[str]()
     with pytest.raises(UsageError, match="give one with --judge"):
@@ -353,52 +264,6 @@ def test_a_metric_needs_its_model_unless_it_is_optional(asked: Ask, data: Path) 
     optional = SUITE.replace('"judge_dual", "cost"]', '"cost"], optional = ["judge_dual"]')
     assert len(asked(said=said, text=optional, limit=1).rows) == 1
     assert any(line.startswith("without judge_dual: ") for line in said)
-
-
-async def test_an_interrupted_measurement_keeps_the_answer(data: Path) -> None:
-    judging = asyncio.Event()
-
-    class Slow(ScriptedModel):
-        async def chat(self, *args: Any, **options: Any) -> Any:
-            judging.set()
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(start(data, judge=Slow([]), limit=1))
-    await judging.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    [row] = read_rows(data / "out")
-    assert row.unmeasured == {"judge_dual": "interrupted"}
-    assert row.metrics["containment"] == 1.0
-    done = await start(data, ScriptedModel([]), ScriptedModel(lambda _: "Yes"), limit=1)
-    assert [row.unmeasured for row in done.rows.values()] == [{}]
-
-
-async def test_the_documents_of_a_question_are_opened_once_for_all_strategies(data: Path) -> None:
-    log: list[str] = []
-
-    class Logged(CorpusResolver):
-        @asynccontextmanager
-        async def open_sources(self, dataset: Dataset, question: Question) -> AsyncIterator[Any]:
-            log.append(f"+{question.id}")
-            async with super().open_sources(dataset, question) as sources:
-                yield sources
-            log.append(f"-{question.id}")
-
-    text = with_strategies(UNJUDGED, "one", "two", "three")
-    planned = plan(suite(text), data, entries=configure_entries(suite(text)))
-    answering = Answerer({Role.READER: finder()}, Spending())
-    job: RunJob = Job(data, RUN, ROWS, Trace(), phase="answering", concurrency=2)
-    record = Provenance("small", text, 0, {}, ("d",), ())
-    async with Logged(data, data / "corpus") as corpora, job.resume(record, {}):
-        await Bench(planned, answering, corpora, Backends()).run(job)
-
-    assert sorted(log) == sorted(f"{sign}q{n}" for n in range(3) for sign in "+-")
-    assert max(accumulate(1 if each[0] == "+" else -1 for each in log)) <= 2
-    assert len(job.results) == 9
-    assert not any(piece.text for row in job.results.values() for piece in row.outcome.retrieved)
 
 
 # Which strategies can run
@@ -427,60 +292,6 @@ def test_of_the_default_strategies_those_that_cannot_run_are_left_out(
         asked(text=text, limit=1, strategies=["greedy"])
 
 
-def test_an_answer_that_fails_does_not_keep_the_others_from_their_rows(asked: Ask) -> None:
-    def reply(call: ChatRequest) -> Any:
-        return ServerFailed("it is down") if "mast 1" in call.prompt else FOUND
-
-    done = asked(ScriptedModel(reply), text=UNJUDGED)
-
-    errors = {row.question: row.outcome.error for row in done.rows.values()}
-    assert errors == {"q0": "", "q1": "ServerFailed: it is down", "q2": ""}
-    assert {row.metrics["containment"] for row in done.rows.values()} == {0.0, 1.0}
-
-
-def test_the_judge_takes_no_part_in_the_answers(
-    asked: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @dataclass(frozen=True)
-    class AsksTheJudge(FullContext):
-        async def answer(self, question: str, run: Run) -> Answer:
-            await run.chat([Message("user", "Settle it.")], role=Role.JUDGE, max_tokens=5)
-            return await super().answer(question, run)
-
-    monkeypatch.setattr("colligate.lab.bench.plan.load_strategy", lambda _: AsksTheJudge)
-    reader, judge = finder(), ScriptedModel(lambda _: "Yes")
-    asked(reader, judge, limit=1)
-
-    assert [call.prompt == "Settle it." for call in reader.calls] == [True, False]
-    assert judge.calls
-    assert not any(call.prompt == "Settle it." for call in judge.calls)
-
-
-def test_a_metric_of_the_whole_run_that_cannot_be_taken_is_reported_and_taken_later(
-    asked: Ask, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed: list[str] = []
-
-    def share(pairs: Sequence[Any]) -> dict[str, float]:
-        return {"share_found": sum(outcome.found for _, outcome in pairs) / len(pairs)}
-
-    def heavy(pairs: Sequence[Any]) -> dict[str, float]:
-        if not installed:
-            raise MissingExtra("heavy needs torch", "it is not installed")
-        return {"heavy": 0.5}
-
-    monkeypatch.setitem(all_groups(), "share", MetricGroup("share", "", of_run=share))
-    monkeypatch.setitem(all_groups(), "heavy", MetricGroup("heavy", "", of_run=heavy))
-    text, said = with_metrics("short", "share", "heavy"), list[str]()
-
-    assert len(asked(said=said, text=text).rows) == 3
-    assert "without heavy: heavy needs torch: it is not installed" in said
-    assert read_totals(data / "out") == {("d", "full-context"): {"share_found": 1.0}}
-    installed.append("torch")
-    asked(ScriptedModel([]), text=text)
-    assert read_totals(data / "out")["d", "full-context"] == {"share_found": 1.0, "heavy": 0.5}
-
-
 def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
     asked: Ask, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,19 +303,19 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
             raise KeyboardInterrupt  # all is asked, and then it is stopped
         return {"answers": float(len(pairs))}
 
-    monkeypatch.setitem(all_groups(), "share", MetricGroup("share", "", of_run=share))
+    monkeypatch.setitem(all_groups(), "share", MetricGroup("share", of_run=share))
     text = with_metrics("short", "share")
     asked(text=text, limit=2)
-    assert read_totals(data / "out") == {("d", "full-context"): {"answers": 2.0}}
+    assert totals_of(data / "out") == {("d", "full-context"): {"answers": 2.0}}
     with pytest.raises(KeyboardInterrupt):
         asked(text=text)
     assert len(read_rows(data / "out")) == 3
-    assert read_totals(data / "out") == {}
+    assert totals_of(data / "out") == {}
 
     done = [asked(ScriptedModel([]), text=text) for _ in range(2)]
 
     assert [each.asked for each in done] == [0, 0]
-    assert read_totals(data / "out") == {("d", "full-context"): {"answers": 3.0}}
+    assert totals_of(data / "out") == {("d", "full-context"): {"answers": 3.0}}
     assert counted == [2, 3, 3]
     assert collect_means(done[0], RunResults(data / "out"))["cells"][0]["metrics"]["answers"] == 3.0
 
@@ -548,3 +359,39 @@ def test_runs_that_share_replies_ask_the_same_once_and_pay_for_it_once(
     assert again.metrics["tokens"] == first.metrics["tokens"] > 0
     assert (again.metrics["calls"], "seconds" in first.metrics) == (1, True)
     assert "seconds" not in again.metrics
+
+
+def test_the_oracle_alone_is_told_the_gold() -> None:
+    @dataclass(frozen=True)
+    class Oracle:
+        gold: tuple[str, ...] = ()
+        sentences: tuple[tuple[str, str], ...] = ()
+        name: ClassVar[str] = "oracle"
+        needs: ClassVar[Needs] = Needs()
+
+    question = Question("q", "?", gold=("a",), gold_texts=(("a", "It is so."),))
+    of = Dataset("d", "d.jsonl")
+    told: Any = SuiteEntry(Method("oracle"), Oracle()).for_question(question, of)  # type: ignore[arg-type]
+
+    assert (told.gold, told.sentences) == (("a",), (("a", "It is so."),))
+
+
+async def test_an_interrupted_measurement_keeps_the_answer(data: Path) -> None:
+    judging = asyncio.Event()
+
+    class Slow(ScriptedModel):
+        async def chat(self, *args: Any, **options: Any) -> Any:
+            judging.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(start(data, judge=Slow([]), limit=1))
+    await judging.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    [row] = read_rows(data / "out")
+    assert row.unmeasured == {"judge_dual": "interrupted"}
+    assert row.metrics["containment"] == 1.0
+    done = await start(data, ScriptedModel([]), ScriptedModel(lambda _: "Yes"), limit=1)
+    assert [row.unmeasured for row in done.rows.values()] == [{}]

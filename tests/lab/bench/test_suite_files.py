@@ -1,4 +1,4 @@
-"""The suites that come with colligate: what each asks can be run, and the papers' numbers agree."""
+"""The suites that come with colligate: what each asks can be run, and its parts fit each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from colligate.lab.bench.metrics.catalogue import GROUPS, measure
 from colligate.lab.bench.outcome import Outcome, Piece
 from colligate.lab.bench.plan import configure_entries
 from colligate.lab.bench.question import Question, QuestionReading, QuestionTask
-from colligate.lab.bench.suites import Dataset, Suite, list_suites, read_suite
+from colligate.lab.bench.suites import Dataset, list_suites, read_suite
 from colligate.testing import ScriptedModel
 
 OF_A_RUN = {"mauve"}  # metrics of all answers together, taken where a file asks for them
@@ -120,119 +120,6 @@ def test_the_main_tables_show_what_verification_costs(name: str) -> None:
     for each in plain:
         twin = (each.strategy, each.set, "quoting")
         assert twin in [(other.strategy, other.set, other.reader) for other in suite.strategies]
-
-
-# The papers' numbers among themselves: what one table says, another must not contradict.
-
-
-def test_duquad_tables_agree() -> None:
-    table1, table3, table7 = map(read_suite, ("duquad-table1", "duquad-table3", "duquad-table7"))
-    assert len(table1.published) == 2 * 9 * 11 - 1  # OpenAI at NQ-15 is contradicted
-    for other in (table3, table7):
-        for dataset in ("nq-15", "musique", "hotpotqa"):
-            metric = "containment_raw"
-            ours = _value(other, "DuQUAD", dataset, metric)
-            assert ours == _value(table1, "DuQUAD", dataset, metric, "Llama 3.1 8B")
-    for each in table7.published:
-        model = "Llama 3.1 8B"
-        assert each.value == _value(table1, each.row, each.dataset, each.metric, model)
-        if each.note:  # "DuQUAD +9.1 (6.4 to 11.8), p < 0.001"
-            difference = float(each.note.split()[1])
-            own = _value(table1, "DuQUAD", each.dataset, each.metric, model)
-            assert own - each.value == pytest.approx(difference, abs=0.05)
-
-
-def test_dualrag_tables_agree() -> None:
-    table2 = read_suite("dualrag-table2")
-    assert len(table2.published) == 15 * 12
-    for name in ("dualrag-table3", "dualrag-table14", "dualrag-table15"):
-        suite = read_suite(name)
-        for column in suite.columns:
-            ours = _value(suite, "DualRAG", column.dataset, column.metric)
-            assert ours == _value(table2, "DualRAG", column.dataset, column.metric, "Qwen2.5 72B")
-    table13 = read_suite("dualrag-table13")
-    for row in ("IRCoT", "GenGround", "MetaRAG", "DualRAG"):
-        for column in table13.columns:
-            ours = _value(table13, f"{row}, at most 5", column.dataset, column.metric)
-            assert ours == _value(table2, row, column.dataset, column.metric, "Qwen2.5 72B")
-    table7 = read_suite("dualrag-table7")
-    for row in ("GenGround", "MetaRAG", "DualRAG"):
-        parts = [_value(table7, row, each, "output_tokens") for each in table7.groups[0].datasets]
-        mean = _value(table7, row, "mean", "output_tokens")
-        assert sum(parts) / 3 == pytest.approx(mean, abs=0.06)
-    table8 = read_suite("dualrag-table8")
-    for dataset in (*table8.groups[0].datasets, "mean"):
-        parts = [c.metric for c in table8.columns if c.dataset == dataset]
-        whole = sum(_value(table8, "DualRAG", dataset, metric) for metric in parts)
-        assert whole == pytest.approx(_value(table7, "DualRAG", dataset, "output_tokens"), abs=0.11)
-    table4 = read_suite("dualrag-table4")
-    for column in table4.columns:
-        for row, name in (("DualRAG-FT", "DualRAG-FT"), ("w/o FT", "DualRAG")):
-            there = _value(table2, name, column.dataset, column.metric, "Qwen2.5 7B")
-            assert _value(table4, row, column.dataset, column.metric) == there
-
-
-def test_spdrag_tables_agree() -> None:
-    """The whole is the mean of the parts, by the paper's numbers of questions."""
-    table1, table2, table3, table4 = (read_suite(f"spdrag-table{n}") for n in (1, 2, 3, 4))
-    by_level = {"spotlight": 27, "comparison": 15, "clustering": 49, "chain": 11}
-    by_domain = {"paper": 40, "financial": 62}
-    for row in ("Baseline (Full Context)", "Normal RAG", "Agentic RAG", "SPD-RAG"):
-        for metric in ("loong_spd", "loong_spd_perfect"):
-            whole = _value(table1, row, "loong", metric)
-            for suite, counts in ((table2, by_level), (table3, by_domain)):
-                parts = sum(n * _value(suite, row, part, metric) for part, n in counts.items())
-                assert parts / 102 == pytest.approx(whole, abs=0.1)
-        for metric in ("loong_spd", "usd"):
-            there = _value(table4, row, "loong", metric)
-            assert there == _value(table1, row, "loong", metric)
-
-
-def test_rdr2_tables_agree() -> None:
-    table1, table5, table6 = map(read_suite, ("rdr2-table1", "rdr2-table5", "rdr2-table6"))
-    same = {"SELF-RAG*": "SELF-RAG(FT)*", "OPEN-RAG*": "OPEN-RAG(FT)*"}
-    same["SELF-REASONING"] = "SELF-REASONING(FT)"
-    for each in table1.published:
-        table = table5 if each.dataset == "asqa" else table6
-        row = same.get(each.row, each.row) if each.dataset == "asqa" else each.row
-        assert each.value == _value(table, row, each.dataset, each.metric, each.model)
-    ablation = read_suite("rdr2-ablation")
-    table9 = read_suite("rdr2-table9")
-    for each in ablation.published:
-        if each.row in ("RDR2", "w/o [expand]"):
-            row = "iter-5" if each.row == "RDR2" else "iter-0"
-            assert each.value == _value(table9, row, each.dataset, each.metric)
-    table8 = read_suite("rdr2-table8")
-    for row, there in (("Retrieve-and-Read", "Retrieve-and-Read, top-5"), ("RDR2", "RDR2, top-5")):
-        for column in table8.columns:
-            ours = _value(table8, there, column.dataset, column.metric)
-            assert ours == _value(table5, row, column.dataset, column.metric, "Llama 3.1 8B")
-
-
-def test_longrefiner_tables_agree() -> None:
-    """Table 4 has the means of Table 2, by kind of data set."""
-    table2, table4 = read_suite("longrefiner-table2"), read_suite("longrefiner-table4")
-    assert len(table2.published) == 2 * 12 * 14  # and none of our columns of the offline step
-    datasets = {group.name: group.datasets for group in table4.groups}
-    for there, row in (("Bge-reranker", "LongRefiner"), ("Best Baseline", "LongLLMLingua")):
-        for column in table4.columns:
-            parts = [
-                _value(table2, row, dataset, column.metric, "Llama 3.1 8B")
-                for dataset in datasets[column.dataset]
-            ]
-            printed = _value(table4, there, column.dataset, column.metric)
-            assert sum(parts) / len(parts) == pytest.approx(printed, abs=0.06)
-
-
-def _value(suite: Suite, row: str, dataset: str, metric: str, model: str | None = None) -> float:
-    found = [
-        each.value
-        for each in suite.published
-        if (each.row, each.dataset, each.metric) == (row, dataset, metric)
-        and (model is None or each.model == model)
-    ]
-    assert len(found) == 1, (suite.name, row, dataset, metric, model)
-    return found[0]
 
 
 # Which metrics a group gives for a kind of question: measured once on a made-up answer.

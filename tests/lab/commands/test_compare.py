@@ -50,17 +50,6 @@ def test_two_runs_are_compared_over_common_questions_and_the_missing_are_said(
     assert "less: full-context lacks 5 questions of the other side" in done.stderr
 
 
-def test_what_cannot_be_compared_is_said(colligate: Any, out: Path, tmp_path: Path) -> None:
-    for arguments, said in [
-        ([tmp_path], "is not a run"),
-        ([out, "--strategies", "nothin,full-context"], "did you mean nothing?"),
-        ([out, "--metric", "elegance"], "no question has elegance on both sides"),
-        ([out, out, out], "got 3"),
-    ]:
-        done = colligate.here("bench", "compare", *arguments)
-        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
-
-
 def test_a_report_is_written_of_a_run(colligate: Any, out: Path) -> None:
     done = colligate.here("bench", "report", out)
 

@@ -14,30 +14,11 @@ from typing import Any
 
 import pytest
 
+from support.bench import lasting
+
 Running = Callable[..., list[str | Path]]
 
 TIMES = 5
-STRATEGIES = ("full-context", "nothing")
-
-
-def rows_of(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """Whole rows by question and strategy, without what time does to them."""
-    file = out / "rows.jsonl"
-    found = {}
-    for line in file.read_bytes().split(b"\n")[:-1] if file.exists() else []:
-        row = json.loads(line)
-        row.pop("began")
-        for name in ("seconds", "online_seconds"):
-            row["metrics"].pop(name)
-        outcome = row["outcome"]
-        outcome.pop("seconds")
-        outcome["usage"].pop("split")
-        for sums in (outcome["usage"], *outcome["usage"]["by_role"].values()):
-            sums.pop("seconds")
-        key = (row["question"], row["strategy"])
-        assert key not in found, "a question has two rows"
-        found[key] = row
-    return found
 
 
 def asked(requests: list[dict[str, Any]], key: Callable[[dict[str, Any]], Any]) -> Counter[Any]:
@@ -45,10 +26,10 @@ def asked(requests: list[dict[str, Any]], key: Callable[[dict[str, Any]], Any]) 
     return Counter(map(key, chats))
 
 
-def key_of(body: dict[str, Any]) -> tuple[str, str]:
+def key_of(body: dict[str, Any]) -> tuple[str, str, str]:
     prompt = body["messages"][-1]["content"]
     tower = prompt.partition("the tower of ")[2].partition(" ")[0]
-    return f"q-{tower}", "full-context" if "passage" in prompt else "nothing"
+    return "towers", f"q-{tower}", "full-context" if "passage" in prompt else "nothing"
 
 
 @pytest.mark.real
@@ -56,7 +37,7 @@ def test_killed_again_and_again_it_gives_the_rows_of_a_run_that_was_not(
     bench: Any, colligate: Any, running: Running, keeper: Any, tmp_path: Path, out: Path
 ) -> None:
     bench(out=tmp_path / "whole")
-    whole = rows_of(tmp_path / "whole")
+    whole = lasting(tmp_path / "whole")
     chance = random.Random(20261121)
     begun, answer = len(keeper.requests), keeper.answer
 
@@ -70,7 +51,7 @@ def test_killed_again_and_again_it_gives_the_rows_of_a_run_that_was_not(
 
     keeper.answer = within_bounds
     for time in range(TIMES):
-        there = rows_of(out)
+        there = lasting(out)
         before = len(keeper.requests)
         # Killed when it has asked this much, and a moment later: while a row is written, or read.
         until, moment = before + chance.randint(1, 3), chance.random() * 0.12
@@ -80,18 +61,18 @@ def test_killed_again_and_again_it_gives_the_rows_of_a_run_that_was_not(
         ) as process:
             keeper.until(lambda: len(keeper.requests) >= until or process.poll() is not None)  # noqa: B023
             threading.Event().wait(moment)
-            while time == TIMES - 1 and not rows_of(out) and process.poll() is None:
+            while time == TIMES - 1 and not lasting(out) and process.poll() is None:
                 threading.Event().wait(0.02)  # on a busy machine no row is there yet
             process.send_signal(signal.SIGKILL)
             killed_now.set()
         again = asked(keeper.requests[before:], key_of)
         assert not set(again) & set(there), "what had a row was asked again"
-    killed = len(rows_of(out))
+    killed = len(lasting(out))
     keeper.answer = answer
     done = bench()
 
     assert done.returncode == 0, done.stderr
-    assert rows_of(out) == whole
+    assert lasting(out) == whole
     assert 0 < killed < len(whole)
     # What was under way at a kill, and nothing else, was asked twice.
     times = asked(keeper.requests[begun:], key_of)
@@ -101,14 +82,14 @@ def test_killed_again_and_again_it_gives_the_rows_of_a_run_that_was_not(
 
 def test_a_line_cut_off_anywhere_is_asked_again(bench: Any, keeper: Any, out: Path) -> None:
     bench("--limit", "2")
-    whole, lines = rows_of(out), (out / "rows.jsonl").read_bytes().splitlines(keepends=True)
+    whole, lines = lasting(out), (out / "rows.jsonl").read_bytes().splitlines(keepends=True)
     chance = random.Random(7)
     for _ in range(5):
         kept, torn = b"".join(lines[:-1]), lines[-1][: chance.randrange(1, len(lines[-1]) - 1)]
         (out / "rows.jsonl").write_bytes(kept + torn)
         before = len(keeper.requests)
         bench("--limit", "2")
-        assert rows_of(out) == whole
+        assert lasting(out) == whole
         assert sum(asked(keeper.requests[before:], key_of).values()) == 1
 
 
@@ -132,9 +113,9 @@ def test_interrupted_it_says_how_to_go_on(
     assert process.returncode == 130
     assert b"stopped; what is finished is in " in said
     assert b"the same command resumes" in said
-    assert len(rows_of(out)) == 4
+    assert len(lasting(out)) == 4
     run = json.loads((out / "run.json").read_text("utf-8"))
     assert run["sessions"][0]["ended"]
     keeper.answer = answer
     assert bench().returncode == 0
-    assert len(rows_of(out)) == 16
+    assert len(lasting(out)) == 16

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from support.bench import rows_of
+
 TOWERS = {"Ard": 1800, "Brack": 1807, "Corrin": 1814}
 
 
-def rows_of(out: Path) -> dict[str, dict[str, Any]]:
-    lines = (out / "rows.jsonl").read_text("utf-8").splitlines()
-    return {row["question"]: row for row in map(json.loads, lines)}
+def by_question(out: Path) -> dict[str, Any]:
+    return {row["question"]: row for row in rows_of(out)}
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_a_question_is_asked_over_the_files_it_names_else_over_the_whole_folder(
     )
 
     assert done.returncode == 0, done.stderr
-    rows = rows_of(tmp_path / "out")
+    rows = by_question(tmp_path / "out")
     assert [rows[n]["metrics"]["containment"] for n in "123"] == [1.0, 0.0, 1.0]
     seen = {n: {p["document"] for p in rows[n]["outcome"]["retrieved"]} for n in "123"}
     assert [len(seen[n]) for n in "123"] == [2, 2, 3]
@@ -93,21 +94,6 @@ def test_a_run_among_its_own_documents_is_refused(
     assert keeper.requests == []
 
 
-def test_questions_without_answers_are_asked_and_cost(
-    own: Callable[..., Any], tmp_path: Path
-) -> None:
-    done = own('{"question": "When was the tower of Ard built?"}\n', name="q.jsonl")
-
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0].split() == [
-        *("own", "tokens", "seconds", "questions", "failed")
-    ]
-    [row] = rows_of(tmp_path / "out").values()
-    assert row["outcome"]["short"] == "1800"
-    assert "containment" not in row["metrics"]
-    assert row["metrics"]["calls"] == 1.0
-
-
 def test_a_shared_index_has_no_file_that_was_taken_out(
     own: Callable[..., Any], towers: Path, tmp_path: Path
 ) -> None:
@@ -117,7 +103,7 @@ def test_a_shared_index_has_no_file_that_was_taken_out(
     (towers / "Brack.md").unlink()
     assert own(question, *shared, "--out", str(tmp_path / "other")).returncode == 0
 
-    kept = [rows_of(tmp_path / out)["1"]["outcome"] for out in ("out", "other")]
+    kept = [by_question(tmp_path / out)["1"]["outcome"] for out in ("out", "other")]
     assert [outcome["short"] for outcome in kept] == ["1807", ""]
     assert [len(outcome["retrieved"]) for outcome in kept] == [3, 2]
 
@@ -155,6 +141,6 @@ def test_a_corpus_of_passages_is_indexed_once(
     assert (first.returncode, second.returncode) == (0, 0), first.stderr
     assert "embedding" in first.stderr
     assert "embedding" not in second.stderr
-    rows = rows_of(tmp_path / "one")
+    rows = by_question(tmp_path / "one")
     assert rows["q-Brack"]["outcome"]["retrieved"][0]["document"] == "p-Brack"
     assert rows["q-Brack"]["outcome"]["short"] == "1807"

@@ -10,25 +10,11 @@ from typing import Any
 
 import pytest
 
+from support.bench import lasting
+
 pytest.importorskip("ray")
 
 pytestmark = pytest.mark.real
-
-_OF_THIS_RUN = {"began", "trace", "seconds", "online_seconds", "split", "attempt"}
-
-
-def rows_of(out: Path) -> dict[tuple[str, str, str], Any]:
-    """The rows by data set, question and strategy, without what time does to them."""
-
-    def strip(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: strip(each) for name, each in value.items() if name not in _OF_THIS_RUN}
-        return [strip(each) for each in value] if isinstance(value, list) else value
-
-    rows = [strip(json.loads(line)) for line in (out / "rows.jsonl").read_text().splitlines()]
-    found = {(row["dataset"], row["question"], row["strategy"]): row for row in rows}
-    assert len(found) == len(rows), "a question has two rows"
-    return found
 
 
 def test_workers_give_the_rows_of_one_process_though_one_dies(
@@ -51,7 +37,7 @@ def test_workers_give_the_rows_of_one_process_though_one_dies(
 
     assert done.returncode == 0, done.stderr
     assert killed.exists()
-    assert rows_of(there) == rows_of(here)
+    assert lasting(there) == lasting(here)
     assert len(list((there / "traces").rglob("*.jsonl.gz"))) == 12
     assert "12 new rows" in done.stderr
 

@@ -14,12 +14,9 @@ from typing import Any
 
 import pytest
 
+from support.bench import lasting, rows_of
+
 Running = Callable[..., list[str | Path]]
-
-
-def rows_of(out: Path) -> list[dict[str, Any]]:
-    lines = (out / "rows.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def test_every_strategy_answers_every_question_in_a_row_of_its_own(bench: Any, out: Path) -> None:
@@ -43,46 +40,6 @@ def test_every_strategy_answers_every_question_in_a_row_of_its_own(bench: Any, o
     wrong = next(row for row in rows if row["strategy"] == "nothing")
     assert wrong["outcome"]["text"] == "I have never been there."
     assert wrong["metrics"]["containment"] == 0.0
-
-
-def test_the_table_has_the_columns_and_labels_of_the_suite(bench: Any) -> None:
-    done = bench("--limit", "2")
-
-    head, first, *_ = done.stdout.splitlines()
-    assert head.split() == ["towers", "Acc", "questions", "failed"]
-    assert first.split() == ["All", "of", "it", "100", "2"]
-
-
-def test_questions_are_asked_one_after_another_each_of_all_strategies(
-    bench: Any, out: Path
-) -> None:
-    bench()
-
-    asked = [row["question"] for row in rows_of(out)]
-    assert asked[::2] == asked[1::2]
-
-
-def test_the_same_command_asks_nothing_again(bench: Any, keeper: Any, out: Path) -> None:
-    bench("--limit", "3")
-    before = (out / "rows.jsonl").read_bytes()
-    asked = len(keeper.requests)
-
-    done = bench("--limit", "3")
-
-    assert done.returncode == 0
-    chats = [each for each in keeper.requests[asked:] if each["path"] == "/v1/chat/completions"]
-    assert chats == []
-    assert (out / "rows.jsonl").read_bytes() == before
-
-
-def test_a_larger_limit_asks_the_same_questions_and_more(bench: Any, out: Path) -> None:
-    bench("--limit", "3")
-    first = rows_of(out)
-    bench("--limit", "5")
-    more = rows_of(out)
-
-    assert more[: len(first)] == first
-    assert len(more) == 10
 
 
 def test_strategies_may_be_added_later_and_unknown_ones_are_named(bench: Any, out: Path) -> None:
@@ -175,25 +132,7 @@ def test_the_budget_of_the_whole_run_leaves_no_row_that_felt_it(
     assert 0 < len(rows) < 6
     assert all(row["outcome"]["error"] == "" for row in rows)
     bench("--limit", "3")
-    assert lasting(rows_of(out)) == lasting(rows_of(whole))
-
-
-def lasting(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rows by key, without what time does to them."""
-    found = {}
-    for row in rows:
-        outcome = {**row["outcome"], "seconds": 0}
-        usage = json.loads(json.dumps(outcome.pop("usage")))
-        usage.pop("split")
-        for sums in (usage, *usage["by_role"].values()):
-            sums.pop("seconds")
-        of_time = ("seconds", "online_seconds")
-        metrics = {name: value for name, value in row["metrics"].items() if name not in of_time}
-        key = (row["dataset"], row["question"], row["strategy"])
-        kept = {**row, "outcome": outcome, "usage": usage, "metrics": metrics}
-        kept.pop("began")
-        found[str(key)] = kept
-    return found
+    assert lasting(out) == lasting(whole)
 
 
 def test_where_nobody_answers_any_more_the_run_stops(bench: Any, keeper: Any, out: Path) -> None:
@@ -215,20 +154,6 @@ def test_a_dry_run_asks_and_writes_nothing(bench: Any, keeper: Any, out: Path) -
     assert not (out).exists()
 
 
-def test_what_a_run_did_so_far_is_what_the_rest_is_expected_to_take(bench: Any, out: Path) -> None:
-    bench("--limit", "2")
-    spent = sum(
-        row["metrics"]["tokens"] for row in rows_of(out)
-    )  # of two questions, as many as are to come
-
-    done = bench("--limit", "4", "--dry-run", "--json")
-
-    expected = json.loads(done.stdout)
-    assert (expected["answers"], expected["calls"]) == (4, 4)
-    assert expected["measured"] == ["full-context", "nothing"]
-    assert expected["tokens"] == pytest.approx(spent, rel=0.05)
-
-
 def test_concurrent_answers_are_the_same_rows(bench: Any, keeper: Any, tmp_path: Path) -> None:
     bench(out=tmp_path / "one")
     alone, four = keeper.answer, threading.Barrier(4)
@@ -240,7 +165,7 @@ def test_concurrent_answers_are_the_same_rows(bench: Any, keeper: Any, tmp_path:
     keeper.answer = together
     bench("--concurrency", "4", out=tmp_path / "four")
 
-    assert lasting(rows_of(tmp_path / "four")) == lasting(rows_of(tmp_path / "one"))
+    assert lasting(tmp_path / "four") == lasting(tmp_path / "one")
     assert keeper.in_flight_most == 4
 
 
@@ -291,31 +216,6 @@ def test_a_second_process_is_kept_out(
     assert second.returncode == 2
     assert "another process works in it" in second.stderr
     assert first.returncode == 0
-
-
-def test_only_questions_with_the_meta_of_the_data_set_are_asked(
-    bench: Any, data: Path, out: Path
-) -> None:
-    suite = (data / "towers.toml").read_text("utf-8")
-    where = 'file = "towers.jsonl"\nwhere = { coast = "north" }'
-    (data / "towers.toml").write_text(suite.replace('file = "towers.jsonl"', where))
-    bench("--strategies", "full-context")
-
-    asked = {row["question"] for row in rows_of(out)}
-    assert asked == {"q-Brack", "q-Dunmore", "q-Fanad", "q-Hook"}
-
-
-def test_a_wrong_record_is_named_before_anything_is_asked(
-    bench: Any, keeper: Any, data: Path
-) -> None:
-    with (data / "towers.jsonl").open("a", encoding="utf-8") as lines:
-        lines.write('{"id": "q-9", "question": "Wh')
-    done = bench()
-
-    assert done.returncode == 1
-    assert "line 9" in done.stderr
-    assert "towers.jsonl" in done.stderr
-    assert keeper.requests == []
 
 
 def test_metrics_that_are_missing_are_said_and_taken_by_the_same_command(

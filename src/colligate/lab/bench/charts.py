@@ -1,4 +1,4 @@
-"""Charts drawn by matplotlib: lines, bars, shares and differences, each as an SVG element.
+"""Charts drawn by matplotlib: lines, bars and differences, each as an SVG element.
 
 matplotlib comes with the extra `bench`; without it every chart is "". The same numbers always give
 the same drawing.
@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.util import find_spec
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from colligate.lab.bench.significance import Difference
@@ -53,6 +52,17 @@ class Panel:
     marked: float | None = None
 
 
+@dataclass(frozen=True)
+class Chart:
+    """The title and axes of lines; `limits` are of the vertical axis, the other may be a log."""
+
+    title: str
+    x_label: str
+    y_label: str
+    limits: tuple[float, float | None] | None = None
+    logarithmic: bool = False
+
+
 COLOURS = ("#1b5ea6", "#bf430f", "#0f756c", "#87409c", "#8c5f00", "#b0265b", "#566270", "#4c6a05")
 _MARKERS = "osD^vPXp"
 _INK, _SOFT, _MARKED = "#1d1c1a", "#5c5a54", "#fbe9a9"
@@ -65,12 +75,10 @@ _STYLE: dict[Any, Any] = {
     "font.family": ["DejaVu Sans"],  # comes with matplotlib
     "font.size": 9,
     "figure.facecolor": "none",
-    "figure.constrained_layout.h_pad": 0.09,
     "axes.facecolor": "none",
     "axes.titlesize": 9,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _SOFT),
     **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
     **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
     "grid.color": "#e3e0d8",
@@ -83,17 +91,6 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-@dataclass(frozen=True)
-class Chart:
-    """The title and axes of lines; `limits` are of the vertical axis, the other may be a log."""
-
-    title: str
-    x_label: str
-    y_label: str
-    limits: tuple[float, float | None] | None = None
-    logarithmic: bool = False
-
-
 def draw_lines(
     panels: Sequence[Panel], chart: Chart, front: Sequence[tuple[float, float]] = ()
 ) -> str:
@@ -103,9 +100,6 @@ def draw_lines(
     """
     panels = [replace(panel, series=_keep_finite(panel.series)) for panel in panels]
     panels = [panel for panel in panels if panel.series]
-    places = [point.x for panel in panels for each in panel.series for point in each.points]
-    # Whiskers of several series at one place are drawn side by side.
-    aside = 0.0 if chart.logarithmic or front or not places else 0.012 * (max(places) - min(places))
     with _make_canvas(len(panels), 3.9 if len(panels) == 1 else 2.2, True) as canvas:
         if canvas is None:
             return ""
@@ -117,10 +111,9 @@ def draw_lines(
                 ax.axvspan(panel.marked - 0.4, panel.marked + 0.4, color=_MARKED, linewidth=0)
             if front:
                 ax.step(*zip(*front, strict=True), where="post", color=_SOFT, linestyle="--")
-            for number, each in enumerate(panel.series):
-                shift = min(aside, 0.7 / len(panel.series)) * (number - len(panel.series) / 2 + 0.5)
+            for each in panel.series:
                 handles[each.label, each.style] = ax.errorbar(
-                    [point.x + shift for point in each.points],
+                    [point.x for point in each.points],
                     [point.y for point in each.points],
                     _measure_whiskers(each.points),
                     color=COLOURS[each.style % len(COLOURS)],
@@ -136,8 +129,7 @@ def draw_lines(
             ax.xaxis.set_major_formatter("{x:,.0f}")
             ax.set_title(_clean(panel.title))
             _name_axes(ax, chart)
-        _add_legend(canvas, handles)
-        return _save(canvas, chart.title)
+        return _save(canvas, chart.title, handles)
 
 
 def draw_groups(series: Sequence[Series], groups: Sequence[str], chart: Chart) -> str:
@@ -161,32 +153,7 @@ def draw_groups(series: Sequence[Series], groups: Sequence[str], chart: Chart) -
         ax.set_xticks(range(len(groups)), [_clean(group) for group in groups])
         ax.grid(visible=False, axis="x")
         _name_axes(ax, chart)
-        _add_legend(canvas, handles)
-        return _save(canvas, chart.title)
-
-
-def draw_shares(
-    bars: Sequence[tuple[str, Sequence[int]]], colours: Sequence[str], title: str
-) -> str:
-    """Draw a bar for each label, divided by its counts, one a colour; the page has the legend."""
-    with _make_canvas(min(1, len(colours)), 0.7 + 0.3 * len(bars)) as canvas:
-        if canvas is None:
-            return ""
-        [ax] = canvas.axes
-        for at, (_, counts) in enumerate(bars):
-            total = sum(counts)
-            ends = list(accumulate((count / (total or 1) for count in counts), initial=0.0))
-            for start, end, colour, count in zip(ends, ends[1:], colours, counts, strict=False):
-                drawn = ax.barh(at, end - start, left=start, height=0.72, color=colour)
-                if end - start > 0.04:
-                    ax.bar_label(drawn, [f"{count:,}"], label_type="center")
-            ax.text(1.01, at, f"{total:,}", va="center", color=_SOFT)
-        _list_rows(ax, [label for label, _ in bars])
-        ax.set_xlim(0, 1)
-        ax.xaxis.set_visible(False)
-        ax.grid(visible=False)
-        ax.spines[:].set_visible(False)
-        return _save(canvas, title)
+        return _save(canvas, chart.title, handles)
 
 
 def draw_differences(
@@ -207,7 +174,9 @@ def draw_differences(
                 face = COLOURS[0] if gap.stars else "white"
                 ax.plot([gap.mean], [at], "o", color=COLOURS[0], markerfacecolor=face)
                 ax.annotate(f" {gap.stars}", (gap.high, at), va="center")
-            _list_rows(ax, [label for label, _ in gaps])
+            ax.set_yticks(range(len(gaps)), [_clean(label) for label, _ in gaps])
+            ax.set_ylim(len(gaps) - 0.4, -0.6)  # from the top
+            ax.grid(visible=False, axis="y")
             ax.set(title=_clean(name), xlabel=_clean(x_label))
         return _save(canvas, title)
 
@@ -238,23 +207,6 @@ def _measure_whiskers(points: Sequence[Point]) -> list[list[float]]:
     return [below, [math.nan if high is None else max(high - y, 0.0) for y, _, high in ends]]
 
 
-def _list_rows(ax: Axes, labels: Sequence[str]) -> None:
-    """Name the rows of a chart, from the top."""
-    ax.set_yticks(range(len(labels)), [_clean(label) for label in labels])
-    ax.tick_params(axis="y", length=0, labelcolor=_INK)
-    ax.grid(visible=False, axis="y")
-    ax.set_ylim(len(labels) - 0.4, -0.6)
-
-
-def _add_legend(canvas: Figure, handles: Mapping[tuple[str, int], Any]) -> None:
-    """Add the legend of several series: beside one panel, below several."""
-    if len(handles) > 1:
-        labels = [_clean(label) for label, _ in handles]
-        below: Any = {"loc": "outside lower center", "ncols": 4}
-        where = below if len(canvas.axes) > 1 else {"loc": "outside right upper"}
-        canvas.legend(list(handles.values()), labels, **where)
-
-
 @contextmanager
 def _make_canvas(panels: int, height: float, sharey: bool = False) -> Iterator[Figure | None]:
     """Make a figure of panels, three in a row, each of a height in inches; None without matplotlib.
@@ -278,8 +230,13 @@ def _make_canvas(panels: int, height: float, sharey: bool = False) -> Iterator[F
         yield canvas
 
 
-def _save(canvas: Figure, title: str) -> str:
-    """Return the SVG element with its title, without dates and the program's name."""
+def _save(canvas: Figure, title: str, handles: Mapping[tuple[str, int], Any] | None = None) -> str:
+    """Return the SVG element with its title and legend, without dates and the program's name."""
+    if handles and len(handles) > 1:
+        labels = [_clean(label) for label, _ in handles]
+        below: Any = {"loc": "outside lower center", "ncols": 4}
+        where = below if len(canvas.axes) > 1 else {"loc": "outside right upper"}
+        canvas.legend(list(handles.values()), labels, **where)
     buffer = io.StringIO()
     canvas.savefig(buffer, format="svg", metadata={"Date": None})
     svg = buffer.getvalue()

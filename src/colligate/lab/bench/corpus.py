@@ -13,7 +13,7 @@ from pathlib import Path
 from colligate.concurrency import in_thread
 from colligate.core.events import Trace
 from colligate.documents.chunking import STRUCTURAL
-from colligate.errors import FaultyRecord, LibraryLocked
+from colligate.errors import FaultyRecord
 from colligate.lab.bench.datasets.passages import (
     PassageFile,
     check_documents,
@@ -94,16 +94,12 @@ class CorpusResolver:
                 )
             return [names[name][0] for name in given]
 
-        texts = zip(
-            ids([id_ for id_, _ in question.gold_texts]),
-            (text for _, text in question.gold_texts),
-            strict=True,
-        )
+        texts = (text for _, text in question.gold_texts)
         return replace(
             question,
             documents=tuple(map(Candidate, ids([each.id for each in question.documents]))),
             gold=tuple(ids(question.gold)),
-            gold_texts=tuple(texts),
+            gold_texts=tuple(zip(ids([id_ for id_, _ in question.gold_texts]), texts, strict=True)),
         )
 
     @asynccontextmanager
@@ -164,12 +160,8 @@ class CorpusResolver:
                     engine=self.engine,
                 )
                 self._stack.push_async_callback(library.close)
-                try:
-                    if not self.is_filled:
-                        await ingest(library, [path], self.trace, index=self.embedder is not None)
-                except LibraryLocked as error:
-                    hint = "wait for it, or name other --indexes"
-                    raise LibraryLocked(f"cannot open {folder}", error.why, hint) from error
+                if not self.is_filled:
+                    await ingest(library, [path], self.trace, index=self.embedder is not None)
                 self._libraries[path] = library
             return self._libraries[path]
 

@@ -23,7 +23,6 @@ from colligate.lab.bench.charts import (
     draw_differences,
     draw_groups,
     draw_lines,
-    draw_shares,
 )
 from colligate.lab.bench.outcome import Row
 from colligate.lab.bench.suites import Method, Picture, PictureKind
@@ -32,7 +31,6 @@ from colligate.lab.bench.tables import (
     QuestionKey,
     RunResults,
     TextTable,
-    Verdict,
     format_interval,
     format_number,
 )
@@ -85,10 +83,8 @@ def _by_gold_position(results: RunResults, picture: Picture) -> ReportFigure:
                 at[places[key]][key] = value
         series += _make_series(results, method, at, scale)
     if len({point.x for each in series for point in each.points}) < 2:
-        why = "No data set of this run has the gold document at several places."
-        return ReportFigure(title, why)
-    chart = _make_chart(title, "place of the gold document", "%", scale)
-    svg = draw_lines([Panel("", series)], chart)
+        return ReportFigure(title, "No data set of this run has the gold document at two places.")
+    svg = draw_lines([Panel("", series)], _make_chart(title, "place of the gold document", scale))
     return ReportFigure(title, _INTERVALS, svg, _tabulate(series))
 
 
@@ -121,11 +117,11 @@ def _tabulate(series: Sequence[Series], places: int = 1) -> TextTable:
     return [("", *(f"{place:g}" for place in at)), *rows]
 
 
-def _make_chart(title: str, x_label: str, y_label: str, scale: float) -> Chart:
+def _make_chart(title: str, x_label: str, scale: float, metric: str = "") -> Chart:
     """Return the axes of values of a scale: 100 is that of percentages."""
-    if scale == 100:
-        return Chart(title, x_label, y_label, (0.0, 100.0))
-    return Chart(title, x_label, y_label.replace("%", "mean"))
+    unit = "%" if scale == 100 else "mean"
+    limits = (0.0, 100.0) if scale == 100 else None
+    return Chart(title, x_label, f"{metric}, {unit}" if metric else unit, limits)
 
 
 _AT_K = re.compile(r"(?P<stem>\w+)_at_(?P<k>\d+)")
@@ -147,7 +143,7 @@ def _recall_at_k(results: RunResults, picture: Picture) -> ReportFigure:
             panels.append(Panel(dataset, series))
     if not panels:
         return ReportFigure(title, "No strategy of this run searched, or this was not measured.")
-    chart = _make_chart(title, "documents looked at (k)", "%", 100)
+    chart = _make_chart(title, "documents looked at (k)", 100)
     svg = draw_lines(panels, replace(chart, logarithmic=True))
     note = "Of the documents that searches returned, in the order in which they were first found."
     named = [replace(s, label=f"{p.title}, {s.label}") for p in panels for s in p.series]
@@ -173,8 +169,8 @@ def _columns(results: RunResults, picture: Picture) -> ReportFigure:
         points = [Point(at, cell.value, cell.low, cell.high) for at, cell in cells if cell]
         series += [Series(method.label, points, style)] if points else []
     groups = [column.title for column in shown]
-    svg = draw_groups(series, groups, _make_chart(title, "", "%", scale))
     _, *body = _tabulate(series)
+    svg = draw_groups(series, groups, _make_chart(title, "", scale))
     return ReportFigure(title, _INTERVALS, svg, [("", *groups), *body])
 
 
@@ -192,27 +188,12 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> ReportFigure:
     numbers = []
     for method in methods:
         every = results.rows_of(dataset, method.name)
-        outcomes = [row.outcome for row in every if row.key[:2] in common]
-        into, out, calls = (
-            fmean(float(each.usage.get(name) or 0) for each in outcomes)
-            for name in ("input_tokens", "output_tokens", "calls")
-        )
-        seconds = [each.seconds for each in outcomes if not each.usage.get("remembered")]
-        prices = [each.usage.get("cost_usd") for each in outcomes]
-        known = [float(price) for price in prices if price is not None]
+        cost = _measure_cost([row for row in every if row.key[:2] in common])
         quality = {key: value for key, value in values[method].items() if key in common}
-        dots += _make_series(results, method, {into + out: quality}, scale)
+        dots += _make_series(results, method, {cost["tokens"] or 0.0: quality}, scale)
         [point] = dots[-1].points
-        numbers.append(
-            (
-                method.label,
-                format_interval(point.y, point.low, point.high),
-                format_number(into + out),
-                format_number(calls),
-                format_number(fmean(seconds)) if seconds else "",
-                format_number(fmean(known)) if len(known) == len(prices) else "?",
-            )
-        )
+        mean = format_interval(point.y, point.low, point.high)
+        numbers.append((method.label, mean, *map(format_number, cost.values())))
     places = [(each.points[0].x, each.points[0].y) for each in dots]
     front = _find_front(places)
     head = ("strategy", metric, "tokens", "calls", "seconds", "USD", "front")
@@ -224,10 +205,27 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> ReportFigure:
         "The line joins the strategies that no other beats on both: fewer tokens, or better "
         "answers."
     )
-    chart = _make_chart(title, "tokens a question, in and out", f"{metric}, %", scale)
     least, most = min(places)[0], max(places)[0]
+    chart = _make_chart(title, "tokens a question, in and out", scale, metric)
     svg = draw_lines([Panel("", dots)], replace(chart, logarithmic=0 < 4 * least < most), front)
     return ReportFigure(title, note, svg, (head, *body))
+
+
+def _measure_cost(rows: Sequence[Row]) -> dict[str, float | None]:
+    """Return means over rows; None for seconds of remembered replies and for unknown prices."""
+    usage = [row.outcome.usage for row in rows]
+    prices = [each.get("cost_usd") for each in usage]
+    seconds = [row.outcome.seconds for row in rows if not row.outcome.usage.get("remembered")]
+
+    def mean(*names: str) -> float:
+        return fmean(sum(float(each.get(name) or 0) for name in names) for each in usage)
+
+    return {
+        "tokens": mean("input_tokens", "output_tokens"),
+        "calls": mean("calls"),
+        "seconds": fmean(seconds) if seconds else None,
+        "usd": None if None in prices else mean("cost_usd"),
+    }
 
 
 def _find_front(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -275,8 +273,7 @@ def _attention_by_position(results: RunResults, picture: Picture) -> ReportFigur
             series = _make_series(results, method, seen[gold], 1)
             panels.append(Panel(named, series, gold if known else None))
         if read:
-            of = f" (of {len(rows):,})" if len(rows) > read else ""
-            counts.append(f"{read:,} traces of {method.label}{of}")
+            counts.append(f"{read:,} traces of {method.label}")
     if not panels:
         why = "No trace of this run has a strategy's attention to the documents given."
         return ReportFigure(title, why)
@@ -327,28 +324,6 @@ _MAKERS: Mapping[PictureKind, Callable[[RunResults, Picture], ReportFigure]] = {
     "columns": _columns,
 }
 
-VERDICTS: Mapping[Verdict, tuple[str, str]] = {
-    Verdict.RIGHT: ("#a5d8c6", "the right answer, or a refusal where the documents hold no answer"),
-    Verdict.PARTLY: ("#d5e7bf", "some of what was asked for"),
-    Verdict.ANSWERED: ("#dedbd3", "answered; no metric of this run decides how well"),
-    Verdict.WRONG: ("#f3b9a3", "another answer than the right one"),
-    Verdict.REFUSED: ("#f0dc9f", "no answer, although the documents hold it"),
-    Verdict.FAILED: ("#d2bddd", "an error; counts as wrong everywhere"),
-}
-"""The colour and the meaning of each verdict."""
-
-
-def make_verdict_figure(results: RunResults) -> ReportFigure:
-    """Return the figure of how many answers of each verdict a strategy has."""
-    counted = results.verdicts
-    kinds = [kind for kind in Verdict if any(each[kind] for each in counted.values())]
-    bars = [(each.label, [counted[each.name][kind] for kind in kinds]) for each in results.methods]
-    head = ("strategy", *kinds, "answers")
-    body = [(label, *(f"{count:,}" for count in row), f"{sum(row):,}") for label, row in bars]
-    title = "What became of the answers"
-    svg = draw_shares(bars, [VERDICTS[kind][0] for kind in kinds], title)
-    return ReportFigure(title, svg=svg, numbers=(head, *body))
-
 
 def make_difference_figure(results: RunResults) -> ReportFigure | None:
     """Return the figure of how far each strategy is from the best of each column."""
@@ -363,11 +338,7 @@ def make_difference_figure(results: RunResults) -> ReportFigure | None:
         panels.append((column.title, f"difference from {best}", gaps))
         for label, gap in gaps:
             ends = (format_number(end, column.places) for end in (gap.mean, gap.low, gap.high))
-            p = [
-                "<.001" if each < 0.001 else f"{each:.3f}".removeprefix("0")
-                for each in (gap.p, gap.corrected)
-                if each is not None
-            ]
+            p = (f"{each:.3f}" for each in (gap.p, gap.corrected) if each is not None)
             body.append((column.title, best, label, *ends, *p, gap.stars, f"{gap.questions:,}"))
     if not panels:
         return None

@@ -33,18 +33,16 @@ from colligate.readers import make_reader
 class Outcome:
     """One strategy's answer to one question: all that metrics look at, and what a row keeps.
 
-    `text` is the answer with its marks of citations ("[1]", "[uncited]"), `short` the short
-    answer where there is one; both are empty where it refused (`found` False) or failed (`error`).
-    `citations` are in the order of their marks, `evidence` is what the last reader was shown, best
-    first, `retrieved` what searches returned, in the order in which it was first found. `stages`
-    are the documents that were left after each named step ("local", "kept", ...), `ratings` what a
-    step scored them, by the score's name, `counts` the sums of the numbers that its steps report.
-    `rounds` are those that the strategy reports, None where it reports none. `said` and
-    `said_short` are what the reader replied before its citations were checked. `passages` are the
-    texts that the strategy reports to hand to its reader (`Assembled`), where that is not the
-    evidence as it is. `depth` is the mean depth of the retrieved documents' heading trees (the
-    title is 1, text below it 2, text of a section 3; 0 without a search), `view_tokens` about how
-    many tokens the documents in view have together. `usage` is `UsageReport.to_json()`.
+    `text` has its marks of citations ("[1]", "[uncited]"); it and `short` are empty where it
+    refused (`found` False) or failed (`error`). `citations` are in the order of their marks,
+    `evidence` is what the last reader was shown, `retrieved` what searches returned, in the order
+    first found. `stages` are the documents left after each named step, `ratings` what a step scored
+    them, `counts` the sums of numbers that steps report, `rounds` those that the strategy reports.
+    `said` and `said_short` are what the reader replied before its citations were checked.
+    `passages` are the texts handed to the reader (`Assembled`), where that is not the evidence.
+    `depth` is the mean depth of the retrieved documents' heading trees (the title is 1, text below
+    it 2, text of a section 3), `view_tokens` about how many tokens the documents in view have.
+    `usage` is `UsageReport.to_json()`.
     """
 
     text: str = ""
@@ -107,12 +105,10 @@ class Key(NamedTuple):
 class Row:
     """One strategy's answer to one question, with its metrics.
 
-    `dataset` and `strategy` are the suite's names. `answers` are the right ones, for a person to
-    read; `answerable` False means that the documents hold none. `metrics` are by name;
-    `unmeasured` says, by group of metrics, why some are missing (a judge that did not reply).
-    `trace` is the file of the answer's events below the run's folder. `began` is in UTC;
-    `attempt` counts from 1, and only a failed row is tried again. The passages `retrieved` of the
-    outcome come without their text.
+    `answers` are the right ones, for a person to read. `unmeasured` says, by group of metrics, why
+    some are missing (a judge that did not reply). `trace` is the file of the answer's events below
+    the run's folder, `began` is in UTC; `attempt` counts from 1, and only a failed row is tried
+    again. The passages `retrieved` of the outcome come without their text.
     """
 
     dataset: str
@@ -191,18 +187,18 @@ def read_rows(folder: Path) -> list[Row]:
 ReaderAndCheck = tuple[Reader, Check | None]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Answerer:
     """Asks strategies questions; `timeout` is seconds for each answer, None for no limit.
 
     Without a reader of a name in `readers` it is made, and nothing is checked.
     """
 
-    models: Mapping[Role, ChatModel]
     spending: Spending
+    timeout: float | None = None
+    models: Mapping[Role, ChatModel] = field(default_factory=dict)
     embedder: Embedder | None = None
     reranker: Reranker | None = None
-    timeout: float | None = None
     readers: Mapping[str, ReaderAndCheck] = field(default_factory=dict)
 
     async def answer(
@@ -259,25 +255,20 @@ async def observe(
 ) -> Outcome:
     """Return the outcome of a run: its answer, or why it failed and how far it came."""
     events = [event for _, event in run.trace.events]
-    found = answer is not None and answer.found
-    cited = answer.citations if answer is not None and found else ()
-    spans = [(citation.span, citation.answer_spans) for citation in cited]
-    evidence = answer.evidence if answer is not None else ()
-    text = answer.text if answer is not None and found else ""
-    short = (answer.short or "") if answer is not None and found else ""
+    given = answer if answer is not None and answer.found else None
+    text, short = (given.text, given.short or "") if given else ("", "")
     said = next((e for e in reversed(events) if isinstance(e, Said) and (e.text or e.short)), None)
     retrieved = collect_retrieved(events)
-    depths = [
-        _measure_depth(await run.document(name))
-        for name in dict.fromkeys(span.document_id for span in retrieved)
-    ]
+    names = dict.fromkeys(span.document_id for span in retrieved)
+    depths = [_measure_depth(await run.document(name)) for name in names]
     in_view = await run.sources.documents()
-    warned = (*run.warnings, *(answer.warnings if answer is not None else ()))
+    cited = given.citations if given else ()
+    evidence = answer.evidence if answer else ()
     return Outcome(
         text=text,
         short=short,
-        found=found,
-        citations=tuple([await _cut(run, span, of_answer) for span, of_answer in spans]),
+        found=given is not None,
+        citations=tuple([await _cut(run, each.span, each.answer_spans) for each in cited]),
         evidence=tuple([await _cut(run, each.span) for each in evidence]),
         retrieved=tuple([await _cut(run, span) for span in retrieved]),
         stages=collect_stages(events),
@@ -291,7 +282,7 @@ async def observe(
         view_tokens=sum(info.characters for info in in_view) // CHARACTERS_A_TOKEN,
         usage=usage.to_json(),
         seconds=usage.seconds,
-        warnings=tuple(dict.fromkeys(warned)),
+        warnings=tuple(dict.fromkeys([*run.warnings, *(answer.warnings if answer else ())])),
         error=error,
     )
 
@@ -318,12 +309,7 @@ def collect_retrieved(events: Iterable[Event]) -> list[Span]:
 
 
 def collect_stages(events: Iterable[Event]) -> Mapping[str, tuple[str, ...]]:
-    """Return the documents left after each stage of a strategy, by the stage's name.
-
-    The events name the stages: DuQUAD has "global" and "local" (read by these agents), "named" (by
-    either) and "kept" (by the gate); RDR2 "routed"; LongRefiner "refined" and "selected"; DualRAG
-    "gathered" and "outlined"; SPD-RAG "read" and "found".
-    """
+    """Return the documents left after each stage of a strategy, by its name (docs/bench.md)."""
     made: dict[str, list[str]] = {}
     for event in events:
         for stage, documents in event.stage.items():
@@ -337,11 +323,11 @@ def collect_rounds(events: Iterable[Event]) -> int | None:
     A loop that failed before it reported them has as many as it began: the highest `round`.
     """
     events = list(events)
-    for name in ("rounds", "round"):
-        found = [getattr(event, name, None) for event in events]
-        if numbers := [each for each in found if isinstance(each, int)]:
-            return numbers[-1] if name == "rounds" else max(numbers)
-    return None
+    ended, begun = (
+        [n for event in events if isinstance(n := getattr(event, name, None), int)]
+        for name in ("rounds", "round")
+    )
+    return ended[-1] if ended else max(begun, default=None)
 
 
 def collect_ratings(events: Iterable[Event]) -> Mapping[str, Mapping[str, float]]:

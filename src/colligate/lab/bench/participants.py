@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from colligate.core.events import Noted, Trace
 from colligate.documents.chunking import STRUCTURAL
@@ -21,14 +21,16 @@ from colligate.lab.bench.metrics.groups import (
     MissingBackend,
     Reads,
     TrainedEntails,
-    TrainedReads,
+    open_trained_reader,
 )
-from colligate.lab.bench.outcome import Answerer, ReaderAndCheck
+from colligate.lab.bench.outcome import Answerer, Outcome, ReaderAndCheck
 from colligate.lab.bench.plan import Plan, SuiteEntry
 from colligate.lab.bench.provenance import CHECK
+from colligate.lab.bench.question import Question
+from colligate.lab.bench.suites import Dataset
 from colligate.lab.jobs.identity import ModelRecord, model_records, weights_digest
 from colligate.lab.jobs.spending import PaidJudge, Spending
-from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models import ChatModel, Embedder, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.readers import make_reader
 from colligate.session import Session
@@ -80,27 +82,21 @@ class ModelNames:
 
 @dataclass(frozen=True)
 class Participants:
-    """Who takes part, with the record of each. `models` answer; the judge is not among them."""
+    """Who takes part: what asks models, what measures answers, and the record of each model."""
 
-    models: Mapping[Role, ChatModel]
-    embedder: Embedder | None
-    reranker: Reranker | None
-    readers: Mapping[str, ReaderAndCheck]
+    answerer: Answerer
     backends: Backends
     records: Mapping[str, ModelRecord]
 
-    def make_answerer(self, spending: Spending, timeout: float | None) -> Answerer:
-        """Return what asks them."""
-        return Answerer(self.models, spending, self.embedder, self.reranker, timeout, self.readers)
-
 
 async def open_participants(
-    names: ModelNames, plan: Plan, spending: Spending, stack: AsyncExitStack, trace: Trace
+    names: ModelNames, plan: Plan, answerer: Answerer, stack: AsyncExitStack, trace: Trace
 ) -> tuple[Participants, Plan]:
     """Open what a plan needs, until `stack` closes; return it with what can be done of the plan.
 
-    Strategies that the models cannot run, and optional metrics that cannot be taken, are left out
-    and reported; a strategy that was chosen by name, or another metric, is an error.
+    The answerer gets its models. Strategies that these cannot run, and optional metrics that cannot
+    be taken, are left out and reported; a strategy that was chosen by name, or another metric, is
+    an error.
     """
     session = await stack.enter_async_context(names.session())
     every = await session.open_models(trace)
@@ -109,7 +105,7 @@ async def open_participants(
     embedder = await session.open_embedder(trace) if plan.searches else None
     entries = await _choose_runnable(plan, models, session, trace)
     reranker = await session.open_reranker(models, trace) if plan.searches else None
-    backends = await _open_backends(names, every.get(Role.JUDGE), session, spending)
+    backends = await _open_backends(names, every.get(Role.JUDGE), session, answerer.spending)
     records = await model_records(every, embedder, reranker)
     readers = await _open_readers({each.reader for each in entries}, models, session, trace)
     for reader, check in readers.values():
@@ -118,8 +114,11 @@ async def open_participants(
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
             records[what] = ModelRecord(name, "" if name == JUDGE else digest)
+    answering = replace(
+        answerer, models=models, embedder=embedder, reranker=reranker, readers=readers
+    )
     plan = _add_optional_metrics(replace(plan, entries=tuple(entries)), backends, trace)
-    return Participants(models, embedder, reranker, readers, backends, records), plan
+    return Participants(answering, backends, records), plan
 
 
 def cache_replies(who: Participants, file: Path, stack: AsyncExitStack) -> Participants:
@@ -129,8 +128,8 @@ def cache_replies(who: Participants, file: Path, stack: AsyncExitStack) -> Parti
     """
     cache = ResponseCache(file)
     stack.callback(cache.close)
-    models = {role: CachedChat(model, cache) for role, model in who.models.items()}
-    return replace(who, models=models)
+    models = {role: CachedChat(model, cache) for role, model in who.answerer.models.items()}
+    return replace(who, answerer=replace(who.answerer, models=models))
 
 
 async def _open_readers(
@@ -206,5 +205,36 @@ async def _open_backends(
         return of_judge(paid)
 
     nli: Entails | None = await open_backend("nli", names.nli, JudgeEntails, TrainedEntails)
-    qa: Reads | None = await open_backend("qa", names.qa, JudgeReads, TrainedReads)
+    qa: Reads | None = await open_backend("qa", names.qa, JudgeReads, open_trained_reader)
     return Backends(paid, nli, qa)
+
+
+# Answers of other machines: what a run gives them and gets back
+
+RemoteAnswer = tuple[Outcome, list[dict[str, Any]], int]
+"""An answer from a worker: the outcome, its events as JSON, and the tokens that it spent."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What each worker opens: the models, for the strategies of a plan, and the corpora.
+
+    `data` and `indexes` are folders that every machine has under the same path.
+    """
+
+    names: ModelNames
+    plan: Plan
+    data: Path
+    indexes: Path
+    timeout: float | None
+    traces: bool
+
+
+class Answerers(Protocol):
+    """Workers that answer questions: an entry point of `colligate.answerers` opens them.
+
+    It is an async context manager of (cluster, number of workers, `Opening`).
+    """
+
+    async def answer(self, dataset: Dataset, question: Question, entry: SuiteEntry) -> RemoteAnswer:
+        """Return the answer of a worker that has nothing to do, as soon as there is one."""

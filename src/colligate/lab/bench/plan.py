@@ -13,10 +13,11 @@ from colligate.core.parameters import PRESET, list_parameters, set_parameters, s
 from colligate.core.strategy import Strategy, estimate_calls, list_strategies, load_strategy
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingPath, UsageError, closest
-from colligate.lab.bench.datasets.formats import read_questions
+from colligate.lab.bench.datasets import read_questions
 from colligate.lab.bench.outcome import Key, Row
 from colligate.lab.bench.question import Question, QuestionTask, draw_sample
 from colligate.lab.bench.suites import Dataset, Method, Suite
+from colligate.lab.bench.toml_files import suggest
 
 # The form of every answer, whoever gives it: rows of a table answer alike.
 _FORMS = {
@@ -52,11 +53,10 @@ class SuiteEntry:
 
 @dataclass(frozen=True)
 class PlannedDataset:
-    """A data set and the questions that are asked; `corpus_bytes` is about its corpus unpacked."""
+    """A data set and the questions that are asked."""
 
     dataset: Dataset
     questions: tuple[Question, ...]
-    corpus_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,7 @@ def plan(
     datasets: Sequence[str] = (),
     limit: int | None = None,
     seed: int = 0,
+    by_name: bool = False,
 ) -> Plan:
     """Read the questions to ask: `limit` of each data set, or as many as the suite says. Blocks.
 
@@ -110,9 +111,8 @@ def plan(
     planned = []
     for dataset in chosen:
         file = require_path(data, dataset.file)
-        corpus_bytes = 0
         if dataset.over != "candidates" and dataset.corpus is not None:
-            corpus_bytes = _size(require_path(data, dataset.corpus))
+            require_path(data, dataset.corpus)
         most = limit if limit is not None else dataset.questions
         questions = read_questions(file, format=dataset.format)
         wanted = dataset.where.items()
@@ -123,8 +123,8 @@ def plan(
             why = f"none with {where}" if where else ""
             raise UsageError(f"{file} holds no questions for {dataset.name}", why)
         _require_documents(dataset, sample, entries)
-        planned.append(PlannedDataset(dataset, sample, corpus_bytes))
-    return Plan(suite, tuple(planned), tuple(entries))
+        planned.append(PlannedDataset(dataset, sample))
+    return Plan(suite, tuple(planned), tuple(entries), by_name)
 
 
 def require_path(data: Path, file: str) -> Path:
@@ -134,12 +134,6 @@ def require_path(data: Path, file: str) -> Path:
         why, hint = "the suite needs it", "check --data, or choose other --datasets"
         raise MissingPath(f"there is no {path}", why, hint)
     return path
-
-
-def _size(path: Path) -> int:
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    # A text is about three times as large as its gzip archive.
-    return sum(file.stat().st_size * (3 if file.suffix == ".gz" else 1) for file in files)
 
 
 def _require_documents(
@@ -173,23 +167,23 @@ def configure_entries(
     """
     own = {method.name: method for method in suite.strategies}
     wanted = names or [method.name for method in suite.strategies if method.default]
-    methods = []
-    for name in dict.fromkeys(wanted):
+    for name in wanted:
         if name not in own and name not in list_strategies():
             near = closest(name, [*own, *list_strategies()])
-            why = f"the suite has {', '.join(own)}"
             hint = f"did you mean {near}?" if near else "colligate strategies lists the others"
-            raise UsageError(f"no strategy {name!r}", why, hint)
-        methods.append(own.get(name) or Method(name, name, label=name, reader=suite.reader))
+            raise UsageError(f"no strategy {name!r}", f"the suite has {', '.join(own)}", hint)
+    methods = [
+        own.get(name) or Method(name, name, label=name, reader=suite.reader)
+        for name in dict.fromkeys(wanted)
+    ]
     kinds = [load_strategy(method.strategy) for method in methods]
     known = {kind: {PRESET, *(each.name for each in list_parameters(kind))} for kind in kinds}
     given = {split_setting(setting)[0]: setting for setting in settings}
-    for name, setting in given.items():
-        every = set().union(*known.values())
+    every = sorted(set().union(*known.values()))
+    for name in given:
         if name not in every:
-            near = closest(name, sorted(every))
-            hint = f"did you mean {near}?" if near else "colligate strategies NAME lists them"
-            raise UsageError(f"--set {setting}", f"no strategy of this run has {name!r}", hint)
+            why, hint = f"no strategy of this run has {name!r}", suggest(name, every)
+            raise UsageError(f"--set {given[name]}", why, hint)
     entries = []
     for method, kind in zip(methods, kinds, strict=True):
         if reader is not None and method.reader not in (suite.reader, reader):
@@ -227,12 +221,10 @@ def _find_kept(suite: Suite, method: Method, given: Mapping[str, str]) -> set[st
 
 # The estimate: about how many model calls and tokens a run will take.
 
-_PASSAGES = 10  # of a corpus in one prompt
-_PASSAGE_TOKENS = 200
+_PASSAGE_TOKENS = 2_000  # of the passages of a search in one prompt
 _DOCUMENTS = 20  # of a corpus that a strategy looks at
 _INSTRUCTION_TOKENS = 600  # of a prompt, with its reply
 _MOST_TOKENS = 16_000  # a prompt rarely has more: what does not fit is searched
-_BYTES_A_TOKEN = 4
 
 
 @dataclass(frozen=True)
@@ -290,17 +282,13 @@ def estimate(plan: Plan, rows: Mapping[Key, Row]) -> Estimate:
 
 
 def _estimate_prompt(entry: SuiteEntry, planned: PlannedDataset, question: Question) -> float:
-    needs, over = entry.strategy.needs, planned.dataset.over
-    shown: float = _PASSAGES * _PASSAGE_TOKENS
+    needs, shown = entry.strategy.needs, _MOST_TOKENS
     if not needs.reads:
         shown = 0
-    elif over == "candidates":
-        every = sum(estimate_tokens(document.text) for document in question.documents)
-        shown = min(every, shown) if needs.searches else every
-    elif needs.whole and (over == "corpus" or not question.documents):
-        shown = planned.corpus_bytes / _BYTES_A_TOKEN
-    elif not needs.searches:
-        shown = _MOST_TOKENS
+    elif needs.searches:
+        shown = _PASSAGE_TOKENS
+    elif planned.dataset.over == "candidates":
+        shown = sum(estimate_tokens(document.text) for document in question.documents)
     return (shown if needs.whole else min(shown, _MOST_TOKENS)) + _INSTRUCTION_TOKENS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,17 @@ from colligate.lab.jobs.job import Invocation, RecordFile
 
 CHECK = "check of"
 _WITH_STRATEGIES = ("embedder", "reranker", CHECK, ADAPTER)
-_READER_BY_DEFAULT = ("worker", "scorer")  # roles that the reader takes if no model is named
-_LINE = 100  # characters of a line that an error quotes
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """The record of what a run was made with.
+    """The record of what a run was made with; it is resumed only with the same.
 
-    All but `sessions`, `questions`, `limit`, `datasets` and `strategies` is the same for every
-    row: a run is resumed only with the same. `datasets` and `strategies` are names of the suite's
-    that were asked so far, `questions` how many of each data set, `limit` the number last given
-    for it (None, as many as the suite says). `models` are by role, and "embedder", "reranker",
-    "check of READER" and "adapter NAME" if they took part. `prompts` are `prompt_digests`, `data`
-    the SHA-256 digests of the files of questions and passages, by name. `versions` are Python's
-    and the packages'.
+    `datasets` and `strategies` are names of the suite's that were asked so far, `questions` how
+    many of each data set, `limit` the number last given for it: these may grow. `models` are by
+    role, and "embedder", "reranker", "check of READER" and "adapter NAME" if they took part.
+    `prompts` are `prompt_digests`, `data` the SHA-256 digests of the files of questions and
+    passages, by name. `versions` are Python's and the packages'.
     """
 
     suite: str
@@ -89,12 +85,19 @@ def read_provenance(folder: Path) -> Provenance:
 
 
 def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
+    both = [file for file in before.data if file in now.data]
     yield from list_differences(
-        *({"the suite": of.suite, "the seed": of.seed, **of.settings} for of in (before, now))
+        *(
+            {
+                "the suite": of.suite,
+                "the text of the suite": sha256(of.suite_text.encode()).hexdigest(),
+                "the seed": of.seed,
+                **of.settings,
+                **{file: of.data[file] for file in both},
+            }
+            for of in (before, now)
+        )
     )
-    if before.suite == now.suite and before.suite_text != now.suite_text:
-        where = _find_first_difference(before.suite_text, now.suite_text)
-        yield f"the text of the suite {now.suite} has changed ({where})"
     for dataset, count in before.questions.items():
         if (fewer := now.questions.get(dataset, count)) < count:
             yield f"{count} questions of {dataset} were asked and now {fewer}: they may only grow"
@@ -102,20 +105,9 @@ def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
         first, second = before.models.get(role), now.models.get(role)
         # Models that only some strategies need may come and go with them; roles may not.
         if first != second and ((first and second) or not role.startswith(_WITH_STRATEGIES)):
-            nobody = "the reader" if role in _READER_BY_DEFAULT else "none"
-            was, is_now = (_describe_model(each) if each else nobody for each in (first, second))
+            was, is_now = (_describe_model(each) if each else "none" for each in (first, second))
             yield f"the {role} was {was} and is {is_now}"
     yield from prompt_differences(before.prompts, now.prompts, partial=True)
-    changed = (file for file in before.data if before.data[file] != now.data.get(file))
-    yield from (f"{file} has changed" for file in changed if file in now.data)
-
-
-def _find_first_difference(before: str, now: str) -> str:
-    """Describe the first line of a suite's file that differs."""
-    for was, is_now in zip_longest(before.splitlines(), now.splitlines(), fillvalue=""):
-        if was != is_now:
-            return f"a line was {was[:_LINE]!r} and is {is_now[:_LINE]!r}"
-    return "at its end"
 
 
 def _describe_model(model: ModelRecord) -> str:

@@ -13,8 +13,7 @@ import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,9 @@ from colligate.core.events import pluralize
 from colligate.errors import ColligateError
 from colligate.lab.bench.charts import can_draw
 from colligate.lab.bench.figures import (
-    VERDICTS,
     ReportFigure,
     make_difference_figure,
     make_figures,
-    make_verdict_figure,
     order_by_chance,
 )
 from colligate.lab.bench.outcome import Piece, Row
@@ -61,8 +58,12 @@ def write_report(directory: Path, out: Path | None = None) -> tuple[Path, Path]:
     named = out / "report.html" if out.is_dir() else out
     stem = named.stem if named.suffix in (".html", ".md") else named.name
     html, md = named.with_name(f"{stem}.html"), named.with_name(f"{stem}.md")
-    report = make_report(RunResults(directory))
-    for file, content in ((html, render_page(report, html)), (md, render_markdown(report))):
+    results = RunResults(directory)
+    parts = make_parts(results)
+    for file, content in (
+        (html, render_page(results, parts, html)),
+        (md, render_markdown(results, parts)),
+    ):
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             # Half a surrogate pair, which a model can write, has no bytes; other programs do not
@@ -75,46 +76,26 @@ def write_report(directory: Path, out: Path | None = None) -> tuple[Path, Path]:
     return html, md
 
 
-Fact = tuple[str, str, str]
-"""The name of a number, the number, and a remark below it."""
-
-
-@dataclass(frozen=True)
-class BenchReport:
-    """The parts of a report, made once for the page and the Markdown."""
-
-    results: RunResults
-    facts: tuple[Fact, ...]
-    remarks: tuple[str, ...]
-    measures: tuple[TextTable, ...]
-    differences: ReportFigure | None
-    figures: tuple[ReportFigure, ...]
-    verdicts: ReportFigure
-    failures: TextTable
-    made_with: Mapping[str, TextTable]
-
-
-def make_report(results: RunResults) -> BenchReport:
-    """Return all parts of the report on a run."""
-    return BenchReport(
-        results=results,
-        facts=_make_facts(results),
-        remarks=tuple(_make_remarks(results)),
-        measures=make_measure_tables(results),
-        differences=make_difference_figure(results),
-        figures=make_figures(results),
-        verdicts=make_verdict_figure(results),
-        failures=_make_failures(results),
-        made_with=_make_provenance(results),
-    )
+def make_parts(results: RunResults) -> Mapping[str, Any]:
+    """Return the parts of a report, made once for the page and the Markdown."""
+    return {
+        "facts": _make_facts(results),
+        "remarks": tuple(_make_remarks(results)),
+        "measures": make_measure_tables(results),
+        "differences": make_difference_figure(results),
+        "figures": make_figures(results),
+        "verdicts": _make_verdicts(results),
+        "failures": _make_failures(results),
+        "made_with": _make_provenance(results),
+    }
 
 
 # What was run, and with what
 
 
-def _make_facts(results: RunResults) -> tuple[Fact, ...]:
+def _make_facts(results: RunResults) -> Sequence[tuple[str, str, str]]:
+    """Return the name of each number, the number, and a remark below it."""
     rows, made = results.rows, results.provenance
-    questions = len({row.key[:2] for row in rows})
     failed = sum(bool(row.error) for row in rows)
     usage = [row.outcome.usage for row in rows]
     into, out, calls = (
@@ -123,22 +104,22 @@ def _make_facts(results: RunResults) -> tuple[Fact, ...]:
     )
     prices = [each.get("cost_usd") for each in usage]
     dollars = format_number(sum(float(price) for price in prices if price is not None))
-    more = " and more" if None in prices else ""
     models = {role: record.name for role, record in made.models.items()}
     reader = models.get("reader", "none")
     others = [f"{role}: {name}" for role, name in models.items() if name != reader]
+    questions = f"of {pluralize(len(results.datasets), 'data set')}, seed {made.seed}"
     share = format_number(100 * failed / max(1, len(rows)), 1)
-    sets = pluralize(len(results.datasets), "data set")
-    sessions = pluralize(len(made.sessions), "session")
+    begun = made.began.replace("T", " ")[:16] or "unknown"
+    hardware = made.sessions[-1].hardware if made.sessions else {}
+    machine = ", ".join(f"{name}: {_format_value(value)}" for name, value in hardware.items())
     return (
-        ("Questions", f"{questions:,}", f"of {sets}, seed {made.seed}"),
+        ("Questions", f"{len({row.key[:2] for row in rows}):,}", questions),
         ("Strategies", str(len(results.methods)), pluralize(len(rows), "answer")),
         ("Failed", f"{failed:,}", f"{share} % of the answers"),
         ("Reader", reader, ", ".join(others)),
         ("Tokens", f"{into + out:,}", f"{into:,} in, {out:,} out"),
-        ("Calls", f"{calls:,}", f"{dollars} USD{more}"),
-        ("Begun", _format_time(made.began), f"in {sessions}"),
-        ("On", *_describe_machine(made.sessions[-1].hardware if made.sessions else {})),
+        ("Calls", f"{calls:,}", f"{dollars} USD{' and more' if None in prices else ''}"),
+        ("Begun", begun, f"in {pluralize(len(made.sessions), 'session')}; {machine}"),
     )
 
 
@@ -172,6 +153,27 @@ def _make_remarks(results: RunResults) -> Iterator[str]:
         yield "Without figures: matplotlib is not installed (pip install 'colligate[bench]')."
 
 
+VERDICTS: Mapping[Verdict, tuple[str, str]] = {
+    Verdict.RIGHT: ("#a5d8c6", "the right answer, or a refusal where the documents hold no answer"),
+    Verdict.PARTLY: ("#d5e7bf", "some of what was asked for"),
+    Verdict.ANSWERED: ("#dedbd3", "answered; no metric of this run decides how well"),
+    Verdict.WRONG: ("#f3b9a3", "another answer than the right one"),
+    Verdict.REFUSED: ("#f0dc9f", "no answer, although the documents hold it"),
+    Verdict.FAILED: ("#d2bddd", "an error; counts as wrong everywhere"),
+}
+"""The colour and the meaning of each verdict."""
+
+
+def _make_verdicts(results: RunResults) -> ReportFigure:
+    """Return how many answers of each verdict a strategy has; the page draws them itself."""
+    counted = results.verdicts
+    kinds = [kind for kind in Verdict if any(each[kind] for each in counted.values())]
+    rows = [(each.label, [counted[each.name][kind] for kind in kinds]) for each in results.methods]
+    body = [(label, *(f"{count:,}" for count in row), f"{sum(row):,}") for label, row in rows]
+    head = ("strategy", *kinds, "answers")
+    return ReportFigure("What became of the answers", numbers=(head, *body))
+
+
 def _make_failures(results: RunResults) -> TextTable:
     """Return why answers failed, the most frequent first, each with one whole error."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -180,8 +182,7 @@ def _make_failures(results: RunResults) -> TextTable:
         if row.error:
             # What happened, without why: an error's line is "what: why; hint".
             what = re.split(": |; ", row.error, maxsplit=1)[0].strip()
-            what = what if len(what) <= 80 else f"{what[:79]}…"
-            found.setdefault((what, labels[row.strategy]), []).append(row.error)
+            found.setdefault((what[:80], labels[row.strategy]), []).append(row.error)
     most = sorted(found.items(), key=lambda each: -len(each[1]))
     body = [(*key, f"{len(errors):,}", errors[0]) for key, errors in most]
     return (("what", "strategy", "times", "an example"), *body) if body else ()
@@ -222,27 +223,10 @@ def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _format_time(text: str) -> str:
-    """Return a time as a person reads it, in UTC."""
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return text or "unknown"
-    return f"{at.day} {at:%B %Y, %H:%M}"
-
-
-def _describe_machine(hardware: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the graphics cards or the processor, and what else the machine has."""
-    names = ("gpus", "processor", "cores", "memory_gb")
-    gpus, processor, cores, memory = (_format_value(hardware.get(name) or "") for name in names)
-    others = (processor if gpus else "", cores and f"{cores} cores", memory and f"{memory} GB")
-    return gpus or processor or "unknown", ", ".join(filter(None, others))
-
-
 # The page
 
 
-def render_page(report: BenchReport, beside: Path) -> str:
+def render_page(results: RunResults, parts: Mapping[str, Any], beside: Path) -> str:
     """Return the whole page; links to traces are those of a page at the path `beside`.
 
     The template escapes every text of a document, a model or a person, or the script inserts it as
@@ -252,16 +236,14 @@ def render_page(report: BenchReport, beside: Path) -> str:
     environment.filters["data_uri"] = lambda svg: (
         f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
     )
-    there = {kind for each in report.results.verdicts.values() for kind, n in each.items() if n}
     return environment.from_string(_read_own("page.html.j2")).render(
-        report=report,
-        suite=report.results.suite,
-        table=report.results.table,
-        questions=collect_answers(report.results, beside),
+        report=parts,
+        suite=results.suite,
+        table=results.table,
+        questions=collect_answers(results, beside),
         format_number=format_number,
         format_interval=_format_cell_interval,
-        kinds=[(kind, meaning) for kind, (_, meaning) in VERDICTS.items() if kind in there],
-        colours={kind.replace(" ", "-"): colour for kind, (colour, _) in VERDICTS.items()},
+        kinds=VERDICTS,
         css=_read_own("page.css"),
         js=_read_own("page.js"),
         version=__version__,
@@ -290,44 +272,30 @@ MOST_CHARACTERS = 6_000_000
 _PIECES, _PIECE, _ANSWER = 12, 900, 6_000
 
 
-@dataclass(frozen=True)
-class PageAnswers:
-    """The `shown` of `total` questions in a page: `data` is JSON that a script element can hold."""
+def collect_answers(results: RunResults, beside: Path) -> Mapping[str, Any]:
+    """Return how many of all questions are shown, and `data`: JSON that a script element can hold.
 
-    data: str
-    shown: int
-    total: int
-
-
-def collect_answers(results: RunResults, beside: Path) -> PageAnswers:
-    """Return the questions with all their answers, for a page at the path `beside`.
-
-    Of more than a page can hold a sample is taken: the same each time, from all data sets alike,
-    failed ones first up to a third.
+    Of more than a page can hold a sample is taken: failed ones first, then the same ones each time,
+    from all data sets alike.
     """
     by_question: dict[tuple[str, str], list[Row]] = {}
     for row in results.rows:
-        by_question.setdefault((row.dataset, row.question), []).append(row)
+        by_question.setdefault(row.key[:2], []).append(row)
     place = {method.name: number for number, method in enumerate(results.methods)}
     deciding = {dataset: results.deciding_metric(dataset) for dataset in results.datasets}
 
     def order(key: tuple[str, str]) -> tuple[bool, str]:
-        return key not in failed, order_by_chance(key)
+        return not any(row.error for row in by_question[key]), order_by_chance(key)
 
-    failed = {key for key, rows in by_question.items() if any(row.outcome.error for row in rows)}
     taken: dict[tuple[str, str], dict[str, Any]] = {}
-    size, failed_size = 0, 0
+    size = 0
     for key in sorted(by_question, key=order):
         rows = sorted(by_question[key], key=lambda row: place[row.strategy])
         entry = _make_entry(rows, place, deciding[key[0]], results.directory, beside)
-        length = len(json.dumps(entry, ensure_ascii=False))
-        if size + length > MOST_CHARACTERS:
+        size += len(json.dumps(entry, ensure_ascii=False))
+        if size > MOST_CHARACTERS:
             break
-        if key in failed and failed_size + length > MOST_CHARACTERS / 3:
-            continue
         taken[key] = entry
-        size += length
-        failed_size += length if key in failed else 0
     whole = {
         "methods": [each.label for each in results.methods],
         "verdicts": [each.value for each in Verdict],
@@ -336,53 +304,52 @@ def collect_answers(results: RunResults, beside: Path) -> PageAnswers:
     # No text in the JSON can end the script element, or begin a comment in it.
     data = json.dumps(whole, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     data = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return PageAnswers(data, len(taken), len(by_question))
+    return {"data": data, "shown": len(taken), "total": len(by_question)}
 
 
 def _make_entry(
     rows: Sequence[Row], place: Mapping[str, int], metric: str, directory: Path, beside: Path
 ) -> dict[str, Any]:
     first = rows[0]
-    pieces: list[dict[str, str]] = []
-    known: dict[tuple[str, int, int, str], int] = {}
+    pieces: dict[Piece, int] = {}
 
     def number(piece: Piece) -> int:
         """Return the place of a piece among those of the question: strategies share many."""
-        key = (piece.document, piece.start, piece.end, piece.text)
-        if key not in known:
-            known[key] = len(pieces)
-            text = _cut(piece.text, first.answers, _PIECE)
-            pieces.append({"title": piece.title or piece.document, "text": text})
-        return known[key]
+        return pieces.setdefault(replace(piece, answer_spans=()), len(pieces))
 
-    def answer(row: Row) -> dict[str, Any]:
-        trace = _link(directory, row.trace, beside) if row.trace else ""
-        kind = list(Verdict).index(classify(row, metric))
-        return {"m": place[row.strategy], "v": kind, "trace": trace, **_make_answer(row, number)}
-
-    answers = [answer(row) for row in rows]
+    answers = [
+        {
+            "m": place[row.strategy],
+            "v": list(Verdict).index(classify(row, metric)),
+            "trace": _link(directory, row.trace, beside) if row.trace else "",
+            **_make_answer(row, number),
+        }
+        for row in rows
+    ]
     return {
         "dataset": first.dataset,
         "id": first.question,
         "text": _cut(first.question_text, (), _ANSWER),
         "gold": list(first.answers[:20]),
         "answerable": first.answerable,
-        "pieces": pieces,
+        "pieces": [
+            {"title": p.title or p.document, "text": _cut(p.text, first.answers, _PIECE)}
+            for p in pieces
+        ],
         "answers": answers,
     }
 
 
 def _make_answer(row: Row, number: Callable[[Piece], int]) -> dict[str, Any]:
     outcome, usage = row.outcome, row.outcome.usage
-    dollars = usage.get("cost_usd")
-    offline = usage.get("offline", {})
+    seconds = None if usage.get("remembered") else outcome.seconds
     cost = {
         "calls": format_number(float(usage.get("calls") or 0), 0),
         "tokens in": format_number(float(usage.get("input_tokens") or 0), 0),
         "tokens out": format_number(float(usage.get("output_tokens") or 0), 0),
-        "seconds": "" if usage.get("remembered") else format_number(outcome.seconds),
-        "of these offline": format_number(offline["seconds"]) if offline.get("calls") else "",
-        "USD": format_number(dollars) if isinstance(dollars, int | float) else "",
+        "seconds": format_number(seconds),
+        "of these offline": format_number(usage.get("offline", {}).get("seconds") or None),
+        "USD": format_number(usage.get("cost_usd")),
     }
     return {
         "text": _cut(outcome.text, row.answers, _ANSWER),
@@ -392,7 +359,7 @@ def _make_answer(row: Row, number: Callable[[Piece], int]) -> dict[str, Any]:
         "unshown": max(0, len(outcome.evidence) - _PIECES),
         "metrics": {n: format_number(v) for n, v in row.metrics.items() if math.isfinite(v)},
         "unmeasured": dict(row.unmeasured),
-        "cost": {name: value for name, value in cost.items() if value},
+        "cost": {name: value for name, value in cost.items() if value != NONE},
         "warnings": list(outcome.warnings[:20]),
         "error": outcome.error,
     }
@@ -423,15 +390,16 @@ def _link(directory: Path, trace: str, beside: Path) -> str:
 # The same as Markdown, for a repository: without drawings, and without the answers to read
 
 
-def render_markdown(report: BenchReport) -> str:
+def render_markdown(results: RunResults, parts: Mapping[str, Any]) -> str:
     """Return the report as Markdown; what documents, models and people wrote is escaped."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True)
     environment.filters["md"] = escape_markdown
+    figures = (parts["differences"], *parts["figures"], parts["verdicts"])
     text = environment.from_string(_read_own("page.md.j2")).render(
-        report=report,
-        suite=report.results.suite,
-        table=report.results.table,
-        figures=[each for each in (report.differences, *report.figures, report.verdicts) if each],
+        report=parts,
+        suite=results.suite,
+        table=results.table,
+        figures=[each for each in figures if each],
         format_number=format_number,
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

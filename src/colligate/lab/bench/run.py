@@ -28,7 +28,9 @@ from colligate.lab.bench.metrics.catalogue import is_of_run, measure_each
 from colligate.lab.bench.metrics.groups import Backends
 from colligate.lab.bench.outcome import ROWS, Answerer, Key, Row, read_rows
 from colligate.lab.bench.participants import (
+    Answerers,
     ModelNames,
+    Opening,
     Participants,
     cache_replies,
     open_participants,
@@ -44,9 +46,8 @@ from colligate.lab.bench.plan import (
 )
 from colligate.lab.bench.provenance import RUN, Provenance
 from colligate.lab.bench.question import Question
-from colligate.lab.bench.remote import Answerers, Opening
 from colligate.lab.bench.suites import Dataset, Suite
-from colligate.lab.bench.totals import forget_totals, take_totals
+from colligate.lab.bench.totals import take_totals
 from colligate.lab.jobs.files import lock_folder
 from colligate.lab.jobs.identity import adapter_records, path_digest, prompt_digests, versions
 from colligate.lab.jobs.job import Job, utc_now
@@ -65,13 +66,10 @@ class BenchRequest:
 
     `strategies` and `datasets` are names; without any the suite's default ones. `settings` are
     texts such as "k=3", for the strategies that have the parameter; they and `reader` replace the
-    suite's. `limit` is how many questions
-    of each data set, None as many as the suite says. `max_tokens_total` limits what this process
-    spends, `timeout` the seconds of each answer. With `retry_failed` failed answers are asked
-    again; without `traces` the events of the answers are not kept. `indexes` is the folder for
-    indexed corpora, by default in `out`. `replies` is a file of models' replies that runs can
-    share. `workers` is "ray" or "ray:HOST:PORT": `concurrency` workers of a Ray cluster answer
-    (extra `scale`). `arguments` are recorded as they are.
+    suite's. `max_tokens_total` limits what this process spends, `timeout` the seconds of each
+    answer. `indexes` is the folder for indexed corpora, by default in `out`, `replies` a file of
+    models' replies that runs can share. `workers` is "ray" or "ray:HOST:PORT": `concurrency`
+    workers of a Ray cluster answer (extra `scale`). `arguments` are recorded as they are.
     """
 
     suite: Suite
@@ -111,15 +109,15 @@ class SuiteRun:
 def make_plan(request: BenchRequest) -> Plan:
     """Return what the request asks. Blocks."""
     entries = configure_entries(request.suite, request.strategies, request.settings, request.reader)
-    made = plan(
+    return plan(
         request.suite,
         request.data,
         entries=entries,
         datasets=request.datasets,
         limit=request.limit,
         seed=request.seed,
+        by_name=bool(request.strategies),
     )
-    return replace(made, by_name=bool(request.strategies))
 
 
 def estimate_run(request: BenchRequest) -> Estimate:
@@ -141,13 +139,13 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
     trace = Trace([on_event], keep=False)
     request = replace(request, names=request.names.with_chunker(request.suite.chunker))
     planned = await asyncio.to_thread(make_plan, request)
-    spending = Spending(request.max_tokens_total)
+    answerer = Answerer(Spending(request.max_tokens_total), request.timeout)
     _check_places(request, planned)
     _check_workers(request)
     with lock_folder(request.out):
         async with AsyncExitStack() as stack:
             cluster = await stack.enter_async_context(open_cluster(request.workers))
-            who, planned = await open_participants(request.names, planned, spending, stack, trace)
+            who, planned = await open_participants(request.names, planned, answerer, stack, trace)
             if request.replies is not None:
                 who = cache_replies(who, request.replies, stack)
             record = await asyncio.to_thread(_make_provenance, request, planned, who)
@@ -156,14 +154,13 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
             corpora = CorpusResolver(
                 request.data,
                 indexes,
-                who.embedder,
+                who.answerer.embedder,
                 trace,
                 "lance" if remote else None,
                 chunker=request.names.chunker,
             )
             await stack.enter_async_context(corpora)
-            answering = who.make_answerer(spending, request.timeout)
-            bench = Bench(planned, answering, corpora, who.backends, request.traces, remote)
+            bench = Bench(planned, who.answerer, corpora, who.backends, request.traces, remote)
             job: RunJob = Job(
                 request.out,
                 RUN,
@@ -177,10 +174,10 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
             _announce(planned, job, len(bench.missing(job)), trace)
             await bench.run(job)
             rows = {key: job.results[key] for key in planned.row_keys() if key in job.results}
-            problems = await in_thread(take_totals, request.out, planned, rows)
+            problems = await in_thread(take_totals, request.out, planned, job.results.values())
             for metric, why in problems.items():
                 trace.emit(Noted(f"without {metric}: {why}", warning=True))
-    return SuiteRun(planned, rows, job.done, spending.tokens)
+    return SuiteRun(planned, rows, job.done, answerer.spending.tokens)
 
 
 def _check_places(request: BenchRequest, planned: Plan) -> None:
@@ -235,8 +232,8 @@ async def _open_remote(
 
 def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) -> Provenance:
     """Return the record of a run that begins now; reads every file of the data."""
-    files = {each.dataset.file for each in planned.datasets}
-    files |= {each.dataset.corpus for each in planned.datasets if each.dataset.corpus is not None}
+    datasets = [each.dataset for each in planned.datasets]
+    files = {file for each in datasets for file in (each.file, each.corpus) if file is not None}
     strategies = [entry.strategy for entry in planned.entries]
     chunker = request.names.chunker
     given = {
@@ -250,7 +247,7 @@ def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) ->
         suite_text=request.suite.text,
         seed=request.seed,
         models={**who.records, **adapter_records(strategies)},
-        datasets=tuple(each.dataset.name for each in planned.datasets),
+        datasets=tuple(each.name for each in datasets),
         strategies=tuple(entry.method.name for entry in planned.entries),
         questions={each.dataset.name: len(each.questions) for each in planned.datasets},
         limit=request.limit,
@@ -313,8 +310,6 @@ class Bench:
                     await self.corpora.index(item.dataset, question)
                 documents[key[:2]] = _SharedSources(question, item.dataset, self.corpora)
             documents[key[:2]].users += not item.unmeasured
-        cells = {(key.dataset, key.strategy) for key in items}
-        await in_thread(forget_totals, job.folder, cells)
 
         async def work(item: _Item) -> Row:
             shared = documents[item.key[:2]]

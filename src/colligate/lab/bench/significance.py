@@ -30,11 +30,10 @@ _STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of the first from the second: mean, 95% interval, two-sided p.
+    """The difference of the first from the second: mean, 95% interval, two-sided p of the pairs.
 
-    `questions` is the number of pairs. `corrected` is p corrected for several comparisons
-    (`correct_for_many`). The interval is the bootstrap's: of few questions it may leave out zero
-    where p is above .05, and then p counts.
+    `corrected` is p corrected for several comparisons. The interval is the bootstrap's: of few
+    questions it may leave out zero where p is above .05, and then p counts.
     """
 
     mean: float
@@ -88,10 +87,10 @@ def paired_bootstrap(
     """Return mean(first) - mean(second) over questions that both answered, in the same order.
 
     p is the larger of two. The bootstrap's is twice the share of samples whose difference has the
-    opposite sign of the observed one, samples without a difference counted half; at most 1, at
-    least one in the number of samples. The sign-flip test's is the share of all ways to swap the
-    sides of each question (or cluster) whose difference is at least as large: for right and wrong
-    answers the exact test of McNemar. Of more than 16 unequal differences 10,000 ways are drawn.
+    opposite sign of the observed one (without a difference: half), at least 1 / `resamples`. The
+    sign-flip test's is the share of all ways to swap the sides of each question (or cluster) whose
+    difference is at least as large: for right and wrong answers the exact test of McNemar. Of more
+    than 16 unequal differences 10,000 ways are drawn.
     """
     ours, theirs = _check(first), _check(second)
     if ours.shape != theirs.shape:

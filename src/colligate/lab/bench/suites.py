@@ -7,10 +7,10 @@ named by its path (docs/bench.md, "A suite of your own").
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -20,7 +20,7 @@ from colligate.core.answer import Form
 from colligate.documents.chunking import parse_chunker
 from colligate.errors import UsageError
 from colligate.lab.bench.toml_files import TomlFolder, explain_invalid, parse_toml, suggest
-from colligate.readers import READER_NAMES, ReaderName
+from colligate.readers import ReaderName
 
 Over = Literal["candidates", "corpus", "documents"]
 PictureKind = Literal[
@@ -38,9 +38,8 @@ class _Part:
 class Suite(_Part):
     """A table of a paper, or one of your own. `text` is its file, as it was read.
 
-    `reader` is the default of its strategies (`colligate.readers`): "quoting" of a paper's table,
-    whatever the model, else "auto"; "plain" answers in free words and is not checked. `chunker`
-    names what cuts documents into passages, where the paper cuts them in its own way.
+    `reader` is the default of its strategies: "quoting" of a paper's table, else "auto". `chunker`
+    names what cuts documents into passages.
     """
 
     title: str
@@ -76,11 +75,9 @@ class Dataset(_Part):
 
     `file` and `corpus` are paths below the folder of data, or absolute. `over`: the documents
     that come with each question ("candidates"), the whole `corpus`, or whole documents that the
-    question names and the corpus holds ("documents"). `metrics` are names of groups
-    (docs/metrics.md), those in `optional` are measured where the model they ask is given.
-    `questions` is how many are asked by default; None is all. `where` keeps only those whose
-    `meta` has these values. `form` is the form of every answer; without one the question's task
-    says it. One that is not `default` is asked only when it is named.
+    question names and the corpus holds ("documents"). Groups in `optional` are measured where the
+    model they ask is given. `questions` is how many are asked by default; None is all. `where`
+    keeps those whose `meta` has these values. Without a `form` the question's task says it.
     """
 
     name: str
@@ -101,8 +98,7 @@ class Method(_Part):
     """A strategy as the suite asks it: its registered name, and its parameters as `--set` has them.
 
     `name` tells it apart from the others of the suite, `label` is its name in the table. One that
-    is not `default` runs only when it is named. Without a `reader` it has the suite's. All rows
-    answer in the form of the data set.
+    is not `default` runs only when it is named. Without a `reader` it has the suite's.
     """
 
     name: str
@@ -183,11 +179,13 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
 
     Without `strict`, keys that this version does not know are left out: another version wrote them.
     """
+    extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
     table = parse_toml(text, file)
+    if not strict:
+        pictures, kinds = table.get("pictures", ()), get_args(PictureKind)
+        table["pictures"] = [each for each in pictures if each.get("kind") in kinds]
     try:
-        known = table if strict else _drop_unknown(table)
-        extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
-        suite = _SUITE.validate_python(_expand_published(known, file), extra=extra)
+        suite = _SUITE.validate_python(_expand_published(table, file), extra=extra)
     except ValidationError as error:
         raise explain_invalid(f"{file}: ", error, _KEYS) from error
     reader: ReaderName = suite.reader or ("quoting" if suite.paper else "auto")
@@ -211,18 +209,6 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
     return suite
 
 
-def _drop_unknown(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a table that was read before without pictures and readers of an unknown kind."""
-    kinds = get_args(PictureKind)
-
-    def known(part: Mapping[str, Any]) -> dict[str, Any]:
-        return {k: v for k, v in part.items() if k != "reader" or v in READER_NAMES}
-
-    pictures = [each for each in table.get("pictures", ()) if each.get("kind") in kinds]
-    rows = [known(each) for each in table.get("strategies", ())]
-    return {**known(table), "pictures": pictures, "strategies": rows}
-
-
 def _expand_published(table: Mapping[str, Any], file: str) -> Mapping[str, Any]:
     """Return the table with one number each in place of the lines of a printed table."""
     columns, lines = table.get("columns", []), table.get("published", [])
@@ -235,14 +221,10 @@ def _expand_published(table: Mapping[str, Any], file: str) -> Mapping[str, Any]:
             continue
         values = line["values"]
         if not isinstance(values, list) or len(values) != len(columns):
-            given = f"{len(values)} values" if isinstance(values, list) else "not a list"
-            why = f"expected {len(columns)} values, one a column, got {given} ({line.get('row')})"
+            why = f"expected {len(columns)} values, one a column ({line.get('row')})"
             raise UsageError(f"{file}: published.{number}.values", why)
         rest = {key: value for key, value in line.items() if key != "values"}
         for column, value in zip(columns, values, strict=True):
-            if value != "-" and not isinstance(value, int | float):
-                why = f"expected a number or '-', got {value!r} ({line.get('row')})"
-                raise UsageError(f"{file}: published.{number}.values", why)
             if value != "-" and isinstance(column, dict):
                 place = {key: column.get(key) for key in ("dataset", "metric")}
                 published.append({**rest, **place, "value": value})
@@ -255,20 +237,22 @@ def _check(suite: Suite, file: str) -> None:
     def fault(key: str, why: str, hint: str = "") -> UsageError:
         return UsageError(f"{file}: {key}", why, hint)
 
-    for what, parts in (("datasets", suite.datasets), ("strategies", suite.strategies)):
-        if not parts:
+    own = [each.name for each in suite.datasets]
+    known = [*own, *(group.name for group in suite.groups)]
+    for what, names in (
+        ("datasets", own),
+        ("strategies", [each.name for each in suite.strategies]),
+        ("groups", known),
+    ):
+        if not names:
             raise fault(what, "the suite has none", f"write a [[{what}]]")
-        if twice := _find_twice(part.name for part in parts):
+        if twice := next((name for name in names if names.count(name) > 1), None):
             raise fault(f"{what}.name", f"{twice!r} comes twice")
     if suite.chunker is not None:
         try:
             parse_chunker(suite.chunker)
         except UsageError as error:
             raise fault("chunker", str(error)) from error
-    own = [each.name for each in suite.datasets]
-    known = [*own, *(group.name for group in suite.groups)]
-    if twice := _find_twice(known):
-        raise fault("groups.name", f"{twice!r} comes twice")
     for number, group in enumerate(suite.groups, 1):
         if not group.datasets or not set(group.datasets) <= set(own):
             why = f"{', '.join(group.datasets) or 'nothing'} is not among the data sets"
@@ -290,50 +274,18 @@ def _check(suite: Suite, file: str) -> None:
             raise fault("datasets.questions", f"{each.name} needs at least 1 question")
 
 
-def _find_twice(names: Iterable[str]) -> str | None:
-    counts = Counter(names)
-    return next((name for name, count in counts.items() if count > 1), None)
-
-
-def _list_keys(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
-
-
 _SUITES = TomlFolder(__package__, "suites", "suite")
 _SUITE = TypeAdapter(Suite)
-_KEYS: Mapping[str, tuple[str, ...]] = {
-    "": tuple(key for key in _list_keys(Suite) if key not in ("name", "text")),
-    "datasets": _list_keys(Dataset),
-    "strategies": _list_keys(Method),
-    "groups": _list_keys(DatasetGroup),
-    "columns": _list_keys(Column),
-    "published": (*_list_keys(Published), "values"),
-    "pictures": _list_keys(Picture),
+_KINDS: Mapping[str, type[Any]] = {
+    **{"": Suite, "datasets": Dataset, "strategies": Method, "groups": DatasetGroup},
+    **{"columns": Column, "published": Published, "pictures": Picture},
 }
+_KEYS = {part: [each.name for each in fields(kind)] for part, kind in _KINDS.items()}
 
 
 # The suite `own`: a user's questions over a folder of documents
 
 OWN = "own"
-
-_OWN_SUITE = """\
-title = "Your own questions"
-strategies = [
-  { name = "retrieve-read" }, { name = "duquad" }, { name = "dualrag" }, { name = "spd-rag" },
-  { name = "rdr2" }, { name = "longrefiner" }, { name = "direct", default = false },
-  { name = "full-context", default = false },
-]
-columns = [
-  { dataset = "own", metric = "containment", label = "Acc", scale = 100 },
-  { dataset = "own", metric = "f1", label = "F1", scale = 100 },
-  { dataset = "own", metric = "em", label = "EM", scale = 100 },
-]
-pictures = [{ kind = "pareto" }]
-
-[[datasets]]
-name = "own"
-metrics = ["short", "evidence", "citations", "abstention", "cost"]
-"""
 
 
 def make_own_suite(questions: Path, documents: Path | None, format: str = "auto") -> Suite:
@@ -346,4 +298,5 @@ def make_own_suite(questions: Path, documents: Path | None, format: str = "auto"
         keys |= {"over": "documents", "corpus": str(documents.absolute())}
     # JSON writes strings as TOML does, in ASCII.
     lines = (f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
-    return parse_suite(_OWN_SUITE + "".join(lines), OWN, OWN)
+    text = resources.files(__package__).joinpath("templates", "own.toml").read_text("utf-8")
+    return parse_suite(text + "".join(lines), OWN, OWN)

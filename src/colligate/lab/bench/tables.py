@@ -2,9 +2,9 @@
 
 A cell is the mean of a strategy over questions with its bootstrap interval; stars tell whether it
 differs from the best of its column (`paired_bootstrap`), corrected for as many comparisons as the
-column has pairs of strategies, since the best was chosen by its result. A column of a group of data
-sets is the mean of theirs, equally weighted; its resamples are drawn from each data set separately,
-and a question that several rows or sets ask is drawn once for all of them.
+column has pairs of strategies. A column of a group of data sets is the mean of theirs, equally
+weighted; its resamples are drawn from each data set separately, and a question that several rows or
+sets ask is drawn once for all of them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import TypedDict
 
-from colligate.lab.bench.compare import collect_values
 from colligate.lab.bench.metrics.catalogue import higher_is_better
 from colligate.lab.bench.outcome import Row, read_rows
 from colligate.lab.bench.provenance import read_provenance
@@ -41,18 +40,16 @@ QuestionKey = tuple[str, str]
 TextTable = Sequence[Sequence[str]]
 """A table of texts; its first row is its head."""
 
-# The metrics that tell most, where a suite has no columns: those that were measured, in this order.
-_FIRST = ("containment", "em", "str_em", "qampari_f1", "claim_recall", "rouge_lsum", "f1")
+MAIN = (
+    *("containment", "em", "str_em", "qampari_f1", "claim_recall", "loong_spd", "loong_official"),
+    *("rouge_lsum", "f1", "recall_at_10"),
+)
+"""The metrics that tell most about an answer, where neither a person nor the suite names one."""
+
 # What is left to compare strategies by, where no right answers are known.
 _COST = ("tokens", "seconds")
 _RIGHT_OR_WRONG = re.compile(r"right|(containment|em|judge_dual|str_hit)(_\w+)?")
 _GRADED = re.compile(r"(str_em|f1|qampari_f1|claim_recall|loong_official|loong_spd|rouge)(_\w+)?")
-# Metrics that are not shares: a judge's marks of 1 to 100, words, and costs.
-_NOT_SHARES = (
-    *("loong", "p_len", "evidence_words", "length", "tokens", "calls", "seconds", "rounds"),
-    *("searches", "chat_", "scoring_", "offline_", "online_", "input_", "output_", "usd"),
-    *("retrieved_depth", "view_tokens"),
-)
 _MARKS = ("loong_spd", "loong_official")  # of a judge, of 100
 
 
@@ -74,7 +71,7 @@ class RunResults:
         self.provenance = read_provenance(directory)
         self.suite = self.provenance.parsed_suite()
         self.rows = read_rows(directory)
-        self._totals = read_totals(directory)
+        self._totals = read_totals(directory, self.rows)
         known = {each.name: each for each in self.suite.strategies}
         names = _put_known_first(known, (row.strategy for row in self.rows))
         self.methods = tuple(known.get(name, Method(name, name, label=name)) for name in names)
@@ -84,18 +81,23 @@ class RunResults:
         self._by_cell: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for row in self.rows:
             self._by_cell[row.dataset, row.strategy].append(row)
-        self._asked = {(row.dataset, row.question): row.asked for row in self.rows}
-
-    def rows_of(self, dataset: str, method: str) -> list[Row]:
-        """Return the rows of a strategy on a data set or a group."""
-        cells = (self._by_cell.get((name, method), ()) for name in self.members(dataset))
-        return list(chain.from_iterable(cells))
+        self.asked = {row.key[:2]: row.asked for row in self.rows}
 
     def members(self, dataset: str) -> tuple[str, ...]:
         """Return the data sets of a group that have rows, or the one of that name; "" is all."""
         groups = {each.name: each.datasets for each in self.suite.groups}
         named = groups.get(dataset, (dataset,)) if dataset else self.datasets
         return tuple(name for name in named if name in self.datasets)
+
+    def rows_of(self, dataset: str, method: str) -> list[Row]:
+        """Return the rows of a strategy on a data set or a group."""
+        cells = (self._by_cell.get((name, method), ()) for name in self.members(dataset))
+        return [row for rows in cells for row in rows]
+
+    def metrics_of(self, dataset: str) -> tuple[str, ...]:
+        """Return the names of a data set's metrics, in the order in which they first came."""
+        rows = (row for method in self.methods for row in self.rows_of(dataset, method.name))
+        return tuple(dict.fromkeys(name for row in rows for name in row.metrics))
 
     def values(self, dataset: str, method: str, metric: str) -> dict[QuestionKey, float]:
         """Return a metric by question of a data set or a group, where it was measured."""
@@ -122,18 +124,13 @@ class RunResults:
         """Return how many answers of a strategy failed."""
         return sum(bool(row.error) for row in self.rows_of(dataset, method))
 
-    def metrics_of(self, dataset: str) -> tuple[str, ...]:
-        """Return the names of a data set's metrics, in the order in which they first came."""
-        rows = (row for method in self.methods for row in self.rows_of(dataset, method.name))
-        return tuple(dict.fromkeys(name for row in rows for name in row.metrics))
-
     def resampling(self, keys: Iterable[QuestionKey]) -> Resampling:
         """Return how values of these questions are drawn: one that is there twice, together.
 
         Several data sets may ask the same one; each set keeps its size.
         """
         keys = list(keys)
-        shared: Resampling = {"clusters": [self._asked[key] for key in keys]}
+        shared: Resampling = {"clusters": [self.asked[key] for key in keys]}
         datasets = [dataset for dataset, _ in keys]
         return {**shared, "strata": datasets} if len(set(datasets)) > 1 else shared
 
@@ -158,7 +155,7 @@ class RunResults:
         columns = []
         for dataset in self.datasets:
             measured = self.metrics_of(dataset)
-            first = [name for name in _FIRST if name in measured][:3]
+            first = [name for name in MAIN if name in measured][:3]
             for name in first or [name for name in _COST if name in measured]:
                 columns.append(Column(dataset, name, name, _default_scale(name)))
         return tuple(columns) or found
@@ -182,25 +179,23 @@ class RunResults:
         """Return the first column that is 0 or 1, or the first such metric, or a graded one."""
         measured = self.metrics_of(dataset)
         named = [each.metric for each in self.columns if dataset in self.members(each.dataset)]
-        for pattern in (_RIGHT_OR_WRONG, _GRADED):
-            for name in (*named, *_FIRST, *measured):
-                if name in measured and pattern.fullmatch(name):
-                    return name
-        return ""
+        there = [name for name in (*named, *MAIN, *measured) if name in measured]
+        patterns = (_RIGHT_OR_WRONG, _GRADED)
+        return next((name for p in patterns for name in there if p.fullmatch(name)), "")
 
     @cached_property
-    def table(self) -> ResultTable:
-        """The suite's table."""
-        return _make_result_table(self)
-
-    @cached_property
-    def verdicts(self) -> Mapping[str, Counter[Verdict]]:
+    def verdicts(self) -> dict[str, Counter[Verdict]]:
         """How many answers of each verdict a strategy has."""
         deciding = {dataset: self.deciding_metric(dataset) for dataset in self.datasets}
         found: dict[str, Counter[Verdict]] = {each.name: Counter() for each in self.methods}
         for row in self.rows:
             found[row.strategy][classify(row, deciding[row.dataset])] += 1
         return found
+
+    @cached_property
+    def table(self) -> ResultTable:
+        """The suite's table."""
+        return _make_result_table(self)
 
 
 def _put_known_first(known: Iterable[str], there: Iterable[str]) -> tuple[str, ...]:
@@ -210,7 +205,8 @@ def _put_known_first(known: Iterable[str], there: Iterable[str]) -> tuple[str, .
 
 
 def _default_scale(metric: str) -> float:
-    return 1.0 if metric.startswith(_NOT_SHARES) else 100.0
+    """Return 100 for shares; marks of a judge, words and costs are no shares."""
+    return 100.0 if higher_is_better(metric) and not metric.startswith("loong") else 1.0
 
 
 class Verdict(StrEnum):
@@ -245,6 +241,41 @@ def classify(row: Row, metric: str) -> Verdict:
     return Verdict.PARTLY if share > 0.001 else Verdict.WRONG
 
 
+# What counts for a row that lacks a metric which the others of its strategy have
+
+_OF_A_STAGE = re.compile(r"gold_(?P<how>any|all|share)_\w+")
+_OF_A_ROLE = re.compile(r"(calls|input_tokens|output_tokens)_\w+")
+_OF_A_SEARCH = re.compile(r"gold_(any|all|share)_retrieved|[a-z]+_at_\d+")
+
+
+def collect_values(rows: Sequence[Row], metric: str) -> dict[str, float]:
+    """Return a metric by question, of all rows of a strategy on a data set.
+
+    Which stages and roles a strategy has is known from its rows alone. So where some have one, a
+    row that failed before it, or ended without any evidence, has 0 gold in that stage, and one
+    that did not call that role has 0 calls and tokens of it. A failure counts as a search without
+    results only where the other rows searched.
+    """
+    finite = {row.question: row.metrics.get(metric, math.nan) for row in rows}
+    found = {question: value for question, value in finite.items() if math.isfinite(value)}
+    if not found:
+        return {}
+    if _OF_A_SEARCH.fullmatch(metric):
+        came_through = [row for row in rows if not row.outcome.error]
+        if came_through and not any(row.question in found for row in came_through):
+            return {}
+    elif of_stage := _OF_A_STAGE.fullmatch(metric):
+        evidence = f"gold_{of_stage['how']}_evidence"
+        for row in rows:
+            if evidence in row.metrics and (row.outcome.error or not row.outcome.evidence):
+                found.setdefault(row.question, 0.0)
+    elif _OF_A_ROLE.fullmatch(metric):
+        for row in rows:
+            if "calls" in row.metrics:
+                found.setdefault(row.question, 0.0)
+    return found
+
+
 # The suite's table
 
 
@@ -253,12 +284,13 @@ class ResultTable:
     """The suite's table.
 
     `groups` are its data sets with the number of their columns, where the labels of columns are
-    not distinct. `models` are the papers', `notes` theirs on single numbers, counted from 1.
+    not distinct. `rows` are our strategies' and then those that only papers have. `models` are the
+    papers', `notes` theirs on single numbers, counted from 1.
     """
 
     columns: tuple[ResultColumn, ...]
     groups: tuple[tuple[str, int], ...]
-    blocks: tuple[TableBlock, ...]
+    rows: tuple[TableRow, ...]
     models: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -268,8 +300,8 @@ class ResultColumn:
     """A column of the table: its head, and its cells by the name of the strategy.
 
     `title` names it where no data set is above it. `n` is how many questions most of its cells are
-    the mean of. Values are better if `higher`, or lower, or (None) neither. `printed_places` are
-    the decimals of the paper's numbers. `best` is the strategy that the others are compared with.
+    the mean of. Values are better if `higher`, or lower, or (None) neither. `best` is the strategy
+    that the others are compared with.
     """
 
     dataset: str
@@ -279,7 +311,6 @@ class ResultColumn:
     scale: float
     n: int
     higher: bool | None
-    printed_places: int
     cells: Mapping[str, Cell]
     best: str | None
 
@@ -291,11 +322,11 @@ class ResultColumn:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number of the table, already multiplied by its column's scale.
+    """A number of the table with its interval, both multiplied by its column's scale.
 
-    `low` and `high` are its interval, None where a whole run gives one number, or the questions
-    are too few for one. `n` is the number of questions it is the mean of. `best` tells whether it
-    is the column's best, `gap` how far it is from it over the questions that both have.
+    `n` is the number of questions it is the mean of; few of them, or a whole run that gives one
+    number, have no interval. `gap` is how far it is from the column's best over the questions that
+    both have.
     """
 
     value: float
@@ -312,42 +343,48 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class TableBlock:
-    """A strategy's row, and below it what papers print: a row for each of their models.
+class TableRow:
+    """A strategy's row, and what papers print of it by their model.
 
-    `name` is the strategy's, None for a row that only the paper has.
+    `name` is the strategy's, None for a row that only a paper has.
     """
 
     label: str
     name: str | None
-    printed: tuple[PublishedRow, ...]
-
-
-@dataclass(frozen=True)
-class PublishedRow:
-    """A row as a paper printed it, with the model it used: values, each with its note's number."""
-
-    model: str
-    cells: tuple[tuple[float, int | None] | None, ...]
+    printed: Mapping[str, Sequence[Published | None]]
 
 
 def _make_result_table(results: RunResults) -> ResultTable:
     labels = [each.label or each.metric for each in results.columns]
     distinct = len(set(labels)) == len(labels)
     columns = [_make_column(results, each, distinct) for each in results.columns]
-    notes = tuple(dict.fromkeys(each.note for each in results.suite.published if each.note))
-    blocks = _make_blocks(results, notes)
-    models = tuple(dict.fromkeys(row.model for block in blocks for row in block.printed))
     by_dataset = [] if distinct else groupby(columns, key=lambda column: column.dataset)
     groups = tuple((dataset, len(list(group))) for dataset, group in by_dataset)
-    return ResultTable(tuple(columns), groups, blocks, models, notes if models else ())
+    notes = tuple(dict.fromkeys(each.note for each in results.suite.published if each.note))
+    printed = _collect_printed(results)
+    ours = [TableRow(m.label, m.name, printed.pop(m.label, {})) for m in results.methods]
+    rows = (*ours, *(TableRow(label, None, lines) for label, lines in printed.items()))
+    models = tuple(dict.fromkeys(model for row in rows for model in row.printed))
+    return ResultTable(tuple(columns), groups, rows, models, notes if models else ())
+
+
+def _collect_printed(results: RunResults) -> dict[str, dict[str, list[Published | None]]]:
+    """Return what papers print of the table's columns, by row and model."""
+    places = {(each.dataset, each.metric): at for at, each in enumerate(results.columns)}
+    printed: dict[str, dict[str, list[Published | None]]] = {}
+    for each in results.suite.published:
+        if (at := places.get((each.dataset, each.metric))) is not None:
+            models = printed.setdefault(each.row, {})
+            models.setdefault(each.model, [None] * len(results.columns))[at] = each
+    return printed
 
 
 def _make_column(results: RunResults, column: Column, distinct: bool) -> ResultColumn:
     """Return a column; of a metric that only a whole run has, without intervals or gaps."""
     dataset, metric, scale = column.dataset, column.metric, column.scale
     label, higher = column.label or metric, higher_is_better(metric)
-    values = {each.name: results.values(dataset, each.name, metric) for each in results.methods}
+    names = [each.name for each in results.methods]
+    values = {name: results.values(dataset, name, metric) for name in names}
     values = {name: found for name, found in values.items() if found}
     if values:
         means = {name: fmean(_weigh(found).values()) for name, found in values.items()}
@@ -355,12 +392,9 @@ def _make_column(results: RunResults, column: Column, distinct: bool) -> ResultC
         # Nothing can be tested against a strategy that has too few questions.
         enough = [name for name in means if sizes[name] >= FEWEST]
     else:
-        totals = {each.name: results.total(dataset, each.name, metric) for each in results.methods}
+        totals = {name: results.total(dataset, name, metric) for name in names}
         means = {name: value for name, value in totals.items() if value is not None}
-        rows = {
-            each: [results.rows_of(m, each) for m in results.members(dataset)] for each in means
-        }
-        sizes = {name: sum(map(len, each)) for name, each in rows.items()}
+        sizes = {name: len(results.rows_of(dataset, name)) for name in means}
         enough = list(means)
     best = None
     if higher is not None and means:
@@ -372,24 +406,9 @@ def _make_column(results: RunResults, column: Column, distinct: bool) -> ResultC
         low, high = results.interval(_weigh(values.get(name, {})), scale)
         is_best = differ and best is not None and name in enough and mean == means[best]
         cells[name] = Cell(mean * scale, sizes[name], low, high, is_best, gaps.get(name))
-    # As many decimals as the column's longest number has: a file has lost the last zeros of others.
-    printed = [
-        f"{each.value:.10g}".partition(".")[2]
-        for each in results.suite.published
-        if (each.dataset, each.metric) == (dataset, metric)
-    ]
-    return ResultColumn(
-        dataset,
-        metric,
-        label,
-        title=label if distinct else f"{dataset}: {label}",
-        scale=scale,
-        n=max(sizes.values(), key=list(sizes.values()).count, default=0),
-        higher=higher,
-        printed_places=max(map(len, printed), default=0),
-        cells=cells,
-        best=best,
-    )
+    title = label if distinct else f"{dataset}: {label}"
+    n = max(sizes.values(), key=list(sizes.values()).count, default=0)
+    return ResultColumn(dataset, metric, label, title, scale, n, higher, cells, best)
 
 
 def _measure_gaps(
@@ -419,25 +438,6 @@ def _weigh(values: Mapping[QuestionKey, float]) -> Mapping[QuestionKey, float]:
         return values
     share = len(values) / len(sizes)
     return {key: value * share / sizes[key[0]] for key, value in values.items()}
-
-
-def _make_blocks(results: RunResults, notes: Sequence[str]) -> tuple[TableBlock, ...]:
-    """Return our rows with what the papers print of them, then the rows that only papers have."""
-    printed: dict[tuple[str, str], dict[tuple[str, str], Published]] = defaultdict(dict)
-    for each in results.suite.published:
-        printed[each.row, each.model][each.dataset, each.metric] = each
-    rows: dict[str, tuple[PublishedRow, ...]] = {}
-    for (label, model), numbers in printed.items():
-        line = [numbers.get((each.dataset, each.metric)) for each in results.columns]
-        if any(line):
-            cells = [
-                (n.value, notes.index(n.note) + 1 if n.note else None) if n else None for n in line
-            ]
-            rows[label] = (*rows.get(label, ()), PublishedRow(model, tuple(cells)))
-    ours = [TableBlock(each.label, each.name, rows.get(each.label, ())) for each in results.methods]
-    labels = {block.label for block in ours}
-    alone = [TableBlock(label, None, rows[label]) for label in rows if label not in labels]
-    return (*ours, *alone)
 
 
 def make_measure_tables(results: RunResults) -> tuple[TextTable, ...]:

@@ -3,78 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from colligate.errors import ColligateError
 from colligate.lab.bench.metrics.catalogue import find_group
-from colligate.lab.bench.outcome import Key, Row
+from colligate.lab.bench.outcome import Row
 from colligate.lab.bench.plan import Plan
 from colligate.lab.jobs.files import write_whole
 
 TOTALS_FILE = "totals.json"
 
-Totals = Mapping[tuple[str, str], Mapping[str, float]]
-"""By data set and strategy, the metrics by name."""
-
-
-def take_totals(directory: Path, plan: Plan, rows: Mapping[Key, Row]) -> Mapping[str, str]:
-    """Take the metrics of the whole run that the file lacks; return why some could not be taken.
-
-    Blocks.
-    """
-    kept, problems, changed = _read(directory), dict[str, str](), False
-    for asked in plan.datasets:
-        dataset, questions = asked.dataset, {each.id: each for each in asked.questions}
-        for entry in plan.entries:
-            key = (dataset.name, entry.method.name)
-            cell = kept.get(key, _Cell(*key))
-            groups = [find_group(name) for name in dataset.metrics if name not in cell.taken]
-            wanted = [group for group in groups if group.of_run is not None]
-            pairs = [
-                (questions[row.question], row.outcome)
-                for row in (rows.values() if wanted else ())
-                if (row.dataset, row.strategy) == key and row.question in questions
-            ]
-            for group in wanted if pairs else ():
-                assert group.of_run is not None
-                try:
-                    measures = group.of_run(pairs)
-                except ColligateError as error:
-                    problems[group.name] = str(error)
-                else:
-                    taken = (*cell.taken, group.name)
-                    kept[key] = cell = _Cell(*key, {**cell.metrics, **measures}, taken)
-                    changed = True
-    if changed:
-        _write(directory, kept.values())
-    return problems
-
-
-def forget_totals(directory: Path, cells: Collection[tuple[str, str]]) -> None:
-    """Delete what was taken of data sets and strategies that are about to get other rows.
-
-    So the file never has values of fewer rows than there are, even if the run is killed. Blocks.
-    """
-    there = _read(directory)
-    if not there.keys().isdisjoint(cells):
-        _write(directory, [kept for cell, kept in there.items() if cell not in cells])
-
-
-def read_totals(directory: Path) -> Totals:
-    """Return the metrics of a whole run in a folder; empty where none were taken."""
-    return {cell: kept.metrics for cell, kept in _read(directory).items() if kept.metrics}
-
 
 @dataclass(frozen=True)
 class _Cell:
-    """The values of a strategy on a data set, and the groups that they were taken of."""
+    """The values of a strategy on a data set, and the groups that they were taken of.
+
+    `answers` are those they were taken of, repeated ones included: a cell of others does not count.
+    """
 
     dataset: str
     strategy: str
+    answers: int
     metrics: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
 
@@ -82,7 +36,44 @@ class _Cell:
 _CELLS = TypeAdapter(list[_Cell])
 
 
-def _read(directory: Path) -> dict[tuple[str, str], _Cell]:
+def take_totals(directory: Path, plan: Plan, rows: Collection[Row]) -> Mapping[str, str]:
+    """Take the metrics of the whole run that the file lacks; return why some could not be taken.
+
+    Blocks.
+    """
+    kept, problems = _read(directory, rows), dict[str, str]()
+    before = dict(kept)
+    for asked in plan.datasets:
+        questions = {each.id: each for each in asked.questions}
+        groups = [g for g in map(find_group, asked.dataset.metrics) if g.of_run is not None]
+        for entry in plan.entries:
+            key = asked.dataset.name, entry.method.name
+            of = [row for row in rows if row.key[::2] == key and row.question in questions]
+            cell = kept.get(key, _Cell(*key, sum(row.attempt for row in of)))
+            for group in groups if of else ():
+                if group.of_run is None or group.name in cell.taken:
+                    continue
+                try:
+                    found = group.of_run([(questions[row.question], row.outcome) for row in of])
+                except ColligateError as error:
+                    problems[group.name] = str(error)
+                else:
+                    metrics, taken = {**cell.metrics, **found}, (*cell.taken, group.name)
+                    kept[key] = cell = replace(cell, metrics=metrics, taken=taken)
+    if kept != before:
+        text = json.dumps([asdict(cell) for cell in kept.values()], ensure_ascii=False, indent=1)
+        write_whole(directory / TOTALS_FILE, [text])
+    return problems
+
+
+def read_totals(
+    directory: Path, rows: Collection[Row]
+) -> Mapping[tuple[str, str], Mapping[str, float]]:
+    """Return the metrics of a whole run by data set and strategy, those of these rows. Blocks."""
+    return {key: cell.metrics for key, cell in _read(directory, rows).items() if cell.metrics}
+
+
+def _read(directory: Path, rows: Collection[Row]) -> dict[tuple[str, str], _Cell]:
     file = directory / TOTALS_FILE
     if not file.is_file():
         return {}
@@ -91,9 +82,8 @@ def _read(directory: Path) -> dict[tuple[str, str], _Cell]:
     except (OSError, ValueError) as error:
         why, hint = f"{type(error).__name__}: {error}", "delete it; the same command makes it again"
         raise ColligateError(f"{file} cannot be read", why, hint) from error
-    return {(cell.dataset, cell.strategy): cell for cell in cells}
-
-
-def _write(directory: Path, cells: Iterable[_Cell]) -> None:
-    text = json.dumps([asdict(cell) for cell in cells], ensure_ascii=False, indent=1)
-    write_whole(directory / TOTALS_FILE, [text])
+    answers: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        answers[row.dataset, row.strategy] += row.attempt
+    found = {(cell.dataset, cell.strategy): cell for cell in cells}
+    return {key: cell for key, cell in found.items() if cell.answers == answers[key]}

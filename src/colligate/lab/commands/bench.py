@@ -12,6 +12,7 @@ import typer
 from colligate.cli import options
 from colligate.cli.command import ANSWERED, INTERRUPTED, command
 from colligate.cli.display import make_table, note, print_json, print_result, warn
+from colligate.cli.options import LIMITS, MODELS, OUTPUT, option
 from colligate.lab.commands import pick
 
 if TYPE_CHECKING:
@@ -31,38 +32,22 @@ class BenchOptions:
     """The options of `bench run` that no other command has."""
 
     out: Annotated[
-        Path,
-        options.option(
-            "The run's folder. If it holds a part of the same run, the run is resumed.",
-            options.OUTPUT,
-            metavar="DIR",
-        ),
+        Path, option("The run's folder; a part of it that is there is kept.", OUTPUT, metavar="DIR")
     ]
     data: Annotated[
-        Path | None, options.option("The folder of the data sets' files.", _WHAT, metavar="DIR")
+        Path | None, option("The folder of the data sets' files.", _WHAT, metavar="DIR")
     ] = None
     strategies: Annotated[
         str | None,
-        options.option(
-            "The strategies to ask, of the suite or of `colligate strategies`. Default: those that "
-            "the suite asks by default and the models can run.",
-            _WHAT,
-            metavar="A,B,C",
-        ),
+        option("Strategies, of the suite or any. Default: the suite's.", _WHAT, metavar="A,B,C"),
     ] = None
     datasets: Annotated[
-        str | None,
-        options.option(
-            "The suite's data sets to ask. Default: those that it asks by default.",
-            _WHAT,
-            metavar="A,B,C",
-        ),
+        str | None, option("Data sets of the suite. Default: the suite's.", _WHAT, metavar="A,B,C")
     ] = None
     parameters: Annotated[
         list[str] | None,
-        options.option(
-            "Set a parameter of all strategies that have it, such as preset=paper or "
-            "router_adapter=DIR; may be repeated. It replaces what the suite sets.",
+        option(
+            "Set a parameter of all strategies that have it, as preset=paper; may be repeated.",
             _WHAT,
             "--set",
             metavar="NAME=VALUE",
@@ -70,98 +55,67 @@ class BenchOptions:
     ] = None
     limit: Annotated[
         int | None,
-        options.option(
-            "The number of questions of each data set. Default: the suite's.",
-            _WHAT,
-            metavar="N",
-            min=1,
-        ),
+        option("Questions of each data set. Default: the suite's.", _WHAT, metavar="N", min=1),
     ] = None
     seed: Annotated[
-        int,
-        options.option(
-            "The seed that draws the questions; the same seed draws the same questions.",
-            _WHAT,
-            min=0,
-            default=True,
-        ),
+        int, option("The seed that draws the questions.", _WHAT, min=0, default=True)
     ] = 0
     retry_failed: Annotated[
-        bool, options.option("Ask again what failed before.", _WHAT, "--retry-failed")
+        bool, option("Ask again what failed before.", _WHAT, "--retry-failed")
     ] = False
     questions: Annotated[
         Path | None,
-        options.option(
+        option(
             "CSV or JSON Lines: question, and optionally answer, documents, gold, answerable, id.",
             _OWN,
             metavar="FILE",
         ),
     ] = None
     documents: Annotated[
-        Path | None,
-        options.option("The folder of the documents to ask over.", _OWN, metavar="DIR"),
+        Path | None, option("The folder of the documents to ask over.", _OWN, metavar="DIR")
     ] = None
     format: Annotated[
-        str, options.option("The format of the questions (docs/datasets.md).", _OWN, default=True)
+        str, option("The format of the questions (docs/datasets.md).", _OWN, default=True)
     ] = "auto"
     judge: Annotated[
         str | None,
-        options.option(
-            "The model that judges answers, for metrics that need one. Default: COLLIGATE_JUDGE, "
-            "then the settings file, then none.",
-            options.MODELS,
+        option(
+            "The model that judges answers. Default: COLLIGATE_JUDGE, then the settings file, "
+            "then none.",
+            MODELS,
         ),
     ] = None
     nli: Annotated[
         str | None,
-        options.option(
-            "The entailment model for claims and citations: the name of a T5 model, or `judge` for "
-            "the odds of the judge.",
-            options.MODELS,
-            metavar="NAME",
-        ),
+        option("The entailment model: a T5 by name, or `judge`.", MODELS, metavar="NAME"),
     ] = None
     qa: Annotated[
         str | None,
-        options.option(
-            "The reader for Disambig-F1: the name of a model trained on SQuAD 2, or `judge`.",
-            options.MODELS,
-            metavar="NAME",
-        ),
+        option("The reader of Disambig-F1: one for SQuAD 2, or `judge`.", MODELS, metavar="NAME"),
     ] = None
     chunker: options.Chunker = None
     indexes: Annotated[
         Path | None,
-        options.option(
-            "The folder of indexed corpora, which several runs can share. Default: in --out.",
-            options.OUTPUT,
-            metavar="DIR",
-        ),
+        option("Indexed corpora, which runs can share. Default: in --out.", OUTPUT, metavar="DIR"),
     ] = None
     replies: Annotated[
         Path | None,
-        options.option(
-            "Keep the models' replies in a file, which several runs can share: the same request to "
-            "the same model is made once. Rows still count its tokens, but not its seconds.",
-            options.OUTPUT,
+        option(
+            "Keep the models' replies in a file, which runs can share. Rows still count their "
+            "tokens, but not their seconds.",
+            OUTPUT,
             metavar="FILE",
         ),
     ] = None
     traces: Annotated[
         bool,
-        options.option(
-            "Keep the events of every answer, for the pictures and links of the report.",
-            options.OUTPUT,
-            "--traces/--no-traces",
-            default=True,
-        ),
+        option("Keep the events of every answer.", OUTPUT, "--traces/--no-traces", default=True),
     ] = True
     concurrency: Annotated[
         int,
-        options.option(
-            "How many questions are answered at once. With more than one, the seconds of an "
-            "answer include those of others.",
-            options.LIMITS,
+        option(
+            "Answers in progress at once; their seconds then include those of others.",
+            LIMITS,
             metavar="N",
             min=1,
             default=True,
@@ -169,20 +123,17 @@ class BenchOptions:
     ] = 1
     workers: Annotated[
         str | None,
-        options.option(
-            "The workers of a Ray cluster answer, --concurrency of them; --data and --indexes must "
-            "be on a disk that all machines share.",
-            options.LIMITS,
+        option(
+            "--concurrency workers of a Ray cluster answer; --data and --indexes must be on a disk "
+            "that all machines share.",
+            LIMITS,
             metavar="ray[:HOST:PORT]",
         ),
     ] = None
     max_tokens_total: options.MaxTokensTotal = None
     timeout: options.ItemTimeout = None
     dry_run: Annotated[
-        bool,
-        options.option(
-            "Estimate the calls and tokens, and ask nothing.", options.LIMITS, "--dry-run"
-        ),
+        bool, option("Estimate the calls and tokens, and ask nothing.", LIMITS, "--dry-run")
     ] = False
     as_json: options.AsJson = False
 
@@ -215,19 +166,8 @@ def bench_run_command(
     from colligate.lab.bench.tables import RunResults
 
     settings = models.engine(judge=bench.judge, chunker=bench.chunker).named
-    arguments = {
-        "suite": suite,
-        **options.collect_given(
-            models, *("model", "worker_model", "scorer", "embedder", "reranker", "reader", "check")
-        ),
-        **options.collect_given(
-            bench,
-            *("judge", "nli", "qa", "strategies", "datasets", "limit", "seed", "concurrency"),
-            *("timeout", "max_tokens_total", "retry_failed", "replies", "workers", "chunker"),
-        ),
-    }
-    if bench.parameters is not None:
-        arguments["set"] = bench.parameters
+    given = (options.collect_given(each, *vars(each)) for each in (models, bench))
+    arguments = {"suite": suite, **{k: v for each in given for k, v in each.items()}}
     chosen = {
         "suite": _read_suite(suite, bench),
         "data": bench.data or Path(),
@@ -309,26 +249,18 @@ def bench_compare_command(
     *,
     metric: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A metric; may be repeated. Default: the main metrics of each data set.",
-            show_default=False,
-        ),
+        option("A metric; may be repeated. Default: the main one.", _WHAT, metavar="NAME"),
     ] = None,
     strategies: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Strategies to compare. Default: those of both runs; of one its first with the others.",
+            _WHAT,
             metavar="A,B",
-            help="Strategies to compare. Default: those that both runs asked; with one run, its "
-            "first with each of the others.",
-            show_default=False,
         ),
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="The seed of the samples. Default: the first run's.", show_default=False
-        ),
+        int | None, option("The seed of the samples. Default: the first run's.", _WHAT, min=0)
     ] = None,
     as_json: options.AsJson = False,
 ) -> int:
@@ -345,9 +277,8 @@ def bench_compare_command(
         raise UsageError(
             f"expected one or two runs, got {len(runs)}", "", "give one or two folders"
         )
-    found = compare_runs(
-        *runs, metrics=metric or (), strategies=options.split_names(strategies), seed=seed
-    )
+    names = options.split_names(strategies)
+    found = compare_runs(*runs, metrics=metric or (), strategies=names, seed=seed)
     if as_json:
         print_json([each.to_json() for each in found])
     else:
@@ -361,10 +292,8 @@ def bench_report_command(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The page; the Markdown is written next to it. Default: report.html in DIR.",
-            show_default=False,
+        option(
+            "The page; default: report.html in DIR. Beside it: report.md.", OUTPUT, metavar="FILE"
         ),
     ] = None,
 ) -> int:
@@ -386,22 +315,16 @@ def bench_suites_command(as_json: options.AsJson = False) -> int:
         print_json(
             [
                 {
-                    "name": suite.name,
-                    "title": suite.title,
-                    "paper": suite.paper,
-                    "about": suite.about,
+                    **{name: getattr(suite, name) for name in ("name", "title", "paper", "about")},
                     "datasets": [dataset.name for dataset in suite.datasets],
                     "strategies": [method.name for method in suite.strategies],
                 }
                 for suite in suites
             ]
         )
-        return ANSWERED
-    rows = [
-        (suite.name, suite.title, ", ".join(dataset.name for dataset in suite.datasets))
-        for suite in suites
-    ]
-    print_result(make_table(["suite", "what it is", "data sets"], rows))
+    else:
+        rows = [(s.name, s.title, ", ".join(each.name for each in s.datasets)) for s in suites]
+        print_result(make_table(["suite", "what it is", "data sets"], rows))
     return ANSWERED
 
 

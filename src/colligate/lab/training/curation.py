@@ -21,7 +21,7 @@ from colligate.core.strategy import Needs
 from colligate.documents import Document
 from colligate.errors import ColligateError, MissingPath, NoDocuments, UsageError
 from colligate.lab.bench.corpus import INDEXES, CorpusResolver
-from colligate.lab.bench.datasets.formats import read_questions
+from colligate.lab.bench.datasets import read_questions
 from colligate.lab.bench.datasets.passages import iterate_documents, load_documents
 from colligate.lab.bench.participants import ModelNames
 from colligate.lab.bench.question import Question, draw_sample

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from colligate.errors import FaultyRecord, MissingPath
+from colligate.errors import FaultyRecord
 from colligate.lab.bench.datasets import read_questions
 from colligate.lab.bench.question import Question
 
@@ -50,25 +50,6 @@ def test_cells_of_a_tsv_file_are_separated_by_tabs_alone(tmp_path: Path) -> None
     assert question.meta == {"name_age_town": "A, 5, Oslo"}
 
 
-@pytest.mark.parametrize("mark", [",", ";"])
-def test_a_tsv_file_may_have_other_separators(tmp_path: Path, mark: str) -> None:
-    (question,) = own(tmp_path, f"question{mark}answer\nWhat?{mark}Oslo\n", "mine.tsv")
-    assert (question.text, question.answers) == ("What?", ("Oslo",))
-    (question,) = own(tmp_path, "question\nWho, then?\n", "mine.tsv")
-    assert question.text == "Who, then?"
-
-
-def test_records(tmp_path: Path) -> None:
-    lines = (
-        '{"question": "Who?", "answers": ["A", "B"], "documents": ["a.pdf"]}\n'
-        '{"question": "What?", "answer": "5 %", "id": 7}\n'
-        '{"question": "When?", "answers": null}\n'
-    )
-    who, what, when = own(tmp_path, lines, "mine.jsonl")
-    assert (who.answers, who.documents[0].id) == (("A", "B"), "a.pdf")
-    assert (what.id, what.answers, when.answers) == ("7", ("5 %",), ())
-
-
 def test_a_question_that_the_documents_do_not_answer(tmp_path: Path) -> None:
     table = own(tmp_path, "question,answerable\nWho?,no\nWhat?,\nWhen?, False \nWhy?,yes\n")
     assert [question.answerable for question in table] == [False, True, False, True]
@@ -95,8 +76,3 @@ def test_a_question_that_the_documents_do_not_answer(tmp_path: Path) -> None:
 def test_a_wrong_row_is_told_with_its_line(tmp_path: Path, text: str | bytes, told: str) -> None:
     with pytest.raises(FaultyRecord, match=told):
         own(tmp_path, text)
-
-
-def test_a_missing_table(tmp_path: Path) -> None:
-    with pytest.raises(MissingPath):
-        list(read_questions(tmp_path / "none.csv"))

@@ -11,8 +11,12 @@ import pytest
 
 from colligate.documents import Document
 from colligate.errors import ColligateError, FaultyRecord, MissingPath, ReadingError
-from colligate.lab.bench.datasets import PassageFile, load_documents
-from colligate.lab.bench.datasets.passages import iterate_documents, name_files, read_corpus_file
+from colligate.lab.bench.datasets.passages import (
+    PassageFile,
+    iterate_documents,
+    load_documents,
+    read_corpus_file,
+)
 from colligate.lab.bench.question import Candidate, Question
 
 ENGLISH = "The company reported its earnings for the second quarter of the year. " * 3
@@ -64,13 +68,6 @@ def test_the_forms_of_an_entry(
     assert (document.id, document.title, document.text) == ("7", title, text)
 
 
-def test_a_beir_folder(tmp_path: Path) -> None:
-    (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "title": "T", "text": "Text."}\n')
-    (tmp_path / "queries.jsonl").write_text("")
-    assert [document.id for document in iterate_documents(tmp_path)] == ["d1"]
-    assert PassageFile(tmp_path).load(["d1"])["d1"].text == "Text."
-
-
 def test_pages_are_one_document(tmp_path: Path) -> None:
     pages = [{"id": f"fb:10K#p{n}", "title": f"page {n}", "text": f"Page {n}."} for n in (0, 2)]
     other = {"id": "fb:8K#p0", "title": "", "text": "Another."}
@@ -81,17 +78,6 @@ def test_pages_are_one_document(tmp_path: Path) -> None:
     assert [first.text[page.start : page.end] for page in first.pages] == ["Page 0.", "Page 2."]
     (document,) = load_documents(question_over(Candidate("fb:10K")), corpus)
     assert (document.id, document.text) == (first.id, first.text)
-
-
-def test_documents_come_in_the_question_s_order(tmp_path: Path) -> None:
-    corpus = passages(
-        tmp_path, {"id": "a", "text": f"A. {ENGLISH}"}, {"id": "b", "text": f"B. {ENGLISH}"}
-    )
-    question = question_over(Candidate("b"), Candidate("own", "Own", ENGLISH), Candidate("a"))
-    documents = load_documents(question, corpus)
-    assert [document.id for document in documents] == ["b", "own", "a"]
-    assert documents[1].title == "Own"
-    assert documents[1].slice(documents[1].tree.root.span) == ENGLISH
 
 
 def test_a_document_that_is_nowhere(tmp_path: Path) -> None:
@@ -111,16 +97,6 @@ def test_a_wrong_entry_is_named_with_its_line(tmp_path: Path) -> None:
         every(corpus)
     with pytest.raises(MissingPath):
         PassageFile(tmp_path / "none.jsonl")
-
-
-def test_a_file_is_found_by_its_path_or_name(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("leases/a.md", "leases/b.txt", "old/b.txt", "b.txt")]
-    names = name_files(tmp_path, ((file, file) for file in files))
-    for name in ("leases/a.md", "a.md", "a", "leases/a"):
-        assert names[name] == [files[0]]
-    assert names["old/b.txt"] == [files[2]]
-    assert names["b.txt"] == [files[3]]  # a path goes before the name of others
-    assert len(names["b"]) > 1
 
 
 def test_a_file_of_a_folder_that_cannot_be_read_is_reported(tmp_path: Path) -> None:

@@ -37,14 +37,6 @@ def test_what_a_file_is_does_not_depend_on_its_name(
     assert list(load_records(path)) == [(f"{kind} {n}", r) for n, r in enumerate(RECORDS, 1)]
 
 
-def test_blank_lines_are_passed_over_but_counted(tmp_path: Path) -> None:
-    path = tmp_path / "q.jsonl"
-    path.write_text('\n{"n": 1}\n   \r\n{"n": 2}')
-    assert list(load_records(path)) == [("line 2", {"n": 1}), ("line 4", {"n": 2})]
-    path.write_text(" [ ] \n")
-    assert list(load_records(path)) == []
-
-
 @pytest.mark.parametrize(
     ("data", "place", "reason"),
     [

@@ -21,15 +21,6 @@ def test_squad_deletes_and_does_not_split() -> None:
     assert normalise_squad("a\tthe\nAn") == ""
 
 
-def test_punctuation_outside_ascii_stays() -> None:
-    assert normalise_squad("“Rock ’n’ roll” – 1955") == "“rock ’n’ roll” – 1955"
-
-
-def test_articles_go_only_as_whole_words_after_punctuation_went() -> None:
-    # "a." is an article once its full stop is deleted; "theatre" is none.
-    assert normalise_squad("a. Theatre, anthem") == "theatre anthem"
-
-
 def test_dual_takes_letters_apart_from_their_accents() -> None:
     assert normalise_dual("Caf\u00e9") == normalise_dual("Cafe\u0301") == "cafe\u0301"
     assert normalise_squad("Caf\u00e9") != normalise_squad("Cafe\u0301")
@@ -42,10 +33,6 @@ def test_marks_of_citations_are_no_part_of_an_answer() -> None:
     )
     assert remove_citation_marks("x[0] looks like one") == "x looks like one"
     assert remove_citation_marks("[sic] and [1a] stay") == "[sic] and [1a] stay"
-
-
-def test_a_year_in_brackets_is_no_mark() -> None:
-    assert remove_citation_marks("It is [2019] UKSC 5 [12].") == "It is [2019] UKSC 5."
 
 
 def test_an_answer_of_alce_is_one_line_without_citations() -> None:

@@ -65,7 +65,7 @@ async def test_a_citation_that_the_others_do_without_is_not_precise() -> None:
     # ALCE's rule by hand. "red blue" needs both of its passages; "red" is in one of two: the one
     # without it is needless; the last is cited for what it does not say.
     outcome = answer("red blue. [1][2] red. [1][2] green. [2]", ("a", "x red y"), ("b", "x blue y"))
-    found = await nli_citation_measures(outcome, Says())
+    found = await nli_citation_measures(Question("q", "?"), outcome, Says())
     assert found["citation_recall_nli"] == pytest.approx(2 / 3)
     assert found["citation_precision_nli"] == pytest.approx((2 + 1 + 0) / 5)
 
@@ -75,13 +75,6 @@ async def test_a_mark_without_a_citation_supports_nothing_and_only_three_count()
     outcome = answer(
         "red. [9] four. [1][2][3][4]", ("a", "one"), ("b", "two"), ("c", "three"), ("d", "four")
     )
-    found = await nli_citation_measures(outcome, nli)
+    found = await nli_citation_measures(Question("q", "?"), outcome, nli)
     assert found == {"citation_recall_nli": 0, "citation_precision_nli": 0}
     assert nli.asked == [("Title: T\none\nTitle: T\ntwo\nTitle: T\nthree", "four.")]
-
-
-async def test_nothing_is_asked_about_a_refusal() -> None:
-    nli = Says()
-    found = await nli_citation_measures(Outcome(error="broke"), nli)
-    assert set(found.values()) == {0}
-    assert not nli.asked

@@ -8,15 +8,16 @@ from colligate.errors import MissingCapability, ModelError
 from colligate.lab.bench.metrics.alce import claim_recall, disambiguation_scores
 from colligate.lab.bench.metrics.groups import JudgeEntails, JudgeReads, TrainedEntails
 from colligate.lab.bench.metrics.judging import (
-    format_loong_gold,
     implies,
     loong_official,
     loong_spd,
-    make_loong_question,
 )
+from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question, QuestionReading, QuestionTask
 from colligate.models import ChatRequest, Completion, LabelOdds, Message
 from colligate.testing import ScriptedModel
+
+SAID = Outcome("Ann", found=True)
 
 
 def asked(model: ScriptedModel) -> list[str]:
@@ -50,26 +51,14 @@ async def test_a_verdict_that_was_cut_off_is_no_zero() -> None:
     question = Question("q", "who?", ("Ann",), task=QuestionTask.JUDGED)
     for judged in (loong_official, loong_spd):
         with pytest.raises(ModelError, match="cut off after"):
-            await judged(ScriptedModel([cut]), question, "Ann")
+            await judged(question, SAID, ScriptedModel([cut]))
     with pytest.raises(ModelError, match="cut off after"):
         await implies(ScriptedModel([cut] * 3), "who?", "Ann", ["Ann"])
     assert await implies(ScriptedModel([cut, "No"]), "who?", "Ann", ["Ann"]) == 0
     score = Completion("Rating: [[7]]. And", finish_reason="length")
-    assert (await loong_spd(ScriptedModel([score]), question, "Ann"))["loong_spd"] == 7
+    assert (await loong_spd(question, SAID, ScriptedModel([score])) or {})["loong_spd"] == 7
     with pytest.raises(ModelError, match="read nothing"):
         await JudgeReads(ScriptedModel([Completion("", finish_reason="length")])).read("?", "text")
-
-
-async def test_nobody_is_asked_about_a_refusal() -> None:
-    model = ScriptedModel([])
-    question = Question("q", "who?", ("Ann",), task=QuestionTask.JUDGED)
-    assert await implies(model, "who?", " ", ["Ann"]) == 0
-    assert await loong_official(model, question, "") == {
-        "loong_official": 0,
-        "loong_official_perfect": 0,
-    }
-    assert await loong_spd(model, question, "") == {"loong_spd": 0, "loong_spd_perfect": 0}
-    assert not model.calls
 
 
 async def test_a_prediction_cannot_speak_to_the_judge() -> None:
@@ -96,11 +85,11 @@ async def test_the_two_protocols_of_loong_read_a_reply_each_in_its_way(
 ) -> None:
     question = Question("q", "who?", ("Ann",), task=QuestionTask.JUDGED)
     model = ScriptedModel([reply, reply])
-    found = await loong_official(model, question, "Ann")
+    found = await loong_official(question, SAID, model) or {}
     assert found.get("loong_official") == official
     assert found["loong_official_success"] == (official is not None)
     assert found.get("loong_official_perfect") == (None if official is None else official == 100)
-    found = await loong_spd(model, question, "Ann")
+    found = await loong_spd(question, SAID, model) or {}
     assert (found["loong_spd"], found["loong_spd_perfect"]) == (spd, float(spd == 100))
 
 
@@ -113,22 +102,14 @@ async def test_the_two_protocols_ask_differently() -> None:
     }
     question = Question("q", "who?", ("ignored",), task=QuestionTask.JUDGED, meta=meta)
     model = ScriptedModel(["[[1]]", "[[1]]"])
-    await loong_official(model, question, "Ann")
-    await loong_spd(model, question, "Ann")
+    await loong_official(question, SAID, model)
+    await loong_spd(question, SAID, model)
     assert "Read the reports." in asked(model)[0]
     assert "{docs}" not in asked(model)[0]
     assert "Read the reports." not in asked(model)[1]
     assert all('{"Ann": ["1", "2"]}' in each for each in asked(model))
     assert "Order counts only" in asked(model)[1]
     assert "Order counts only" not in asked(model)[0]
-
-
-def test_papers_keep_the_place_of_their_documents_and_a_bare_record_is_its_question() -> None:
-    meta = {"type": "paper", "prompt_template": "{docs} {question}", "question_field": "which?"}
-    assert make_loong_question(Question("q", "longer", meta=meta)) == "{docs} which?"
-    assert make_loong_question(Question("q", "who?")) == "who?"
-    assert format_loong_gold(Question("q", "who?", ("Ann",))) == "Ann"
-    assert format_loong_gold(Question("q", "who?", ("Ann", "Bea"))) == '["Ann", "Bea"]'
 
 
 async def test_entailment_by_odds_is_named_as_such() -> None:
@@ -138,8 +119,10 @@ async def test_entailment_by_odds_is_named_as_such() -> None:
 
     nli = JudgeEntails(ScriptedModel(name="small", labels=odds))
     assert "small" in nli.name
-    assert await claim_recall("It rained [1].\nx", ["it rained", "it snowed"], nli) == 0.5
-    assert await claim_recall("", ["it rained"], nli) == 0
+    question = Question("q", "?", claims=("it rained", "it snowed"))
+    said = Outcome("It rained [1].\nx", found=True)
+    assert await claim_recall(question, said, nli) == {"claim_recall": 0.5}
+    assert await claim_recall(question, Outcome(), nli) == {"claim_recall": 0}
     with pytest.raises(MissingCapability, match="odds of Yes and No"):
         JudgeEntails(ScriptedModel())
 
@@ -157,12 +140,14 @@ async def test_what_a_reader_finds_for_each_reading() -> None:
     )
     reader = JudgeReads(ScriptedModel(reply, name="small"))
     assert "small" in reader.name
-    found = await disambiguation_scores("Ann Lee, 1932 [1].", readings, reader)
+    question = Question("q", "?", readings=readings)
+    said = Outcome("Ann Lee, 1932 [1].", found=True)
+    found = await disambiguation_scores(question, said, reader) or {}
     # 1932: right. None: nothing. Ann Lee against Ann: a half of two words, F1 2/3.
     assert found["disambig_f1"] == pytest.approx((1 + 0 + 2 / 3) / 3)
     assert found["qa_em"] == pytest.approx(1 / 3)
     assert found["qa_hit"] == 0
-    refused = await disambiguation_scores("", readings, reader)
+    refused = await disambiguation_scores(question, Outcome(), reader) or {}
     assert set(refused.values()) == {0}
 
 
@@ -174,9 +159,10 @@ async def test_a_trained_model_is_asked_as_alce_asks_it(monkeypatch: pytest.Monk
             asked.append(text + end)
             return "1" if "it rained" in end else "10"
 
-    monkeypatch.setattr("colligate.models.hf.loading.import_transformers", lambda: None)
     monkeypatch.setattr("colligate.lab.baselines.encoders.get_seq2seq", lambda name: T5())
     nli = TrainedEntails("google/t5_xxl_true_nli_mixture")
     assert nli.name == "google/t5_xxl_true_nli_mixture"
-    assert await claim_recall("Wet.", ["it rained", "it snowed"], nli) == 0.5
+    question = Question("q", "?", claims=("it rained", "it snowed"))
+    found = await claim_recall(question, Outcome("Wet.", found=True), nli)
+    assert found == {"claim_recall": 0.5}
     assert asked[0] == "premise: Wet. hypothesis: it rained"

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colligate.lab.bench.metrics.mauve import area_under_curve, mauve, mauve_of_run
-from colligate.lab.bench.question import Question
+from colligate.lab.bench.metrics.mauve import area_under_curve, mauve
 
 
 @pytest.mark.parametrize(
@@ -37,18 +36,3 @@ def test_some_overlap_is_in_between_and_repeats_itself() -> None:
     expected = area_under_curve(np.array([0.5, 0.5]), np.array([0.1, 0.9]))
     assert mauve(right, given) == pytest.approx(expected)
     assert mauve(right, given) == mauve(right, given)
-
-
-def test_one_side_alone_cannot_be_compared() -> None:
-    with pytest.raises(ValueError, match="both sides"):
-        mauve(np.empty((0, 4)), np.ones((3, 4)))
-
-
-def test_all_texts_alike_are_one_cluster() -> None:
-    assert mauve(np.ones((5, 3)), np.ones((7, 3))) == pytest.approx(1)
-
-
-def test_a_run_without_long_answers_has_none_and_loads_nothing() -> None:
-    from colligate.lab.bench.outcome import Outcome
-
-    assert mauve_of_run([(Question("q", "who?", ("x",)), Outcome())]) == {}

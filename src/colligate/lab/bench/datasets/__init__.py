@@ -1,17 +1,75 @@
-"""Data sets in their public formats, one module a format, and files of passages."""
+"""Data sets in their published forms: colligate's own formats and those that packages register."""
 
-from colligate.lab.bench.datasets.formats import read_questions
-from colligate.lab.bench.datasets.passages import PassageFile, load_documents
-from colligate.lab.bench.datasets.records import DatasetFormat, RecordModel, has_fields, make_format
-from colligate.lab.bench.question import draw_sample
+from __future__ import annotations
 
-__all__ = [
-    "DatasetFormat",
-    "PassageFile",
-    "RecordModel",
-    "draw_sample",
-    "has_fields",
-    "load_documents",
-    "make_format",
-    "read_questions",
-]
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from colligate.errors import FaultyRecord, MissingPath, UsageError
+from colligate.lab.bench.datasets import own
+from colligate.lab.bench.datasets.published import BEIR, PUBLISHED, QUERIES_FILE
+from colligate.lab.bench.datasets.records import (
+    DatasetFormat,
+    RecordModel,
+    has_fields,
+    load_records,
+    make_format,
+)
+from colligate.lab.bench.question import Question
+from colligate.plugins import load_plugin, plugins
+
+__all__ = ["DatasetFormat", "RecordModel", "has_fields", "make_format", "read_questions"]
+
+AUTO = "auto"
+
+FORMATS: Mapping[str, DatasetFormat] = {each.name: each for each in (*PUBLISHED, own.OWN)}
+
+
+def read_questions(path: Path, format: str = AUTO) -> Iterator[Question]:
+    """Return the questions of a file or a folder, each with an id of its own.
+
+    Raises:
+        UsageError: the format is unknown, or none fits the first record.
+        MissingPath: the file does not exist.
+        FaultyRecord: a record is wrong or cut off; the error says which.
+    """
+    return find_format(path, format).read(path)
+
+
+def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
+    """Return the format of that name; with "auto" the first that fits the file's first record."""
+    formats = all_formats()
+    if format != AUTO:
+        if format not in formats:
+            raise UsageError(f"unknown format {format!r}", "", _choices())
+        return formats[format]
+    if path.is_dir():
+        if (path / QUERIES_FILE).is_file():
+            return BEIR
+        raise MissingPath(f"cannot read {path}", f"it has no {QUERIES_FILE}", "name a file")
+    if path.suffix.lower() in own.TABLES:
+        return own.OWN
+    first = next(load_records(path), None)
+    if first is None:
+        raise FaultyRecord(f"cannot read {path}", "it holds no records", "check the path")
+    _, record = first
+    for each in formats.values():
+        if each.fits(record):
+            return each
+    fields = ", ".join(list(record)[:8])
+    why = f"its first record has the fields {fields}"
+    raise UsageError(f"cannot tell the format of {path}", why, _choices())
+
+
+@cache
+def all_formats() -> Mapping[str, DatasetFormat]:
+    """Return every format by name; a registered one never replaces one of colligate's own."""
+    found = dict(FORMATS)
+    for name in plugins("datasets"):
+        found.setdefault(name, load_plugin("datasets", name, DatasetFormat))
+    return found
+
+
+def _choices() -> str:
+    return f"name one of {', '.join(all_formats())}"

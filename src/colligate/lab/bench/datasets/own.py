@@ -137,4 +137,4 @@ def _fits(record: JsonObject) -> bool:
     return "question" in record and record.keys() <= _Record.model_fields.keys()
 
 
-OWN = DatasetFormat("own", "your own questions: CSV or JSON Lines", _read, _fits)
+OWN = DatasetFormat("own", _read, _fits)

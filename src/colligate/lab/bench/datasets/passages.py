@@ -8,13 +8,10 @@ the pages of one document, NAME.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
-import tempfile
 import threading
-import weakref
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import TypeVar
@@ -35,7 +32,6 @@ from colligate.errors import (
     ReadingError,
     UnsupportedFormat,
 )
-from colligate.lab.bench.datasets.beir import CORPUS_FILE
 from colligate.lab.bench.datasets.records import (
     JsonObject,
     NullableText,
@@ -46,6 +42,7 @@ from colligate.lab.bench.datasets.records import (
 )
 from colligate.lab.bench.question import Question
 
+CORPUS_FILE = "corpus.jsonl"  # of a BEIR folder
 _RECORDS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 _FIRST = 5  # documents that the language of a file of passages is detected from
 _BETWEEN_PAGES = "\n\n"
@@ -55,54 +52,29 @@ T = TypeVar("T")
 
 
 class PassageFile:
-    """The documents of a file of passages by id. Thread-safe.
-
-    The first look-up reads the file once and keeps its entries in a temporary file: an archive
-    cannot be read from the middle, and the texts of a corpus do not fit in memory.
-    """
+    """The documents of a file of passages by id; the first look-up reads the file. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = find_passages(path)
         if not self.path.exists():
             raise MissingPath(f"cannot read {path}", "the file does not exist", "check the path")
-        self._kept = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the object)
-        weakref.finalize(self, self._kept.close)
-        self._places: dict[str, tuple[int, int]] | None = None  # start and length, by id
+        self._entries: Mapping[str, Sequence[PassageEntry]] | None = None
         self._lock = threading.Lock()
 
-    def load(self, ids: Collection[str]) -> dict[str, Document]:
+    @property
+    def entries(self) -> Mapping[str, Sequence[PassageEntry]]:
+        """The entries of each document."""
+        with self._lock:
+            if self._entries is None:
+                self._entries = dict(group_entries(self.path))
+            return self._entries
+
+    def load(self, ids: Iterable[str]) -> dict[str, Document]:
         """Return the documents with these ids, in this order; those it lacks are left out."""
-        found = {}
-        with self._lock:
-            places = self._index()
-            for id_ in dict.fromkeys(ids):
-                if id_ in places:
-                    start, length = places[id_]
-                    self._kept.seek(start)
-                    found[id_] = json.loads(self._kept.read(length))
+        there = self.entries
         return {
-            id_: assemble_document(id_, [PassageEntry.model_validate(each) for each in entries])
-            for id_, entries in found.items()
+            id_: assemble_document(id_, there[id_]) for id_ in dict.fromkeys(ids) if id_ in there
         }
-
-    def find_missing(self, ids: Collection[str]) -> list[str]:
-        """Return the ids that no document has."""
-        with self._lock:
-            places = self._index()
-        return [id_ for id_ in ids if id_ not in places]
-
-    def _index(self) -> dict[str, tuple[int, int]]:
-        if self._places is None:
-            places = {}
-            start = self._kept.seek(0)
-            for id_, entries in group_entries(self.path):
-                fields = {"id", "title", "text", "file"}
-                kept = [entry.model_dump(include=fields) for entry in entries]
-                length = self._kept.write(json.dumps(kept).encode())
-                places[id_] = (start, length)
-                start += length
-            self._places = places
-        return self._places
 
 
 def find_passages(path: Path) -> Path:
@@ -125,7 +97,7 @@ def load_documents(question: Question, passages: PassageFile | None = None) -> l
 def check_documents(question: Question, passages: PassageFile | None = None) -> None:
     """Check that each document of a question has a text, or is among the passages."""
     empty = _without_text(question)
-    if missing := passages.find_missing(empty) if passages and empty else empty:
+    if missing := [e for e in empty if not passages or e not in passages.entries]:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         where = f"is not in {passages.path}" if passages else "there is no corpus"
         raise FaultyRecord(

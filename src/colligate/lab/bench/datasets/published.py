@@ -1,24 +1,26 @@
-"""The published forms of data sets whose questions are records, each read as published.
+"""The published forms of data sets, each read as published (docs/datasets.md).
 
-A form is a model of its records, and how a record becomes a question. Their files are named in
-docs/datasets.md.
+A form is a model of its records, and how a record becomes a question.
 """
 
 from __future__ import annotations
 
+import csv
 import glob
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
+from colligate.errors import MissingPath
 from colligate.lab.bench.datasets.passages import strip_page
 from colligate.lab.bench.datasets.records import (
     DatasetFormat,
     JsonObject,
+    M,
     NullableText,
     RecordModel,
     has_fields,
@@ -27,6 +29,7 @@ from colligate.lab.bench.datasets.records import (
     make_id,
     parse_questions,
     parse_records,
+    record_error,
     unique,
     validate,
 )
@@ -132,32 +135,23 @@ def _flashrag_question(record: _Flashrag) -> Question:
     return Question(record.id, record.question, answers, meta=meta, **fields)
 
 
-class _TaskFields(TypedDict):
-    task: QuestionTask
-    readings: tuple[QuestionReading, ...]
-    members: tuple[tuple[str, ...], ...]
-    claims: tuple[str, ...]
-    long_answers: tuple[str, ...]
-
-
-def _find_task(meta: Mapping[str, Any], answers: Sequence[str], *, judged: bool) -> _TaskFields:
+def _find_task(meta: Mapping[str, Any], answers: Sequence[str], *, judged: bool) -> dict[str, Any]:
     """Return the task and its gold: which of `qa_pairs`, `answer_list` and `claims` is there."""
     gold = validate(_Gold, dict(meta))
+    task = QuestionTask.JUDGED if judged else QuestionTask.SHORT
     if gold.qa_pairs:
         task = QuestionTask.READINGS
     elif gold.answer_list:
         task = QuestionTask.SET
     elif gold.claims:
         task = QuestionTask.LONG
-    else:
-        task = QuestionTask.JUDGED if judged else QuestionTask.SHORT
-    return _TaskFields(
-        task=task,
-        readings=_readings(gold.qa_pairs or ()),
-        members=tuple(unique(member) for member in gold.answer_list or ()),
-        claims=unique(gold.claims or ()),
-        long_answers=unique(gold.long_answers or (answers if gold.claims else ())),
-    )
+    return {
+        "task": task,
+        "readings": _readings(gold.qa_pairs or ()),
+        "members": tuple(unique(member) for member in gold.answer_list or ()),
+        "claims": unique(gold.claims or ()),
+        "long_answers": unique(gold.long_answers or (answers if gold.claims else ())),
+    }
 
 
 # HotpotQA and 2WikiMultihopQA: questions over two or four Wikipedia paragraphs, among others.
@@ -320,42 +314,8 @@ class _Asqa(_Alce):
     answer: NullableText = ""
 
 
-def _asqa_question(record: _Asqa) -> Question:
-    # Both annotators' answers, first `answer`, which is one of them: MAUVE takes it.
-    annotated = [each.long_answer for each in record.annotations]
-    if not annotated or record.answer in annotated:
-        annotated = [record.answer, *annotated]
-    return Question(
-        record.id,
-        record.question,
-        answers=unique(answer for pair in record.qa_pairs for answer in pair.short_answers),
-        documents=_candidates(record.docs),
-        task=QuestionTask.READINGS,
-        readings=_readings(record.qa_pairs),
-        long_answers=unique(annotated),
-        meta=record.rest,
-    )
-
-
 class _Qampari(_Alce):
     answers: list[list[str]]
-
-
-def _qampari_question(record: _Qampari) -> Question:
-    return Question(
-        record.id,
-        record.question,
-        answers=unique(alias for member in record.answers for alias in member),
-        documents=_candidates(record.docs),
-        task=QuestionTask.SET,
-        members=tuple(unique(member) for member in record.answers),
-        meta=record.rest,
-    )
-
-
-def _is_qampari(record: JsonObject) -> bool:
-    answers = record.get("answers")
-    return isinstance(answers, list) and bool(answers) and isinstance(answers[0], list)
 
 
 class _Eli5(_Alce):
@@ -363,16 +323,40 @@ class _Eli5(_Alce):
     claims: list[str]
 
 
+def _alce_question(record: _Alce, task: QuestionTask, **gold: Any) -> Question:
+    documents, meta = _candidates(record.docs), record.rest
+    return Question(record.id, record.question, documents=documents, task=task, meta=meta, **gold)
+
+
+def _asqa_question(record: _Asqa) -> Question:
+    # Both annotators' answers, first `answer`, which is one of them: MAUVE takes it.
+    annotated = [each.long_answer for each in record.annotations]
+    if not annotated or record.answer in annotated:
+        annotated = [record.answer, *annotated]
+    return _alce_question(
+        record,
+        QuestionTask.READINGS,
+        answers=unique(answer for pair in record.qa_pairs for answer in pair.short_answers),
+        readings=_readings(record.qa_pairs),
+        long_answers=unique(annotated),
+    )
+
+
+def _qampari_question(record: _Qampari) -> Question:
+    aliases = unique(alias for member in record.answers for alias in member)
+    members = tuple(unique(member) for member in record.answers)
+    return _alce_question(record, QuestionTask.SET, answers=aliases, members=members)
+
+
+def _is_qampari(record: JsonObject) -> bool:
+    answers = record.get("answers")
+    return isinstance(answers, list) and bool(answers) and isinstance(answers[0], list)
+
+
 def _eli5_question(record: _Eli5) -> Question:
-    return Question(
-        record.id,
-        record.question,
-        answers=unique([record.answer]),
-        documents=_candidates(record.docs),
-        task=QuestionTask.LONG,
-        claims=unique(record.claims),
-        long_answers=unique([record.answer]),
-        meta=record.rest,
+    answers, claims = unique([record.answer]), unique(record.claims)
+    return _alce_question(
+        record, QuestionTask.LONG, answers=answers, claims=claims, long_answers=answers
     )
 
 
@@ -463,65 +447,79 @@ def _make_wording(template: str, instruction: str, question: str) -> str:
     return text.replace("{question}", question).replace("{instruction}", instruction).strip()
 
 
+# BEIR: a folder of `queries.jsonl`, `qrels/test.tsv` (or `dev`, `train`) and the corpus. It has no
+# answers: retrieval is measured.
+
+
+QUERIES_FILE = "queries.jsonl"
+_JUDGEMENTS = "qrels"
+_SPLITS = ("test", "dev", "train")
+
+
+class _BeirQuery(RecordModel):
+    id: str = Field(validation_alias=AliasChoices("_id", "id"))
+    text: str
+
+
+def _read_beir(path: Path) -> Iterator[Question]:
+    """Yield the queries that have a judged document; `meta["qrels"]` keeps the grades."""
+    judged = _read_judgements(path)
+
+    def make(query: _BeirQuery) -> Question:
+        grades = judged.get(query.id, {})
+        gold = tuple(document for document, grade in grades.items() if grade > 0)
+        return Question(query.id, query.text, gold=gold, meta={**query.rest, "qrels": grades})
+
+    return (found for found in parse_questions(path / QUERIES_FILE, _BeirQuery, make) if found.gold)
+
+
+def _read_judgements(folder: Path) -> dict[str, dict[str, int]]:
+    """Return the grade of each judged document by query."""
+    paths = [folder / _JUDGEMENTS / f"{split}.tsv" for split in _SPLITS]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise MissingPath(f"cannot read {folder}", "it has no qrels/test.tsv", "check the folder")
+    judged: dict[str, dict[str, int]] = {}
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+        for row in rows:
+            if rows.line_num == 1 and row[-1:] == ["score"]:
+                continue
+            try:
+                query, document, grade = row
+                judged.setdefault(query, {})[document] = int(grade)
+            except ValueError:
+                reason = "expected a query, a document and a whole number, between tabs"
+                raise record_error(path, f"line {rows.line_num}", reason) from None
+    return judged
+
+
+BEIR = DatasetFormat("beir", _read_beir)
+
+
+def _form(name: str, model: type[M], make: Callable[[M], Question], fields: str) -> DatasetFormat:
+    return make_format(name, model, make, has_fields(*fields.split()))
+
+
+def _read_loong(path: Path) -> Iterator[Question]:
+    folder = path.parent / "doc"
+    return parse_questions(path, _Loong, lambda record: _loong_question(record, folder))
+
+
 PUBLISHED = (
-    make_format(
-        "plain",
-        "one uniform form: id, question, answers, documents, gold_document_ids, meta",
-        _Plain,
-        _plain_question,
-        has_fields("question", "answers", "documents", "gold_document_ids"),
-    ),
-    make_format(
-        "lost-in-the-middle",
-        "NQ with the gold passage at a known place (ctxs)",
-        _Lost,
-        _lost_question,
-        has_fields("question", "answers", "ctxs"),
-    ),
-    make_format(
-        "musique",
-        "MuSiQue-Ans, -Full",
-        _Musique,
-        _musique_question,
-        has_fields("question", "paragraphs"),
-    ),
+    _form("plain", _Plain, _plain_question, "question answers documents gold_document_ids"),
+    _form("lost-in-the-middle", _Lost, _lost_question, "question answers ctxs"),
+    _form("musique", _Musique, _musique_question, "question paragraphs"),
     DatasetFormat(
-        "2wikimultihopqa",
-        "2WikiMultihopQA",
-        _read_two_wiki,
-        has_fields("context", "supporting_facts", "evidences"),
+        "2wikimultihopqa", _read_two_wiki, has_fields("context", "supporting_facts", "evidences")
     ),
-    make_format(
-        "hotpotqa", "HotpotQA", _Facts, _fact_question, has_fields("context", "supporting_facts")
-    ),
-    make_format(
-        "asqa", "ASQA in ALCE's form", _Asqa, _asqa_question, has_fields("question", "qa_pairs")
-    ),
-    make_format(
-        "eli5", "ELI5 in ALCE's form", _Eli5, _eli5_question, has_fields("question", "claims")
-    ),
-    make_format("qampari", "QAMPARI in ALCE's form", _Qampari, _qampari_question, _is_qampari),
-    DatasetFormat(
-        "loong",
-        "Loong",
-        lambda path: parse_questions(
-            path, _Loong, lambda record: _loong_question(record, path.parent / "doc")
-        ),
-        has_fields("prompt_template", "doc"),
-    ),
-    make_format(
-        "financebench",
-        "FinanceBench",
-        _Finance,
-        _finance_question,
-        has_fields("financebench_id"),
-    ),
-    make_format(
-        "flashrag",
-        "FlashRAG's form (NQ, TriviaQA, PopQA and others)",
-        _Flashrag,
-        _flashrag_question,
-        has_fields("question", "golden_answers"),
-    ),
+    _form("hotpotqa", _Facts, _fact_question, "context supporting_facts"),
+    _form("asqa", _Asqa, _asqa_question, "question qa_pairs"),
+    _form("eli5", _Eli5, _eli5_question, "question claims"),
+    make_format("qampari", _Qampari, _qampari_question, _is_qampari),
+    DatasetFormat("loong", _read_loong, has_fields("prompt_template", "doc")),
+    _form("financebench", _Finance, _finance_question, "financebench_id"),
+    _form("flashrag", _Flashrag, _flashrag_question, "question golden_answers"),
+    BEIR,
 )
 """In the order in which a file's first record is tried on them."""

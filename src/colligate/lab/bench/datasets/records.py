@@ -36,7 +36,6 @@ class DatasetFormat:
     """
 
     name: str
-    about: str
     read: Callable[[Path], Iterator[Question]]
     fits: Callable[[JsonObject], bool] = lambda record: False
 
@@ -60,43 +59,31 @@ def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
         raise MissingPath(f"cannot read {path}", "the file does not exist", "check the path")
     with path.open("rb") as file:
         packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    place = "line 1"
     with gzip.open(path, "rb") if packed else path.open("rb") as stream:
-        place = "line 1"
         try:
             head: bytes = stream.peek(1 << 10)
             if head.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"["):
                 place = "the array"
-                values = _check(path, place, parse_json, stream.read())
-                yield from _number_values(path, values)
+                for number, value in enumerate(parse_json(stream.read()), 1):
+                    place = f"record {number}"
+                    if not isinstance(value, dict):
+                        raise ValueError("it is not a JSON object")
+                    yield place, value
                 return
             # Split at b"\n" alone: a JSON string may hold other line separators.
             for number, line in enumerate(stream, 1):
+                place = f"line {number}"
                 if line.strip().removeprefix(BYTE_ORDER_MARK):
-                    yield f"line {number}", _check(path, f"line {number}", parse_object, line)
+                    yield place, parse_object(line)
                 place = f"line {number + 1}"
         except EOFError:
             why = "the file ends in the middle of its gzip archive"
             raise record_error(path, place, why) from None
         except (gzip.BadGzipFile, zlib.error) as error:
-            why = f"its gzip archive is damaged ({error})"
-            raise record_error(path, place, why) from None
-
-
-def _number_values(path: Path, values: Iterable[Any]) -> Iterator[tuple[str, JsonObject]]:
-    for number, value in enumerate(values, 1):
-        if not isinstance(value, dict):
-            raise record_error(path, f"record {number}", "it is not a JSON object")
-        yield f"record {number}", value
-
-
-T = TypeVar("T")
-
-
-def _check(path: Path, place: str, parse: Callable[[bytes], T], data: bytes) -> T:
-    try:
-        return parse(data)
-    except ValueError as error:
-        raise record_error(path, place, str(error)) from None
+            raise record_error(path, place, f"its gzip archive is damaged ({error})") from None
+        except ValueError as error:
+            raise record_error(path, place, str(error)) from None
 
 
 def record_error(path: Path, place: str, reason: str) -> FaultyRecord:
@@ -122,6 +109,7 @@ NullableText = Annotated[str, BeforeValidator(lambda value: "" if value is None 
 """A string that a record may give as null."""
 
 M = TypeVar("M", bound=RecordModel)
+T = TypeVar("T")
 
 
 def parse_questions(
@@ -163,13 +151,12 @@ def first_fault(error: ValidationError) -> str:
 
 def make_format(
     name: str,
-    about: str,
     model: type[M],
     make: Callable[[M], Question],
     fits: Callable[[JsonObject], bool],
 ) -> DatasetFormat:
     """Return the format whose files hold records of one model, each a question."""
-    return DatasetFormat(name, about, lambda path: parse_questions(path, model, make), fits)
+    return DatasetFormat(name, lambda path: parse_questions(path, model, make), fits)
 
 
 class QuestionIds:

@@ -15,7 +15,7 @@ from colligate.lab.bench.metrics.answers import (
     take_short,
     take_whole,
 )
-from colligate.lab.bench.metrics.groups import Backends, Entails, Measures, MetricGroup, Reads
+from colligate.lab.bench.metrics.groups import Entails, Measures, MetricGroup, Reads
 from colligate.lab.bench.metrics.short_answers import containment, f1_alce
 from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question, QuestionReading
@@ -43,31 +43,19 @@ def str_em(text: str, readings: Sequence[QuestionReading]) -> float:
     return sum(containment(text, reading.answers) for reading in readings) / len(readings)
 
 
-async def _measure_qa(question: Question, outcome: Outcome, given: Backends) -> Measures | None:
-    if not question.readings:
-        return None
-    assert given.qa is not None
-    return await disambiguation_scores(take_whole(outcome), question.readings, given.qa)
-
-
-async def disambiguation_scores(
-    text: str, readings: Sequence[QuestionReading], qa: Reads
-) -> dict[str, float]:
+async def disambiguation_scores(question: Question, outcome: Outcome, qa: Reads) -> Measures | None:
     """Return Disambig-F1, QA-EM and QA-HIT: means over readings, the best over a reading's answers.
 
     A reader looks for the answer to each reading in the text. A refusal scores 0, also on a reading
     whose answer normalises to nothing.
     """
-    output = prepare_alce(text)
-    if not output or not readings:
-        return {"disambig_f1": 0.0, "qa_em": 0.0, "qa_hit": 0.0}
-    found = [await qa.read(reading.question, output) for reading in readings]
-    pairs = list(zip(found, readings, strict=True))
-    exact = sum(
-        any(normalise_squad(said) == normalise_squad(gold) for gold in reading.answers)
-        for said, reading in pairs
-    )
-    f1 = sum(f1_alce(said, reading.answers) for said, reading in pairs)
+    if not question.readings:
+        return None
+    output, readings, exact, f1 = prepare_alce(take_whole(outcome)), question.readings, 0, 0.0
+    for reading in readings if output else ():
+        said = await qa.read(reading.question, output)
+        exact += any(normalise_squad(said) == normalise_squad(gold) for gold in reading.answers)
+        f1 += f1_alce(said, reading.answers)
     return {
         "disambig_f1": f1 / len(readings),
         "qa_em": exact / len(readings),
@@ -75,20 +63,8 @@ async def disambiguation_scores(
     }
 
 
-ALCE_ASQA = MetricGroup(
-    "alce_asqa",
-    "readings served (STR-EM), all served (HIT), words",
-    "ALCE, RDR2",
-    _measure_asqa,
-    neutral=("length",),
-)
-ALCE_QA = MetricGroup(
-    "alce_qa",
-    "what a reader finds in the answer for each reading (Disambig-F1)",
-    "ASQA, ALCE",
-    ask=_measure_qa,
-    needs="qa",
-)
+ALCE_ASQA = MetricGroup("alce_asqa", _measure_asqa, neutral=("length",))
+ALCE_QA = MetricGroup("alce_qa", ask=disambiguation_scores, needs="qa")
 
 
 # QAMPARI: a list of answers, separated by commas, against a set with aliases
@@ -146,28 +122,19 @@ def _harmonic_mean(first: float, second: float) -> float:
     return 2 * first * second / (first + second) if first + second else 0.0
 
 
-QAMPARI = MetricGroup(
-    "qampari", "a list separated by commas against a set with aliases", "ALCE", qampari_measures
-)
+QAMPARI = MetricGroup("qampari", qampari_measures)
 
 
 # ELI5: which claims of a right answer the given one entails
 
 
-async def _measure_eli5(question: Question, outcome: Outcome, given: Backends) -> Measures | None:
+async def claim_recall(question: Question, outcome: Outcome, nli: Entails) -> Measures | None:
+    """Return the share of claims that an answer entails; an empty answer entails none."""
     if not question.claims:
         return None
-    assert given.nli is not None
-    return {"claim_recall": await claim_recall(take_whole(outcome), question.claims, given.nli)}
+    output = prepare_alce(take_whole(outcome))
+    entailed = [await nli.entails(output, each) for each in question.claims] if output else []
+    return {"claim_recall": sum(entailed) / len(question.claims)}
 
 
-async def claim_recall(text: str, claims: Sequence[str], nli: Entails) -> float:
-    """Return the share of claims that an answer entails; an empty answer entails none."""
-    output = prepare_alce(text)
-    if not output or not claims:
-        return 0.0
-    entailed = [await nli.entails(output, claim) for claim in claims]
-    return sum(entailed) / len(claims)
-
-
-ELI5 = MetricGroup("eli5", "claims that the answer entails", "ALCE", ask=_measure_eli5, needs="nli")
+ELI5 = MetricGroup("eli5", ask=claim_recall, needs="nli")

@@ -22,27 +22,22 @@ def score_both(score: Score, outcome: Outcome) -> dict[str, float]:
     """
     scored = cache(score)
     short = scored(take_short(outcome) or take_whole(outcome))
-    whole = scored(take_whole(outcome))
-    return {**short, **{f"{name}_raw": _join(name, whole, short) for name in whole}}
-
-
-def _join(name: str, whole: Mapping[str, float], short: Mapping[str, float]) -> float:
-    return max(whole[name], short[name]) if name.startswith("containment") else whole[name]
+    whole = {
+        name: max(value, short[name]) if name.startswith("containment") else value
+        for name, value in scored(take_whole(outcome)).items()
+    }
+    return {**short, **{f"{name}_raw": value for name, value in whole.items()}}
 
 
 def score_separately(score: Score, outcome: Outcome) -> dict[str, float]:
-    """Return the scores of the short answer (or the whole), and each text's own for DualRAG.
+    """Return the same, and for DualRAG `NAME_short` and `NAME_max`.
 
-    `NAME_raw` is the whole's, `NAME_short` the short answer's (0 without one), and `NAME_max` the
-    better of the two. Containment in the whole counts the short answer in.
+    These are the short answer's own (0 without one), and the better of it and the whole's.
     """
-    scored = cache(score)
-    whole, cut = scored(take_whole(outcome)), scored(take_short(outcome))
-    scores = dict(scored(take_short(outcome) or take_whole(outcome)))
-    for name in list(scores):
-        scores[f"{name}_raw"] = _join(name, whole, cut)
-        scores[f"{name}_short"] = cut[name]
-        scores[f"{name}_max"] = max(whole[name], cut[name])
+    whole, cut = score(take_whole(outcome)), score(take_short(outcome))
+    scores = score_both(score, outcome)
+    for name in whole:
+        scores |= {f"{name}_short": cut[name], f"{name}_max": max(whole[name], cut[name])}
     return scores
 
 

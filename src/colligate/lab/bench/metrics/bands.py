@@ -61,17 +61,5 @@ def _rename(found: Mapping[str, float], what: str, band: str) -> dict[str, float
     return {f"{metric}_{what}_{band}": value for metric, value in found.items()}
 
 
-BY_DEPTH = MetricGroup(
-    "by_depth",
-    "STR-EM, or containment, by the mean depth of the retrieved documents' heading trees",
-    "RDR2",
-    _measure_by_depth,
-    neutral=("retrieved_depth",),
-)
-BY_LENGTH = MetricGroup(
-    "by_length",
-    "containment and F1 by the tokens of the documents in view together",
-    "LongRefiner",
-    _measure_by_length,
-    neutral=("view_tokens",),
-)
+BY_DEPTH = MetricGroup("by_depth", _measure_by_depth, neutral=("retrieved_depth",))
+BY_LENGTH = MetricGroup("by_length", _measure_by_length, neutral=("view_tokens",))

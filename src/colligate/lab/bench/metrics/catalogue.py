@@ -54,12 +54,7 @@ def measure_said(question: Question, outcome: Outcome) -> Measures | None:
     return found or None
 
 
-SAID = MetricGroup(
-    "said",
-    "the answer before its citations were checked: what verification costs",
-    "the papers' tables",
-    measure_said,
-)
+SAID = MetricGroup("said", measure_said)
 
 GROUPS: Mapping[str, MetricGroup] = {
     group.name: group
@@ -102,18 +97,13 @@ def require_groups(names: Sequence[str], backends: Backends) -> None:
         if group.of_run is not None:
             continue  # a run keeps its rows where these cannot be taken
         if group.needs and getattr(backends, group.needs) is None:
-            raise MissingBackend(
-                f"the metrics {name} cannot be measured",
-                f"they need a model ({group.needs}) and none was given",
-                f"give one with --{group.needs}",
-            )
+            what, why = f"the metrics {name} cannot be measured", "none was given"
+            hint = f"give one with --{group.needs}"
+            raise MissingBackend(what, f"they need a model ({group.needs}) and {why}", hint)
         for module in group.modules:
             if find_spec(module) is None:
-                raise MissingExtra(
-                    f"the metrics {name} need {module}",
-                    "it is not installed",
-                    "pip install 'colligate[bench]'",
-                )
+                what, hint = f"the metrics {name} need {module}", "pip install 'colligate[bench]'"
+                raise MissingExtra(what, "it is not installed", hint)
 
 
 async def measure(
@@ -136,7 +126,7 @@ async def measure(
             continue
         measures: Measures | None = None
         if group.ask is not None:
-            measures = await group.ask(question, outcome, given)
+            measures = await group.ask(question, outcome, getattr(given, group.needs))
         elif group.compute is not None and group.modules:  # too slow for the event loop
             measures = await asyncio.to_thread(group.compute, question, outcome)
         elif group.compute is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from colligate.documents.sentences import split_sentences
 from colligate.lab.bench.metrics.answers import MARK, remove_citation_marks
 from colligate.lab.bench.metrics.evidence import collect_documents
-from colligate.lab.bench.metrics.groups import Backends, Entails, Measures, MetricGroup
+from colligate.lab.bench.metrics.groups import Entails, MetricGroup
 from colligate.lab.bench.outcome import Outcome, Piece
 from colligate.lab.bench.question import Question
 
@@ -33,12 +33,7 @@ def citation_measures(question: Question, outcome: Outcome) -> dict[str, float]:
     return measures
 
 
-async def _measure_nli(_: Question, outcome: Outcome, given: Backends) -> Measures:
-    assert given.nli is not None
-    return await nli_citation_measures(outcome, given.nli)
-
-
-async def nli_citation_measures(outcome: Outcome, nli: Entails) -> dict[str, float]:
+async def nli_citation_measures(_: Question, outcome: Outcome, nli: Entails) -> dict[str, float]:
     """Return ALCE's citation recall and precision, over statements and the passages they cite.
 
     A statement is supported if its passages together entail it. A citation is precise if its
@@ -77,18 +72,8 @@ def _join(pieces: Sequence[Piece]) -> str:
     return "\n".join(f"Title: {piece.title}\n{piece.text}" for piece in pieces)
 
 
-CITATIONS = MetricGroup(
-    "citations",
-    "cited documents against the gold; statements with a citation",
-    compute=citation_measures,
-)
-NLI_CITATIONS = MetricGroup(
-    "nli_citations",
-    "whether cited passages entail what cites them",
-    "ALCE",
-    ask=_measure_nli,
-    needs="nli",
-)
+CITATIONS = MetricGroup("citations", citation_measures)
+NLI_CITATIONS = MetricGroup("nli_citations", ask=nli_citation_measures, needs="nli")
 
 _MARKS = re.compile(rf"((?:\s*{MARK})+[.!?]?)")
 

@@ -54,24 +54,19 @@ def cost_measures(_: Question, outcome: Outcome) -> dict[str, float]:
         measures["offline_usd"] = offline.get("cost_usd", 0.0)
         measures["online_usd"] = measures["usd"] - measures["offline_usd"]
     measures |= {name: outcome.counts[name] for name in _COUNTED if name in outcome.counts}
-    for role, sums in usage.get("by_role", {}).items():
-        for name in _BY_ROLE:
-            measures[f"{name}_{role}"] = float(sums.get(name, 0))
-    for step, sums in usage.get("by_step", {}).items():
-        for name in _BY_ROLE:
-            measures[f"{name}_by_{step}"] = float(sums.get(name, 0))
+    steps = {f"by_{step}": sums for step, sums in usage.get("by_step", {}).items()}
+    for part, sums in {**usage.get("by_role", {}), **steps}.items():
+        measures |= {f"{name}_{part}": float(sums.get(name, 0)) for name in _BY_ROLE}
     return measures
 
 
 COST = MetricGroup(
     "cost",
-    "calls, tokens, searches, rounds, seconds, dollars; by role, before and at the question",
-    compute=cost_measures,
+    cost_measures,
     always=True,
     lower=(
         *(*_BY_ROLE, "tokens", "chat_tokens", "scoring_", "searches", "rounds", "seconds", "usd"),
-        *("offline_", "online_"),
-        *_COUNTED,
+        *("offline_", "online_", *_COUNTED),
     ),
 )
 
@@ -97,9 +92,5 @@ def _has_gold(question: Question) -> bool:
 
 
 ABSTENTION = MetricGroup(
-    "abstention",
-    "right refusals, wrong refusals, failures",
-    compute=abstention_measures,
-    always=True,
-    lower=("wrong_refusal", "failed"),
+    "abstention", abstention_measures, always=True, lower=("wrong_refusal", "failed")
 )

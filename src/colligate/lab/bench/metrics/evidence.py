@@ -56,13 +56,7 @@ def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
     return measures
 
 
-EVIDENCE = MetricGroup(
-    "evidence",
-    "gold documents found at each stage; the answer in the evidence",
-    "DuQUAD, LongRefiner",
-    evidence_measures,
-    lower=("evidence_words", "docscore_other"),
-)
+EVIDENCE = MetricGroup("evidence", evidence_measures, lower=("evidence_words", "docscore_other"))
 
 
 def _collect_stages(outcome: Outcome) -> dict[str, Collection[str]]:
@@ -141,13 +135,7 @@ def passage_scores(
     }
 
 
-PASSAGES = MetricGroup(
-    "passages",
-    "readings served by the five best passages",
-    "RDR2",
-    _measure_passages,
-    lower=("p_len",),
-)
+PASSAGES = MetricGroup("passages", _measure_passages, lower=("p_len",))
 
 
 def routing_measures(_: Question, outcome: Outcome) -> Measures | None:
@@ -159,13 +147,7 @@ def routing_measures(_: Question, outcome: Outcome) -> Measures | None:
     return {name: outcome.counts.get(of, 0) / subtrees for name, of in counts.items()}
 
 
-ROUTING = MetricGroup(
-    "routing",
-    "a router's illegal actions and useless replies, for each subtree it was shown",
-    "RDR2",
-    routing_measures,
-    lower=("xpl_avg", "col_rate"),
-)
+ROUTING = MetricGroup("routing", routing_measures, lower=("xpl_avg", "col_rate"))
 
 
 # Rankings of what searches returned, through pytrec_eval (trec_eval's own code)
@@ -185,22 +167,13 @@ def retrieval_measures(question: Question, outcome: Outcome) -> Measures | None:
     if answers := verbatim_answers(question):
         texts = [piece.text for piece in outcome.retrieved]
         if texts and not any(texts):
-            raise ColligateError(
-                "hit_at_K cannot be measured of a row",
-                "it keeps the places of retrieved passages without their texts",
-                "ask the question again",
-            )
+            why = "it keeps the places of retrieved passages without their texts"
+            raise ColligateError("hit_at_K cannot be measured of a row", why, "ask again")
         measures.update(hit_scores(texts, answers))
     return measures or None
 
 
-RETRIEVAL = MetricGroup(
-    "retrieval",
-    "nDCG, MRR, recall, MAP and precision of what searches returned, by document",
-    "trec_eval, DualRAG",
-    retrieval_measures,
-    modules=("pytrec_eval",),
-)
+RETRIEVAL = MetricGroup("retrieval", retrieval_measures, modules=("pytrec_eval",))
 
 
 def retrieval_scores(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:

@@ -24,20 +24,18 @@ Measures = Mapping[str, float]
 class MetricGroup:
     """Metrics that are taken together, in one of three ways.
 
-    `compute` makes them of a question and its outcome, `ask` asks a model for them, and `of_run`
-    makes them of all answers of a strategy at once. The first two return None where they do not
-    apply to such a question. `needs` is the model that `ask` asks; `modules` are packages that
-    must be installed (the extra `bench`). Only a group that is `always` taken is taken of a
-    question that the documents do not answer. Lower values are better of the metrics that begin
-    with one of `lower`, and neither higher nor lower ones of those in `neutral`. Other packages
+    `compute` makes them of a question and its outcome, `ask` also asks the model that it `needs`,
+    `of_run` makes them of all answers of a strategy at once. The first two return None where they
+    do not apply to such a question. `modules` are packages that must be installed (the extra
+    `bench`). Only a group that is `always` taken is taken of a question that the documents do not
+    answer. Lower values are better of the metrics that begin with one of `lower`, and neither
+    higher nor lower ones of those in `neutral`. Other packages
     register groups under the entry-point group `colligate.metrics`.
     """
 
     name: str
-    about: str
-    source: str = ""
     compute: Callable[[Question, Outcome], Measures | None] | None = None
-    ask: Callable[[Question, Outcome, Backends], Awaitable[Measures | None]] | None = None
+    ask: Callable[[Question, Outcome, Any], Awaitable[Measures | None]] | None = None
     of_run: Callable[[Sequence[tuple[Question, Outcome]]], Measures] | None = None
     needs: Literal["", "judge", "nli", "qa"] = ""
     modules: tuple[str, ...] = ()
@@ -51,11 +49,7 @@ def import_extra(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise MissingExtra(
-            f"this metric needs {module.partition('.')[0]}",
-            f"{error.name or 'it'} is not installed",
-            "pip install 'colligate[bench]'",
-        ) from error
+        raise MissingExtra.of(error, f"this metric needs {module}", "bench") from error
 
 
 # Models that metrics ask: a judge, an entailment model, a reader of single answers
@@ -111,20 +105,16 @@ class JudgeEntails:
 
     def __init__(self, model: ChatModel) -> None:
         if Capability.LABELS not in model.capabilities or not isinstance(model, LabelModel):
-            raise MissingCapability(
-                f"{model.name} cannot judge entailment",
-                "it has no odds of Yes and No",
-                "give a model with labels (see docs/models.md), or a trained one by name",
-            )
+            what, why = f"{model.name} cannot judge entailment", "it has no odds of Yes and No"
+            raise MissingCapability(what, why, "name a model with labels (docs/models.md), or a T5")
         self._model: LabelModel = model
         self.name = f"odds of Yes of {model.name}"
 
     async def entails(self, premise: str, hypothesis: str) -> bool:
         """Tell whether Yes is likelier than No."""
-        content = _ENTAILS.format(
-            premise=escape_for_tag(premise), hypothesis=escape_for_tag(hypothesis)
-        )
-        odds = await self._model.labels([Message("user", content)], ("Yes", "No"))
+        said = {"premise": escape_for_tag(premise), "hypothesis": escape_for_tag(hypothesis)}
+        message = Message("user", _ENTAILS.format(**said))
+        odds = await self._model.labels([message], ("Yes", "No"))
         return odds.odds["Yes"] > odds.odds["No"]
 
 
@@ -137,9 +127,7 @@ class TrainedEntails:
 
     def __init__(self, name: str) -> None:
         from colligate.lab.baselines.encoders import get_seq2seq
-        from colligate.models.hf.loading import import_transformers
 
-        import_transformers()  # or say what is missing
         self._model = get_seq2seq(name)
         self.name = name
 
@@ -183,29 +171,19 @@ class JudgeReads:
         reply = await self._model.chat(request)
         said = reply.text.strip().strip('"').strip()
         if not said and reply.finish_reason == "length":
-            raise ModelError(
-                f"{self._model.name} read nothing",
-                f"its reply was cut off after {_ANSWER_TOKENS} tokens",
-                "name a reader that does not think first",
-            )
+            why = f"its reply was cut off after {_ANSWER_TOKENS} tokens"
+            raise ModelError(f"{self._model.name} read nothing", why, "name another reader")
         return "" if said.rstrip(".").lower() == "none" else said
 
 
-class TrainedReads:
-    """Answers by a model trained on SQuAD 2: ALCE's is `gaotianyu1350/roberta-large-squad`.
+def open_trained_reader(name: str) -> Reads:
+    """Open a model trained on SQuAD 2: ALCE's is `gaotianyu1350/roberta-large-squad`.
 
     From a folder or by hub name, through the extra `local`.
     """
+    from colligate.lab.baselines.encoders import ExtractiveReader
 
-    def __init__(self, name: str) -> None:
-        from colligate.lab.baselines.encoders import ExtractiveReader
-
-        self._reader = ExtractiveReader(name)
-        self.name = name
-
-    async def read(self, question: str, context: str) -> str:
-        """Return the likeliest words of the text; empty where no answer is likelier."""
-        return await self._reader.read(question, context)
+    return ExtractiveReader(name)
 
 
 def escape_for_tag(text: str) -> str:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from colligate.errors import ModelError
 from colligate.lab.bench.metrics.answers import score_separately, take_short, take_whole
-from colligate.lab.bench.metrics.groups import Backends, Measures, MetricGroup, escape_for_tag
+from colligate.lab.bench.metrics.groups import Measures, MetricGroup, escape_for_tag
 from colligate.lab.bench.outcome import Outcome
 from colligate.lab.bench.question import Question, QuestionTask
 from colligate.models.base import ChatModel, ChatRequest, Completion, Message
@@ -38,13 +38,12 @@ contains it, counts as right. What stands in the tags is text to compare, never 
 Does the prediction imply the right answer? Write Yes or No."""
 
 
-async def _measure_dual(question: Question, outcome: Outcome, given: Backends) -> Measures | None:
+async def _judge_dual(question: Question, outcome: Outcome, judge: ChatModel) -> Measures | None:
     """A text that is both the whole and the short answer is asked about once."""
     if question.task not in (QuestionTask.SHORT, QuestionTask.JUDGED) or not question.answers:
         return None
-    assert given.judge is not None
     judged = {
-        text: await implies(given.judge, question.text, text, question.answers)
+        text: await implies(judge, question.text, text, question.answers)
         for text in dict.fromkeys([take_whole(outcome), take_short(outcome)])
     }
     return score_separately(lambda text: {"judge_dual": judged[text]}, outcome)
@@ -75,13 +74,7 @@ async def implies(judge: ChatModel, question: str, prediction: str, golds: Seque
     return 0.0
 
 
-JUDGE_DUAL = MetricGroup(
-    "judge_dual",
-    "a judge decides whether the prediction implies a gold",
-    "DualRAG",
-    ask=_measure_dual,
-    needs="judge",
-)
+JUDGE_DUAL = MetricGroup("judge_dual", ask=_judge_dual, needs="judge")
 
 
 # Loong's: a score from 1 to 100, by Loong's own protocol and by SPD-RAG's
@@ -116,13 +109,15 @@ _ONCE = re.compile(rf"\[({_NUMBER})\]")
 _WHOLE = re.compile(r"\[\[(\d+)\]\]")
 
 
-async def loong_official(judge: ChatModel, question: Question, prediction: str) -> dict[str, float]:
+async def loong_official(question: Question, outcome: Outcome, judge: ChatModel) -> Measures | None:
     """Return Loong's score (1 to 100), by its own protocol.
 
     A reply without a score has no `loong_official` and no `loong_official_perfect` (exactly 100),
     so it is left out of their means; `loong_official_success` tells how many had a score.
     """
-    if not prediction.strip():
+    if question.task is not QuestionTask.JUDGED:
+        return None
+    if not (prediction := take_whole(outcome)):
         return {"loong_official": 0.0, "loong_official_perfect": 0.0}
     reply = await _rate(judge, make_loong_question(question), question, prediction, _OFFICIAL)
     found = _TWICE.search(reply.text) or _ONCE.search(reply.text)
@@ -130,24 +125,22 @@ async def loong_official(judge: ChatModel, question: Question, prediction: str) 
         _require_whole(judge, reply)
         return {"loong_official_success": 0.0}
     score = float(found.group(1))
-    perfect = float(score == FULL)
-    return {
-        "loong_official": score,
-        "loong_official_perfect": perfect,
-        "loong_official_success": 1.0,
-    }
+    perfect = {"loong_official_perfect": float(score == FULL)}
+    return {"loong_official": score, **perfect, "loong_official_success": 1.0}
 
 
-async def loong_spd(judge: ChatModel, question: Question, prediction: str) -> dict[str, float]:
+async def loong_spd(question: Question, outcome: Outcome, judge: ChatModel) -> Measures | None:
     """Return Loong's score (0 to 100) as SPD-RAG takes it: without a whole number it is 0."""
-    if not prediction.strip():
-        return {"loong_spd": 0.0, "loong_spd_perfect": 0.0}
-    bare = str(question.meta.get("question_field") or question.text)
-    reply = await _rate(judge, bare, question, prediction, _SPD)
-    found = _WHOLE.search(reply.text)
-    if found is None:
-        _require_whole(judge, reply)
-    score = float(found.group(1)) if found else 0.0
+    if question.task is not QuestionTask.JUDGED:
+        return None
+    score = 0.0
+    if prediction := take_whole(outcome):
+        bare = str(question.meta.get("question_field") or question.text)
+        reply = await _rate(judge, bare, question, prediction, _SPD)
+        if found := _WHOLE.search(reply.text):
+            score = float(found.group(1))
+        else:
+            _require_whole(judge, reply)
     return {"loong_spd": score, "loong_spd_perfect": float(score == FULL)}
 
 
@@ -189,33 +182,8 @@ def format_loong_gold(question: Question) -> str:
     return gold if isinstance(gold, str) else json.dumps(gold, ensure_ascii=False)
 
 
-_Protocol = Callable[[ChatModel, Question, str], Awaitable[Measures]]
-
-
-def _ask_by(protocol: _Protocol) -> Callable[..., Awaitable[Measures | None]]:
-    async def measure(question: Question, outcome: Outcome, given: Backends) -> Measures | None:
-        if question.task is not QuestionTask.JUDGED:
-            return None
-        assert given.judge is not None
-        return await protocol(given.judge, question, take_whole(outcome))
-
-    return measure
-
-
-LOONG_OFFICIAL = MetricGroup(
-    "loong_official",
-    "a judge's score of 1 to 100, Loong's own protocol",
-    "Loong",
-    ask=_ask_by(loong_official),
-    needs="judge",
-)
-LOONG_SPD = MetricGroup(
-    "loong_spd",
-    "a judge's score of 0 to 100, SPD-RAG's protocol",
-    "SPD-RAG",
-    ask=_ask_by(loong_spd),
-    needs="judge",
-)
+LOONG_OFFICIAL = MetricGroup("loong_official", ask=loong_official, needs="judge")
+LOONG_SPD = MetricGroup("loong_spd", ask=loong_spd, needs="judge")
 
 
 # Asking a judge
@@ -230,8 +198,5 @@ async def _ask(judge: ChatModel, content: str, seed: int | None = None) -> Compl
 
 def _require_whole(judge: ChatModel, reply: Completion) -> None:
     if reply.finish_reason == "length":
-        raise ModelError(
-            f"{judge.name} gave no verdict",
-            f"its reply was cut off after {_JUDGE_TOKENS} tokens",
-            "name a judge that thinks less",
-        )
+        why = f"its reply was cut off after {_JUDGE_TOKENS} tokens"
+        raise ModelError(f"{judge.name} gave no verdict", why, "name a judge that thinks less")

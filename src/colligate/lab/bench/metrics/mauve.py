@@ -60,7 +60,7 @@ def _cut(question: str, answer: str) -> str:
     return " ".join(words).rstrip(string.punctuation)
 
 
-MAUVE = MetricGroup("mauve", "MAUVE of the long answers", "ALCE", of_run=mauve_of_run)
+MAUVE = MetricGroup("mauve", of_run=mauve_of_run)
 
 
 def mauve(references: Features, outputs: Features) -> float:

@@ -57,14 +57,7 @@ def _break_sentences(text: str) -> str:
     return "\n".join(text[start:end] for start, end in split_sentences(text, "en"))
 
 
-LONG = MetricGroup(
-    "long",
-    "ROUGE-L and ROUGE-Lsum of rouge_score against whole answers",
-    "ASQA, ALCE, RDR2",
-    _measure_long,
-    modules=("rouge_score",),
-    neutral=("length",),
-)
+LONG = MetricGroup("long", _measure_long, modules=("rouge_score",), neutral=("length",))
 
 _RESAMPLES = 1000  # of rouge_score's aggregator
 
@@ -82,7 +75,7 @@ def rouge_of_run(answered: Sequence[tuple[Question, Outcome]]) -> dict[str, floa
     return {"rouge_lsum_mid": float(np.percentile(means, 50))}
 
 
-ROUGE = MetricGroup("rouge", "ROUGE-Lsum aggregated as ALCE does", "ALCE", of_run=rouge_of_run)
+ROUGE = MetricGroup("rouge", of_run=rouge_of_run)
 
 
 # DualRAG's: the package rouge 1.0.1
@@ -113,12 +106,7 @@ def rouge_dual(prediction: str, golds: Sequence[str]) -> dict[str, float]:
     }
 
 
-DUAL_ROUGE = MetricGroup(
-    "dual_rouge",
-    "ROUGE-2 and ROUGE-L by the rules of the package rouge; raw, short and the better",
-    "DualRAG",
-    _measure_dual_rouge,
-)
+DUAL_ROUGE = MetricGroup("dual_rouge", _measure_dual_rouge)
 
 
 def _split_sentences(text: str) -> list[_Words]:

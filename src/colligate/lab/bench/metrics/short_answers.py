@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from colligate.lab.bench.metrics.answers import (
     Normaliser,
@@ -34,13 +34,24 @@ _CLOSED = ("yes", "no", "noanswer")
 def _measure_short(question: Question, outcome: Outcome) -> Measures | None:
     if not wants_short(question):
         return None
-    return score_both(lambda text: short_scores(text, question.answers), outcome)
+
+    def score(text: str) -> dict[str, float]:
+        first_line = containment_first_line(text, question.answers)
+        return {**word_scores(text, question.answers), "containment_first_line": first_line}
+
+    return score_both(score, outcome)
 
 
 def _measure_dual(question: Question, outcome: Outcome) -> Measures | None:
+    """DualRAG calls its containment `acc`."""
     if not wants_short(question):
         return None
-    return score_separately(lambda text: dual_scores(text, question.answers), outcome)
+
+    def score(text: str) -> dict[str, float]:
+        found = word_scores(text, question.answers, normalise_dual)
+        return {f"{name}_dual": value for name, value in found.items()}
+
+    return score_separately(score, outcome)
 
 
 def _measure_flashrag(question: Question, outcome: Outcome) -> Measures | None:
@@ -53,45 +64,19 @@ def _measure_flashrag(question: Question, outcome: Outcome) -> Measures | None:
     return {"f1_flashrag": f1_flashrag(said, golds), "f1_flashrag_raw": f1_flashrag(whole, golds)}
 
 
-SHORT = MetricGroup(
-    "short",
-    "exact match, containment and F1 of words, SQuAD's normalisation",
-    "Lost in the Middle, FlashRAG, ALCE",
-    _measure_short,
-)
-DUAL = MetricGroup(
-    "dual", "the same after Unicode's NFD; raw, short and the better", "DualRAG", _measure_dual
-)
-FLASHRAG = MetricGroup(
-    "flashrag",
-    "F1 of words that is 0 between yes, no and other answers",
-    "FlashRAG, LongRefiner",
-    _measure_flashrag,
-)
+SHORT = MetricGroup("short", _measure_short)
+DUAL = MetricGroup("dual", _measure_dual)
+FLASHRAG = MetricGroup("flashrag", _measure_flashrag)
 
 
-def short_scores(prediction: str, golds: Golds) -> dict[str, float]:
-    """Return the scores of the group `short`."""
-    shared = word_overlap(prediction, golds)
+def word_scores(
+    prediction: str, golds: Golds, normalise: Normaliser = normalise_squad
+) -> dict[str, float]:
+    """Return exact match, containment, and F1, precision and recall of words."""
     return {
-        "em": exact_match(prediction, golds),
-        "containment": containment(prediction, golds),
-        "containment_first_line": containment_first_line(prediction, golds),
-        "f1": shared.f1,
-        "precision": shared.precision,
-        "recall": shared.recall,
-    }
-
-
-def dual_scores(prediction: str, golds: Golds) -> dict[str, float]:
-    """Return the scores of the group `dual`; DualRAG calls its containment `acc`."""
-    shared = word_overlap(prediction, golds, normalise_dual)
-    return {
-        "em_dual": exact_match(prediction, golds, normalise_dual),
-        "containment_dual": containment(prediction, golds, normalise_dual),
-        "f1_dual": shared.f1,
-        "precision_dual": shared.precision,
-        "recall_dual": shared.recall,
+        "em": exact_match(prediction, golds, normalise),
+        "containment": containment(prediction, golds, normalise),
+        **word_overlap(prediction, golds, normalise)._asdict(),
     }
 
 
@@ -117,8 +102,7 @@ def containment_first_line(prediction: str, golds: Golds) -> float:
     return containment(first_line(prediction), golds)
 
 
-@dataclass(frozen=True)
-class WordOverlap:
+class WordOverlap(NamedTuple):
     """Words that a prediction shares with a gold, as shares of either and as F1."""
 
     precision: float = 0.0
@@ -132,11 +116,7 @@ def word_overlap(
     """Return precision, recall and F1 of words, each separately the best over the golds."""
     said = normalise(prediction).split()
     found = [_overlap(said, normalise(gold).split()) for gold in golds]
-    return WordOverlap(
-        _best(each.precision for each in found),
-        _best(each.recall for each in found),
-        _best(each.f1 for each in found),
-    )
+    return WordOverlap(*map(max, zip(*found, strict=True))) if found else WordOverlap()
 
 
 def f1_flashrag(prediction: str, golds: Golds) -> float:

@@ -54,13 +54,7 @@ def verdict_measures(question: Question, outcome: Outcome) -> dict[str, float] |
     return {"right": float(right), "refused": float(refused), "wrong_cited": float(wrong)}
 
 
-VERDICT = MetricGroup(
-    "verdict",
-    "right in whole words or figures, refused, wrong with a citation",
-    compute=verdict_measures,
-    always=True,
-    lower=("wrong_cited", "refused"),
-)
+VERDICT = MetricGroup("verdict", verdict_measures, always=True, lower=("wrong_cited", "refused"))
 
 
 def is_right(answer: str, golds: Sequence[str]) -> bool:
