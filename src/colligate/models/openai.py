@@ -69,8 +69,7 @@ class OpenAIChat:
             base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
         )
         self.context_tokens = context_tokens  # as given, or as the server reports (vLLM does)
-        self._base: OpenAIChat | None = None
-        self._adapted: dict[str, OpenAIChat] = {}
+        self._owns_endpoint = True  # an adapter's connections are its base's
         self._forget()
 
     def _forget(self) -> None:
@@ -233,24 +232,21 @@ class OpenAIChat:
 
     async def with_adapter(self, adapter: str | Path) -> OpenAIChat:
         """Return the server's model of this name: vLLM and others list adapters as models."""
-        base, name = self._base or self, str(adapter)
-        if name not in base._adapted:
-            listed: dict[str, Any] = {}
-            with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists
-                listed = await self._endpoint.models()
-            if listed and name not in listed:
-                raise WeightsUnavailable(
-                    f"{base.name} has no adapter {name}",
-                    f"its server has {', '.join(list(listed)[:8])}",
-                    "name one of these, or start the server with it",
-                )
-            view = copy(base)
-            view._model, view._base = name, base
-            view._forget()
-            if Capability.LABELS in base.capabilities:  # it was probed
-                await view.probe()
-            base._adapted.setdefault(name, view)
-        return base._adapted[name]
+        name, listed = str(adapter), dict[str, Any]()
+        with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists
+            listed = await self._endpoint.models()
+        if listed and name not in listed:
+            raise WeightsUnavailable(
+                f"{self.name} has no adapter {name}",
+                f"its server has {', '.join(list(listed)[:8])}",
+                "name one of these, or start the server with it",
+            )
+        view = copy(self)
+        view._model, view._owns_endpoint = name, False
+        view._forget()
+        if Capability.LABELS in self.capabilities:  # it was probed
+            await view.probe()
+        return view
 
     async def count_tokens(self, text: str) -> int:
         """Estimate the tokens of a text: asking a server's tokenizer would cost a request."""
@@ -263,7 +259,7 @@ class OpenAIChat:
         return token_spans(text)
 
     async def aclose(self) -> None:
-        if self._base is None:  # an adapter's connections are its base's
+        if self._owns_endpoint:
             await self._endpoint.aclose()
 
 
