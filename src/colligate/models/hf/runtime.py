@@ -328,9 +328,8 @@ def _read_matrices(files: LoraFiles) -> dict[str, Any]:
         matrices = dict(tensors)
     except Exception as error:  # safetensors and torch have no common class of errors.
         why = f"its {weights.name} is damaged ({shorten_error(error)})"
-        raise refuse_adapter(files.adapter, why, "download or save it again") from error
+        raise refuse_adapter(files.adapter, why) from error
     if other := [name for name in matrices if not _MATRIX.search(name)]:
         # They would overwrite the base's own.
-        why = f"it is more than plain LoRA: it holds {other[0]}"
-        raise refuse_adapter(files.adapter, why, "save it without the base's weights")
+        raise refuse_adapter(files.adapter, f"it is more than plain LoRA: it holds {other[0]}")
     return matrices
