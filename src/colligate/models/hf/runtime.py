@@ -272,8 +272,6 @@ class Adapters:
         """Compute with the adapter of this key from now on; "" is the base model alone."""
         if adapter == self._used:
             return
-        if adapter and adapter not in self._loaded:
-            raise WeightsUnavailable(f"no adapter {adapter} in {self._name}", "it was not loaded")
         self._used = adapter
         self._apply()
 
